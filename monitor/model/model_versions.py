@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 
-from monitor.model.instants import format_instant
 from monitor.model.rankings import Arm
 
 MOST_KEPT = 8
@@ -74,20 +73,3 @@ def count_versions(
                 name = "(others)"
             counts[name] = counts.get(name, 0) + users
     return counts
-
-
-def tell_models(models: Models | None, slot: datetime, after: datetime) -> list[str]:
-    """A clause for each arm whose model changed after the given time, up to the run of the slot."""
-    clauses = []
-    for arm, model in (models or {}).items():
-        if model.since is not None and model.since > after:
-            run = "this run"
-            if model.since != slot:
-                run = f"the run of {format_instant(model.since)}"
-            clauses.append(f"the {arm}'s model changed with {run}, {model.before} → {model.now}")
-    return clauses
-
-
-def write_models(models: Models | None, slot: datetime) -> tuple[str, ...]:
-    """A sentence for messages on each model that changed with this run or in the week before."""
-    return tuple(f"T{part[1:]}." for part in tell_models(models, slot, slot - timedelta(days=7)))

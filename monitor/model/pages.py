@@ -1,15 +1,15 @@
 """What pages show besides one run: series and users over runs, and deliveries of incidents."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
 
 from monitor.model.alerts import Transition
-from monitor.model.model_versions import Models, tell_models
+from monitor.model.model_versions import Models
 from monitor.model.notifications import DeliveryStatus
 from monitor.model.rules import Severity
-from monitor.model.runs import Run, RunStatus
+from monitor.model.runs import RunStatus
 
 
 class SeriesKey(NamedTuple):
@@ -37,22 +37,6 @@ class SeriesPoint:
     config_hash: str
     k: int | None
     models: Models | None = None
-
-
-def tell_changes(
-    before: Run | SeriesPoint,
-    slot: datetime,
-    config_hash: str,
-    k: int | None,
-    models: Models | None,
-) -> Iterator[str]:
-    """Clauses: what else changed between a run before and the run of the slot."""
-    if before.config_hash != config_hash:
-        clause = "measured differently from here"
-        if before.k and k and before.k != k:
-            clause += f": k {before.k} → {k}"
-        yield clause
-    yield from tell_models(models, slot, before.slot)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

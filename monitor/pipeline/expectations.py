@@ -15,7 +15,7 @@ from monitor.model.arrays import Flags, Floats
 from monitor.model.comparison import Comparison
 from monitor.model.instants import format_instant
 from monitor.model.memory import PastRun
-from monitor.model.model_versions import ArmModel, tell_models
+from monitor.model.model_versions import ArmModel
 from monitor.model.rankings import Arm
 from monitor.model.rules import (
     MIN_HEALTHY_RUNS,
@@ -45,6 +45,7 @@ from monitor.reference.season import (
 )
 from monitor.reference.spread import SETTLED_RUNS, PastAlarms
 from monitor.reference.thresholds import Budget
+from monitor.texts.model_versions import write_model_changes
 
 NEAR_DROP_Z = 3.0
 NEAR_DROP_RUNS = 3
@@ -194,7 +195,7 @@ def find_past_of_models(
 
 
 def _describe_models(findings: Findings, before: PastRun) -> str:
-    return " and ".join(tell_models(findings.measured.models, findings.slot, before.slot))
+    return " and ".join(write_model_changes(findings.measured.models, findings.slot, before.slot))
 
 
 def _look_back(

@@ -18,7 +18,6 @@ from monitor.metrics import parse
 from monitor.model.alerts import AlertState, Expectation, Standstill, State, Transition
 from monitor.model.comparison import Comparison
 from monitor.model.memory import Memory, PastRun, to_lessons
-from monitor.model.model_versions import write_models
 from monitor.model.rankings import ALL
 from monitor.model.rules import RuleKind, SimilarityRule
 from monitor.model.runs import Findings, KeptLists, MeasuredRun, RunRecord, RunStatus, Summary
@@ -29,6 +28,7 @@ from monitor.pipeline.score import score_kept_lists, summarize_scores
 from monitor.ports import History
 from monitor.reference.sampling_error import estimate_interval, share_interval
 from monitor.summaries import summarize_one
+from monitor.texts.model_versions import write_models
 
 RECENT = 10
 """Healthy runs before a run whose mean is shown as normal if no rule learns the series."""

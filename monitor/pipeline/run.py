@@ -14,8 +14,6 @@ from monitor.model.comparison import Comparison, Keep
 from monitor.model.id_mismatches import IdKind
 from monitor.model.instants import format_instant
 from monitor.model.memory import Memory, MemoryRequest
-from monitor.model.model_versions import write_models
-from monitor.model.pages import tell_changes
 from monitor.model.rankings import Arm, CoverageNote, CoverageReason
 from monitor.model.rules import SeriesRule, describe_series
 from monitor.model.run_reasons import LossCause, RunReason, RunReasonKind, RunReasons
@@ -29,6 +27,7 @@ from monitor.pipeline.run_measurement import Measurement, Stopwatch, measure_slo
 from monitor.pipeline.score import RunScores, draw_scores, join_scores, relevance_metrics
 from monitor.ports import Clock, ScoreSink
 from monitor.texts.id_mismatches import write_user_spelling
+from monitor.texts.model_versions import write_changes, write_models
 from monitor.texts.run_reasons import write_run_reasons
 
 _COMPARED = (CoverageReason.SHORT, CoverageReason.DUPLICATED)
@@ -170,7 +169,7 @@ def _judge(
         measured = replace(measured, explanation=explanation)
     reasons = findings.reasons
     if last is not None:
-        changes = tell_changes(last, findings.slot, comparison.config_hash, k, measured.models)
+        changes = write_changes(last, findings.slot, comparison.config_hash, k, measured.models)
         reasons = (*reasons, *_with_texts(RunReasonKind.CHANGED, changes))
     shown = measured.explanation
     if shown is not None and not comparison.judging.shows_items:

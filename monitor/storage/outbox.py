@@ -25,7 +25,6 @@ from sqlalchemy import (
 from monitor.errors import DatabaseError
 from monitor.model.alerts import State, Transition
 from monitor.model.explanation import ExampleLists
-from monitor.model.model_versions import write_models
 from monitor.model.notifications import (
     Briefing,
     Delivery,
@@ -51,6 +50,7 @@ from monitor.storage.run_results import evidence_of, explanations_of
 from monitor.storage.tables.alert_tables import alert_states, deliveries, notifications, transitions
 from monitor.storage.tables.run_tables import runs
 from monitor.storage.transactions import Database
+from monitor.texts.model_versions import write_models
 
 _TRIED = deliveries.c.attempts + bindparam("tried", type_=Integer)
 _MOVE = update(deliveries).where(deliveries.c.id == bindparam("moved_id")).values(attempts=_TRIED)

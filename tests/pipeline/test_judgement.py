@@ -15,12 +15,13 @@ from factories import DAY, HOUR, SLOT, changed, comparison, rule, summary, trans
 from monitor.model.alerts import AlertState, Expectation, Outcome, State, Transition, accepted_level
 from monitor.model.comparison import Comparison
 from monitor.model.memory import PastRun
-from monitor.model.model_versions import follow, write_models
+from monitor.model.model_versions import follow
 from monitor.model.rankings import Arm, Coverage, CoverageRow
 from monitor.model.rules import Learning, Rule
 from monitor.model.run_reasons import RunReason, RunReasonKind
 from monitor.model.runs import RunRecord, RunStatus, Summary
 from monitor.pipeline.judgement import RECENT, ChangeScales, Rejudgement
+from monitor.texts.model_versions import write_models
 from tables import cells
 
 DROP = rule(learned=Learning.DROP, threshold=-1.0, resolve_at=-1.0, for_runs=1)

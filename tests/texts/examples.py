@@ -15,6 +15,8 @@ from monitor.model.explanation import FaultKind, Finding, Part, SegmentFall
 from monitor.model.gate import GateReason, GateResult, GateVerdict, LeftOut
 from monitor.model.id_mismatches import IdKind, IdMismatch, MismatchKind
 from monitor.model.instants import format_instant
+from monitor.model.model_versions import ArmModel
+from monitor.model.pages import SeriesPoint
 from monitor.model.rankings import Arm, CoverageReason
 from monitor.model.root_causes import RootCause
 from monitor.model.rules import (
@@ -28,6 +30,7 @@ from monitor.model.rules import (
     SimilarityRule,
 )
 from monitor.model.run_reasons import FloorDoubt, LossCause, RunReason, RunReasonKind
+from monitor.model.runs import RunStatus
 from monitor.model.statistics import Lack
 from monitor.model.tls_faults import TlsClient, TlsFault
 from monitor.model.unmatched_names import UnmatchedName
@@ -47,6 +50,7 @@ from monitor.texts.id_mismatches import (
     write_setting,
     write_user_spelling,
 )
+from monitor.texts.model_versions import write_changes, write_model_changes, write_models
 from monitor.texts.root_causes import (
     write_beginning,
     write_known_cause,
@@ -118,6 +122,17 @@ EXPECTED = Expectation(
     evidence_limit=360.0,
 )
 FROZEN = Standstill(alert="CandidateFrozen", arm=Arm.CANDIDATE, changes=1)
+MODELS = {Arm.CANDIDATE: ArmModel(now="v12", before="v11", since=SLOT)}
+POINT = SeriesPoint(
+    run_id=7,
+    slot=SLOT - DAY,
+    status=RunStatus.OK,
+    mean=0.5,
+    standard_error=0.01,
+    n=690,
+    config_hash="hash",
+    k=10,
+)
 TOO_FEW = GateReason.TOO_FEW
 SEGMENT = GateResult(
     segment="country=DE",
@@ -308,6 +323,11 @@ EXAMPLES: Mapping[str, Iterable[partial[Any]]] = {
         partial(write_beginning, "MissingLists", SLOT, "98 of 700 users got no list."),
         *(partial(write_removed, removed) for removed in Removed),
     ],
+    "Models and settings that changed": [
+        partial(write_model_changes, MODELS, SLOT, SLOT - DAY),
+        partial(write_models, MODELS, SLOT + DAY),
+        partial(write_changes, POINT, SLOT, "newer hash", 20, MODELS),
+    ],
     "Ids that do not match": [
         *(partial(write_mismatch, MISMATCH, surface) for surface in Surface),
         partial(write_mismatch, PADDING),
@@ -374,7 +394,7 @@ def _write_part(heading: str, examples: Iterable[Any]) -> str:
     parts = [f"\n\n{heading.upper()}\n"]
     for example in examples:
         text = example()
-        if isinstance(text, tuple):
+        if not isinstance(text, str):
             text = " / ".join(filter(None, text))
         values = [*map(show, example.args)]
         values += [f"{name} {show(value)}" for name, value in example.keywords.items()]

@@ -12,11 +12,12 @@ from monitor.model.alerts import AlertState, State
 from monitor.model.comparison import Comparison
 from monitor.model.explanation import Explanation
 from monitor.model.notifications import Silence
-from monitor.model.pages import FiringChange, SegmentMeans, SeriesKey, SeriesPoint, tell_changes
+from monitor.model.pages import FiringChange, SegmentMeans, SeriesKey, SeriesPoint
 from monitor.model.rankings import ALL, CoverageRow
 from monitor.model.rules import FixedLimit
 from monitor.model.runs import ArmScore, Histogram, LatestRun, PullProgress
 from monitor.presentation import score_by_chance
+from monitor.texts.model_versions import write_changes
 from monitor.web.pages.alerts import Incident, read_ended
 from monitor.web.pages.overview import (
     ComparisonRow,
@@ -258,7 +259,7 @@ def _usual_period(latest: LatestRun | None) -> str:
 
 def _find_marks(points: Sequence[SeriesPoint]) -> Iterator[tuple[datetime, str]]:
     for before, point in pairwise(points):
-        changes = tell_changes(before, point.slot, point.config_hash, point.k, point.models)
+        changes = write_changes(before, point.slot, point.config_hash, point.k, point.models)
         label = "; ".join(changes)
         if label:
             yield point.slot, label
