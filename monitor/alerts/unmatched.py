@@ -44,7 +44,7 @@ def find_unmatched_segments(
     for name, alerts in _group_alerts(rules).items():
         if name not in present:
             owner = f"rule{'s' if len(alerts) > 1 else ''} {', '.join(alerts)}"
-            unmatched.append(_with_known(UnmatchedName(owner=owner, name=name), name, present))
+            unmatched.append(with_known(UnmatchedName(owner=owner, name=name), name, present))
     return tuple(unmatched)
 
 
@@ -62,7 +62,7 @@ def find_unmatched_matchers(
             if matcher.sign != "=":
                 return unmatched
             values = [labels[matcher.name] for labels in alerts if matcher.name in labels]
-            return _with_known(unmatched, matcher.value, dict.fromkeys(values))
+            return with_known(unmatched, matcher.value, dict.fromkeys(values))
         alerts = matched
     return None
 
@@ -195,7 +195,7 @@ def share_selectors(
     return shared
 
 
-def _with_known(unmatched: UnmatchedName, name: str, present: Collection[str]) -> UnmatchedName:
+def with_known(unmatched: UnmatchedName, name: str, present: Collection[str]) -> UnmatchedName:
     """The same with the names that exist: for a segment those of its dimension."""
     kin = tuple(present)
     if "=" in name:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from monitor.alerts.unmatched import with_known
 from monitor.model.alerts import Expectation, Outcome, Verdict
 from monitor.model.rankings import CoverageRow
 from monitor.model.rules import (
@@ -20,9 +21,10 @@ from monitor.model.rules import (
     SimilarityRule,
 )
 from monitor.model.runs import Findings, RunStatus, Summary
-from monitor.model.segments import find_nearest
 from monitor.model.statistics import TRAITS, Lack, Statistic
+from monitor.model.unmatched_names import UnmatchedName
 from monitor.texts.run_reasons import with_cause, write_headline, write_run_reasons
+from monitor.texts.unmatched_names import write_absent_segment
 from monitor.texts.verdicts import (
     count_users,
     of_segment,
@@ -34,7 +36,6 @@ from monitor.texts.verdicts import (
 )
 from monitor.texts.wording import count_of
 
-_MOST_NAMED = 3
 NORMAL_AGAIN = {Learning.DROP: 2.0, Learning.TREND: 1.5}
 """An alert ends if the value is at most this many standard deviations worse than expected.
 
@@ -189,19 +190,10 @@ def judge_unknown_segment(segment: str, rows: Iterable[CoverageRow]) -> Verdict:
 
     The reason names the largest segments of its dimension.
     """
-    dimension = segment.partition("=")[0]
-    kin = [row for row in rows if row.segment.startswith(f"{dimension}=")]
-    kin.sort(key=lambda row: (-row.asked, row.segment))
-    names = [row.segment for row in kin]
-    there_is = ", ".join(names[:_MOST_NAMED]) or f"no segment by {dimension}"
-    if len(names) > _MOST_NAMED:
-        there_is += f" and {len(names) - _MOST_NAMED:,} more"
-    nearest = find_nearest(segment, names)
-    headline = f"no user of the panel belongs to {segment}"
-    if nearest is not None:
-        headline += f" (did you mean {nearest}?)"
-    verdict = undecided(Outcome.NO_DATA, f"{headline}; there is {there_is}")
-    return replace(verdict, headline=headline)
+    by_size = sorted(rows, key=lambda row: (-row.asked, row.segment))
+    unmatched = UnmatchedName(owner="rule", name=segment)
+    unmatched = with_known(unmatched, segment, [row.segment for row in by_size])
+    return undecided(Outcome.NO_DATA, write_absent_segment(unmatched))
 
 
 def undecided(

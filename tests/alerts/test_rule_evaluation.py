@@ -99,13 +99,13 @@ def test_a_failed_run_is_an_error_for_every_segment_and_moves_none():
     [
         (
             rule(segments=("country=nosuch",)),
-            "country=nosuch; there is country=UK, country=US, country=DE and 1 more",
+            "country=nosuch. There is country=UK, country=US, country=DE, country=FR",
         ),
-        (coverage_rule("missing", segments=("plan=free",)), "plan=free; there is plan=pro"),
-        (rule(segments=("age=old",)), "age=old; there is no segment by age"),
+        (coverage_rule("missing", segments=("plan=free",)), "plan=free. There is plan=pro"),
+        (rule(segments=("age=old",)), "age=old"),
     ],
 )
-def test_a_segment_that_nobody_belongs_to_is_told_with_the_three_largest_of_its_dimension(
+def test_a_segment_that_nobody_belongs_to_is_told_with_those_of_its_dimension_the_largest_first(
     watched, said
 ):
     asked = {

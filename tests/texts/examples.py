@@ -68,7 +68,7 @@ from monitor.texts.run_reasons import (
     write_run_reasons,
 )
 from monitor.texts.tls_faults import write_tls_fault
-from monitor.texts.unmatched_names import write_unmatched
+from monitor.texts.unmatched_names import write_absent_segment, write_unmatched
 from monitor.texts.verdicts import write_breach, write_normal, write_threshold, write_value
 
 TITLE = """THE TEXTS THAT RANKWATCH MAKES FROM VALUES
@@ -341,6 +341,7 @@ EXAMPLES: Mapping[str, Iterable[partial[Any]]] = {
     ],
     "Names that match nothing": [
         partial(write_unmatched, UNMATCHED),
+        partial(write_absent_segment, UNMATCHED),
         partial(
             write_unmatched,
             UnmatchedName(owner="route 2", name="team=x", is_matcher=True, known=tuple("abcdefg")),
