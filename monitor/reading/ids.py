@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from monitor.errors import SourceError
-from monitor.model.unreadable import Need
+from monitor.model.unreadable import Need, name_a_field
 
 MAX_ID_LENGTH = 1000
 """Characters of the longest id. A longer text is a mistake."""
@@ -132,7 +132,7 @@ def describe_value(value: object) -> str:  # noqa: C901, PLR0911 - one kind for 
     if isinstance(value, float | np.floating | Decimal):
         is_finite = not isinstance(value, Decimal) or value.is_finite()
         if is_finite and value == value // 1:
-            return "a number that is not exact in its type"
+            return "a number too large to be exact in its type"
         return "a number that is not whole"
     if isinstance(value, tuple) and len(value) == 2:  # noqa: PLR2004 - a pair
         return "a pair"
@@ -259,11 +259,6 @@ def _advice(kind: pa.DataType, column: str) -> str:
     return Need.IDS
 
 
-def name_a_field(column: str, field: str) -> str:
-    """What to do if a column has objects in place of ids."""
-    return f"name a field, such as `{column}.{field}`"
-
-
 def _usable_text(values: pa.Array, column: str, where: str) -> pa.Array:
     try:
         values.validate(full=True)
@@ -323,14 +318,6 @@ def json_id_sql(value: str) -> str:
 def short_text_sql(value: str) -> str:
     """DuckDB's expression: text that may be short enough for an id, else NULL."""
     return f"CASE WHEN strlen({value}) <= {_MAX_BYTES} THEN {value} END"
-
-
-def exact_half_sql(value: str) -> str:
-    """DuckDB's expression for a float of 16 bits that DuckDB reads as one of 32.
-
-    It is NaN, which is no id, where 16 bits are not exact.
-    """
-    return f"CASE WHEN abs({value}) < {EXACT[16]:.0f} THEN {value} ELSE CAST('nan' AS FLOAT) END"
 
 
 def _text_sql(text: str) -> str:

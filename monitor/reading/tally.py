@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from monitor.model.arrays import Flags, Integers
 from monitor.model.unreadable import Need, Unreadable, add_up
 from monitor.reading.dialects import recognize_dialect
-from monitor.reading.ids import describe_value, id_array, id_column, name_a_field, user_key
+from monitor.reading.ids import describe_value, id_array, id_column, user_key
 
 
 class Tally:
@@ -86,8 +86,7 @@ def unreadable_of(
     """The value for ``count`` of ``rows`` rows; ``value`` is an example."""
     description = describe_value(value)
     hint = ""
-    if isinstance(value, dict) and value:
-        hint = name_a_field(column, str(next(iter(value))))
+    field = str(next(iter(value))) if isinstance(value, dict) and value else None
     is_list_of_none = need is Need.LISTS and user_key(value) is None
     if need is not Need.IDS and not is_list_of_none:
         description = _WORDS.get(type(value), description)
@@ -104,6 +103,7 @@ def unreadable_of(
         found=description,
         example=None if value is None else repr(value),
         hint=hint,
+        field=field,
     )
 
 

@@ -3,6 +3,7 @@
 Stores and sends nothing.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -114,13 +115,15 @@ def compare_files(  # noqa: PLR0913 - what the command is given
     results = RunAccumulator(comparison, answers.asked)
     for batch in answers.batches(users_at_once(k)):
         results.add(batch)
-    notes, unread = [], []
+    notes = []
+    arms_by_problem = defaultdict[str, list[str]](list)
     for (arm, reason), note in results.notes.items():
         notes.append(f"{reason} in {arm}: {note}")
         if reason in _UNREAD:
-            unread.append(f"{arm}: {note}")
-    if unread:
-        raise InputError("; ".join(unread))
+            arms_by_problem[note].append(arm)
+    if arms_by_problem:
+        problems = [f"{' and '.join(arms)}: {note}" for note, arms in arms_by_problem.items()]
+        raise InputError("; ".join(problems))
     coverage = results.coverage.all
     _require_pairs(coverage, notes, listed, slot)
     items = results.listed.count

@@ -32,7 +32,6 @@ from monitor.model.unreadable import Need, Unreadable, require_readable
 from monitor.options import format_duration
 from monitor.reading.ids import (
     describe_type,
-    exact_half_sql,
     id_column,
     id_sql,
     is_list,
@@ -199,10 +198,14 @@ class FileView:
 
     def empty(self, columns: Sequence[str]) -> dict[str, Any]:
         """These columns without a row."""
-        return {name: self.values(self._empty[name]) for name in columns}
+        return {name: self.values(name, self._empty[name]) for name in columns}
 
-    def values(self, column: pa.Array) -> Any:  # noqa: ANN401 - pyarrow has no stubs
+    def values(self, name: str, column: pa.Array) -> Any:  # noqa: ANN401 - pyarrow has no stubs
         """A column of the view as it is, or for JSON lines its values."""
+        if name in self._halves:
+            # DuckDB reads a float of 16 bits as one of 32, in which more numbers are exact.
+            half = pa.float16()
+            return column.cast(pa.list_(half) if is_list(column.type) else half)
         if not self.is_json:
             return column
         return [_json_or_text(cell) for cell in column.to_pylist()]
@@ -281,8 +284,6 @@ class FileView:
     def item(self, column: str) -> str:
         """The SQL expression for the ids of a column, null for text that is too long."""
         name = sql_name(column)
-        if column in self._halves:
-            return exact_half_sql(name)
         if not self.is_json and is_text(self._empty[column].type):
             return short_text_sql(name)
         return name
@@ -294,8 +295,6 @@ class FileView:
             return lists
         if k is not None:
             lists += f"[:{k}]"
-        if column in self._halves:
-            return f"list_transform({lists}, lambda item: {exact_half_sql('item')})"
         if is_text(self._empty[column].type.value_type):
             return f"list_transform({lists}, lambda item: {short_text_sql('item')})"
         return lists

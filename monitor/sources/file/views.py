@@ -169,7 +169,9 @@ class ListView:
         yield self._file.empty(self.options.columns)
 
     def _batch(self, users: pa.Array, columns: Mapping[str, pa.Array]) -> Mapping[str, Any]:
-        values = {name: self._file.values(one_array(column)) for name, column in columns.items()}
+        values = {
+            name: self._file.values(name, one_array(column)) for name, column in columns.items()
+        }
         values[self.options.user] = users.to_pylist() if self._file.is_json else users
         return values
 
