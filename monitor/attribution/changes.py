@@ -17,8 +17,7 @@ from monitor.model.rankings import Arm, PairBatch
 
 _TOP = 3
 
-# An item counts as removed if it was in at least this many lists, and at most this share is left.
-_LISTED = 10
+# An item counts as removed if at most this share of its lists is left.
 _LEFT = 0.02
 
 Kinds: TypeAlias = npt.NDArray[np.int8]
@@ -80,12 +79,14 @@ class OwnLists:
         )
         return np.rint(_TOP * share).astype(np.int64)
 
-    @cached_property
-    def removed_items(self) -> tuple[Codes, float]:
-        """Items that were listed often and hardly are now, and their share of all former places."""
+    def find_removed(self, least_lists: int) -> tuple[Codes, float]:
+        """Items of at least so many lists that hardly are in lists now.
+
+        Also their share of all former places.
+        """
         former, present, items = compact_codes(self.former, self.present)
         before, after = _count_items(former, len(items)), _count_items(present, len(items))
-        is_removed = (before >= _LISTED) & (after <= _LEFT * before)
+        is_removed = (before >= least_lists) & (after <= _LEFT * before)
         return items[is_removed], float(before[is_removed].sum() / max(1, before.sum()))
 
 

@@ -1,7 +1,7 @@
 """What happened to the lists: the fault that explains a drop best, and users without a list."""
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -21,6 +21,8 @@ _IN_SEGMENT = 0.8
 
 # A more specific kind is reported if it explains at least this share of what the best one does.
 _AS_GOOD = 0.5
+# A smaller share of the drop is none.
+_LEAST_EXPLAINED = 0.005
 # A fault of the other arm counts from this share on of what the best one explains.
 _WORTH_NAMING = 0.02
 # Kinds that a worse model causes too.
@@ -95,17 +97,20 @@ def find_fault(scene: Scene) -> tuple[Finding, bool | None] | None:
     (False). It is None if neither holds or nothing is known.
 
     We report the most specific kind that explains at least half as much of the drop as the best
-    one. Without a significant drop we compare numbers of users, and kinds that a worse model causes
-    too are reported only if there is no other. Counts alone decide whether a hypothesis holds.
+    one. Without a significant drop, or if no fault explains it, we compare numbers of users, and
+    kinds that a worse model causes too are reported only if there is no other. Counts alone decide
+    whether a hypothesis holds.
     """
     suspicions = find_suspicions(scene)
     arms = {suspicion.arm for suspicion in suspicions}
     suspicions = [each for each in suspicions if not _is_covered(each, suspicions)]
     findings = [_make_finding(suspicion, scene) for suspicion in suspicions]
-    if scene.drop is None:
+    weigh = _explained
+    if max(map(_explained, findings), default=0.0) < _LEAST_EXPLAINED:
+        weigh = _share
         specific = [finding for finding in findings if finding.kind not in _MODEL_KINDS]
         findings = specific or findings
-    finding = _select_finding(findings)
+    finding = _select_finding(findings, weigh)
     if scene.usually_missing is not None:
         missing = find_missing(scene.coverage, scene.usually_missing)
         if missing is not None and (finding is None or (finding.explained or 0.0) < _AS_GOOD):
@@ -126,26 +131,32 @@ def _is_covered(suspicion: Suspicion, suspicions: Sequence[Suspicion]) -> bool:
     return False
 
 
-def _select_finding(findings: Sequence[Finding]) -> Finding | None:
+def _select_finding(
+    findings: Sequence[Finding], weigh: Callable[[Finding], float]
+) -> Finding | None:
     """The most specific finding that is good enough, in both arms if both have that fault."""
     if not findings:
         return None
-    greatest = max(map(_weight, findings))
-    candidates = [finding for finding in findings if _weight(finding) >= _AS_GOOD * greatest]
+    greatest = max(map(weigh, findings))
+    candidates = [finding for finding in findings if weigh(finding) >= _AS_GOOD * greatest]
     kind = candidates[0].kind
-    best = max((finding for finding in candidates if finding.kind is kind), key=_weight)
+    best = max((finding for finding in candidates if finding.kind is kind), key=weigh)
     kin = _MODEL_KINDS if kind in _MODEL_KINDS else {kind}
     for other in findings:
         if other.arms == best.arms or other.kind not in kin:
             continue
         is_alike = best.users <= _ALIKE * other.users <= _ALIKE**2 * best.users
-        if is_alike and _weight(other) >= _WORTH_NAMING * greatest:
+        if is_alike and weigh(other) >= _WORTH_NAMING * greatest:
             return replace(best, arms=tuple(Arm))
     return best
 
 
-def _weight(finding: Finding) -> float:
-    return finding.share if finding.explained is None else finding.explained
+def _explained(finding: Finding) -> float:
+    return finding.explained or 0.0
+
+
+def _share(finding: Finding) -> float:
+    return finding.share
 
 
 def _make_finding(suspicion: Suspicion, scene: Scene) -> Finding:

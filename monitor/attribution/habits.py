@@ -38,6 +38,7 @@ class Habit(StrEnum):
     TOP_TURNED = "top_turned"  # reversed pairs of the first three, if these are the same items
     STILL = "still"  # the list is the same
     SHARED = "shared"  # many users have the list
+    IDENTICAL = "identical"  # the list is the other arm's, only binned for the candidate
 
 
 def bin_lists(lists: OwnLists, is_still: Flags) -> dict[Habit, Integers]:

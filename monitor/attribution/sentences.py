@@ -26,7 +26,7 @@ PART_WORDS: Mapping[Part, str] = {
 }
 _WHAT: Mapping[FaultKind, str] = {
     FaultKind.IDENTICAL: "get the {other}'s list from the {arms}: both lists are identical",
-    FaultKind.CUT_SHORT: "get shorter lists from the {arms}: {now} items instead of {before}",
+    FaultKind.CUT_SHORT: "get {lists} from the {arms}: {now} {items} instead of {before}",
     FaultKind.STALE: (
         "get the same list from the {arms} as in the last run, while other lists changed"
     ),
@@ -41,7 +41,7 @@ _WHAT: Mapping[FaultKind, str] = {
 _ESTIMATED = (FaultKind.MIXED_UP, FaultKind.NOISE, FaultKind.REPLACED, FaultKind.REORDERED)
 
 _MOSTLY = 0.5
-"""If at least this share of the missing lists are empty, we write "an empty list"."""
+"""Share of the missing lists that are empty, or of the short ones with duplicates, to say so."""
 
 # Least share of a shared list's items that must have been among the most listed ones, so that we
 # write "the most popular items".
@@ -55,7 +55,8 @@ MOST_ITEMS = 3
 
 def write_lost(finding: Finding) -> str:
     """Who got no list in a run that could not be judged, from which arm, and why."""
-    return f"{_write_who(finding)} {_write_missing(finding, ' and '.join(finding.arms))}."
+    lost = f"{_write_who(finding)} {_write_missing(finding, ' and '.join(finding.arms))}."
+    return _join([lost, *_write_share(finding)])
 
 
 def write_finding(finding: Finding, drop: MeanDrop | None, *, has_stood: bool | None = None) -> str:
@@ -65,6 +66,7 @@ def write_finding(finding: Finding, drop: MeanDrop | None, *, has_stood: bool | 
     changed no more than usual (False), or neither is known (None).
     """
     sentences = [f"{_write_who(finding)} {_write_what(finding, ' and '.join(finding.arms))}."]
+    sentences += _write_share(finding)
     if finding.spelling is not None and finding.spelling.forms:
         sentences.append(f"{_capitalize(write_setting(finding.spelling))}.")
     if finding.kind is FaultKind.IDENTICAL:
@@ -162,8 +164,17 @@ def _write_who(finding: Finding) -> str:
         return who
     segment = shorten_name(finding.segment)
     if finding.is_exact and not is_estimated:
-        return f"{who}, exactly those of {segment},"
-    return f"{who}, mostly in {segment} ({_percent(finding.segment_share, 1)} of its users),"
+        return f"{who}, exactly the users in {segment},"
+    return f"{who}, most of them in {segment},"
+
+
+def _write_share(finding: Finding) -> list[str]:
+    """How many users of the segment have it, if the first sentence does not say it."""
+    is_exact = finding.is_exact and finding.kind not in _ESTIMATED
+    if finding.segment == ALL or is_exact:
+        return []
+    share, segment = _percent(finding.segment_share, 1), shorten_name(finding.segment)
+    return [f"It concerns {share} of the users in {segment}."]
 
 
 def _write_what(finding: Finding, arms: str) -> str:
@@ -182,6 +193,10 @@ def _write_what(finding: Finding, arms: str) -> str:
         items = "first three items" if detail["top"] else "items"
         return f"get the same {items} from the {arms}, but in another order"
     figures = {}
+    if finding.kind is FaultKind.CUT_SHORT:
+        figures = {"lists": "shorter lists", "items": "items"}
+        if detail.get("duplicated", 0.0) >= _MOSTLY:
+            figures = {"lists": "lists with duplicates", "items": "different items"}
     for name, value in detail.items():
         figures[name] = _percent(value, 1)
         if value > 1:

@@ -25,6 +25,7 @@ from monitor.model.notifications import (
     Delivery,
     DeliveryStatus,
     FiringSnapshot,
+    KnownCause,
     Message,
     Notification,
     Updates,
@@ -354,16 +355,28 @@ class OutboxSender:
 def brief_message(message: Message, outbox: Outbox, policy: NotificationPolicy) -> Message:
     """The message with the briefing of the newest run in which an alert of it began.
 
+    If that run found no cause, it has the newest cause that an earlier run of the incident found.
     Without items if messages must not show them.
     """
     newest = max((start.slot for start in message.starts), default=None)
     if newest is None:
         return message
     briefing = outbox.briefing(message.comparison, newest)
+    if briefing.explanation is None or briefing.explanation.finding is None:
+        briefing = replace(briefing, known_cause=_find_known_cause(message, newest, outbox))
     if not policy.shows_items:
         explanation = briefing.explanation and briefing.explanation.without_items
         briefing = replace(briefing, explanation=explanation, examples=())
     return replace(message, briefing=briefing)
+
+
+def _find_known_cause(message: Message, newest: datetime, outbox: Outbox) -> KnownCause | None:
+    slots = {start.slot for start in message.firing if start.has_run and start.slot < newest}
+    for slot in sorted(slots, reverse=True):
+        explanation = outbox.briefing(message.comparison, slot).explanation
+        if explanation is not None and explanation.finding is not None:
+            return KnownCause(slot=slot, sentence=explanation.sentence)
+    return None
 
 
 def next_attempt(

@@ -456,6 +456,12 @@ class Maintenance(Protocol):
     def probe_write(self) -> None:
         """Write and flush a stored value. DatabaseError if the database cannot be written now."""
 
+    def record_outage(self, since: datetime, until: datetime) -> None:
+        """Store a time in which the database was away, or a later end of it. Kept for a week."""
+
+    def away_s_since(self, instant: datetime) -> float:
+        """How many seconds the database was away in outages that ended after the instant."""
+
     def prune(self, cutoffs: Cutoffs, *, now: datetime) -> Pruned:
         """Delete data of older slots, in many small transactions.
 

@@ -91,6 +91,14 @@ class SqlMaintenance:
         with self._database.write(is_fenced=False) as connection:
             schema_version.rewrite(connection)
 
+    def record_outage(self, since: datetime, until: datetime) -> None:
+        with self._database.write(is_fenced=False) as connection:
+            leases.store_outage(connection, since, until)
+
+    def away_s_since(self, instant: datetime) -> float:
+        with self._database.read() as connection:
+            return leases.away_s_since(connection, instant)
+
     def stand_by(self) -> None:
         """Write nothing from now on: each attempt is a LeaseLostError."""
         self._database.fence = LeaseFence()

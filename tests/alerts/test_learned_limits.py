@@ -145,8 +145,8 @@ def test_a_trend_is_evidence_that_reached_its_limit_whatever_this_run_says():
 
     assert strong.outcome is Outcome.BREACH
     assert strong.reason == (
-        "mean of extended_tau is 0.47 over 1,874 users, with the runs before it a lasting fall "
-        "(evidence 1.2e+04, limit 1e+04); 0.53 was expected after 9 healthy runs"
+        "mean of extended_tau is 0.47 over 1,874 users, after a fall over several runs "
+        "(evidence is 1.2 times the limit); 0.53 was expected after 9 healthy runs"
     )
     assert (weak.outcome, weak.is_recovered) == (Outcome.OK, False)
 

@@ -71,7 +71,8 @@ def test_a_changed_spelling_of_one_segment_names_the_segment():
     assert result.explanation.finding.kind is FaultKind.RESPELLED
     assert result.explanation.segment == "country=DE"
     assert (
-        "exactly those of country=DE, get items from the candidate" in result.explanation.sentence
+        "exactly the users in country=DE, get items from the candidate"
+        in result.explanation.sentence
     )
     assert result.explanation.id_mismatches == ()  # half of the items are in both arms
     assert result.reason is None

@@ -100,9 +100,9 @@ def test_a_run_with_earlier_lists_explains_its_drop_by_segment_items_and_users()
         "candidate",
     )
     assert found.sentence == (
-        "About 40 of 80 users (50 %), mostly in country=DE (100 % of its users), get lists from "
-        "the candidate that look random: no user had such lists before. This explains all of the "
-        "drop. The baseline did not change."
+        "About 40 of 80 users (50 %), most of them in country=DE, get lists from the candidate "
+        "that look random: no user had such lists before. It concerns 100 % of the users in "
+        "country=DE. This explains all of the drop. The baseline did not change."
     )
     assert {fall.segment: fall.whole for fall in found.falls} == {
         "country=DE": 1.0,
@@ -151,7 +151,16 @@ def test_lists_that_became_identical_are_a_rise_with_a_cause_of_its_own():
     ).explanation
     assert half is not None
     assert half.sentence.startswith(
-        "40 of 80 users (50 %), exactly those of country=DE, get the baseline's list"
+        "40 of 80 users (50 %), exactly the users in country=DE, get the baseline's list"
+    )
+
+
+def test_lists_that_are_shorter_without_their_duplicates_are_called_so():
+    found = run({name: [1, 1, 2] for name in NAMES}, memory=after(run(SAME))).explanation
+    assert found is not None
+    assert found.sentence.startswith(
+        "80 of 80 users (100 %) get lists with duplicates from the candidate: 2 different items "
+        "instead of 3."
     )
 
 
@@ -172,7 +181,7 @@ def test_missing_users_are_told_where_it_is_known_by_the_same_metric_how_many_ar
     )
 
 
-WHO = "40 of 80 users (50 %), exactly those of country=DE, got"
+WHO = "40 of 80 users (50 %), exactly the users in country=DE, got"
 LOST = (
     coverage_rule("missing(candidate)", threshold=0.1),
     coverage_rule("failed(candidate)", alert="ListsFailed", threshold=0.1),

@@ -138,9 +138,11 @@ class DaemonJobs:
     staleness: StalenessMonitor = field(init=False)
 
     def __post_init__(self) -> None:
-        away_s_since = self.outage_alert.database.away_s_since
+        store = self.runner.store
         self.staleness = StalenessMonitor(
-            alerts=self.runner.store.alerts, clock=self.runner.clock, away_s_since=away_s_since
+            alerts=store.alerts,
+            clock=self.runner.clock,
+            away_s_since=store.maintenance.away_s_since,
         )
         self.latest = LatestRuns(self.runner.store, self.publisher, self.runner.clock)
 

@@ -2,7 +2,6 @@
 
 import hashlib
 import threading
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -32,7 +31,6 @@ ALERT, WATCHED = "DatabaseAway", "rankwatch"
 REPEAT_S = 4 * 3600.0
 FIRST_PAUSE_S = 5.0
 LONGEST_PAUSE_S = 120.0
-_REMEMBERED = 1000
 REFUSED_PAUSE_S = 600.0
 """The pause after a permanent rejection. An outage is important enough for another attempt."""
 
@@ -71,7 +69,6 @@ class OutageMonitor:
     outage: Outage | None = None
     failures: int = 0
     _ended: tuple[Outage, float] | None = None
-    _past: deque[tuple[datetime, float]] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def failed(self, error: DatabaseError) -> None:
@@ -108,21 +105,12 @@ class OutageMonitor:
             return None
         return ended
 
-    def away_s_since(self, instant: datetime) -> float:
-        """Return how many seconds the database was away in outages that have ended since then.
-
-        Counts only outages that this process has seen.
-        """
-        with self._lock:
-            return sum(away_s for ended_at, away_s in self._past if ended_at > instant)
-
     def answered(self) -> Outage | None:
         """Record that the database works. Returns the outage that this ends, if any."""
         with self._lock:
             before, self.outage = self.outage, None
             if before is not None:
                 self._ended = (before, self.clock.monotonic())
-                self._past.append((self.clock.now(), self.clock.monotonic() - before.began_s))
         self.publisher.show("database_up", 1)
         if before is not None:
             log.info("database back", away_s=round(self.clock.monotonic() - before.began_s, 1))
@@ -159,6 +147,7 @@ def open_in_time(store: SqlStore, database: OutageMonitor) -> bool:
         # The pool must not reuse the connection that hangs.
         store.database.renew()
         return False
+    _record_end(store, database)
     database.answered()
     if (exposed := exposure(store.database.url)) is not None:
         log.warning("database readable by every account", reason=exposed)
@@ -171,6 +160,7 @@ def look_again(store: Store, database: OutageMonitor) -> Outage | None:
     try:
         if is_away:
             store.maintenance.probe_write()
+            _record_end(store, database)
         store.maintenance.ping()  # last, because the schema may have changed since the write
     except DatabaseError:
         return None  # recorded where it was raised
@@ -178,6 +168,13 @@ def look_again(store: Store, database: OutageMonitor) -> Outage | None:
     if not is_away or database.failures != failures:
         return None
     return database.answered()
+
+
+def _record_end(store: Store, database: OutageMonitor) -> None:
+    """Store the present outage, if any, so that alerts name it after a restart too."""
+    outage = database.outage
+    if outage is not None:
+        store.maintenance.record_outage(outage.since, database.clock.now())
 
 
 @dataclass(slots=True, kw_only=True)

@@ -154,7 +154,7 @@ class StalenessMonitor:
     alerts: AlertStore
     clock: Clock
     # How many seconds the database was away since an instant.
-    away_s_since: Callable[[datetime], float] = lambda _: 0.0
+    away_s_since: Callable[[datetime], float]
     looked_s: float = float("inf")
     jumps: JumpFinder = field(default_factory=JumpFinder)
     watches: dict[str, FreshnessWatch] = field(default_factory=dict)

@@ -242,6 +242,7 @@ leases = Table(
 
 ``expires_at`` is NULL on SQLite, where the lock of a file next to the database is the lease. The
 ``holder`` of ``installation`` is the database's id, see `monitor.storage.leases.installation_of`.
+``outage since …`` has the begin and the end of a time in which the database was away.
 """
 
 daily = Table(
