@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import StrEnum
 from functools import cached_property
+from operator import attrgetter
 
 import numpy as np
 
@@ -104,7 +105,7 @@ class ArmMetric:
     source: str
     # Of at least one item; None if undefined or its data are unknown
     measure: Callable[[Listing], float | None]
-    count: Callable[[Listing], int] = lambda listing: listing.n  # number of lists in the value
+    count: Callable[[Listing], int] = attrgetter("n")  # number of lists in the value
     low: float = 0.0
     high: float = 1.0  # infinite if it grows with what is listed
     need: ArmNeed | None = None
@@ -112,6 +113,22 @@ class ArmMetric:
 
     def __str__(self) -> str:
         return self.name
+
+
+def _catalogue_coverage(listing: Listing) -> float:
+    return exposure.catalogue_coverage(listing.counts, listing.catalogue)
+
+
+def _gini(listing: Listing) -> float:
+    return exposure.gini(listing.counts, listing.catalogue)
+
+
+def _shared_list_share(listing: Listing) -> float:
+    return listing.largest_group / listing.n
+
+
+def _entropy(listing: Listing) -> float:
+    return exposure.entropy(listing.counts)
 
 
 def _normalized_entropy(listing: Listing) -> float | None:
@@ -125,6 +142,10 @@ def _mean(values: Floats) -> float | None:
     if not len(values):
         return None
     return float(values.mean())
+
+
+def _mean_weight(listing: Listing) -> float | None:
+    return _mean(listing.values("weights"))
 
 
 def _novelty(listing: Listing) -> float | None:
@@ -151,10 +172,17 @@ def _mean_over_users(
     need: ArmNeed | None = None,
 ) -> ArmMetric:
     """The mean of the users' known values of this name."""
+
+    def measure(listing: Listing) -> float | None:
+        return _mean(listing.values(name))
+
+    def count(listing: Listing) -> int:
+        return len(listing.values(name))
+
     return ArmMetric(
         name=name,
-        measure=lambda listing: _mean(listing.values(name)),
-        count=lambda listing: len(listing.values(name)),
+        measure=measure,
+        count=count,
         meaning=meaning,
         source=source,
         arms=arms,
@@ -165,7 +193,7 @@ def _mean_over_users(
 _MEASURES = (
     ArmMetric(
         name="catalogue_coverage",
-        measure=lambda listing: exposure.catalogue_coverage(listing.counts, listing.catalogue),
+        measure=_catalogue_coverage,
         meaning="Share of the catalogue that is listed to any user; high: many items are shown",
         source=(
             "Ge, Delgado-Battenfeld and Jannach (2010), Beyond accuracy, RecSys: catalogue coverage"
@@ -173,7 +201,7 @@ _MEASURES = (
     ),
     ArmMetric(
         name="exposure_entropy",
-        measure=lambda listing: exposure.entropy(listing.counts),
+        measure=_entropy,
         high=math.inf,
         meaning=(
             "Variety of what is listed, in bits; one more is twice as many items listed "
@@ -194,7 +222,7 @@ _MEASURES = (
     ),
     ArmMetric(
         name="exposure_gini",
-        measure=lambda listing: exposure.gini(listing.counts, listing.catalogue),
+        measure=_gini,
         meaning=(
             "Inequality of the items' exposure, including items never listed; high: few items "
             "have most places"
@@ -222,7 +250,7 @@ _MEASURES = (
     ),
     ArmMetric(
         name="mean_popularity",
-        measure=lambda listing: _mean(listing.values("weights")),
+        measure=_mean_weight,
         high=math.inf,
         meaning=(
             "Mean weight (popularity, price) of the item at a listed place; high: many items "
@@ -271,7 +299,7 @@ _MEASURES = (
     ),
     ArmMetric(
         name=Lack.SHARED.value,
-        measure=lambda listing: listing.largest_group / listing.n,
+        measure=_shared_list_share,
         meaning=(
             "Share of the users who get the most common list; high: one list for many, such "
             "as the most popular items"

@@ -13,6 +13,7 @@ import stat
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -44,7 +45,7 @@ def read_bounded(
     try:
         kind = os.fstat(number).st_mode
         if stat.S_ISREG(kind):
-            return _read(most, lambda size: os.read(number, size))
+            return _read(most, partial(os.read, number))
         if may_be_pipe and stat.S_ISFIFO(kind):
             return _read_pipe(number, most, time.monotonic() + pipe_s)
         raise OSError(errno.EINVAL, _NO_FILE)

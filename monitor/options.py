@@ -113,11 +113,15 @@ def _advice(value: object) -> str:
     return "write a number with its unit, such as 30s, 15m, 1h30m or 7d"
 
 
+def _is_above_zero(duration: timedelta) -> bool:
+    return duration > timedelta(0)
+
+
 # A length of time above zero, written as `15m`.
 Duration = Annotated[
     timedelta,
     BeforeValidator(parse_duration),
-    must(lambda value: value > timedelta(0), "must be longer than zero"),
+    must(_is_above_zero, "must be longer than zero"),
     WithJsonSchema(
         {
             "type": "string",
@@ -177,8 +181,13 @@ def web_url_of(text: str) -> SplitResult | None:
     return parts
 
 
+def _is_header_value(value: str) -> bool:
+    is_stripped = value != "" and value == value.strip()
+    return is_stripped and value.isascii() and value.isprintable()
+
+
 _of_header = must(
-    lambda text: text and text == text.strip() and text.isascii() and text.isprintable(),
+    _is_header_value,
     "must be printable ASCII text on one line without blanks at its ends",
 )
 HeaderText = Annotated[str, _of_header]

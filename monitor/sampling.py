@@ -175,7 +175,8 @@ def frequent(categories: pd.Categorical[Any], most: int) -> tuple[int, ...]:
     codes = np.asarray(categories.codes)
     values = [str(value) for value in categories.categories]
     counts = np.bincount(codes[codes >= 0], minlength=len(values))
-    order = sorted(range(len(values)), key=lambda code: (-counts[code], values[code]))
+    by_value = sorted(range(len(values)), key=values.__getitem__)
+    order = sorted(by_value, key=counts.tolist().__getitem__, reverse=True)
     return tuple(order[:most])
 
 

@@ -4,6 +4,8 @@ import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from operator import attrgetter
 
 import numpy as np
 
@@ -59,7 +61,7 @@ class MeanDrop:
     def causes(self) -> tuple[Cause, ...]:
         """Its parts, the largest first."""
         causes = [Cause(part=part, amount=amount) for part, amount in self.parts.items()]
-        return tuple(sorted(causes, key=lambda cause: -cause.amount))
+        return tuple(sorted(causes, key=attrgetter("amount"), reverse=True))
 
     @property
     def is_clear(self) -> bool:
@@ -94,7 +96,7 @@ def decompose_drop(
     dimensions = [
         _list_falls(rows, added, is_scored, is_paired) for rows in _group_by_dimension(segments)
     ]
-    dimensions.sort(key=lambda falls: -_explained(falls, noise))
+    dimensions.sort(key=partial(_explained, noise=noise), reverse=True)
     now = float(distance[is_scored].mean())
     return MeanDrop(
         before=now - math.fsum(parts.values()),
@@ -159,7 +161,9 @@ def _list_falls(
             excess=0.0,
         )
         falls.append(replace(fall, excess=fall.within - fall.share_before * change))
-    return sorted(falls, key=lambda fall: (-fall.excess, fall.segment))
+    falls.sort(key=attrgetter("segment"))
+    falls.sort(key=attrgetter("excess"), reverse=True)
+    return falls
 
 
 def _explained(falls: Sequence[SegmentFall], noise: float) -> float:
@@ -208,7 +212,7 @@ def find_place(hit: Flags, usual: float, segments: Mapping[str, Rows]) -> str:
 
     scores = {name: score(rows) for name, rows in sorted(segments.items())}
     names = [name for name in scores if name != ALL and scores[name] > 0]
-    names.sort(key=lambda name: -scores[name])
+    names.sort(key=scores.__getitem__, reverse=True)
     best = ALL
     if names and scores[names[0]] >= _BETTER * scores[ALL]:
         best = names[0]

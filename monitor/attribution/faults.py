@@ -3,6 +3,7 @@
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -45,14 +46,13 @@ def find_missing(coverage: Sequence[CoverageRow], usual: float | None) -> Findin
     rows = {row.segment: row for row in coverage}
     if ALL not in rows or not rows[ALL].asked:
         return None
-    counts = {arm: {name: _count_lost(row, arm) for name, row in rows.items()} for arm in Arm}
-    arm = max(Arm, key=lambda each: counts[each][ALL])
-    lost, users = counts[arm][ALL], rows[ALL].asked
+    arm = max(Arm, key=partial(_count_lost, rows[ALL]))
+    lost_by_segment = {name: _count_lost(row, arm) for name, row in rows.items()}
+    lost = lost_by_segment[ALL]
+    users = rows[ALL].asked
     expected = (usual or 0.0) * users
     if lost - expected < max(5, _LEAST_LOST * users, _SURE * math.sqrt(expected)):
         return None
-
-    lost_by_segment = counts[arm]
 
     def evidence(name: str) -> tuple[float, str]:
         lost_there = lost_by_segment[name]
@@ -69,7 +69,7 @@ def find_missing(coverage: Sequence[CoverageRow], usual: float | None) -> Findin
         detail["before"] = usual
     return Finding(
         kind=FaultKind.MISSING,
-        arms=tuple(each for each in Arm if counts[each][ALL] >= lost / 2),
+        arms=tuple(each for each in Arm if _count_lost(rows[ALL], each) >= lost / 2),
         segment=segment,
         segment_share=lost_by_segment[segment] / rows[segment].asked,
         users=lost,

@@ -1,6 +1,7 @@
 """The sentences of an explanation and of an alert's text: one line each, made from figures."""
 
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from textwrap import shorten
 
 from monitor.attribution.decomposition import AND, MeanDrop
@@ -145,7 +146,7 @@ def _write_parts(parts: Mapping[Part, float], total: float) -> str:
     """
     is_shared = 0 < max(parts.values()) <= _CANCELLED * total
     shown = []
-    for part, amount in sorted(parts.items(), key=lambda entry: -entry[1]):
+    for part, amount in sorted(parts.items(), key=itemgetter(1), reverse=True):
         if is_shared and amount >= max(_LEAST_AMOUNT, _LEAST_SHARE * total):
             shown.append(f"{PART_WORDS[part]} {_percent(min(amount, total), total)}")
         elif not is_shared and abs(amount) >= _LEAST_AMOUNT:

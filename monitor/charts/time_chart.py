@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from itertools import pairwise
+from operator import attrgetter
 
 from markupsafe import Markup
 
@@ -196,7 +197,7 @@ def _time_marks(x: Axis) -> list[tuple[datetime, str]]:
 def _draw_spans(spans: Sequence[Span], x: Axis) -> list[Markup]:
     """Draw each span. Those of one name and kind that touch are drawn as one."""
     pieces: dict[tuple[str, str], list[tuple[float, float]]] = {}
-    for span in sorted(spans, key=lambda span: (span.name, span.kind, span.start)):
+    for span in sorted(spans, key=attrgetter("name", "kind", "start")):
         of_name = pieces.setdefault((span.name, span.kind), [])
         start = max(x.start, x(span.start.timestamp()))
         end = x.end

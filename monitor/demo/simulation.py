@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
+from operator import attrgetter
 
 from monitor.demo.servers import BROKEN_COUNTRY, OnCall, ReceivedAlert, Recommenders
 from monitor.model.alerts import AlertState, State, Transition
@@ -134,7 +135,7 @@ class DemoStatus:
     @property
     def notes(self) -> list[LogNote]:
         """Every event for the log, oldest first."""
-        return sorted(self._notes(), key=lambda note: note.at)
+        return sorted(self._notes(), key=attrgetter("at"))
 
     def _notes(self) -> Iterator[LogNote]:
         for at, chapter in self.chapters:

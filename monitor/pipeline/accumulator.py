@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from heapq import nsmallest
+from operator import itemgetter
 
 import numpy as np
 
@@ -344,7 +345,7 @@ class RunAccumulator:
         self._rank_worst(candidates)
 
     def _rank_worst(self, candidates: Sequence[tuple[float, str, Evidence]]) -> None:
-        ranked = sorted(candidates, key=lambda candidate: candidate[:2])
+        ranked = sorted(candidates, key=itemgetter(0, 1))
         self._worst = [
             (value, user, replace(shown, position=place))
             for place, (value, user, shown) in enumerate(

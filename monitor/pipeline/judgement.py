@@ -8,6 +8,7 @@ from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 
 import numpy as np
 
@@ -231,7 +232,7 @@ class Rejudgement:
     accepted: tuple[Transition, ...] = ()
     states: dict[tuple[str, str], AlertState] = field(default_factory=dict)
     past: defaultdict[str, deque[PastRun]] = field(
-        default_factory=lambda: defaultdict(lambda: deque(maxlen=REMEMBERED))
+        default_factory=partial(defaultdict, partial(deque[PastRun], maxlen=REMEMBERED))
     )
 
     def judge(self, record: RunRecord, *, is_whole: bool = True) -> tuple[Transition, ...]:

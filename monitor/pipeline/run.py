@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from datetime import datetime
 from itertools import chain
+from operator import itemgetter
 
 from monitor.alerts.rule_evaluation import thin_segments
 from monitor.alerts.unmatched import find_unmatched
@@ -290,14 +291,14 @@ def _obstacles(
     by_arm: dict[Arm, list[tuple[int, CoverageNote]]] = {}
     is_late = False
     reasons = measurement.coverage.all.reasons
-    for (arm, reason), count in sorted(reasons.items(), key=lambda item: -item[1]):
+    for (arm, reason), count in sorted(reasons.items(), key=itemgetter(1), reverse=True):
         if reason not in (*_COMPARED, *ignored):
             note = notes.get((arm, reason), CoverageNote(text=reason))
             by_arm.setdefault(arm, []).append((count, note))
             is_late |= reason is CoverageReason.TIMEOUT
     lost = {arm: sum(count for count, _ in by_arm[arm]) for arm in Arm if arm in by_arm}
     sentences, examples = [], []
-    for arm in sorted(lost, key=lambda arm: -lost[arm]):
+    for arm in sorted(lost, key=lost.__getitem__, reverse=True):
         causes = [f"{note.text} ({count:,} of them)" for count, note in by_arm[arm]]
         first_note = by_arm[arm][0][1]
         if len(causes) == 1:

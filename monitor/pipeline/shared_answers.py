@@ -102,7 +102,7 @@ class _SharedSource:
 
     def users(self, slot: datetime, dimensions: Sequence[str]) -> UserTable:
         """All users that may be asked for this slot."""
-        users: UserTable = self._take(slot, lambda: self._source.users(slot, dimensions))
+        users: UserTable = self._take(slot, partial(self._source.users, slot, dimensions))
         return users
 
     def pull(self, request: PullRequest) -> Pull:

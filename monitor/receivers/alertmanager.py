@@ -4,6 +4,7 @@ import base64
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from operator import attrgetter
 from typing import Annotated
 
 from pydantic import Field, SecretStr
@@ -128,7 +129,7 @@ def alert_of(
     """
     firing = [member for member in members if member.is_start]
     shown = firing or members
-    lead = max(find_leads(shown), key=lambda member: member.users)
+    lead = max(find_leads(shown), key=attrgetter("users"))
     starts_at = min(map(started_at, shown))
     ends_at = max(firing_ends_at, starts_at)
     if not firing:

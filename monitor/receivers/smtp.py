@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import partial
+from operator import attrgetter
 
 import aiosmtplib
 
@@ -160,7 +161,7 @@ class SmtpClient:
                 raise self._refusal(refused[address], "a recipient")
         if len(refused) == len(to):
             # If one refusal is temporary, all addresses are tried again.
-            first = min(refused.values(), key=lambda refusal: refusal.is_permanent)
+            first = min(refused.values(), key=attrgetter("is_permanent"))
             raise self._refusal(first, "all recipients")
         return refused
 

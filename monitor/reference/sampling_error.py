@@ -102,10 +102,10 @@ def _slope(quantiles: dict[float, float], q: float, reach: float) -> float:
         return -1.0
     side = math.copysign(1.0, reach)
     slope = -1.0
-    for other in sorted(quantiles, key=lambda other: side * (other - q)):
-        distance = side * (other - q)
+    value_at_distance = {side * (other - q): value for other, value in quantiles.items()}
+    for distance in sorted(value_at_distance):
         if distance > 0:
-            slope = abs(quantiles[other] - quantiles[q]) / distance
+            slope = abs(value_at_distance[distance] - quantiles[q]) / distance
             if distance >= abs(reach):
                 break
     return slope

@@ -241,8 +241,12 @@ class RuleOptions(Options):
         return rules.LearnedLimit(learning=learning, direction=direction, value=value)
 
 
+def _is_no_text(value: object) -> bool:
+    return not isinstance(value, str)
+
+
 RulesOrDefault = BeforeValidator(
-    must(lambda value: not isinstance(value, str), "must be default, or a list of rules").func,
+    must(_is_no_text, "must be default, or a list of rules").func,
     json_schema_input_type=Literal["default"]
     | Annotated[tuple[RuleOptions, ...], Field(max_length=200)],
 )

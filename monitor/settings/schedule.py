@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 from functools import lru_cache
-from itertools import accumulate, chain, pairwise, product, starmap
+from itertools import chain, pairwise, product, starmap
 from typing import Self
 from zoneinfo import ZoneInfo
 
@@ -378,5 +378,7 @@ def _gap(cron: Cron, pick: Callable[[Iterable[int]], int]) -> timedelta:
 @lru_cache(maxsize=1024)
 def _longest_pause(schedule: OnlyBetween) -> timedelta:
     # Within 40 days a period that does not divide a day nearly returns to the same hours.
-    ends = accumulate(range(40), lambda end, _: schedule.closes.next(end), initial=EPOCH)
+    ends = [EPOCH]
+    for _ in range(40):
+        ends.append(schedule.closes.next(ends[-1]))
     return max(schedule.next(end) - schedule.latest(end - _INSTANT) for end in ends)

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import islice
+from operator import itemgetter
 from pathlib import Path as FilePath
 from typing import Annotated, Any, TypeVar
 
@@ -257,7 +258,7 @@ def report_lines(
     secrets = [value for value in document.expanded if len(value) >= _SHORTEST_SECRET]
     secrets.sort(key=len, reverse=True)
     by_line = [(each.line or document.line(each.path), each) for each in problems]
-    by_line.sort(key=lambda pair: pair[0])
+    by_line.sort(key=itemgetter(0))
     for line, problem in by_line[:MAX_PROBLEMS]:
         shown = problem.message
         shown = " ".join(shown.split())

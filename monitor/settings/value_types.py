@@ -116,13 +116,25 @@ SegmentName = Annotated[
     must(_SEGMENT, f"must be {ALL} or dimension=value, such as country=UK"),
     AfterValidator(name_segment),
 ]
+
+
+def _is_list_or_word(value: object) -> bool:
+    return not isinstance(value, str) or value in {ALL, "each"}
+
+
 _is_choice = must(
-    lambda value: not isinstance(value, str) or value in {ALL, "each"},
+    _is_list_or_word,
     "must be all, each, or a list of segments such as [all, country=UK]",
 )
 SegmentChoice = BeforeValidator(_is_choice.func)
+
+
+def _has_no_unit(value: object) -> bool:
+    return not _DURATION_LIKE.fullmatch(str(value).strip())
+
+
 _is_no_time = must(
-    lambda value: not _DURATION_LIKE.fullmatch(str(value).strip()),
+    _has_no_unit,
     "counts consecutive runs, not time: write a whole number, such as 2",
 )
 RunCount = Annotated[int, Field(ge=1, le=1000), BeforeValidator(_is_no_time.func)]
@@ -131,17 +143,27 @@ KeepChoice = Annotated[
     BeforeValidator(_keep, json_schema_input_type=bool | Keep | Annotated[int, Field(ge=1)]),
 ]
 Address = Annotated[str, readable_by(split_address)]
+
+
+def _has_no_user(url: str) -> bool:
+    return "@" not in urlsplit(url).netloc
+
+
 PublicUrl = Annotated[
     str,
     must(web_url_of, "must be a URL: https://host/path"),
     must(
-        lambda url: "@" not in urlsplit(url).netloc,
+        _has_no_user,
         "must not contain a user or password: everybody who is notified sees it",
     ),
 ]
-LeaseTime = Annotated[
-    Duration, must(lambda lasts: _SHORTEST <= lasts <= 60 * _SHORTEST, "must be from 5s to 5m")
-]
+
+
+def _is_lease_time(lasts: timedelta) -> bool:
+    return _SHORTEST <= lasts <= 60 * _SHORTEST
+
+
+LeaseTime = Annotated[Duration, must(_is_lease_time, "must be from 5s to 5m")]
 ItemUrl = Annotated[
     PublicUrl,
     must(

@@ -6,7 +6,7 @@ Each kind is a folder with its `SourceKind`. Opening does no I/O, reading does.
 from __future__ import annotations
 
 import pkgutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
@@ -140,7 +140,11 @@ class SampleOptions(Options):
             yield "give fixed or rotating, at least 1"
 
 
-_are_once = must(lambda names: len(set(names)) == len(names), "names a column twice")
+def _are_distinct(names: Sequence[str]) -> bool:
+    return len(set(names)) == len(names)
+
+
+_are_once = must(_are_distinct, "names a column twice")
 
 
 def _check_segments(names: tuple[str, ...]) -> tuple[str, ...]:

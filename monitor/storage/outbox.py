@@ -5,6 +5,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from operator import attrgetter
 from typing import Any
 
 from sqlalchemy import (
@@ -118,7 +119,7 @@ class SqlOutbox:
                 deliveries.c.id.in_([row.delivery_id for row in rows]), is_free
             )
             connection.execute(leased.values(leased_by=owner, leased_until=until))
-        return tuple(map(_delivery, sorted(rows, key=lambda row: row.id)))
+        return tuple(map(_delivery, sorted(rows, key=attrgetter("id"))))
 
     def firing_snapshot(
         self, comparison: str, receiver: str, changes: Sequence[Transition], *, now: datetime
@@ -209,7 +210,7 @@ class SqlOutbox:
         ends = _select(transitions).where(is_sent, IS_END, deliveries.c.settled_at >= ended_since)
         with self._database.read() as connection:
             rows = [*connection.execute(starts), *connection.execute(ends)]
-        return tuple(map(transition_of_row, sorted(rows, key=lambda row: row.id)))
+        return tuple(map(transition_of_row, sorted(rows, key=attrgetter("id"))))
 
     def retry_refused(self, now: datetime, *, receivers: Sequence[str]) -> int:
         is_configured = deliveries.c.receiver.in_(list(receivers))
@@ -491,7 +492,7 @@ def _sent_rows(
 def _starts_after_ends(rows: Sequence[Row[Any]]) -> tuple[Transition, ...]:
     """Return starts that were sent after the last sent end of their incident, as they were sent."""
     sent = [row for row in rows if row.status == DeliveryStatus.SENT and row.incident is not None]
-    sent.sort(key=lambda row: row.settled_at)
+    sent.sort(key=attrgetter("settled_at"))
     ended_at = {row.incident: row.settled_at for row in sent if row.to_state != State.FIRING}
     starts = []
     for row in sent:

@@ -5,6 +5,7 @@
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from sqlalchemy import (
@@ -163,7 +164,7 @@ class SqlPageStore:
             is_wanted = and_(summaries.c.run_id.in_(ids), summaries.c.metric == metric)
             rows = connection.execute(query.where(is_wanted).order_by(summaries.c.position)).all()
             newest = coverage_of(connection, ids[-1:]).get(ids[-1]) if ids else None
-        means: dict[str, dict[int, float | None]] = defaultdict(lambda: dict.fromkeys(ids))
+        means: dict[str, dict[int, float | None]] = defaultdict(partial(dict.fromkeys, ids))
         # A segment of which too little was compared has no mean.
         users = {each.segment: each.paired for each in newest.rows} if newest is not None else {}
         for run_id, segment, mean, n in rows:

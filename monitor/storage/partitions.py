@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 from sqlalchemy import (
@@ -110,7 +111,7 @@ def read_partitions(connection: Connection) -> list[Partition]:
         if bounds is not None:
             first, end = map(date.fromisoformat, bounds.groups())
             partitions.append(Partition(name=row.name, first=first, end=end))
-    return sorted(partitions, key=lambda partition: partition.first)
+    return sorted(partitions, key=attrgetter("first"))
 
 
 def ensure_partitions(database: Database, days: Iterable[date]) -> None:
@@ -192,7 +193,11 @@ def without_partitions(connection: Connection) -> Callable[[str | None, str, Any
             "CAST(current_schema() AS regnamespace)"
         )
         partitions.update(connection.scalars(text(names)))
-    return lambda name, kind, _: kind != "table" or name not in partitions
+
+    def is_no_partition(name: str | None, kind: str, _: object) -> bool:
+        return kind != "table" or name not in partitions
+
+    return is_no_partition
 
 
 def utc_day(instant: ColumnElement[datetime]) -> ColumnElement[date]:

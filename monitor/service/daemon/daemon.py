@@ -175,7 +175,7 @@ class Daemon:
             most_runs=lambda: self._wiring.settings.concurrent_runs,
             on_overlap=slots.note_overlap,
             on_due=slots.note_due,
-            on_end=lambda: self._watchdog.loop.wake(),  # noqa: PLW0108 - made below
+            on_end=self._wake_watchdog,
         )
         publisher.show("runs_waiting", lambda: self._scheduler.waiting)
         self._jobs = DaemonJobs(
@@ -204,6 +204,9 @@ class Daemon:
             renew_store=store.database.renew,
         )
 
+    def _wake_watchdog(self) -> None:
+        self._watchdog.loop.wake()
+
     # A reload replaces the wiring, so these methods look it up at each call.
 
     def _current_wiring(self) -> Wiring:
@@ -211,6 +214,9 @@ class Daemon:
 
     def _renew_sources(self, comparison: str) -> None:
         self._wiring.renew_sources(comparison)
+
+    def _find_user(self, user_id: str) -> str:
+        return self._wiring.find_user(user_id)
 
     def _comparisons(self) -> dict[str, Comparison]:
         return {name: watched.comparison for name, watched in self._wiring.watched.items()}
@@ -254,7 +260,7 @@ class Daemon:
             policy=lambda: self._wiring.policy,
             message_text=self._message_text,
             judge=GateAnswers(self.store.history, self._clock, lambda: self.settings),
-            find_user=lambda user_id: self._wiring.find_user(user_id),  # noqa: PLW0108 - see above
+            find_user=self._find_user,
             prefix=urlsplit(self._wiring.settings.external_url or "").path.rstrip("/"),
         )
         return create_app(

@@ -56,8 +56,13 @@ _SIDE_EFFECTS = {
 }
 """Parameters that make a request change data, unless they are false."""
 
+
+def _only_reads(method: str) -> bool:
+    return method in {"GET", "POST"}
+
+
 _is_safe_method = must(
-    lambda method: method in ("GET", "POST"),
+    _only_reads,
     "must be GET or POST: other methods may change data on the server",
 )
 

@@ -156,7 +156,13 @@ class ReadOnlyDatabase:
 
 def _field_finder(name: str, root: str, place: int) -> Callable[[Sequence[Any]], Any]:
     fields = name.removeprefix(root).split(".")[1:]
-    return itemgetter(place) if not fields else lambda row: _take_field(row[place], fields)
+    if not fields:
+        return itemgetter(place)
+
+    def find_field(row: Sequence[Any]) -> object:
+        return _take_field(row[place], fields)
+
+    return find_field
 
 
 def _take_field(value: object, fields: Sequence[str]) -> object:
