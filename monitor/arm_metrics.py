@@ -381,7 +381,9 @@ def _score(segment: str, arm: Arm, metric: ArmMetric, listing: Listing) -> ArmSc
 
 
 def _arm_lists(
-    batch: PairBatch, catalogue_size: int | None, last: Mapping[Arm, LastLists]
+    batch: PairBatch,
+    catalogue_size: int | None,
+    last: Mapping[Arm, LastLists],
 ) -> dict[Arm, ArmLists]:
     baseline, candidate, items = exposure.compact_codes(batch.baseline, batch.candidate)
     # Values of both arms together are stored for the candidate.

@@ -140,7 +140,11 @@ class DatabaseError(MonitorError):
     trouble = DatabaseTrouble.OTHER
 
     def __init__(
-        self, message: str, *, permanent: bool = True, trouble: DatabaseTrouble | None = None
+        self,
+        message: str,
+        *,
+        permanent: bool = True,
+        trouble: DatabaseTrouble | None = None,
     ) -> None:
         super().__init__(message, permanent=permanent)
         self.trouble = trouble or self.trouble

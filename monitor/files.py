@@ -25,7 +25,11 @@ _NO_FILE = "it is no file"
 
 
 def read_bounded(
-    path: str | os.PathLike[str], most: int, *, may_be_pipe: bool = False, pipe_s: float = PIPE_S
+    path: str | os.PathLike[str],
+    most: int,
+    *,
+    may_be_pipe: bool = False,
+    pipe_s: float = PIPE_S,
 ) -> bytes:
     """Content of a regular file of at most ``most`` bytes.
 
@@ -106,7 +110,10 @@ def replace_file(path: Path, content: bytes, *, mode: int | None = None) -> None
 
 @contextmanager
 def replacing(
-    path: Path, *, mode: int | None = None, is_lasting: bool = False
+    path: Path,
+    *,
+    mode: int | None = None,
+    is_lasting: bool = False,
 ) -> Iterator[IO[bytes]]:
     """Write a new file that replaces the old one, as a whole, at the end of the block.
 

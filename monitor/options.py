@@ -257,7 +257,10 @@ class Options(BaseModel):
     """
 
     model_config = ConfigDict(
-        extra="forbid", frozen=True, hide_input_in_errors=True, validate_default=False
+        extra="forbid",
+        frozen=True,
+        hide_input_in_errors=True,
+        validate_default=False,
     )
 
     @model_validator(mode="before")
@@ -342,7 +345,9 @@ def _shown(value: object) -> object:
 
 
 def _read_files(
-    values: Mapping[str, Any], names: Iterable[str], base: str | None
+    values: Mapping[str, Any],
+    names: Iterable[str],
+    base: str | None,
 ) -> dict[str, Any]:
     """Replace ``name_file: path`` of these names by ``name: text``."""
     read = dict(values)
@@ -462,6 +467,9 @@ def _add_kinds(
     # Fields of later bases come first, so kinds come before the other fields of the class.
     bases: Any = (model, create_model(f"{model.__name__}Kinds", __base__=Options, **fields))
     extended: type[_OneOfT] = create_model(
-        model.__name__, __base__=bases, __module__=model.__module__, __doc__=model.__doc__
+        model.__name__,
+        __base__=bases,
+        __module__=model.__module__,
+        __doc__=model.__doc__,
     )
     return extended

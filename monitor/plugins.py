@@ -39,7 +39,10 @@ class Registry(dict[str, T]):
     """
 
     def __init__(
-        self, family: str, built_in: Mapping[str, T], read: Callable[[Any, str, str], T]
+        self,
+        family: str,
+        built_in: Mapping[str, T],
+        read: Callable[[Any, str, str], T],
     ) -> None:
         super().__init__(built_in)
         self._group, self._read = f"rankwatch.{family}", read

@@ -75,7 +75,9 @@ def _top_up(everybody: Panel, drawn: npt.NDArray[np.intp], minimum: int, salt: s
 
 
 def kept_among(
-    users: pd.Index[str], keep: Keep | int, comparison: Comparison
+    users: pd.Index[str],
+    keep: Keep | int,
+    comparison: Comparison,
 ) -> npt.NDArray[np.bool_]:
     """Of which of these users a run keeps scores or lists: bool (n,).
 
@@ -95,7 +97,10 @@ def kept_among(
 
 
 def _sample(
-    users: pd.Index[str], size: SampleSize, comparison: Comparison, slot: datetime
+    users: pd.Index[str],
+    size: SampleSize,
+    comparison: Comparison,
+    slot: datetime,
 ) -> npt.NDArray[np.intp]:
     """Positions of the drawn users, ascending."""
     positions = np.arange(len(users), dtype=np.intp)

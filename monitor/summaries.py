@@ -52,7 +52,11 @@ def rows_of_segments(
 
 
 def summarize_one(
-    segment: str, metric: str, values: Floats, bounds: Bounds, wanted: Sequence[Statistic] = ()
+    segment: str,
+    metric: str,
+    values: Floats,
+    bounds: Bounds,
+    wanted: Sequence[Statistic] = (),
 ) -> Summary:
     """Summary of one metric over the users of one segment. See `ScoreAccumulator`."""
     scores = ScoreAccumulator(bounds, wanted)
@@ -73,7 +77,10 @@ class SummaryAccumulator:
         self._by_metric: dict[str, dict[str, ScoreAccumulator]] = {}
 
     def add(
-        self, segments: SegmentRows, scores: Mapping[str, Floats], ranges: Mapping[str, Bounds]
+        self,
+        segments: SegmentRows,
+        scores: Mapping[str, Floats],
+        ranges: Mapping[str, Bounds],
     ) -> None:
         """Add scores of a part of the users: one float64 (n,) a metric, NaN if undefined.
 
@@ -344,7 +351,11 @@ def _merge_pairs(counts: Integers) -> Integers:
 
 
 def worst_rows(
-    values: Floats, users: "pd.Index[str]", count: int, *, higher_is_more_alike: bool = True
+    values: Floats,
+    users: "pd.Index[str]",
+    count: int,
+    *,
+    higher_is_more_alike: bool = True,
 ) -> npt.NDArray[np.intp]:
     """Rows of the ``count`` lowest scores, or highest distances, worst first.
 

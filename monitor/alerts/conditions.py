@@ -112,7 +112,11 @@ def _in_condition(reason: str, users: int) -> Verdict:
 
 def _clear(condition: Condition) -> Verdict:
     return Verdict(
-        outcome=Outcome.OK, reason=_CLEAR_WORDS[condition], value=None, users=0, is_recovered=True
+        outcome=Outcome.OK,
+        reason=_CLEAR_WORDS[condition],
+        value=None,
+        users=0,
+        is_recovered=True,
     )
 
 
@@ -170,7 +174,9 @@ def judge_stale(
 
 
 def _judge_wait(
-    comparison: Comparison, states: Sequence[AlertState], wait: Staleness
+    comparison: Comparison,
+    states: Sequence[AlertState],
+    wait: Staleness,
 ) -> Iterator[tuple[Rule, str, Verdict]]:
     missed = comparison.judging.stale_after
     reason = write_stale(wait.since, missed, wait.cause, has_succeeded=wait.has_succeeded)
@@ -188,7 +194,9 @@ def _judge_wait(
 
 
 def count_standstills(
-    comparison: Comparison, scores: Sequence[ArmScore], past: Sequence[PastRun]
+    comparison: Comparison,
+    scores: Sequence[ArmScore],
+    past: Sequence[PastRun],
 ) -> tuple[Standstill, ...]:
     """What each rule on standstill has counted, with this run, in the order of rules."""
     churn = {arm: score.value or 0.0 for arm, score in _find_churn(scores).items()}

@@ -123,7 +123,9 @@ def _kind_of(rule: Rule) -> _Kind:
 
 
 def _may_join(
-    starts: Sequence[Transition], incident: Sequence[AlertState], kinds: Mapping[str, _Kind]
+    starts: Sequence[Transition],
+    incident: Sequence[AlertState],
+    kinds: Mapping[str, _Kind],
 ) -> bool:
     """Whether these starts of one group may join an incident with these firings."""
     kind = kinds[starts[0].alert]

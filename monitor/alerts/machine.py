@@ -33,7 +33,10 @@ class Evaluation:
 
 
 def advance(
-    rule: Rule, verdict: Verdict, previous: AlertState | None, evaluation: Evaluation
+    rule: Rule,
+    verdict: Verdict,
+    previous: AlertState | None,
+    evaluation: Evaluation,
 ) -> tuple[AlertState, Transition | None]:
     """Move the state by one verdict. Returns the transition too if the state changed.
 

@@ -49,7 +49,9 @@ def find_unmatched_segments(
 
 
 def find_unmatched_matchers(
-    owner: str, matchers: Sequence[Matcher], alerts: Sequence[Labels]
+    owner: str,
+    matchers: Sequence[Matcher],
+    alerts: Sequence[Labels],
 ) -> UnmatchedName | None:
     """The first matcher after which no alert is left. None if all matchers match an alert.
 

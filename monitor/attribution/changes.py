@@ -112,7 +112,11 @@ class PairChanges:
 
 
 def compare_pairs(
-    present: PairBatch, former: PairBatch, score: ScoreBatch, *, last: PairBatch | None = None
+    present: PairBatch,
+    former: PairBatch,
+    score: ScoreBatch,
+    *,
+    last: PairBatch | None = None,
 ) -> PairChanges:
     """Split the change of each pair's distance since an earlier run by arm and part, exactly.
 
@@ -152,7 +156,10 @@ def compare_pairs(
 
 
 def _align(
-    former: Codes, former_lengths: Codes, present: Codes, lengths: Codes
+    former: Codes,
+    former_lengths: Codes,
+    present: Codes,
+    lengths: Codes,
 ) -> tuple[Floats, Floats]:
     """``kept_share`` and ``turned_share`` of `OwnLists`."""
     common, turned = np.zeros(len(lengths)), np.zeros(len(lengths))

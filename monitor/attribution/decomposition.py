@@ -75,7 +75,9 @@ class MeanDrop:
 
 
 def decompose_drop(
-    distance: Floats, changes: PairChanges, segments: Mapping[str, Rows]
+    distance: Floats,
+    changes: PairChanges,
+    segments: Mapping[str, Rows],
 ) -> MeanDrop | None:
     """The drop as the sum of what each user adds, by part and segment.
 
@@ -109,7 +111,10 @@ def decompose_drop(
 
 
 def _add_by_part(
-    distance: Floats, changes: PairChanges, is_scored: Flags, is_paired: Flags
+    distance: Floats,
+    changes: PairChanges,
+    is_scored: Flags,
+    is_paired: Flags,
 ) -> dict[Part, Floats]:
     """What each user adds to the drop: float64 (n,) by part."""
     scored, paired = int(is_scored.sum()), int(is_paired.sum())
@@ -145,7 +150,10 @@ def _dimension(segment: str) -> str:
 
 
 def _list_falls(
-    segments: Mapping[str, Rows], added: Mapping[Part, Floats], is_scored: Flags, is_paired: Flags
+    segments: Mapping[str, Rows],
+    added: Mapping[Part, Floats],
+    is_scored: Flags,
+    is_paired: Flags,
 ) -> list[SegmentFall]:
     """What each segment adds. First the one that fell most beyond its share of the users."""
     change = math.fsum(
@@ -173,7 +181,9 @@ def _explained(falls: Sequence[SegmentFall], noise: float) -> float:
 
 
 def _find_leader(
-    falls: Sequence[SegmentFall], parts: Mapping[Part, float], noise: float
+    falls: Sequence[SegmentFall],
+    parts: Mapping[Part, float],
+    noise: float,
 ) -> SegmentFall | None:
     """The segment that fell clearly more than the others. None if all fell.
 
@@ -262,7 +272,10 @@ class ExposureShift:
 
 
 def compare_exposure(
-    before: Codes, after: Codes, top: int, name: Callable[[int], str] = str
+    before: Codes,
+    after: Codes,
+    top: int,
+    name: Callable[[int], str] = str,
 ) -> ExposureShift:
     """The ``top`` items that gained most exposure and that lost most. Equals go by code.
 

@@ -235,7 +235,9 @@ def _explain(hit: Flags, scene: Scene, *, is_order: bool) -> float | None:
 
 
 def _is_other_arm_unchanged(
-    scene: Scene, finding: Finding, suspected: Collection[Arm]
+    scene: Scene,
+    finding: Finding,
+    suspected: Collection[Arm],
 ) -> bool | None:
     """True: unchanged. False: no more changed than usual. None: neither, or not known."""
     others = [arm for arm in Arm if arm not in finding.arms]

@@ -53,7 +53,12 @@ def _draw(bars: Sequence[Bar], spans: Sequence[tuple[float, float]], label: str)
         width = max(1.0, end - start)
         bar_class = f"bar {kind}"
         drawn_bar = element(
-            "rect", x=start, y=top + 5, width=width, height=ROW - 10, class_=bar_class
+            "rect",
+            x=start,
+            y=top + 5,
+            width=width,
+            height=ROW - 10,
+            class_=bar_class,
         )
         figure = draw_tick(bar.figure, WIDTH - VALUES + 8, top + 17, None)
         drawn.append(element("g", name, drawn_bar, figure))
@@ -68,7 +73,12 @@ _TOP, _BOTTOM, _SIDE, _NAME = 34.0, 20.0, 16.0, 13.0
 
 
 def draw_histogram(
-    counts: Sequence[int], low: float, high: float, *, label: str, levels: Sequence[Level] = ()
+    counts: Sequence[int],
+    low: float,
+    high: float,
+    *,
+    label: str,
+    levels: Sequence[Level] = (),
 ) -> Markup:
     """Draw counts by equal bins from ``low`` to ``high``. Levels outside are left out."""
     x = Axis(low, high, _SIDE, _HISTOGRAM_WIDTH - _SIDE)

@@ -68,7 +68,11 @@ class Span:
 
 
 def draw_series(
-    points: Sequence[Point], *, label: str, levels: Sequence[Level] = (), spans: Sequence[Span] = ()
+    points: Sequence[Point],
+    *,
+    label: str,
+    levels: Sequence[Level] = (),
+    spans: Sequence[Span] = (),
 ) -> Markup:
     """Draw one series over the time of its points.
 
@@ -138,7 +142,10 @@ def draw_sparkline(
 
 
 def draw_stack(
-    at: Sequence[datetime], shares: Mapping[str, Sequence[float]], *, label: str
+    at: Sequence[datetime],
+    shares: Mapping[str, Sequence[float]],
+    *,
+    label: str,
 ) -> Markup:
     """Draw shares from 0 to 1, by name, on top of each other over time, the first one lowest.
 
@@ -217,7 +224,13 @@ def _draw_spans(spans: Sequence[Span], x: Axis) -> list[Markup]:
             width = end - start
             drawn.append(
                 element(
-                    "rect", title, x=start, y=TOP, width=width, height=height, class_=span_class
+                    "rect",
+                    title,
+                    x=start,
+                    y=TOP,
+                    width=width,
+                    height=height,
+                    class_=span_class,
                 )
             )
     return drawn

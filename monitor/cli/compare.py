@@ -173,7 +173,13 @@ def compare_lists(  # noqa: PLR0913 - one a flag
         require_writable(html)
         count = worst or _DRAWN
     result = compare_files(
-        arms, metrics, k, users=selected_users, by=by, worst=count, catalogue=catalogue
+        arms,
+        metrics,
+        k,
+        users=selected_users,
+        by=by,
+        worst=count,
+        catalogue=catalogue,
     )
     item_titles: Mapping[str, str] = {}
     if titles is not None:
@@ -262,7 +268,9 @@ def _find_column(path: Path, names: Sequence[str]) -> str:
 
 
 def _shaped(
-    path: Path, user: str | None, shapes: Sequence[Mapping[str, object]]
+    path: Path,
+    user: str | None,
+    shapes: Sequence[Mapping[str, object]],
 ) -> FileSourceOptions:
     """Return the options of the first shape whose columns the file has.
 

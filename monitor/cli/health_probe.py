@@ -21,7 +21,11 @@ _CLOSED = (http.client.HTTPException, ConnectionResetError, ConnectionAbortedErr
 
 
 def probe(
-    host: str, port: int, word: str, tls: ssl.SSLContext, timeout_s: float
+    host: str,
+    port: int,
+    word: str,
+    tls: ssl.SSLContext,
+    timeout_s: float,
 ) -> tuple[bool, str]:
     """Return whether the daemon is ``healthy`` or ``ready``, as ``word`` says, and its answer.
 
@@ -50,7 +54,9 @@ def probe(
 
 
 def _fetch(
-    plain: http.client.HTTPConnection, encrypted: http.client.HTTPSConnection, path: str
+    plain: http.client.HTTPConnection,
+    encrypted: http.client.HTTPSConnection,
+    path: str,
 ) -> tuple[int, str]:
     """Return status and text of the answer. Tries TLS if the server ends a plain connection."""
     plain.connect()

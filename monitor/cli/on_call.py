@@ -82,7 +82,11 @@ def list_alerts(
     limit: Annotated[
         int | None,
         typer.Option(
-            "--limit", "-n", min=1, max=1_000_000, help="Only the newest transitions; default: all."
+            "--limit",
+            "-n",
+            min=1,
+            max=1_000_000,
+            help="Only the newest transitions; default: all.",
         ),
     ] = None,
     as_json: AsJson = False,
@@ -110,7 +114,10 @@ def list_alerts(
             print_line(line)
         print_line()
     print_records(
-        map(transition_dict, transitions), _TRANSITION_COLUMNS, as_json=as_json, title="Transitions"
+        map(transition_dict, transitions),
+        _TRANSITION_COLUMNS,
+        as_json=as_json,
+        title="Transitions",
     )
 
 
@@ -293,7 +300,10 @@ def add_silence(  # noqa: PLR0913 - the command's options
     starts_at = now if start is None else parse_instant(start)
     signed = Signature(author=author_name(by), comment=comment, at=now)
     silence = make_silence(
-        matchers, signed, starts_at=starts_at, ends_at=_end_of(starts_at, span, until)
+        matchers,
+        signed,
+        starts_at=starts_at,
+        ends_at=_end_of(starts_at, span, until),
     )
     with opened_database(config) as (store, configured):
         silence = store.alerts.add_silence(silence)
@@ -350,7 +360,9 @@ def expire_silences(
 
 
 def _print_unmatched(
-    silences: Sequence[Silence], states: Sequence[AlertState], comparisons: Sequence[str]
+    silences: Sequence[Silence],
+    states: Sequence[AlertState],
+    comparisons: Sequence[str],
 ) -> None:
     from monitor.alerts.unmatched import find_unmatched_silences
     from monitor.texts.unmatched_names import write_unmatched

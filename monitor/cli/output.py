@@ -137,7 +137,10 @@ def _plain(value: object) -> object:
 
 
 def print_table(
-    columns: Sequence[str], rows: Iterable[Sequence[str]], *, title: str | None = None
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    title: str | None = None,
 ) -> None:
     """Print a table.
 
@@ -164,7 +167,11 @@ def print_table(
             narrowest = min(widest, _LEAST_WIDTH)
         least += narrowest + _GAP
         table.add_column(
-            name, justify=justify, overflow="fold", min_width=narrowest, no_wrap=not is_terminal
+            name,
+            justify=justify,
+            overflow="fold",
+            min_width=narrowest,
+            no_wrap=not is_terminal,
         )
     for row in cells:
         table.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in row))

@@ -22,7 +22,11 @@ CONFIG_VARIABLE = "RANKWATCH_CONFIG"
 Config = Annotated[
     Path,
     typer.Option(
-        "--config", "-c", envvar=CONFIG_VARIABLE, help="Configuration file.", show_default=True
+        "--config",
+        "-c",
+        envvar=CONFIG_VARIABLE,
+        help="Configuration file.",
+        show_default=True,
     ),
 ]
 DEFAULT_CONFIG = Path("rankwatch.yaml")

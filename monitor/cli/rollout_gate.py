@@ -242,7 +242,10 @@ def _draw_course(certificate: Certificate, place: int) -> Markup:
         )
         points.append(Point(at=slot, value=each.mean_best, note=note, low=each.low, high=each.high))
     margin = Level(
-        value=certificate.question.margin, name="margin", kind="limit", is_always_drawn=True
+        value=certificate.question.margin,
+        name="margin",
+        kind="limit",
+        is_always_drawn=True,
     )
     label = f"mean excess of {certificate.segments[place].segment} by run"
     return draw_series(points, label=label, levels=[margin])

@@ -228,7 +228,12 @@ def plan(  # noqa: PLR0913 - a command is all of its options
         part = alpha or inputs.alpha or sample_size.alpha_of_budget(configured)
         plans.append(
             sample_size.plan_sample_size(
-                inputs, drop=size, users=users, runs=runs, share=part, power=power
+                inputs,
+                drop=size,
+                users=users,
+                runs=runs,
+                share=part,
+                power=power,
             )
         )
     best = min(plans, key=sample_size.rank_plan)
@@ -245,7 +250,12 @@ def plan(  # noqa: PLR0913 - a command is all of its options
 
 
 def _stored(
-    name: str, config: Config, metric: str | None, segment: str, *, by_rule: bool
+    name: str,
+    config: Config,
+    metric: str | None,
+    segment: str,
+    *,
+    by_rule: bool,
 ) -> tuple[Comparison, list[PlanInputs], tuple[int, int] | None]:
     from monitor.service.analysis.backtest import configured_comparison
     from monitor.service.analysis.sample_size import (

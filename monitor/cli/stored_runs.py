@@ -83,7 +83,11 @@ def show(
     users: Annotated[
         int,
         typer.Option(
-            "--users", "-n", min=0, max=1_000_000, help="How many of the worst users to show."
+            "--users",
+            "-n",
+            min=0,
+            max=1_000_000,
+            help="How many of the worst users to show.",
         ),
     ] = 3,
     as_json: AsJson = False,
@@ -203,14 +207,20 @@ def _earlier_attempts(store: SqlStore, run: Run) -> list[str]:
 
     prefix = f"{run.comparison}{KEPT_MARK}"
     listed = store.history.runs(
-        comparison=None, limit=_LOOKED_THROUGH, since=run.slot, until=run.slot
+        comparison=None,
+        limit=_LOOKED_THROUGH,
+        since=run.slot,
+        until=run.slot,
     )
     return [each.comparison for each in listed if each.comparison.startswith(prefix)]
 
 
 def _find(store: SqlStore, comparison: str, slot: datetime | None) -> RunRecord:
     listed = store.history.runs(
-        comparison=comparison, limit=_LOOKED_THROUGH, since=slot, until=slot
+        comparison=comparison,
+        limit=_LOOKED_THROUGH,
+        since=slot,
+        until=slot,
     )
     for run in listed:
         if run.status != "running" and (record := store.history.record(run.id)) is not None:

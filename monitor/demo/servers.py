@@ -166,7 +166,10 @@ class OnCall:
         for alert in json.loads(await request.body())["alerts"]:
             status, labels = alert["status"], alert["labels"]
             new = ReceivedAlert(
-                at=now, status=status, alert=labels["alertname"], segment=labels["segment"]
+                at=now,
+                status=status,
+                alert=labels["alertname"],
+                segment=labels["segment"],
             )
             self._by_firing.setdefault((alert["annotations"]["dedup_key"], status), new)
         return Response(status_code=204)

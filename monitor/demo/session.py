@@ -71,7 +71,10 @@ def run_demo(
             _print(console, f"Open {daemon.url}/ to watch; Ctrl-C stops everything.")
             _print(console, f"Configuration, database and log are in {workspace.directory}.")
             played = simulation.Simulation(
-                recommenders=recommenders, on_call=on_call, story=story, store=daemon.store
+                recommenders=recommenders,
+                on_call=on_call,
+                story=story,
+                store=daemon.store,
             )
             return _verify(_simulate(played, console, until_over=fast), workspace, console)
     except KeyboardInterrupt:
@@ -82,7 +85,10 @@ def run_demo(
 
 
 def _simulate(
-    played: simulation.Simulation, console: Console, *, until_over: bool
+    played: simulation.Simulation,
+    console: Console,
+    *,
+    until_over: bool,
 ) -> simulation.DemoStatus:
     """Print what happens, and return the status at the end.
 

@@ -148,7 +148,10 @@ class RunSeries:
 
 
 def _families_of_run(
-    comparison: str, gauges: Gauges, segments: Mapping[str, Sequence[SampleKey]], shown: set[str]
+    comparison: str,
+    gauges: Gauges,
+    segments: Mapping[str, Sequence[SampleKey]],
+    shown: set[str],
 ) -> tuple[Metric, ...]:
     left_out: set[SampleKey] = set()
     for segment, samples in segments.items():
@@ -167,7 +170,10 @@ class Publication:
     most: int | None = None
 
     def followed_by(
-        self, latest: Sequence[LatestRun], since: StartTimes, most: int | None
+        self,
+        latest: Sequence[LatestRun],
+        since: StartTimes,
+        most: int | None,
     ) -> "Publication":
         """Return the next publication, which takes over the series of unchanged runs.
 

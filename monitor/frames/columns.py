@@ -94,7 +94,10 @@ def _ranked_columns(frame: pd.DataFrame) -> list[str]:
 
 
 def _read_ranked(
-    frame: pd.DataFrame, names: Sequence[str], user: Hashable, arm: str
+    frame: pd.DataFrame,
+    names: Sequence[str],
+    user: Hashable,
+    arm: str,
 ) -> RankingTable:
     """Lists from a column a rank. Missing values after a list's last item make it shorter."""
     users = _read_users(frame, user, arm)
@@ -240,7 +243,10 @@ def _has_column(frame: pd.DataFrame, name: Hashable | None, role: str, arm: str)
 
 
 def _order_by_rank(
-    codes: Rows, rank: npt.NDArray[Any] | None, users: pd.Index, arm: str
+    codes: Rows,
+    rank: npt.NDArray[Any] | None,
+    users: pd.Index,
+    arm: str,
 ) -> Rows | None:
     """Order of the rows by user and rank, None if they are in this order.
 

@@ -77,7 +77,10 @@ class PairScores(dict[str, float]):
 
 
 def draw_pair(
-    baseline: Sequence[str], candidate: Sequence[str], titles: Mapping[str, str], caption: str
+    baseline: Sequence[str],
+    candidate: Sequence[str],
+    titles: Mapping[str, str],
+    caption: str,
 ) -> Plot:
     """The slope chart of two lists, with a caption above. Long lists are cut."""
     longest = max(len(baseline), len(candidate))
@@ -230,7 +233,11 @@ def compare(  # noqa: PLR0913 - one argument for each kind of data
 
 
 def plot_pair(
-    a: Ranking, b: Ranking, k: int | None = None, *, titles: Mapping[Hashable, str] | None = None
+    a: Ranking,
+    b: Ranking,
+    k: int | None = None,
+    *,
+    titles: Mapping[Hashable, str] | None = None,
 ) -> Plot:
     """Both lists side by side, as `compare` compares them.
 
@@ -242,7 +249,10 @@ def plot_pair(
 
 
 def _read_pair(
-    a: Ranking, b: Ranking, scores: Sequence[Numbers | None] | None, no_item: Collection[int | str]
+    a: Ranking,
+    b: Ranking,
+    scores: Sequence[Numbers | None] | None,
+    no_item: Collection[int | str],
 ) -> tuple[RankingTable, RankingTable]:
     first = read_rows([a], "the first list")
     second = read_rows([b], "the second list")

@@ -193,7 +193,9 @@ def _agree_by_counting(positions: Ranks) -> Ranks:
 
 
 def _change_labels(
-    labels: Labels, change: Callable[[Floats], Floats], change_ideal: Callable[[Floats], Floats]
+    labels: Labels,
+    change: Callable[[Floats], Floats],
+    change_ideal: Callable[[Floats], Floats],
 ) -> Labels:
     return Labels(
         grades=labels.grades.map(change), ideal=change_ideal(labels.ideal), relevant=labels.relevant

@@ -74,7 +74,9 @@ def _search(codes: Codes, items: Codes) -> Codes:
 
 
 def count_items(
-    codes: Codes, rows: npt.NDArray[np.intp], items: int
+    codes: Codes,
+    rows: npt.NDArray[np.intp],
+    items: int,
 ) -> tuple[npt.NDArray[np.signedinteger[Any]], Integers]:
     """Items in these rows' lists, ascending, and how often each is listed.
 
@@ -164,7 +166,10 @@ def churn(codes: Codes, lengths: Codes, last_codes: Codes, last_lengths: Codes) 
     k = codes.shape[1]
     packed, packed_lengths = _pack(last_codes[:, :k], last_lengths, k)
     batch = PairBatch(
-        baseline=packed, candidate=codes, baseline_lengths=packed_lengths, candidate_lengths=lengths
+        baseline=packed,
+        candidate=codes,
+        baseline_lengths=packed_lengths,
+        candidate_lengths=lengths,
     )
     common = np.empty(len(codes), dtype=np.int64)
     for rows, alignment in blocks(batch):

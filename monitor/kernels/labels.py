@@ -82,7 +82,10 @@ def place_weights(codes: Codes, items: Codes, weights: Floats, otherwise: float)
 
 
 def _join_grades(
-    rows: npt.NDArray[np.intp], offsets: npt.NDArray[np.int64], items: Codes, grades: Floats
+    rows: npt.NDArray[np.intp],
+    offsets: npt.NDArray[np.int64],
+    items: Codes,
+    grades: Floats,
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], Floats]:
     """Pair, key and grade of everything that the pairs' users graded, by ascending key."""
     # A row of -1 takes the list after the last, which is empty.

@@ -18,7 +18,9 @@ _ALL_PAIRS_MAX_K = 40
 
 
 def pad(
-    codes: npt.NDArray[np.signedinteger[Any]], offsets: npt.NDArray[np.int64], k: int
+    codes: npt.NDArray[np.signedinteger[Any]],
+    offsets: npt.NDArray[np.int64],
+    k: int,
 ) -> tuple[Codes, Codes, Flags]:
     """Cut each list to its first k items, drop later duplicates, and pad with -1 on the right.
 
@@ -49,7 +51,9 @@ def offsets_of(lengths: Iterable[int] | npt.NDArray[Any]) -> Offsets:
 
 
 def take_lists(
-    codes: npt.NDArray[_Number], offsets: Offsets, rows: Rows
+    codes: npt.NDArray[_Number],
+    offsets: Offsets,
+    rows: Rows,
 ) -> tuple[npt.NDArray[_Number], Offsets]:
     """Codes and offsets of the lists of these rows, in this order."""
     lengths = np.diff(offsets)
@@ -72,7 +76,9 @@ def find_cells(offsets: Offsets, rows: Rows) -> tuple[Rows, Offsets]:
 
 
 def _check(
-    codes: npt.NDArray[np.signedinteger[Any]], offsets: npt.NDArray[np.int64], k: int
+    codes: npt.NDArray[np.signedinteger[Any]],
+    offsets: npt.NDArray[np.int64],
+    k: int,
 ) -> None:
     if k < 1:
         raise ValueError(f"k must be at least 1, not {k}")

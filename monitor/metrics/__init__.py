@@ -72,7 +72,9 @@ def typical_length(lengths: npt.NDArray[np.int64]) -> int | None:
 
 
 def chance_scores(
-    metrics: Sequence[Metric], length: int | None, catalogue: int
+    metrics: Sequence[Metric],
+    length: int | None,
+    catalogue: int,
 ) -> dict[str, float | None]:
     """Expected score by canonical metric name.
 

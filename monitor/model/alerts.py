@@ -91,7 +91,9 @@ class Expectation:
 
 
 def normal_band(
-    expected: float | None, limit: float | None, opposite: float | None
+    expected: float | None,
+    limit: float | None,
+    opposite: float | None,
 ) -> tuple[float | None, float | None]:
     """The lowest and the highest normal value of an expectation. None on a side without limit."""
     if expected is None or limit is None:

@@ -50,7 +50,9 @@ Models = Mapping[Arm, ArmModel]
 
 
 def follow(
-    last: Models | None, versions: Mapping[Arm, Mapping[str, int]], slot: datetime
+    last: Models | None,
+    versions: Mapping[Arm, Mapping[str, int]],
+    slot: datetime,
 ) -> Models | None:
     """The models in the run of the slot, from those of the last run. Only arms that report one."""
     models = {}

@@ -64,7 +64,10 @@ class IdComparison:
         self.batches: list[tuple[IdMismatch, ...]] = []
 
     def add(
-        self, arms: Sequence[CodedLists], vocabulary: pd.Index | None, k: int | None = None
+        self,
+        arms: Sequence[CodedLists],
+        vocabulary: pd.Index | None,
+        k: int | None = None,
     ) -> None:
         """Compare the next batch.
 
@@ -100,7 +103,9 @@ def _spellings(batch: Sequence[IdMismatch]) -> list[IdMismatch]:
 
 
 def _compare_items(
-    arms: Sequence[CodedLists], vocabulary: pd.Index | None, earlier: Sequence[IdMismatch]
+    arms: Sequence[CodedLists],
+    vocabulary: pd.Index | None,
+    earlier: Sequence[IdMismatch],
 ) -> Iterator[IdMismatch]:
     """Why hardly any item is in both arms: as in an ``earlier`` batch, else it is searched."""
     first, others = (set(arm.codes[:_FIRST].tolist()) for arm in arms)
@@ -134,7 +139,11 @@ def find_user_mismatch(baseline: pd.Index, candidate: pd.Index) -> IdMismatch | 
     if common >= LEAST_COMMON * min(len(baseline), len(candidate)):
         return None
     return find_mismatch(
-        baseline.tolist(), candidate.tolist(), IdKind.USER, common=common, is_many=True
+        baseline.tolist(),
+        candidate.tolist(),
+        IdKind.USER,
+        common=common,
+        is_many=True,
     )
 
 
@@ -188,14 +197,19 @@ def find_mismatch(
 
 
 def _count_matches(
-    spell: Callable[[object], str], few: Sequence[object], many: Sequence[object]
+    spell: Callable[[object], str],
+    few: Sequence[object],
+    many: Sequence[object],
 ) -> int:
     spelled = set(map(spell, many))
     return sum(spell(each) in spelled for each in few)
 
 
 def _leave_out_forms(
-    attempt: _Attempt, few: Sequence[object], many: Sequence[object], most: int
+    attempt: _Attempt,
+    few: Sequence[object],
+    many: Sequence[object],
+    most: int,
 ) -> _Attempt:
     """The attempt without the forms that do not make further ids equal."""
     for form in attempt.forms:
@@ -291,7 +305,9 @@ def _common_start(texts: Sequence[str]) -> str:
 
 
 def _find_examples(
-    attempt: _Attempt, ours: Sequence[object], theirs: Sequence[object]
+    attempt: _Attempt,
+    ours: Sequence[object],
+    theirs: Sequence[object],
 ) -> tuple[str, str]:
     """One id as each arm spells it, with different spellings if the first ids have any."""
     by_spelling = {attempt.spell(each): str(each) for each in theirs}
@@ -324,7 +340,9 @@ def _write_form(form: str | Mapping[str, str]) -> str:
 
 
 def _find_padding(
-    arms: Sequence[CodedLists], vocabulary: pd.Index | None, k: int | None
+    arms: Sequence[CodedLists],
+    vocabulary: pd.Index | None,
+    k: int | None,
 ) -> Iterator[IdMismatch]:
     """The item at the ends of most lists, if it ends many lists."""
     if not any(len(_fillers(lists, k, _FIRST)) for lists in arms):

@@ -99,7 +99,9 @@ def pair(  # noqa: PLR0913 - two arms and further inputs
 
 
 def _hash_input(
-    arms: Sequence[PaddedLists], rows: Sequence[Rows], vocabulary: pd.Index | None
+    arms: Sequence[PaddedLists],
+    rows: Sequence[Rows],
+    vocabulary: pd.Index | None,
 ) -> npt.NDArray[np.uint64]:
     """A hash of each panel user's lists in both arms: the items and their places.
 
@@ -140,7 +142,9 @@ def _outcome(panel: Panel, pull: Pull, lists: PaddedLists, row_of: Rows, k: int)
 
 
 def _count_coverage(
-    segments: Mapping[str, Rows], outcomes: Mapping[Arm, ArmOutcome], is_paired: Flags
+    segments: Mapping[str, Rows],
+    outcomes: Mapping[Arm, ArmOutcome],
+    is_paired: Flags,
 ) -> Coverage:
     """One row a segment, in the order of the segments."""
     rows = []

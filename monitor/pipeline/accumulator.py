@@ -195,7 +195,10 @@ class RunAccumulator:
         )
 
     def merge(
-        self, part: RunPart, weights: ItemWeights | None, relevance: RelevanceTable | None
+        self,
+        part: RunPart,
+        weights: ItemWeights | None,
+        relevance: RelevanceTable | None,
     ) -> None:
         """Add what another accumulator collected of other users.
 

@@ -95,7 +95,10 @@ def _fill(
     )
     drawn = draw_scores(scores, comparison.measuring.keep_scores, comparison)
     if not store.runs.store_relevance(
-        run, summaries=summaries, scores=drawn if len(drawn.users) else None, at=clock.now()
+        run,
+        summaries=summaries,
+        scores=drawn if len(drawn.users) else None,
+        at=clock.now(),
     ):
         return BackfilledRun(run=run, trouble="another process measured it again meanwhile")
     return BackfilledRun(run=run, summaries=summaries)

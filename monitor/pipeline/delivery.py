@@ -97,7 +97,11 @@ class OutboxSender:
         while pause is None and not should_stop():
             now = self.clock.now()
             claimed = self.outbox.claim_deliveries(
-                self.receiver.name, owner=self.owner, now=now, until=now + LEASE, limit=_CLAIMED
+                self.receiver.name,
+                owner=self.owner,
+                now=now,
+                until=now + LEASE,
+                limit=_CLAIMED,
             )
             # Claimed deliveries that are not sent become free when their lease expires.
             if not claimed or not self.is_sure():
@@ -150,7 +154,10 @@ class OutboxSender:
         return len(delivered)
 
     def _deliver(
-        self, claimed: Sequence[Delivery], now: datetime, should_stop: Callable[[], bool]
+        self,
+        claimed: Sequence[Delivery],
+        now: datetime,
+        should_stop: Callable[[], bool],
     ) -> Pause | None:
         comparison = claimed[0].transition.comparison
         dispatch = self._dispatch(comparison, [each.transition for each in claimed], now)
@@ -231,7 +238,10 @@ class OutboxSender:
             self.receiver.send(message, now=self.clock.now())
 
     def _failed(
-        self, message: Message, deliveries: Sequence[Delivery], error: DeliveryError
+        self,
+        message: Message,
+        deliveries: Sequence[Delivery],
+        error: DeliveryError,
     ) -> Pause | None:
         # One rejected change must not block the others.
         if error.permanent and error.of_message and len(deliveries) > 1:
@@ -244,13 +254,19 @@ class OutboxSender:
         self.publisher.count("delivery_errors_total", self.receiver.name, error.trouble)
         if error.permanent:
             self._record(
-                deliveries, DeliveryStatus.DEAD, reason=str(error), may_be_known=error.may_be_known
+                deliveries,
+                DeliveryStatus.DEAD,
+                reason=str(error),
+                may_be_known=error.may_be_known,
             )
             return None
         # The delivery with most attempts counts, so that new ones do not restart the backoff.
         attempts = max(delivery.attempts for delivery in deliveries)
         again = next_attempt(
-            attempts, now=self.clock.now(), draw=self.draw(), retry_after_s=error.retry_after_s
+            attempts,
+            now=self.clock.now(),
+            draw=self.draw(),
+            retry_after_s=error.retry_after_s,
         )
         self._record(
             deliveries,
@@ -284,7 +300,10 @@ class OutboxSender:
         return len(repeated)
 
     def _send_again(
-        self, message: Message, deliveries: Sequence[Delivery], every: timedelta
+        self,
+        message: Message,
+        deliveries: Sequence[Delivery],
+        every: timedelta,
     ) -> None:
         now = self.clock.now()
         self.outbox.schedule_repetition(deliveries, at=now, message_key=message.key)
@@ -367,7 +386,11 @@ def brief_message(message: Message, outbox: Outbox, policy: NotificationPolicy) 
 
 
 def next_attempt(
-    attempts: int, *, now: datetime, draw: float, retry_after_s: float | None = None
+    attempts: int,
+    *,
+    now: datetime,
+    draw: float,
+    retry_after_s: float | None = None,
 ) -> datetime:
     """Time of the next attempt after one more failure, with ``attempts`` made before it.
 

@@ -34,7 +34,10 @@ class RecodedLists:
 
 
 def recode_lists(
-    earlier: KeptLists, users: "pd.Index[str]", pairing: Pairing, k: int
+    earlier: KeptLists,
+    users: "pd.Index[str]",
+    pairing: Pairing,
+    k: int,
 ) -> RecodedLists:
     """Both arms' earlier lists of these users, one user per row of the pairing."""
     tables = (earlier.baseline, earlier.candidate)

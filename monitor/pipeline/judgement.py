@@ -46,7 +46,10 @@ class Judgement:
 
 
 def judge_findings(
-    comparison: Comparison, findings: Findings, memory: Memory, at: datetime
+    comparison: Comparison,
+    findings: Findings,
+    memory: Memory,
+    at: datetime,
 ) -> Judgement:
     """Judge a run at the time ``at``. The same arguments give the same answer."""
     expectations = compute_expectations(
@@ -56,7 +59,12 @@ def judge_findings(
     if findings.status is RunStatus.OK:
         standstills = count_standstills(comparison, findings.measured.arm_scores, memory.past)
     states, transitions = evaluate_rules(
-        comparison, findings, memory, at, expectations=expectations, standstills=standstills
+        comparison,
+        findings,
+        memory,
+        at,
+        expectations=expectations,
+        standstills=standstills,
     )
     # Incidents are assigned last: they depend on which firings begin together.
     states, transitions = assign_incidents(states, transitions, memory.states, comparison.judging)
@@ -145,7 +153,9 @@ def _find_summary(summaries: Iterable[Summary], segment: str, metric: str) -> Su
 
 
 def complete_record(
-    comparison: Comparison, record: RunRecord, history: History
+    comparison: Comparison,
+    record: RunRecord,
+    history: History,
 ) -> tuple[RunRecord, tuple[str, ...]]:
     """The run with the summaries that the rules need, and the alerts that it cannot be judged by.
 
@@ -186,7 +196,10 @@ def _lacks(summaries: Sequence[Summary], rule: SimilarityRule) -> bool:
 
 
 def _from_lists(
-    comparison: Comparison, record: RunRecord, lists: KeptLists | None, names: Iterable[str]
+    comparison: Comparison,
+    record: RunRecord,
+    lists: KeptLists | None,
+    names: Iterable[str],
 ) -> tuple[Summary, ...]:
     metrics = [parse(name) for name in names if parse_derived(name)[0] is None]
     metrics = [metric for metric in metrics if metric.need is None]
@@ -200,7 +213,10 @@ def _from_lists(
 
 
 def _from_scores(
-    comparison: Comparison, record: RunRecord, history: History, name: str
+    comparison: Comparison,
+    record: RunRecord,
+    history: History,
+    name: str,
 ) -> tuple[Summary, ...]:
     before = _find_summary(record.summaries, ALL, name)
     if before is None:

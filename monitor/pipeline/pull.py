@@ -125,7 +125,11 @@ class Answers:
 
 @contextmanager
 def join_all(
-    comparison: Comparison, arms: Arms, source: ports.JoinedSource, slot: datetime, timeout_s: float
+    comparison: Comparison,
+    arms: Arms,
+    source: ports.JoinedSource,
+    slot: datetime,
+    timeout_s: float,
 ) -> Iterator[Answers]:
     """The answers for all users, joined by the source while they are read.
 
@@ -406,7 +410,11 @@ def _pull(source: ports.Source, request: PullRequest, arm: Arm, took_s: dict[Arm
 
 
 def _pulled(
-    call: BackgroundCall[Pull], panel: Panel, deadline: Deadline, late: str, arms: Arms
+    call: BackgroundCall[Pull],
+    panel: Panel,
+    deadline: Deadline,
+    late: str,
+    arms: Arms,
 ) -> Pull:
     try:
         return call.wait(deadline)

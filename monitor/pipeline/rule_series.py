@@ -154,7 +154,9 @@ def _rows_by_segments(alert: str, past: Sequence[PastRun]) -> dict[tuple[str, ..
 
 
 def find_alarms(
-    series: Sequence[RuleSeries[SeriesRule]], past: Sequence[PastRun], alerts: Collection[str]
+    series: Sequence[RuleSeries[SeriesRule]],
+    past: Sequence[PastRun],
+    alerts: Collection[str],
 ) -> Flags:
     """Whether any of these alerts was pending or firing after each past run, (runs, m).
 

@@ -88,7 +88,12 @@ def execute(
         measurement = measure_slot(comparison, arms, claim.slot, memory, watch, scores=scores)
     except SourceError as error:
         return failed_result(
-            comparison, claim, memory, clock, reason=arms.reason(error), stage_seconds=watch.seconds
+            comparison,
+            claim,
+            memory,
+            clock,
+            reason=arms.reason(error),
+            stage_seconds=watch.seconds,
         )
     status, reason = assess(measurement, comparison, memory.unmatched)
     if memory.anew_since is not None and learning_rules(comparison):
@@ -255,7 +260,9 @@ def _labels_until(comparison: Comparison, claim: Claim) -> datetime | None:
 
 
 def assess(
-    measurement: Measurement, comparison: Comparison, silences: Sequence[UnmatchedName] = ()
+    measurement: Measurement,
+    comparison: Comparison,
+    silences: Sequence[UnmatchedName] = (),
 ) -> tuple[RunStatus, str | None]:
     """The status of a measured run, and the reason in words.
 
@@ -283,7 +290,9 @@ def assess(
 
 
 def _obstacles(
-    measurement: Measurement, deadline_s: float, ignored: Collection[CoverageReason]
+    measurement: Measurement,
+    deadline_s: float,
+    ignored: Collection[CoverageReason],
 ) -> list[str]:
     """Sentences: why each arm gave no list, whether the other arm answered, and example users."""
     asked = measurement.coverage.all.asked

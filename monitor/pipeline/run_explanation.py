@@ -179,7 +179,9 @@ def explain_run(  # noqa: PLR0913 - the past is three of them
 
 
 def find_lost(
-    status: RunStatus, coverage: Coverage | None, notes: Notes = MappingProxyType({})
+    status: RunStatus,
+    coverage: Coverage | None,
+    notes: Notes = MappingProxyType({}),
 ) -> Finding | None:
     """Users without a list in a run that could not be judged; None if nobody was asked."""
     if status is RunStatus.OK or coverage is None:
@@ -208,7 +210,11 @@ def _add_note(finding: Finding | None, coverage: Coverage, notes: Notes) -> Find
 
 
 def _find_cause(
-    scene: Scene, names: _Names, mismatches: Sequence[IdMismatch], *, shows_items: bool
+    scene: Scene,
+    names: _Names,
+    mismatches: Sequence[IdMismatch],
+    *,
+    shows_items: bool,
 ) -> tuple[Finding | None, bool | None]:
     """The fault, or the changed spelling of ids that looks like it.
 
@@ -224,7 +230,10 @@ def _find_cause(
 
 
 def _compare_metric(
-    batch: PairBatch, metric: Metric, former: RecodedLists | None, last: RecodedLists | None
+    batch: PairBatch,
+    metric: Metric,
+    former: RecodedLists | None,
+    last: RecodedLists | None,
 ) -> PairChanges | None:
     """How each pair's distance by a metric changed since earlier lists. None without such lists."""
     # The weights and scores of the earlier items are not stored.
@@ -357,7 +366,10 @@ def add_titles(explanation: Explanation | None, titles: Mapping[str, str]) -> Ex
         return tuple(replace(item, title=titles.get(item.item)) for item in items)
 
     return replace(
-        explanation, gained=add(explanation.gained), lost=add(explanation.lost), titles=titles
+        explanation,
+        gained=add(explanation.gained),
+        lost=add(explanation.lost),
+        titles=titles,
     )
 
 
@@ -425,7 +437,9 @@ def add_explanations(
 
 
 def _write_cause(
-    change: Transition, explanation: Explanation | None, finding: Finding | None
+    change: Transition,
+    explanation: Explanation | None,
+    finding: Finding | None,
 ) -> str | None:
     is_explained = explanation is not None and change.kind is RuleKind.SIMILARITY
     if finding is not None and finding.kind is FaultKind.MISSING and not is_explained:

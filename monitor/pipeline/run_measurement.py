@@ -266,7 +266,9 @@ def _note_sample(explanation: Explanation | None, sampled: int, asked: int) -> E
 
 
 def _measure_arms(
-    measuring: MeasuringPlan, sample: Sample, last: RecodedLists | None
+    measuring: MeasuringPlan,
+    sample: Sample,
+    last: RecodedLists | None,
 ) -> tuple[ArmScore, ...]:
     if not measuring.arm_metrics:
         return ()
@@ -280,7 +282,9 @@ def _measure_arms(
 
 
 def _recode(
-    memory: Memory, measuring: MeasuringPlan, sample: Sample
+    memory: Memory,
+    measuring: MeasuringPlan,
+    sample: Sample,
 ) -> tuple[RecodedLists | None, RecodedLists | None]:
     """Lists of the last run, and of the last run before the alerts that still fire.
 

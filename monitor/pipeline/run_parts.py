@@ -221,7 +221,10 @@ class RemoteMeasurer:
         """An empty accumulator, and the list that it adds scores to."""
         scores: list[Scores] = []
         accumulator = RunAccumulator(
-            self._comparison, self._asked, sampled_users=self._sampled_users, gather=scores.append
+            self._comparison,
+            self._asked,
+            sampled_users=self._sampled_users,
+            gather=scores.append,
         )
         return accumulator, scores
 

@@ -85,7 +85,10 @@ def score_ranges(metrics: Iterable[Metric], k: int) -> dict[str, Bounds]:
 
 
 def score_kept_lists(
-    lists: KeptLists, k: int, metrics: Sequence[Metric], relevance: RelevanceTable | None = None
+    lists: KeptLists,
+    k: int,
+    metrics: Sequence[Metric],
+    relevance: RelevanceTable | None = None,
 ) -> Scores:
     """Scores of the users of kept lists, cut to k."""
     baseline, candidate = (
@@ -110,7 +113,11 @@ def leading_metric(comparison: Comparison, metrics: Sequence[Metric]) -> Metric 
 
 
 def show_user(
-    pairing: Pairing, scores: Scores, row: int, kind: EvidenceKind, position: int
+    pairing: Pairing,
+    scores: Scores,
+    row: int,
+    kind: EvidenceKind,
+    position: int,
 ) -> Evidence:
     """Both lists of the user in this row of the pairing and of the scores, as item ids."""
     return Evidence(
@@ -127,7 +134,11 @@ def show_user(
 
 
 def measure_floor(
-    users: UserBatch, pairing: Pairing, k: int, metrics: Sequence[Metric], failed: dict[str, str]
+    users: UserBatch,
+    pairing: Pairing,
+    k: int,
+    metrics: Sequence[Metric],
+    failed: dict[str, str],
 ) -> dict[str, Floats]:
     """Scores of the baseline's first and second lists, by metric, one per row of ``pairing``.
 
@@ -149,7 +160,10 @@ def measure_floor(
 
 
 def add_floor(
-    scores: Mapping[str, Floats], floor: Mapping[str, Floats], metrics: Sequence[Metric], k: int
+    scores: Mapping[str, Floats],
+    floor: Mapping[str, Floats],
+    metrics: Sequence[Metric],
+    k: int,
 ) -> tuple[dict[str, Floats], dict[str, Bounds]]:
     """The scores followed by the series of the floor, (n,) each, and the bounds of these series.
 

@@ -49,11 +49,20 @@ class SharedAnswers:
         baseline, candidate = map(share, Arm, comparison.arms)
         again = arms.again and share("again", "again")
         return replace(
-            arms, baseline=baseline, candidate=candidate, users=share("users", "users"), again=again
+            arms,
+            baseline=baseline,
+            candidate=candidate,
+            users=share("users", "users"),
+            again=again,
         )
 
     def _take(
-        self, name: str, what: str, lasts_s: float, request: object, ask: Callable[[], Any]
+        self,
+        name: str,
+        what: str,
+        lasts_s: float,
+        request: object,
+        ask: Callable[[], Any],
     ) -> Any:  # noqa: ANN401
         """The answer. The first caller asks the source.
 

@@ -12,7 +12,10 @@ from monitor.pipeline.pull import Arms, ask_in_time
 
 
 def explain_missing_users(
-    arms: Arms, coverage: Coverage, slot: datetime, seconds_left: float
+    arms: Arms,
+    coverage: Coverage,
+    slot: datetime,
+    seconds_left: float,
 ) -> tuple[IdMismatch, ...]:
     """How each arm that lacks nearly all users spells them, if it can name its users."""
     mismatches = []

@@ -84,7 +84,9 @@ def join_users(batches: Sequence[UserBatch], segments: Sequence[str]) -> UserBat
 
 
 def join_segments(
-    counts: Sequence[int], parts: Sequence[SegmentRows], names: Sequence[str]
+    counts: Sequence[int],
+    parts: Sequence[SegmentRows],
+    names: Sequence[str],
 ) -> dict[str, Rows]:
     """Rows by segment of parts that follow each other. ``counts``: users of each part.
 

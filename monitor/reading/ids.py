@@ -194,7 +194,9 @@ def _is_binary(kind: pa.DataType) -> bool:
 
 
 def id_column(  # noqa: C901, PLR0911 - one branch for each type
-    values: pa.Array, column: str, where: str
+    values: pa.Array,
+    column: str,
+    where: str,
 ) -> pa.Array:
     """Ids as int32, int64 or large_string, null where a value is no id.
 

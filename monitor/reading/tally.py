@@ -81,7 +81,12 @@ class Tally:
 
 
 def unreadable_of(
-    where: str, column: str, need: Need, count: int, rows: int, value: object
+    where: str,
+    column: str,
+    need: Need,
+    count: int,
+    rows: int,
+    value: object,
 ) -> Unreadable:
     """The value for ``count`` of ``rows`` rows; ``value`` is an example."""
     description = describe_value(value)

@@ -147,7 +147,12 @@ class Email:
         key, options = message_key(message, now), self._options
         content = content_of(message, self._external_url)
         mail = compose_mail(
-            message, content, sender=options.sender, to=options.to, key=key, now=now
+            message,
+            content,
+            sender=options.sender,
+            to=options.to,
+            key=key,
+            now=now,
         )
         waiting = self._delivered.without(key, options.to)
         try:
@@ -233,7 +238,10 @@ def mail_page(content: MessageContent, cid: str | None = None) -> str:
     ``cid`` is the id of its picture.
     """
     return _template().render(
-        content=content, colour=_COLOURS[content.status], cid=cid, legend=LEGEND
+        content=content,
+        colour=_COLOURS[content.status],
+        cid=cid,
+        legend=LEGEND,
     )
 
 

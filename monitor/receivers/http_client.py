@@ -113,19 +113,32 @@ class HttpReceiver:
     is_bounded: ClassVar[bool] = False
 
     def __init__(
-        self, url: str, name: str, entry: HttpReceiverEntry, *, treatment: Treatment
+        self,
+        url: str,
+        name: str,
+        entry: HttpReceiverEntry,
+        *,
+        treatment: Treatment,
     ) -> None:
         self.name, self.treatment = name, treatment
         timeout_s = entry.timeout.total_seconds()
         self._client = HttpClient(
-            url, who=name, timeout_s=timeout_s, ca_file=entry.ca_file, proxy=entry.proxy
+            url,
+            who=name,
+            timeout_s=timeout_s,
+            ca_file=entry.ca_file,
+            proxy=entry.proxy,
         )
 
     def _post(self, content: bytes, headers: Mapping[str, str], now: datetime) -> HttpAnswer:
         answer = self._client.post(content, headers)
         reason = self._reason(answer)
         require_accepted(
-            answer, who=self._client.who, now=now, reason=reason, is_bounded=self.is_bounded
+            answer,
+            who=self._client.who,
+            now=now,
+            reason=reason,
+            is_bounded=self.is_bounded,
         )
         return answer
 

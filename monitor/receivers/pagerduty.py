@@ -60,7 +60,9 @@ class PagerDutyOptions(HttpReceiverEntry):
 
 
 def pagerduty_events(
-    message: Message, routing_key: str, external_url: str
+    message: Message,
+    routing_key: str,
+    external_url: str,
 ) -> list[dict[str, object]]:
     """Bodies of requests: one for the incident's newest alert there.
 

@@ -43,7 +43,10 @@ class PingOptions(Options):
         )
     )
     comparisons: tuple[_Name, ...] | None = Field(
-        None, min_length=1, max_length=1000, description="Only runs of these (default: of all)."
+        None,
+        min_length=1,
+        max_length=1000,
+        description="Only runs of these (default: of all).",
     )
     name: ReceiverName = Field("ping", description="Name in the log.")
     ca_file: CaFile = None

@@ -83,7 +83,10 @@ class SmtpClient:
         DeliveryError if all were refused.
         """
         exchange = _Exchange(
-            sender=sender, to=to, content=content, deadline=Deadline.after(self.timeout_s)
+            sender=sender,
+            to=to,
+            content=content,
+            deadline=Deadline.after(self.timeout_s),
         )
         try:
             BackgroundCall(partial(self._connect_and_send, exchange), name="smtp").wait(
@@ -166,7 +169,11 @@ class SmtpClient:
         return refused
 
     async def _require(
-        self, step: Awaitable[object], name: str, *, of_message: bool = False
+        self,
+        step: Awaitable[object],
+        name: str,
+        *,
+        of_message: bool = False,
     ) -> None:
         try:
             await step

@@ -63,7 +63,9 @@ class Seasonal:
 
 
 def remove_seasons(
-    values: Floats, phases: Sequence[Phases], alarms: Flags | None = None
+    values: Floats,
+    phases: Sequence[Phases],
+    alarms: Flags | None = None,
 ) -> Seasonal:
     """Remove the cycles, in order, from the (runs, m) values, also of runs in ``alarms``.
 
@@ -179,7 +181,11 @@ class _Patterns:
 
 
 def _find_patterns(
-    values: Floats, phases: Phases, rows: Integers, blocks: Integers, alarms: Flags
+    values: Floats,
+    phases: Phases,
+    rows: Integers,
+    blocks: Integers,
+    alarms: Flags,
 ) -> _Patterns:
     """Find phases that were repeatedly far out.
 
@@ -207,12 +213,21 @@ def _find_patterns(
             is_new[alarmed] = ~ill[of_phase[-2:][0]]
             stays[:, alarmed] = in_pattern & (phases.past[:runs] == phases.now)[:, np.newaxis]
     return _Patterns(
-        faults=faults, outdated=outdated, least=least, echo=echo, is_new=is_new, stays=stays
+        faults=faults,
+        outdated=outdated,
+        least=least,
+        echo=echo,
+        is_new=is_new,
+        stays=stays,
     )
 
 
 def _find_ill(
-    values: Floats, rows: Integers, blocks: Integers, alarms: Flags, lasting: Flags
+    values: Floats,
+    rows: Integers,
+    blocks: Integers,
+    alarms: Flags,
+    lasting: Flags,
 ) -> tuple[Flags, Floats]:
     """Ill blocks, and how far out blocks are, (blocks, m) each, NaN if not far.
 

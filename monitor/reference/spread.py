@@ -83,7 +83,10 @@ def _find_inner_ends(ordered: Floats, counts: Integers) -> tuple[Integers, Integ
 
 
 def _farthest(
-    ordered: Floats, low: Integers, high: Integers, moments: tuple[Integers, Floats, Floats]
+    ordered: Floats,
+    low: Integers,
+    high: Integers,
+    moments: tuple[Integers, Floats, Floats],
 ) -> tuple[Floats, Flags, Floats, Floats]:
     """The end farther from the mean, whether it is the low one, its distance, and the deviation."""
     left, total, squares = moments
@@ -156,7 +159,12 @@ def _sum_up(values: Floats, errors: Floats, weights: Floats) -> Spread:
     sampling = np.where(runs > 1, of_runs, of_one_run)
     df = np.where(runs > 1, 1.0 / doubt - 1.0, 0.0)
     return Spread(
-        center=center, variance=variance, sampling=sampling, df=df, doubt=doubt, runs=runs
+        center=center,
+        variance=variance,
+        sampling=sampling,
+        df=df,
+        doubt=doubt,
+        runs=runs,
     )
 
 

@@ -122,7 +122,10 @@ def _with_selectors(
 
 
 def set_known_names(
-    publisher: PrometheusPublisher, wiring: Wiring, *, pings: Sequence[str] = ()
+    publisher: PrometheusPublisher,
+    wiring: Wiring,
+    *,
+    pings: Sequence[str] = (),
 ) -> None:
     """Limit the metrics to the comparisons, receivers and ``pings`` of this wiring."""
     publisher.watch(
@@ -278,7 +281,10 @@ class TitleCache:
         self._paused_until_s: dict[str, float] = {}
 
     def __call__(
-        self, comparison: str, slot: datetime, items: Collection[str]
+        self,
+        comparison: str,
+        slot: datetime,
+        items: Collection[str],
     ) -> Mapping[str, str]:
         """Return the titles of these items.
 

@@ -101,7 +101,11 @@ class MessagePictures:
             Query(path={"name": name}, chosen={"metric": lead.metric, "segment": lead.segment}),
         )
         title = element(
-            "text", f"{page.metric} of {page.segment[:40]}, {name}", x=LEFT, y=24, class_="head"
+            "text",
+            f"{page.metric} of {page.segment[:40]}, {name}",
+            x=LEFT,
+            y=24,
+            class_="head",
         )
         with self._drawing:
             return _draw_png(
@@ -125,7 +129,11 @@ def _draw_png(*parts: Markup) -> bytes:
     )
     command = [sys.executable, "-P", "-c", _TO_PNG]
     done = subprocess.run(  # noqa: S603
-        command, input=svg.encode(), capture_output=True, timeout=PATIENCE_S, check=False
+        command,
+        input=svg.encode(),
+        capture_output=True,
+        timeout=PATIENCE_S,
+        check=False,
     )
     if done.returncode:
         raise RuntimeError(done.stderr.decode(errors="replace").strip().rpartition("\n")[2])

@@ -169,7 +169,10 @@ class MaintenanceOptions(Options):
     """A time in which no notifications are sent, such as a nightly retraining."""
 
     name: str = Field(
-        min_length=1, max_length=100, description="Free text.", examples=["retraining"]
+        min_length=1,
+        max_length=100,
+        description="Free text.",
+        examples=["retraining"],
     )
     match: tuple[MatcherText, ...] = Field(
         default=(),

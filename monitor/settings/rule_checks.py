@@ -196,7 +196,12 @@ def _reach(rule: Partial, side: str, resolve: str, k: int | None) -> Iterator[Pr
 
 
 def _bounds(
-    rule: Partial, side: str, resolve: str, name: str, lowest: float, highest: float
+    rule: Partial,
+    side: str,
+    resolve: str,
+    name: str,
+    lowest: float,
+    highest: float,
 ) -> Iterator[Problem]:
     message = f"can never be reached: {name} is between {lowest:g} and {highest:g}"
     threshold = rule.get(side)

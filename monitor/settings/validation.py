@@ -88,7 +88,11 @@ def _adapter(model: type[Options], name: str) -> TypeAdapter[Any]:
 
 
 def read_text(
-    path: FilePath, *, advice: str = _ADVICE, most: int = MAX_BYTES, may_be_pipe: bool = True
+    path: FilePath,
+    *,
+    advice: str = _ADVICE,
+    most: int = MAX_BYTES,
+    may_be_pipe: bool = True,
 ) -> str:
     """Text of a configuration file of at most ``most`` bytes, else ConfigError."""
     try:
@@ -109,7 +113,11 @@ def read_text(
 
 
 def read_mapping(
-    text: str, name: str, environ: Mapping[str, str] | None, *, example: str = "comparisons: [...]"
+    text: str,
+    name: str,
+    environ: Mapping[str, str] | None,
+    *,
+    example: str = "comparisons: [...]",
 ) -> YamlDocument:
     """The document of a text that is a mapping. ConfigError, which names ``name``, for others."""
     document = parse_yaml(text, name, os.environ if environ is None else environ)
@@ -122,7 +130,9 @@ def read_mapping(
 
 
 def validate_document(
-    model: type[_ModelT], document: YamlDocument, context: dict[str, object]
+    model: type[_ModelT],
+    document: YamlDocument,
+    context: dict[str, object],
 ) -> tuple[_ModelT | None, list[Problem]]:
     """The value of the model, None if it is invalid, and all problems of the document."""
     raw = document.data
@@ -134,7 +144,9 @@ def validate_document(
 
 
 def validate(
-    model: type[_ModelT], raw: object, context: Mapping[str, object]
+    model: type[_ModelT],
+    raw: object,
+    context: Mapping[str, object],
 ) -> tuple[_ModelT | None, list[Any]]:
     """The value of the model, or None and pydantic's errors."""
     try:
@@ -207,7 +219,10 @@ def _misfit(
 
 
 def _resolve(
-    location: Sequence[str | int], raw: object, *, may_be_absent: bool = False
+    location: Sequence[str | int],
+    raw: object,
+    *,
+    may_be_absent: bool = False,
 ) -> tuple[KeyPath, bool]:
     """The key path of pydantic's location, and whether it leaves out names of union members."""
     path: KeyPath = ()
@@ -249,7 +264,10 @@ def unreported(problems: Iterable[Problem], reported: Sequence[Problem]) -> Iter
 
 
 def report_lines(
-    document: YamlDocument, problems: Iterable[Problem], name: str, inside: KeyPath = ()
+    document: YamlDocument,
+    problems: Iterable[Problem],
+    name: str,
+    inside: KeyPath = (),
 ) -> Iterator[str]:
     """Problems as ``name:line: key: message``, by line, at most MAX_PROBLEMS.
 

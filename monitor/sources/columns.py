@@ -160,7 +160,10 @@ def is_numeric(kind: pa.DataType) -> bool:
 
 
 def numbers_of_lists(
-    lengths: npt.NDArray[np.int64], lists: pa.Array, column: str, where: str
+    lengths: npt.NDArray[np.int64],
+    lists: pa.Array,
+    column: str,
+    where: str,
 ) -> tuple[Floats, Flags]:
     """The numbers of all lists of a column in one array, and a flag for each list of wrong length.
 

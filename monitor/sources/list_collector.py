@@ -117,7 +117,11 @@ class ListCollector:
             self._scores.extend(numbers[: self._k])
 
     def add_cell(
-        self, user: str, value: object, scores: object = None, version: object = None
+        self,
+        user: str,
+        value: object,
+        scores: object = None,
+        version: object = None,
     ) -> None:
         """Add the user's list from a cell of a table: a list, the text of a JSON array, or null.
 

@@ -122,7 +122,13 @@ class SegmentValues:
     """
 
     def __init__(
-        self, ranked: Sequence[str], most: int, name: str, where: str, *, has_unknown: bool
+        self,
+        ranked: Sequence[str],
+        most: int,
+        name: str,
+        where: str,
+        *,
+        has_unknown: bool,
     ) -> None:
         self.values = tuple(ranked[:most])
         self.dimension = name
@@ -148,7 +154,9 @@ class SegmentValues:
 
 
 def split_by_values(
-    n: int, labels: Mapping[str, pa.Array], values: Mapping[str, SegmentValues]
+    n: int,
+    labels: Mapping[str, pa.Array],
+    values: Mapping[str, SegmentValues],
 ) -> dict[str, Rows]:
     """Positions of n users by segment.
 
@@ -163,7 +171,9 @@ def split_by_values(
 
 
 def item_weights(
-    batches: Iterable[tuple[pa.Array, pa.Array]], names: tuple[str, str], where: str
+    batches: Iterable[tuple[pa.Array, pa.Array]],
+    names: tuple[str, str],
+    where: str,
 ) -> ItemWeights:
     """The weights from batches of items and weights. ``names`` are the names of both columns.
 
@@ -216,7 +226,9 @@ def _quoted(ids: pa.Array, row: np.intp) -> str:
 
 
 def item_titles(
-    batches: Iterable[tuple[pa.Array, TitleColumn]], items: Collection[str], tally: Tally
+    batches: Iterable[tuple[pa.Array, TitleColumn]],
+    items: Collection[str],
+    tally: Tally,
 ) -> dict[str, str]:
     """The first title of each of these items.
 
@@ -287,7 +299,10 @@ class GradedItems:
         self._append(users, lengths, items, numbers)
 
     def add_cells(
-        self, users: pa.Array, lists: Sequence[object], grades: Sequence[object] | None
+        self,
+        users: pa.Array,
+        lists: Sequence[object],
+        grades: Sequence[object] | None,
     ) -> None:
         """Add a batch of the wide form. Cells are Python lists or the text of JSON arrays."""
         self._is_wide = True
@@ -349,7 +364,9 @@ class GradedItems:
 
 
 def _with_user(
-    users: pa.Array, items: pa.Array, grades: pa.Array | None
+    users: pa.Array,
+    items: pa.Array,
+    grades: pa.Array | None,
 ) -> tuple[pa.Array, pa.Array, pa.Array | None]:
     """The rows that have a user."""
     if not users.null_count:

@@ -236,7 +236,9 @@ def long_lists(
 
 
 def _order(
-    positions: Integers, places: Floats, items: pa.Array | None
+    positions: Integers,
+    places: Floats,
+    items: pa.Array | None,
 ) -> npt.NDArray[np.intp] | None:
     """The order by user and place, and for equal places by the text of the items if they are given.
 
@@ -349,7 +351,11 @@ class TableLists:
         return replace(pull, versions=count_versions({}, Counter(versions.to_pylist()).items()))
 
     def _lists(
-        self, wanted: WantedUsers, positions: Integers, cells: ArrowBatch, tally: Tally
+        self,
+        wanted: WantedUsers,
+        positions: Integers,
+        cells: ArrowBatch,
+        tally: Tally,
     ) -> Pull:
         options = self.options
         read = long_lists if options.items is None else wide_lists
@@ -366,7 +372,10 @@ class TableLists:
         return pull_without(pull, wanted.take(merged), reason, "user_ids make one of several")
 
     def _rows_of(
-        self, wanted: WantedUsers, batches: Iterable[TableBatch], tally: Tally
+        self,
+        wanted: WantedUsers,
+        batches: Iterable[TableBatch],
+        tally: Tally,
     ) -> tuple[Integers, ArrowBatch]:
         """The rows of requested users: the position of each row's user, and the other columns.
 

@@ -123,7 +123,12 @@ class SqlAlertStore:
         )
 
     def resolve(
-        self, comparison: str, alerts: Sequence[tuple[str, str]], *, reason: str, at: datetime
+        self,
+        comparison: str,
+        alerts: Sequence[tuple[str, str]],
+        *,
+        reason: str,
+        at: datetime,
     ) -> tuple[Transition, ...]:
         values = {
             "state": State.QUIET,
@@ -207,7 +212,9 @@ def read_silences(connection: Connection, *, ending_after: datetime | None) -> t
 
 
 def _lock_firing(
-    connection: Connection, comparison: str, alerts: Sequence[tuple[str, str]]
+    connection: Connection,
+    comparison: str,
+    alerts: Sequence[tuple[str, str]],
 ) -> list[tuple[AlertState, Transition]]:
     """Return the states of these alerts that fire, with the transitions that started them.
 
@@ -224,7 +231,11 @@ def _lock_firing(
 
 
 def _manual_change(
-    start: Transition, state: AlertState, to_state: State, reason: str, at: datetime
+    start: Transition,
+    state: AlertState,
+    to_state: State,
+    reason: str,
+    at: datetime,
 ) -> Transition:
     return replace(
         start,

@@ -43,7 +43,9 @@ def encode_lists(lists: KeptLists | None) -> tuple[tuple[Arm, int, bytes], ...]:
 
 
 def store_lists(
-    connection: Connection, result: RunResult, pieces: Sequence[tuple[Arm, int, bytes]]
+    connection: Connection,
+    result: RunResult,
+    pieces: Sequence[tuple[Arm, int, bytes]],
 ) -> None:
     """Insert a run's lists, and delete earlier lists that neither alerts nor labels need.
 
@@ -55,7 +57,10 @@ def store_lists(
     for arm, part, payload in pieces:
         connection.execute(
             kept_lists.insert().values(
-                run_id=result.claim.run_id, arm=arm, part=part, payload=payload
+                run_id=result.claim.run_id,
+                arm=arm,
+                part=part,
+                payload=payload,
             )
         )
     is_earlier = and_(

@@ -100,7 +100,13 @@ class SqlOutbox:
         self._database = database
 
     def claim_deliveries(
-        self, receiver: str, *, owner: str, now: datetime, until: datetime, limit: int
+        self,
+        receiver: str,
+        *,
+        owner: str,
+        now: datetime,
+        until: datetime,
+        limit: int,
     ) -> tuple[Delivery, ...]:
         with self._database.write() as connection:
             comparison = _comparison_due_longest(connection, receiver, now)
@@ -122,7 +128,12 @@ class SqlOutbox:
         return tuple(map(_delivery, sorted(rows, key=attrgetter("id"))))
 
     def firing_snapshot(
-        self, comparison: str, receiver: str, changes: Sequence[Transition], *, now: datetime
+        self,
+        comparison: str,
+        receiver: str,
+        changes: Sequence[Transition],
+        *,
+        now: datetime,
     ) -> FiringSnapshot:
         with self._database.read() as connection:
             firing = read_firing(connection, comparison)
@@ -164,7 +175,12 @@ class SqlOutbox:
         return Briefing(explanation=explanation, examples=examples, models=models)
 
     def mark_sending(
-        self, sending: Sequence[Delivery], *, message_key: str, owner: str, until: datetime
+        self,
+        sending: Sequence[Delivery],
+        *,
+        message_key: str,
+        owner: str,
+        until: datetime,
     ) -> None:
         is_sent = deliveries.c.id.in_([delivery.id for delivery in sending])
         marked = (
@@ -194,7 +210,11 @@ class SqlOutbox:
         return tuple(map(_delivery, self._database.rows(query)))
 
     def schedule_repetition(
-        self, repeated: Sequence[Delivery], *, at: datetime, message_key: str | None
+        self,
+        repeated: Sequence[Delivery],
+        *,
+        at: datetime,
+        message_key: str | None,
     ) -> None:
         ids = [delivery.id for delivery in repeated]
         is_repeated = and_(deliveries.c.id.in_(ids), deliveries.c.repeat_at.is_not(None))
@@ -432,7 +452,10 @@ def _comparison_due_longest(connection: Connection, receiver: str, now: datetime
 
 
 def _is_being_delivered(
-    connection: Connection, receiver: str, comparison: str, now: datetime
+    connection: Connection,
+    receiver: str,
+    comparison: str,
+    now: datetime,
 ) -> bool:
     # A newer delivery must not overtake it.
     lock_comparisons(connection, {comparison})
@@ -467,7 +490,10 @@ def _is_leased(now: datetime) -> ColumnElement[bool]:
 
 
 def _sent_rows(
-    connection: Connection, receiver: str, comparison: str, changes: Sequence[Transition]
+    connection: Connection,
+    receiver: str,
+    comparison: str,
+    changes: Sequence[Transition],
 ) -> list[Row[Any]]:
     """Return starts and ends that the receiver was sent or may have got, in order of storing.
 
@@ -503,7 +529,9 @@ def _starts_after_ends(rows: Sequence[Row[Any]]) -> tuple[Transition, ...]:
 
 
 def _refused(
-    connection: Connection, comparison: str, keys: Iterable[str]
+    connection: Connection,
+    comparison: str,
+    keys: Iterable[str],
 ) -> frozenset[tuple[str, str]]:
     """Return receivers that refused the start of a firing for good, each with the firing's key."""
     query = _select(deliveries.c.receiver, transitions.c.dedup_key).where(

@@ -81,7 +81,13 @@ class SqlPageStore:
         return before, after
 
     def series(
-        self, series: SeriesKey, *, alert: str | None, since: datetime, until: datetime, most: int
+        self,
+        series: SeriesKey,
+        *,
+        alert: str | None,
+        since: datetime,
+        until: datetime,
+        most: int,
     ) -> tuple[SeriesPoint, ...]:
         comparison, metric, segment = series
         is_measured = and_(
@@ -131,7 +137,10 @@ class SqlPageStore:
         return tuple(map(_point, self._database.rows(query)))
 
     def histograms(
-        self, run_ids: Sequence[int], metric: str, segment: str
+        self,
+        run_ids: Sequence[int],
+        metric: str,
+        segment: str,
     ) -> Mapping[int, Histogram]:
         query = select(
             summaries.c.run_id,
@@ -154,7 +163,12 @@ class SqlPageStore:
         return {run_id: coverage.all for run_id, coverage in by_run.items()}
 
     def segments(
-        self, comparison: str, metric: str, *, until: datetime, runs: int
+        self,
+        comparison: str,
+        metric: str,
+        *,
+        until: datetime,
+        runs: int,
     ) -> tuple[SegmentMeans, ...]:
         with self._database.read() as connection:
             ids = connection.scalars(_newest_ok(comparison, until, runs)).all()[::-1]
@@ -191,7 +205,12 @@ class SqlPageStore:
             return explanations_of(connection, [run_id]).get(run_id)
 
     def changes(
-        self, comparison: str, segment: str | None, *, since: datetime, until: datetime
+        self,
+        comparison: str,
+        segment: str | None,
+        *,
+        since: datetime,
+        until: datetime,
     ) -> tuple[FiringChange, ...]:
         is_start = transitions.c.to_state == State.FIRING
         key = func.coalesce(transitions.c.incident, transitions.c.dedup_key)
@@ -210,7 +229,12 @@ class SqlPageStore:
         return from_rows(FiringChange, self._database.rows(query))
 
     def user_scores(
-        self, comparison: str, user: str, *, until: datetime, runs: int
+        self,
+        comparison: str,
+        user: str,
+        *,
+        until: datetime,
+        runs: int,
     ) -> tuple[UserRun, ...]:
         by_slot: dict[datetime, dict[str, float | None]] = defaultdict(dict)
         with self._database.read() as connection:
@@ -230,7 +254,10 @@ class SqlPageStore:
             return lists_of_user(connection, run_id, user)
 
     def former_lists(
-        self, comparison: str, user: str, slot: datetime
+        self,
+        comparison: str,
+        user: str,
+        slot: datetime,
     ) -> tuple[datetime | None, UserLists | None]:
         with self._database.read() as connection:
             onset = onset_of(connection, comparison) or slot
@@ -273,14 +300,23 @@ class SqlPageStore:
                     delivered.append(places[number])
         attempts = tuple(
             Attempt(
-                receiver=receiver, at=at, status=status, reason=reason, changes=tuple(delivered)
+                receiver=receiver,
+                at=at,
+                status=status,
+                reason=reason,
+                changes=tuple(delivered),
             )
             for (receiver, at, status, reason), delivered in places_by_attempt.items()
         )
         return IncidentHistory(transitions=tuple(map(transition_of_row, rows)), attempts=attempts)
 
     def incidents(
-        self, wanted: IncidentFilter, *, is_firing: bool, before: int | None, limit: int
+        self,
+        wanted: IncidentFilter,
+        *,
+        is_firing: bool,
+        before: int | None,
+        limit: int,
     ) -> tuple[IncidentStart, ...]:
         key = func.coalesce(transitions.c.incident, transitions.c.dedup_key)
         firing = select(func.coalesce(alert_states.c.incident, alert_states.c.dedup_key)).where(
@@ -370,7 +406,11 @@ def _newest_ok(comparison: str, until: datetime, most: int) -> Select[Any]:
 
 
 def _scores_of_user(
-    connection: Connection, comparison: str, user: str, until: datetime, most: int
+    connection: Connection,
+    comparison: str,
+    user: str,
+    until: datetime,
+    most: int,
 ) -> Select[Any]:
     """Select a row for each run and metric: one look-up in ``scores`` for each run and part."""
     newest = _newest_ok(comparison, until, most).subquery()

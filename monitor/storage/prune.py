@@ -125,7 +125,9 @@ def prune(database: Database, cutoffs: Cutoffs, now: datetime) -> Pruned:
 
 
 def _delete_of_runs(
-    database: Database, tables: Sequence[Table], query: Select[tuple[int]]
+    database: Database,
+    tables: Sequence[Table],
+    query: Select[tuple[int]],
 ) -> Counter[str]:
     """Delete rows of the query's runs, oldest slot first, one transaction for each run."""
     counts: Counter[str] = Counter()
@@ -242,7 +244,9 @@ def roll_up(database: Database, *, since: datetime, complete_from: datetime, now
 
 
 def _due(
-    connection: Connection, since: datetime, now: datetime
+    connection: Connection,
+    since: datetime,
+    now: datetime,
 ) -> Iterator[tuple[str, datetime, datetime]]:
     """Yield comparison, midnight and newest change of each day to roll up, oldest day first."""
     first = midnight(since - _INSTANT) + _DAY
@@ -278,7 +282,10 @@ def _due(
 
 
 def _replace_day(
-    connection: Connection, comparison: str, day: datetime, rows: Sequence[Mapping[str, Any]]
+    connection: Connection,
+    comparison: str,
+    day: datetime,
+    rows: Sequence[Mapping[str, Any]],
 ) -> None:
     connection.execute(delete(daily).where(daily.c.comparison == comparison, daily.c.day == day))
     if rows:

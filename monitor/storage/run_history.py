@@ -126,7 +126,11 @@ class SqlHistory:
             )
 
     def changes(
-        self, comparisons: Sequence[str], seen: Watermark, *, until: datetime
+        self,
+        comparisons: Sequence[str],
+        seen: Watermark,
+        *,
+        until: datetime,
     ) -> tuple[frozenset[str], Watermark]:
         with self._database.read() as connection:
             marks = _marks(connection, comparisons, until) if comparisons else {}
@@ -161,7 +165,11 @@ class SqlHistory:
         return from_rows(Run, self._database.rows(query))
 
     def run_records(
-        self, comparison: str, *, after: datetime | None, limit: int
+        self,
+        comparison: str,
+        *,
+        after: datetime | None,
+        limit: int,
     ) -> tuple[RunRecord, ...]:
         query = (
             RUN_ROWS.where(runs.c.comparison == comparison, runs.c.status != RunStatus.RUNNING)
@@ -224,7 +232,9 @@ def _past_runs(connection: Connection, request: MemoryRequest) -> tuple[PastRun,
 
 
 def _anew_since(
-    connection: Connection, request: MemoryRequest, past: Sequence[PastRun]
+    connection: Connection,
+    request: MemoryRequest,
+    past: Sequence[PastRun],
 ) -> datetime | None:
     """Return the slot from which rules learn again after a change of the configuration.
 
@@ -326,7 +336,9 @@ def _newest_ok(connection: Connection, request: MemoryRequest, limit: int) -> di
 
 
 def _alarms_after(
-    connection: Connection, comparison: str, slots: Iterable[datetime]
+    connection: Connection,
+    comparison: str,
+    slots: Iterable[datetime],
 ) -> list[dict[tuple[str, str], State]]:
     """Return for each slot the drift alerts, by name and segment, that were not quiet after it.
 
@@ -378,7 +390,9 @@ def _records(connection: Connection, finished: Sequence[Run]) -> tuple[RunRecord
 
 
 def _marks(
-    connection: Connection, comparisons: Sequence[str], until: datetime
+    connection: Connection,
+    comparisons: Sequence[str],
+    until: datetime,
 ) -> dict[str, tuple[object, ...]]:
     """Return the mark of each comparison's newest finished run."""
     names = [(name,) for name in dict.fromkeys(comparisons)]
@@ -404,7 +418,9 @@ def _marks(
 
 
 def _newest(
-    connection: Connection, comparison: str, *conditions: ColumnElement[bool]
+    connection: Connection,
+    comparison: str,
+    *conditions: ColumnElement[bool],
 ) -> Run | None:
     """Return the newest run of the comparison that meets these conditions."""
     query = RUN_ROWS.where(runs.c.comparison == comparison, *conditions)
@@ -413,7 +429,9 @@ def _newest(
 
 
 def _latest(
-    connection: Connection, record: RunRecord, expectations: tuple[Expectation, ...]
+    connection: Connection,
+    record: RunRecord,
+    expectations: tuple[Expectation, ...],
 ) -> LatestRun:
     run = record.run
     is_of_comparison = runs.c.comparison == run.comparison
@@ -447,7 +465,9 @@ def _latest(
 
 
 def _recent(
-    connection: Connection, run: Run, metric: str | None
+    connection: Connection,
+    run: Run,
+    metric: str | None,
 ) -> tuple[tuple[datetime, float | None], ...]:
     """Return slot and mean of the metric over all users in the newest ok runs, oldest first."""
     if metric is None:

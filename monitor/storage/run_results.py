@@ -95,7 +95,11 @@ def replace_results(connection: Connection, result: RunResult) -> None:
 
 
 def put_summaries(
-    connection: Connection, run_id: int, measured: Sequence[Summary], *, first: int = 0
+    connection: Connection,
+    run_id: int,
+    measured: Sequence[Summary],
+    *,
+    first: int = 0,
 ) -> None:
     """Insert summaries of the run in this order; the first one has the position ``first``."""
     rows: list[dict[str, object]] = []
@@ -136,7 +140,10 @@ def arm_scores_of(
 
 
 def expectations_of(
-    connection: Connection, run_ids: Sequence[int], *, segment: str | None = None
+    connection: Connection,
+    run_ids: Sequence[int],
+    *,
+    segment: str | None = None,
 ) -> dict[int, tuple[Expectation, ...]]:
     """Return expectations by run, in the order of alerts and segments.
 
@@ -159,7 +166,10 @@ def standstills_of(
 
 
 def coverage_of(
-    connection: Connection, run_ids: Sequence[int], *, segment: str | None = None
+    connection: Connection,
+    run_ids: Sequence[int],
+    *,
+    segment: str | None = None,
 ) -> dict[int, Coverage]:
     """Return coverage by run, for runs with coverage; ``segment`` None selects all segments."""
     counts = select(coverage).where(coverage.c.run_id.in_(run_ids)).order_by(coverage.c.position)
@@ -217,7 +227,10 @@ def _by_run(
 
 
 def _put(
-    connection: Connection, run_id: int, table: Table, rows: Sequence[Mapping[str, object]]
+    connection: Connection,
+    run_id: int,
+    table: Table,
+    rows: Sequence[Mapping[str, object]],
 ) -> None:
     if rows:
         connection.execute(table.insert(), [{"run_id": run_id, **row} for row in rows])

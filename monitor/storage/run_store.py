@@ -147,7 +147,12 @@ class SqlRunStore:
         return from_rows(Run, self._database.rows(query))
 
     def store_relevance(
-        self, run: Run, *, summaries: Sequence[Summary], scores: Scores | None, at: datetime
+        self,
+        run: Run,
+        *,
+        summaries: Sequence[Summary],
+        scores: Scores | None,
+        at: datetime,
     ) -> bool:
         if scores is not None:
             ensure_partitions(self._database, [day_of_slot(run.slot)])

@@ -71,7 +71,12 @@ def copy_rows(
 
 
 def binary_rows(
-    run_id: int, day: date, part: int, values: Sequence[Floats], users: list[str], width: int
+    run_id: int,
+    day: date,
+    part: int,
+    values: Sequence[Floats],
+    users: list[str],
+    width: int,
 ) -> memoryview:
     """Return the rows in the binary format of PostgreSQL's COPY.
 

@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
 
 def store_scores(
-    connection: Connection, run_id: int, slot: datetime, batches: Iterable[Scores]
+    connection: Connection,
+    run_id: int,
+    slot: datetime,
+    batches: Iterable[Scores],
 ) -> None:
     """Insert every user's scores of the run of this slot; NaN becomes NULL.
 
@@ -92,7 +95,10 @@ def scores_of(connection: Connection, run_id: int, names: Sequence[str]) -> Scor
 
 
 def _table(
-    connection: Connection, run_id: int, part: int, columns: dict[str, ColumnElement[float]]
+    connection: Connection,
+    run_id: int,
+    part: int,
+    columns: dict[str, ColumnElement[float]],
 ) -> pd.DataFrame:
     import numpy as np
     import pandas as pd

@@ -99,7 +99,10 @@ class SourceContract:
 
     @pytest.mark.parametrize(("lists", "users"), [({"u1": [1]}, ()), ({}, ("u1", "u2"))])
     def test_nobody_is_answered_who_was_not_asked_or_has_no_list(
-        self, serving: Any, lists: Any, users: Any
+        self,
+        serving: Any,
+        lists: Any,
+        users: Any,
     ) -> None:
         assert as_lists(self.pulled(serving, lists, *users)) == {}
 
@@ -163,7 +166,10 @@ class MetricContract:
         assert (np.isnan(found) | ((found >= low) & (found <= high))).all()
         np.testing.assert_array_equal(self.scores(metric, pairs, name="item {}"), found)
         np.testing.assert_allclose(
-            self.scores(metric, pairs[40:170]), found[40:170], rtol=0, atol=1e-12
+            self.scores(metric, pairs[40:170]),
+            found[40:170],
+            rtol=0,
+            atol=1e-12,
         )
         if metric.is_symmetric:
             np.testing.assert_array_equal(self.scores(metric, [(b, a) for a, b in pairs]), found)

@@ -159,7 +159,11 @@ def _read_page(page: Page, site: Site, request: Request) -> Any:  # noqa: ANN401
 
 
 def _reader(
-    site: Site, threads: CapacityLimiter, read: Callable[[Request], Response], *, as_json: bool
+    site: Site,
+    threads: CapacityLimiter,
+    read: Callable[[Request], Response],
+    *,
+    as_json: bool,
 ) -> Callable[[Request], Awaitable[Response]]:
     async def endpoint(request: Request) -> Response:
         fail = partial(_fail, site, as_json=as_json)
@@ -205,7 +209,9 @@ def _render(tokens: FormTokens, page: Page, site: Site, request: Request) -> Res
 
 
 def _form(
-    site: Site, tokens: FormTokens, thread: CapacityLimiter
+    site: Site,
+    tokens: FormTokens,
+    thread: CapacityLimiter,
 ) -> Callable[[Request], Awaitable[Response]]:
     """Return an endpoint that executes a form, and then shows the page of the form again."""
 
@@ -319,7 +325,11 @@ def _scraper(metrics: Metrics) -> Callable[[Request], Awaitable[Response]]:
         encoding = request.headers.get("accept-encoding", "")
         async with under_way:
             body, headers = await run_sync(
-                metrics, accept, encoding, limiter=threads, abandon_on_cancel=True
+                metrics,
+                accept,
+                encoding,
+                limiter=threads,
+                abandon_on_cancel=True,
             )
         return Response(body, headers={**PLAIN_HEADERS, **headers})
 

@@ -66,7 +66,10 @@ def find(baseline: Codes, candidate: Codes, lengths: tuple[Codes, Codes], k: int
             ours, theirs, a, b, k, shift, HASH_TILE, positions, agreement, sums, inversions
         )
     return AlignedRanks(
-        positions=positions, agreement=agreement, position_sums=sums, inversions=inversions
+        positions=positions,
+        agreement=agreement,
+        position_sums=sums,
+        inversions=inversions,
     )
 
 
@@ -87,7 +90,12 @@ def _transpose(rows: Array, low: int, high: int, k: int, columns: Array) -> None
 
 @step
 def _match_by_pairs(
-    ours: Array, theirs: Array, k: int, tile: int, place: Array, ranks: Array
+    ours: Array,
+    theirs: Array,
+    k: int,
+    tile: int,
+    place: Array,
+    ranks: Array,
 ) -> None:
     """Write the ranks (k * tile) of a tile.
 
@@ -141,7 +149,12 @@ def _invert_by_pairs(ranks: Array, k: int, tile: int, later_smaller: Array) -> N
 
 @step
 def _write_places(
-    theirs: Array, row: int, length: int, shift: np.uint32, table: Array, lost: Array
+    theirs: Array,
+    row: int,
+    length: int,
+    shift: np.uint32,
+    table: Array,
+    lost: Array,
 ) -> np.uint32:
     """Write each candidate item's place into the table at its hash.
 
@@ -158,7 +171,13 @@ def _write_places(
 
 @step
 def _read_places(
-    ours: Array, theirs: Array, row: int, length: int, shift: np.uint32, table: Array, ranks: Array
+    ours: Array,
+    theirs: Array,
+    row: int,
+    length: int,
+    shift: np.uint32,
+    table: Array,
+    ranks: Array,
 ) -> None:
     """Read each baseline item's rank.
 
@@ -174,7 +193,12 @@ def _read_places(
 
 @step
 def _find_lost(
-    ours: Array, theirs: Array, row: int, length: int, lost: Array, ranks: Array
+    ours: Array,
+    theirs: Array,
+    row: int,
+    length: int,
+    lost: Array,
+    ranks: Array,
 ) -> None:
     for nth in range(len(lost)):
         at = np.uint32(lost[nth])

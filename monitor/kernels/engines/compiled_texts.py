@@ -32,7 +32,9 @@ _TEXTS = "Array(int64, 1, 'C', readonly=True), Array(uint8, 1, 'C', readonly=Tru
 
 
 def code_texts(
-    offsets: Offsets, data: Array, seed: int | None = None
+    offsets: Offsets,
+    data: Array,
+    seed: int | None = None,
 ) -> tuple[Codes, Offsets] | None:
     """Codes of texts in the order of first appearance, and the index of each first appearance.
 
@@ -134,7 +136,11 @@ def _find_slot(slots: Array, keys: Array, one: Word, other: Word, slot: Word) ->
 
 @compiled_for(f"Tuple((int64, boolean))({_TEXTS}, uint64, int32[::1], int64[::1])")
 def _code(
-    offsets: Offsets, data: Array, seed: Word, codes: Codes, firsts: Offsets
+    offsets: Offsets,
+    data: Array,
+    seed: Word,
+    codes: Codes,
+    firsts: Offsets,
 ) -> tuple[int, bool]:
     """Write the codes and their first indexes. Returns their number and whether a text is long."""
     slots = np.full(FIRST_SLOTS, -1, np.int32)

@@ -129,7 +129,12 @@ def _find_groups(scores: Floats) -> tuple[_Counts, _Counts]:
 
 
 def _make_arm(
-    depth: _Counts, start: _Counts, end: _Counts, length: Codes, *, is_shared: bool
+    depth: _Counts,
+    start: _Counts,
+    end: _Counts,
+    length: Codes,
+    *,
+    is_shared: bool,
 ) -> _Arm:
     if is_shared:
         share = np.ones(start.shape)
@@ -144,7 +149,9 @@ def _make_arm(
 
 
 def _count_common(
-    alignment: Alignment, ours: tuple[_Counts, _Counts], theirs: tuple[_Counts, _Counts]
+    alignment: Alignment,
+    ours: tuple[_Counts, _Counts],
+    theirs: tuple[_Counts, _Counts],
 ) -> _Common:
     k, n = alignment.positions.shape
     here = np.flatnonzero(alignment.positions < k)
@@ -178,7 +185,11 @@ def _overlap(common: _Common, ours: _Arm, theirs: _Arm) -> Floats:
 
 
 def _unseen_overlap(
-    depth: _Counts, shorter: _Arm, longer: _Arm, common: _Common, begun: _Counts
+    depth: _Counts,
+    shorter: _Arm,
+    longer: _Arm,
+    common: _Common,
+    begun: _Counts,
 ) -> Floats:
     """Overlap added by the empty places of ``shorter`` if all contained items of ``longer``.
 

@@ -109,7 +109,9 @@ def backtest_rules(
 
 
 def finished_records(
-    comparison: str, history: History, end: datetime | None
+    comparison: str,
+    history: History,
+    end: datetime | None,
 ) -> Iterator[RunRecord]:
     """Yield all finished runs up to this slot, oldest first. Reads AT_ONCE runs at a time."""
     after: datetime | None = None
@@ -137,7 +139,9 @@ class Suggestion:
 
 
 def configured_comparison(
-    settings: Settings, name: str, every: timedelta | None
+    settings: Settings,
+    name: str,
+    every: timedelta | None,
 ) -> tuple[Comparison, timedelta]:
     """Return the configured comparison, and the time between its runs.
 
@@ -340,7 +344,10 @@ def _why_so_few(series: RuleSeries[SimilarityRule], healthy: Sequence[Summary], 
 
 
 def _suggestion(
-    series: RuleSeries[SimilarityRule], users: int, runs: int, proposed: Threshold
+    series: RuleSeries[SimilarityRule],
+    users: int,
+    runs: int,
+    proposed: Threshold,
 ) -> Suggestion:
     expected, limit, usually, nearly_always = (
         series.show(float(each[0]), users) or 0.0
@@ -368,7 +375,9 @@ def _days(span: timedelta) -> str:
 
 
 def _with_caught(
-    comparison: Comparison, suggestions: Sequence[Suggestion], history: History
+    comparison: Comparison,
+    suggestions: Sequence[Suggestion],
+    history: History,
 ) -> tuple[Suggestion, ...]:
     """Add the pages that the suggestions would have sent in runs of the present configuration."""
     rules = tuple(each.rule for each in suggestions if each.obstacle is None)

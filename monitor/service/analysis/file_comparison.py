@@ -47,7 +47,9 @@ class ChangeBreakdown:
 
 
 def break_down_changes(
-    batch: PairBatch, metric: Metric, segments: Mapping[str, npt.NDArray[np.intp]]
+    batch: PairBatch,
+    metric: Metric,
+    segments: Mapping[str, npt.NDArray[np.intp]],
 ) -> dict[str, ChangeBreakdown]:
     """Return what makes the lists different, by segment.
 
@@ -166,7 +168,9 @@ class _Either:
 
 
 def _compare_users(
-    coverage: CoverageRow, listed: Sequence[FileUsersOptions], slot: datetime
+    coverage: CoverageRow,
+    listed: Sequence[FileUsersOptions],
+    slot: datetime,
 ) -> tuple[IdMismatch, ...]:
     if coverage.paired >= LEAST_COMMON * coverage.asked:
         return ()
@@ -178,7 +182,10 @@ def _compare_users(
 
 
 def _require_pairs(
-    coverage: CoverageRow, notes: Sequence[str], listed: Sequence[FileUsersOptions], slot: datetime
+    coverage: CoverageRow,
+    notes: Sequence[str],
+    listed: Sequence[FileUsersOptions],
+    slot: datetime,
 ) -> None:
     if coverage.paired:
         return

@@ -108,7 +108,9 @@ def _find_mismatches(arms: Arms, slot: datetime, run: MeasuredRun) -> tuple[IdMi
 
 
 def _find_unmatched(
-    comparison: Comparison, arms: Arms, slot: datetime
+    comparison: Comparison,
+    arms: Arms,
+    slot: datetime,
 ) -> tuple[UnmatchedName, ...]:
     """Return names in the configuration that match none of all users."""
     everybody = replace(comparison, measuring=replace(comparison.measuring, sample=None))

@@ -163,10 +163,17 @@ class Daemon:
         self._pictures = MessagePictures(store, self._current_wiring)
         store.database.on_error = self._database.failed
         self._role = DaemonRole(
-            store, clock, publisher, lasts=self._wiring.settings.lease, on_change=self._follow_lease
+            store,
+            clock,
+            publisher,
+            lasts=self._wiring.settings.lease,
+            on_change=self._follow_lease,
         )
         self._runner = Runner(
-            store=store, clock=clock, publisher=publisher, renew_sources=self._renew_sources
+            store=store,
+            clock=clock,
+            publisher=publisher,
+            renew_sources=self._renew_sources,
         )
         self._loops = DeliveryLoops(sender_of=self._sender_of)
         slots = SlotChooser(runner=self._runner)
@@ -264,7 +271,10 @@ class Daemon:
             prefix=urlsplit(self._wiring.settings.external_url or "").path.rstrip("/"),
         )
         return create_app(
-            site=site, metrics=self._publisher.render, health=self, reload=self.reload
+            site=site,
+            metrics=self._publisher.render,
+            health=self,
+            reload=self.reload,
         )
 
     def _state(self) -> DaemonState:

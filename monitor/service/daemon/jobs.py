@@ -221,7 +221,10 @@ class DaemonJobs:
         with errors_logged("run not done", comparison=name):
             choice = self.slots.choose(watched)
             result = self.runner.run(
-                watched, choice.slot, receivers=wiring.receiver_names, rerun=choice.is_rerun
+                watched,
+                choice.slot,
+                receivers=wiring.receiver_names,
+                rerun=choice.is_rerun,
             )
         if result is not None:
             for reason, count in choice.skipped.items():
@@ -252,7 +255,10 @@ class DaemonJobs:
                 slot = format_instant(filled.run.slot)
                 if filled.trouble is not None:
                     log.warning(
-                        "relevance not measured", comparison=name, slot=slot, reason=filled.trouble
+                        "relevance not measured",
+                        comparison=name,
+                        slot=slot,
+                        reason=filled.trouble,
                     )
                 elif filled.summaries:
                     measured += 1
@@ -316,7 +322,10 @@ def publish_sizes(store: Store, publisher: PrometheusPublisher) -> None:
 
 
 def prune_old(
-    store: Store, publisher: PrometheusPublisher, now: datetime, retention: RetentionOptions
+    store: Store,
+    publisher: PrometheusPublisher,
+    now: datetime,
+    retention: RetentionOptions,
 ) -> None:
     """Delete rows that have expired, and publish the size of the rest.
 

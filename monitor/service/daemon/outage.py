@@ -90,7 +90,11 @@ class OutageMonitor:
             last = self.lasting
             now, now_s = self.clock.now(), self.clock.monotonic()
             outage = Outage(
-                since=now, since_s=now_s, began_s=now_s, reason=str(error), trouble=error.trouble
+                since=now,
+                since_s=now_s,
+                began_s=now_s,
+                reason=str(error),
+                trouble=error.trouble,
             )
             if last is not None:
                 outage = replace(outage, since=last.since, since_s=last.since_s)

@@ -160,7 +160,10 @@ class StalenessMonitor:
     watches: dict[str, FreshnessWatch] = field(default_factory=dict)
 
     def look(
-        self, watched: Iterable[Watched], latest: Sequence[LatestRun], receivers: tuple[str, ...]
+        self,
+        watched: Iterable[Watched],
+        latest: Sequence[LatestRun],
+        receivers: tuple[str, ...],
     ) -> list[str]:
         """Judge each comparison by its newest run, store changes, and return changed names.
 

@@ -117,7 +117,10 @@ class Ticket:
 
 
 def next_runs(
-    queue: Sequence[Ticket], at_work: Iterable[Ticket], most: int, now_s: float
+    queue: Sequence[Ticket],
+    at_work: Iterable[Ticket],
+    most: int,
+    now_s: float,
 ) -> list[Ticket]:
     """Return the runs of the queue that may begin now, longest waiting first.
 

@@ -74,7 +74,10 @@ class Watchdog:
         for name in set(self.jobs.overdue()) - self._rescued:
             self._rescued.add(name)
             threading.Thread(
-                target=self._rescue, args=(name,), name=f"rescue-{name}", daemon=True
+                target=self._rescue,
+                args=(name,),
+                name=f"rescue-{name}",
+                daemon=True,
             ).start()
         self._looked_s = self.runner.clock.monotonic()
         return LOOK_S
@@ -117,7 +120,10 @@ class Watchdog:
     def _abandon(self, claim: Claim) -> None:
         reason = "it hung: it had not ended long after its deadline, and was abandoned"
         abandon = partial(
-            self.runner.store.runs.abandon, claim, reason=reason, at=self.runner.clock.now()
+            self.runner.store.runs.abandon,
+            claim,
+            reason=reason,
+            at=self.runner.clock.now(),
         )
         marking = BackgroundCall(abandon, name="abandon-run")
         try:

@@ -103,7 +103,11 @@ def open_database(
     with (
         _errors_of(files, deadline),
         scratch_database(
-            f"{memory_mb}MB", paths, threads=_THREADS, stores=stores.values(), in_order=in_order
+            f"{memory_mb}MB",
+            paths,
+            threads=_THREADS,
+            stores=stores.values(),
+            in_order=in_order,
         ) as database,
         interrupted_at(deadline, database.interrupt),
         interrupt_when_given_up(database.interrupt),
@@ -301,7 +305,10 @@ class FileView:
         return lists
 
     def _select_served(
-        self, served: ServedOptions, log: FileSourceOptions | FileUsersOptions, slot: datetime
+        self,
+        served: ServedOptions,
+        log: FileSourceOptions | FileUsersOptions,
+        slot: datetime,
     ) -> None:
         """Select the rows of each user's newest list of the slot.
 

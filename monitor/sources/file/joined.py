@@ -258,7 +258,10 @@ class _JoinedAnswers:
         return f"SELECT {', '.join(columns)} FROM ({users}) AS u {' '.join(joins)}"
 
     def _batch(
-        self, users: pd.Index[str], record: pa.RecordBatch, pulls: Mapping[str, Pull]
+        self,
+        users: pd.Index[str],
+        record: pa.RecordBatch,
+        pulls: Mapping[str, Pull],
     ) -> UserBatch:
         failed = {name: Pull.failed(users, note=why) for name, why in self._unread.items()}
         pulls = {**failed, **pulls}

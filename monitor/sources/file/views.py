@@ -181,7 +181,11 @@ class ListView:
         max_bytes: int | None = None,
     ) -> Pull:
         lists = TableLists(
-            options=options, users=users, k=self._k, where=self._where, max_bytes=max_bytes
+            options=options,
+            users=users,
+            k=self._k,
+            where=self._where,
+            max_bytes=max_bytes,
         )
         return lists.pull(batches)
 
@@ -266,7 +270,11 @@ class SegmentColumns:
 
 
 def _segment_values(
-    database: duckdb.DuckDBPyConnection, column: str, name: str, where: str, most: int
+    database: duckdb.DuckDBPyConnection,
+    column: str,
+    name: str,
+    where: str,
+    most: int,
 ) -> SegmentValues:
     ranked = database.sql(
         f"SELECT {column} FROM asked WHERE {column} IS NOT NULL GROUP BY {column} "

@@ -290,7 +290,10 @@ class HttpSourceOptions(HttpOptions):
         "once for each user.",
     )
     concurrency: Annotated[int, NOT_IN_HASH] = Field(
-        default=32, ge=1, le=512, description="Most requests at the same time."
+        default=32,
+        ge=1,
+        le=512,
+        description="Most requests at the same time.",
     )
     max_in_flight: Annotated[
         Annotated[int, Field(ge=1)] | Literal["adaptive"] | None, NOT_IN_HASH

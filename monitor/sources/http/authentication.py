@@ -42,7 +42,10 @@ class TokenError(aiohttp.ClientError):
 
 
 def authentication(
-    options: AuthOptions, tls: ssl.SSLContext | None, deadline: Deadline, proxy: str | None
+    options: AuthOptions,
+    tls: ssl.SSLContext | None,
+    deadline: Deadline,
+    proxy: str | None,
 ) -> ClientMiddlewareType:
     """The middleware that authenticates the requests of one pull.
 
@@ -56,7 +59,9 @@ def authentication(
 
 
 async def _send_signed(
-    sign: Callable[[ClientRequest, bytes], None], request: ClientRequest, send: ClientHandlerType
+    sign: Callable[[ClientRequest, bytes], None],
+    request: ClientRequest,
+    send: ClientHandlerType,
 ) -> ClientResponse:
     body = b""
     if request.body:
@@ -133,7 +138,10 @@ class AccessTokens:
     """The access token of one client, used until it expires. For one event loop."""
 
     def __init__(
-        self, options: OAuth2Options, tls: ssl.SSLContext | None, proxy: str | None
+        self,
+        options: OAuth2Options,
+        tls: ssl.SSLContext | None,
+        proxy: str | None,
     ) -> None:
         self._options, self._tls, self._proxy = options, tls, proxy
         self._token: str | TokenError = ""  # the value of the header Authorization

@@ -156,7 +156,11 @@ class Host:
         self._ended = asyncio.Event()
 
     async def ask(
-        self, request: _Request, what: str, options: HttpSourceOptions, deadline: Deadline
+        self,
+        request: _Request,
+        what: str,
+        options: HttpSourceOptions,
+        deadline: Deadline,
     ) -> _Outcome:
         """Make the request to the address ``what`` as soon as limits and pauses admit it.
 
@@ -194,7 +198,10 @@ class Host:
                 probe.set_result(silence)
 
     async def _admit(
-        self, what: str, options: HttpSourceOptions, deadline: Deadline
+        self,
+        what: str,
+        options: HttpSourceOptions,
+        deadline: Deadline,
     ) -> RequestFailure | None:
         if options.is_limited:
             async with self._turn:

@@ -113,7 +113,10 @@ class RequestTemplate:
         return json.dumps(body).encode()
 
     def read(
-        self, users: Sequence[str], content: bytes, response: aiohttp.ClientResponse
+        self,
+        users: Sequence[str],
+        content: bytes,
+        response: aiohttp.ClientResponse,
     ) -> AnswersByUser | RequestFailure:
         """Select the values of each user's list and scores from the answer about these users."""
         try:
@@ -176,7 +179,10 @@ class RequestTemplate:
         )
 
     def _read_batch(
-        self, users: Sequence[str], answer: object, version: object
+        self,
+        users: Sequence[str],
+        answer: object,
+        version: object,
     ) -> AnswersByUser | RequestFailure:
         failure = self._find_error(answer, users)
         if failure is not None:

@@ -196,7 +196,10 @@ class _HttpPull:
                 self._record(users, outcome, seconds)
 
     def _record(
-        self, users: tuple[str, ...], outcome: AnswersByUser | RequestFailure, seconds: float
+        self,
+        users: tuple[str, ...],
+        outcome: AnswersByUser | RequestFailure,
+        seconds: float,
     ) -> None:
         if isinstance(outcome, RequestFailure) and outcome.is_silence:
             self._pace.add(seconds)
@@ -260,7 +263,10 @@ class _HttpPull:
         url, body = self._template.url(users), self._template.body(users)
         try:
             async with session.request(
-                self._options.method, url, data=body, **self._request_options
+                self._options.method,
+                url,
+                data=body,
+                **self._request_options,
             ) as response:
                 return await self._read(users, response)
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:

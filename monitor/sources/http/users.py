@@ -51,7 +51,10 @@ class HttpUsers(Table):
         yield {name: [row.get(name) for row in rows] for name in columns}
 
     async def _get(
-        self, url: str, request: dict[str, Any], session: aiohttp.ClientSession
+        self,
+        url: str,
+        request: dict[str, Any],
+        session: aiohttp.ClientSession,
     ) -> list[object]:
         options = self._options
         MAY_BE_LINK_LOCAL.set(options.allow_link_local)

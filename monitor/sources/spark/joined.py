@@ -44,7 +44,9 @@ _NOT_PULLED = (
 
 
 def join_in_spark(
-    lists: Mapping[str, SparkSourceOptions], users: SparkUsersOptions, dimensions: Sequence[str]
+    lists: Mapping[str, SparkSourceOptions],
+    users: SparkUsersOptions,
+    dimensions: Sequence[str],
 ) -> JoinedTables | None:
     """These tables joined, None if they are not of one server."""
     for options in lists.values():

@@ -93,7 +93,10 @@ class ReadOnlyDatabase:
                         yield {name: list(map(find, rows)) for name, find in finders.items()}
 
     def roots_of(
-        self, options: SqlOptions, columns: Sequence[str], deadline: Deadline
+        self,
+        options: SqlOptions,
+        columns: Sequence[str],
+        deadline: Deadline,
     ) -> list[str]:
         """The columns of the table with these columns and fields of objects.
 
@@ -240,7 +243,10 @@ def _permission(action: int, first: str | None, second: str | None, *_: object) 
 
 
 def statement_of(
-    options: SqlOptions, columns: Sequence[str], slot: datetime, dialect: str
+    options: SqlOptions,
+    columns: Sequence[str],
+    slot: datetime,
+    dialect: str,
 ) -> sa.Executable:
     """A SELECT of the columns from the table or the log, or the query of the options."""
     if options.table is None:
@@ -315,7 +321,9 @@ def _instant(served: ServedOptions, dialect: str) -> sa.ColumnElement[Any]:
 
 
 def count_unserved(
-    database: ReadOnlyDatabase, options: SqlOptions, deadline: Deadline
+    database: ReadOnlyDatabase,
+    options: SqlOptions,
+    deadline: Deadline,
 ) -> tuple[Unreadable, ...]:
     """How many rows of this arm in a log have no time, or no request if the options name one."""
     served: ServedOptions | None = getattr(options, "served", None)
@@ -412,7 +420,10 @@ class SqlSource:
         with suppress(OverdueError):  # reported for the lists
             unserved = count_unserved(self._database, options, deadline)
         lists = TableLists(
-            options=options, users=request.users, k=request.k, where=self._database.where
+            options=options,
+            users=request.users,
+            k=request.k,
+            where=self._database.where,
         )
         pull = lists.pull(batches)
         pull = replace(pull, unreadable=(*unserved, *pull.unreadable))

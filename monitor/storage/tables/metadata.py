@@ -59,7 +59,10 @@ def numbered_table(name: str, *items: SchemaItem) -> Table:
 
 
 def table_of_runs(
-    name: str, *items: SchemaItem, key: Sequence[str] = (), is_large: bool = False
+    name: str,
+    *items: SchemaItem,
+    key: Sequence[str] = (),
+    is_large: bool = False,
 ) -> Table:
     """Return a table of data of runs; ``key`` distinguishes the rows of one run.
 

@@ -227,7 +227,10 @@ def _sent_messages(site: Site, history: IncidentHistory) -> tuple[SentMessage, .
 
 
 def _compose(
-    site: Site, changes: Sequence[Transition], positions: Sequence[int], at: datetime
+    site: Site,
+    changes: Sequence[Transition],
+    positions: Sequence[int],
+    at: datetime,
 ) -> Iterator[Message]:
     """Compose the messages on the changes at these positions as they were sent at this time."""
     delivered = tuple(change for change in changes[: min(positions)] if change.is_start)
@@ -251,7 +254,9 @@ def _keys_of(changes: Sequence[Transition]) -> frozenset[str]:
 
 
 def _incident(
-    key: str, changes: Sequence[Transition], firing: dict[str | None, AlertState]
+    key: str,
+    changes: Sequence[Transition],
+    firing: dict[str | None, AlertState],
 ) -> Incident:
     """Return an incident, from changes in any order, some twice, and from firing states by key."""
     starts = [change for change in changes if change.is_start] or list(changes)

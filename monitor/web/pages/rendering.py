@@ -174,7 +174,10 @@ def show_instant(value: datetime | None) -> str:
 
 
 def _table(
-    columns: Sequence[str], rows: Iterable[Sequence[object]], caption: str = "", kind: str = ""
+    columns: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    caption: str = "",
+    kind: str = "",
 ) -> Markup:
     """Return a table. A template would take four times as long.
 

@@ -90,7 +90,10 @@ def _state_after(last: Transition | None, state: AlertState) -> AlertState:
 
 
 def _sections(
-    site: Site, latest: LatestRun, since: datetime | None, slots: Sequence[datetime]
+    site: Site,
+    latest: LatestRun,
+    since: datetime | None,
+    slots: Sequence[datetime],
 ) -> Iterator[Section]:
     name = latest.run.comparison
     chosen = {"to": latest.run.slot}
@@ -133,7 +136,11 @@ def in_one_file(title: str, sections: Iterable[Section]) -> str:
     for number, section in enumerate(sections):
         anchor = f"part-{number}"
         part = render(
-            section.template, page=section.page, prefix="", layout="section.html", anchor=anchor
+            section.template,
+            page=section.page,
+            prefix="",
+            layout="section.html",
+            anchor=anchor,
         )
         if section.template == "user.html" and size + len(part.encode()) > MOST_BYTES:
             left_out += 1
