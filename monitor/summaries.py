@@ -6,10 +6,9 @@ from fractions import Fraction
 from typing import Self, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
-from monitor.model.arrays import Floats, Integers
+from monitor.model.arrays import Floats, Integers, Rows
 from monitor.model.rankings import ALL, Panel
 from monitor.model.runs import Histogram, Summary
 from monitor.model.statistics import Statistic
@@ -26,7 +25,7 @@ Of more scores the error is at most one of `FINE` equal bins of the metric's ran
 """
 FINE = 8192 * BINS
 
-SegmentRows: TypeAlias = Mapping[str, npt.NDArray[np.intp]]
+SegmentRows: TypeAlias = Mapping[str, Rows]
 """Rows of the scores by segment name."""
 Bounds: TypeAlias = tuple[float, float]
 
@@ -35,9 +34,7 @@ _STEPS = 61  # bits of a score as an integer
 _HALF = 31  # bits of the lower half of such an integer
 
 
-def rows_of_segments(
-    panel: Panel, panel_rows: npt.NDArray[np.intp]
-) -> dict[str, npt.NDArray[np.intp]]:
+def rows_of_segments(panel: Panel, panel_rows: Rows) -> dict[str, Rows]:
     """For every segment of the panel the rows of its paired users.
 
     Row i is panel position ``panel_rows[i]``.
@@ -356,7 +353,7 @@ def worst_rows(
     count: int,
     *,
     higher_is_more_alike: bool = True,
-) -> npt.NDArray[np.intp]:
+) -> Rows:
     """Rows of the ``count`` lowest scores, or highest distances, worst first.
 
     Equal scores are ordered by user. Undefined scores are skipped.
@@ -371,7 +368,7 @@ def worst_rows(
     return rows[np.lexsort((places, badness))[:count]]
 
 
-def ordinary_rows(values: Floats, count: int, median: float) -> npt.NDArray[np.intp]:
+def ordinary_rows(values: Floats, count: int, median: float) -> Rows:
     """Rows of the ``count`` scores nearest to the median, nearest first.
 
     Equal distances are ordered by row. Undefined scores are skipped.

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from monitor.errors import InputError
@@ -24,16 +23,14 @@ from monitor.frames.lists import (
     take_field,
 )
 from monitor.kernels.ragged import offsets_of
-from monitor.model.arrays import Floats, Ids, Rows
+from monitor.model.arrays import Array, Floats, Ids, Integers, Rows
 from monitor.model.column_names import find_column, write_absent
 from monitor.model.rankings import RankingTable
 from monitor.pairing.batches import order_of_ties
 from monitor.pairing.ids import encode
 
 _RANKED = re.compile(r"(?P<stem>.*\D)(?P<rank>\d{1,4})")
-Rankings = (
-    Mapping[Any, Any] | pd.Series | pd.DataFrame | ArrowTable | npt.NDArray[Any] | Sequence[Any]
-)
+Rankings = Mapping[Any, Any] | pd.Series | pd.DataFrame | ArrowTable | Array | Sequence[Any]
 """User -> list as a mapping or Series, a long or wide frame, a 2-D array, or lists by row."""
 
 
@@ -142,7 +139,7 @@ def _read_wide(frame: pd.DataFrame, columns: FrameColumns, arm: str) -> RankingT
     return replace(lists, scores=scores)
 
 
-def _read_list_column(column: pd.Series) -> tuple[npt.NDArray[np.int64], pd.Series] | None:
+def _read_list_column(column: pd.Series) -> tuple[Integers, pd.Series] | None:
     """Lengths of the lists of an Arrow list column, and all their items in one column.
 
     None for any other column.
@@ -244,7 +241,7 @@ def _has_column(frame: pd.DataFrame, name: Hashable | None, role: str, arm: str)
 
 def _order_by_rank(
     codes: Rows,
-    rank: npt.NDArray[Any] | None,
+    rank: Array | None,
     users: pd.Index,
     arm: str,
 ) -> Rows | None:
@@ -292,7 +289,7 @@ def _order_by_score(codes: Rows, scores: Floats, items: Ids, users: pd.Index, ar
     return order
 
 
-def _read_ranks(column: pd.Series, arm: str) -> npt.NDArray[Any]:
+def _read_ranks(column: pd.Series, arm: str) -> Array:
     is_number = pd.api.types.is_any_real_numeric_dtype(column.dtype)
     if not is_number or column.isna().any():
         raise InputError(

@@ -7,7 +7,6 @@ from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 from markupsafe import Markup
 
@@ -34,7 +33,7 @@ from monitor.metrics import (
     score_all,
     typical_length,
 )
-from monitor.model.arrays import Rows
+from monitor.model.arrays import Array, Rows
 from monitor.model.id_mismatches import IdMismatch
 from monitor.model.rankings import Arm, RankingTable
 from monitor.pairing.id_mismatches import LEAST_COMMON, IdComparison, find_user_mismatch
@@ -55,8 +54,8 @@ _HOW = {
         "give relevance=, such as a dict of user -> {item: grade}; in compare just {item: grade}"
     ),
 }
-Ranking = Sequence[Hashable] | npt.NDArray[Any] | pd.Series | pd.Index
-Numbers = Sequence[float | None] | npt.NDArray[Any] | pd.Series | pd.Index
+Ranking = Sequence[Hashable] | Array | pd.Series | pd.Index
+Numbers = Sequence[float | None] | Array | pd.Series | pd.Index
 
 
 class PairScores(dict[str, float]):

@@ -10,7 +10,6 @@ from itertools import chain
 from typing import Any, NoReturn, ParamSpec, Protocol, TypeVar, cast
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,7 +17,7 @@ from pandas.api.extensions import ExtensionArray
 
 from monitor.errors import InputError, SourceError
 from monitor.kernels.ragged import offsets_of
-from monitor.model.arrays import Floats, Ids
+from monitor.model.arrays import Array, Floats, Ids, Integers
 from monitor.model.rankings import RankingTable
 from monitor.model.unreadable import Need
 from monitor.reading.ids import (
@@ -32,7 +31,7 @@ from monitor.reading.ids import (
     is_text,
 )
 
-Row = Sequence[Any] | npt.NDArray[Any]
+Row = Sequence[Any] | Array
 _LISTS = ("list<", "large_list<", "fixed_size_list<")
 _TEXTS = {"string", "large_string", "string_view"}
 _P = ParamSpec("_P")
@@ -124,7 +123,7 @@ def refuses_broken_text(function: Callable[_P, _T]) -> Callable[_P, _T]:
     return checked
 
 
-def read_matrix(data: npt.NDArray[Any], arm: str) -> RankingTable:
+def read_matrix(data: Array, arm: str) -> RankingTable:
     """Lists from a 2-D array with one row a user."""
     if data.ndim != 2:  # noqa: PLR2004 - users and ranks
         raise InputError(
@@ -183,7 +182,7 @@ def _join_rows(lists: Sequence[Row], what: str) -> Ids:
     return from_objects(items, what)
 
 
-def read_scores(rows: Sequence[Any], lengths: npt.NDArray[np.int64], what: str) -> Floats:
+def read_scores(rows: Sequence[Any], lengths: Integers, what: str) -> Floats:
     """Scores from one sequence of numbers a user, with the length of the user's list.
 
     None and NaN mean no score.
@@ -246,13 +245,13 @@ def _from_arrow(values: pa.Array, what: str, objects: Sequence[Any] | None = Non
         place = pc.index(ids.is_null(), True).as_py()
         _refuse(values[place].as_py() if objects is None else objects[place], what)
     if pa.types.is_integer(ids.type):
-        numbers: npt.NDArray[np.int64] = ids.to_numpy(zero_copy_only=False)
+        numbers: Integers = ids.to_numpy(zero_copy_only=False)
         return numbers
     texts: ExtensionArray = pd.array(ids, dtype="str")
     return texts
 
 
-def from_array(values: npt.NDArray[Any] | pd.Series, what: str) -> Ids:
+def from_array(values: Array | pd.Series, what: str) -> Ids:
     """Ids from a one-dimensional array or column.
 
     Raises InputError for a value that is no id, and for a type without ids.

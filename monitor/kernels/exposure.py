@@ -1,10 +1,8 @@
 """Items of one arm's lists: how often and how evenly they are listed, and repeated lists."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from monitor.kernels.alignment import blocks
 from monitor.kernels.ragged import PAD
@@ -75,9 +73,9 @@ def _search(codes: Codes, items: Codes) -> Codes:
 
 def count_items(
     codes: Codes,
-    rows: npt.NDArray[np.intp],
+    rows: Rows,
     items: int,
-) -> tuple[npt.NDArray[np.signedinteger[Any]], Integers]:
+) -> tuple[Integers, Integers]:
     """Items in these rows' lists, ascending, and how often each is listed.
 
     Codes are below ``items``, or -1 for padding. Cost: O(places + items), or a sort.
@@ -133,9 +131,7 @@ def entropy(counts: Integers) -> float:
     return max(0.0, float(-(share @ np.log2(share))))
 
 
-def kolmogorov_smirnov(
-    baseline: npt.NDArray[np.float64], candidate: npt.NDArray[np.float64]
-) -> float:
+def kolmogorov_smirnov(baseline: Floats, candidate: Floats) -> float:
     """Largest distance between the distribution functions of two samples, in [0, 1].
 
     Equal samples have distance 0, separate ones 1. It is sup_x |F_b(x) - F_c(x)|, with F(x) the

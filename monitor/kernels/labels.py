@@ -4,10 +4,9 @@ This module works on codes and rows only, without ids.
 """
 
 import numpy as np
-import numpy.typing as npt
 
 from monitor.kernels.ragged import find_cells
-from monitor.model.arrays import Codes, Floats, Integers, Rows
+from monitor.model.arrays import Codes, Floats, Integers, Offsets, Rows
 from monitor.model.rankings import ByArm, Labels
 
 _BLOCK_CELLS = 1 << 18
@@ -18,8 +17,8 @@ _ROOM = 1 << 32
 def place_grades(
     baseline: Codes,
     candidate: Codes,
-    rows: npt.NDArray[np.intp],
-    offsets: npt.NDArray[np.int64],
+    rows: Rows,
+    offsets: Offsets,
     items: Codes,
     grades: Floats,
 ) -> Labels:
@@ -82,11 +81,11 @@ def place_weights(codes: Codes, items: Codes, weights: Floats, otherwise: float)
 
 
 def _join_grades(
-    rows: npt.NDArray[np.intp],
-    offsets: npt.NDArray[np.int64],
+    rows: Rows,
+    offsets: Offsets,
     items: Codes,
     grades: Floats,
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], Floats]:
+) -> tuple[Integers, Integers, Floats]:
     """Pair, key and grade of everything that the pairs' users graded, by ascending key."""
     # A row of -1 takes the list after the last, which is empty.
     cells, bounds = find_cells(np.append(offsets, offsets[-1]), rows)
@@ -96,13 +95,13 @@ def _join_grades(
     return pairs[order], keys[order], grades[cells][order]
 
 
-def _fill_grades(places: Floats, codes: Codes, keys: npt.NDArray[np.int64], graded: Floats) -> None:
+def _fill_grades(places: Floats, codes: Codes, keys: Integers, graded: Floats) -> None:
     wanted = np.arange(len(codes), dtype=np.int64)[:, None] * _ROOM + codes
     places[:] = _look_up(wanted, keys, graded, 0.0)
     places[codes < 0] = 0.0
 
 
-def _fill_ideal(ideal: Floats, pairs: npt.NDArray[np.int64], graded: Floats) -> None:
+def _fill_ideal(ideal: Floats, pairs: Integers, graded: Floats) -> None:
     """Write each pair's highest grades from the left. ``pairs`` ascends."""
     order = np.lexsort((-graded, pairs))
     first = np.searchsorted(pairs, np.arange(len(ideal)))
@@ -112,8 +111,8 @@ def _fill_ideal(ideal: Floats, pairs: npt.NDArray[np.int64], graded: Floats) -> 
 
 
 def _look_up(
-    wanted: npt.NDArray[np.int64] | Codes,
-    keys: npt.NDArray[np.int64] | Codes,
+    wanted: Integers | Codes,
+    keys: Integers | Codes,
     values: Floats,
     otherwise: float,
 ) -> Floats:

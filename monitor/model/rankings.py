@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING, Any
 from monitor.model.unreadable import Unreadable
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
     import pandas as pd
 
-    from monitor.model.arrays import Codes, Floats, Ids, Offsets, Rows
+    from monitor.model.arrays import Codes, Floats, Hashes, Ids, Offsets, Rows
 
 # Name of the segment of all users, except users added for a segment's minimum
 ALL = "all"
@@ -302,4 +300,4 @@ class Pairing:
     vocabulary: pd.Index | None  # None if the code is the item's id
     coverage: Coverage
     # Of both lists of each user of the panel, who has none included
-    input_hashes: npt.NDArray[np.uint64]
+    input_hashes: Hashes

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from monitor.kernels.exposure import distinct_items
-from monitor.model.arrays import Codes, Flags, Floats, Ids, Integers, Rows
+from monitor.model.arrays import Codes, Flags, Floats, Hashes, Ids, Integers, Rows
 from monitor.model.rankings import (
     Arm,
     Coverage,
@@ -102,7 +102,7 @@ def _hash_input(
     arms: Sequence[PaddedLists],
     rows: Sequence[Rows],
     vocabulary: pd.Index | None,
-) -> npt.NDArray[np.uint64]:
+) -> Hashes:
     """A hash of each panel user's lists in both arms: the items and their places.
 
     ``rows`` are the users' rows in each arm, -1 for none.

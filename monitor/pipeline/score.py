@@ -5,11 +5,10 @@ from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from monitor.metrics import Metric, Need, can_score, parse, score_all
-from monitor.model.arrays import Flags, Floats
+from monitor.model.arrays import Flags, Floats, Rows
 from monitor.model.comparison import Comparison, Keep, MeasuringPlan
 from monitor.model.rankings import PairBatch, Pairing, Pull, RelevanceTable, UserBatch
 from monitor.model.rules import SimilarityRule
@@ -61,7 +60,7 @@ def relevance_metrics(measuring: MeasuringPlan) -> tuple[Metric, ...]:
 def summarize_scores(
     rules: Iterable[SimilarityRule],
     k: int,
-    segments: Mapping[str, npt.NDArray[np.intp]],
+    segments: Mapping[str, Rows],
     scores: Scores,
     metrics: Sequence[Metric],
 ) -> tuple[Summary, ...]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from monitor.model.arrays import Flags, Floats, Integers
+from monitor.model.arrays import Flags, Floats, Integers, Rows
 from monitor.reference.history import FAR_OUT, find_median, find_scale, pull_in
 
 LEAST_IN_PHASE = 3
@@ -43,7 +43,7 @@ MOST_EVIDENCE = 1e300
 class Phases:
     """Phases in a cycle, such as the weekday 0 to 6, of past runs, (runs,), and the next run."""
 
-    past: npt.NDArray[np.intp]
+    past: Rows
     now: int
     under_way: int = 0
     """Newest runs in the same recurrence as the next run, such as today. They teach no season."""

@@ -29,11 +29,10 @@ from enum import StrEnum
 from functools import reduce
 
 import numpy as np
-import numpy.typing as npt
 import scipy
 
 from monitor.errors import InputError
-from monitor.model.arrays import Floats
+from monitor.model.arrays import Flags, Floats
 from monitor.model.rules import SimilarityRule
 
 # How far rounding can move a score out of its range, as a share of the range.
@@ -213,7 +212,7 @@ def round_ends(count: int) -> list[int]:
     return ends
 
 
-def is_certain(rule: SimilarityRule, scores: Floats, total: int) -> npt.NDArray[np.bool_]:
+def is_certain(rule: SimilarityRule, scores: Floats, total: int) -> Flags:
     """Whether the rule's verdict on ``total`` users is certain after the first scores, (..., n).
 
     The order is random. NaN means no score. Such users count as the highest score for a mean below
@@ -233,7 +232,7 @@ def is_certain(rule: SimilarityRule, scores: Floats, total: int) -> npt.NDArray[
         evidence = np.maximum(below, above)[..., -1:].max(axis=-1, initial=0.0)
         certain = certain & (evidence >= -math.log(CERTAIN))
     # With fewer users than the rule needs, the verdict is always `too_few`.
-    decided: npt.NDArray[np.bool_] = certain | np.bool_(total < rule.min_users)
+    decided: Flags = certain | np.bool_(total < rule.min_users)
     return decided
 
 
@@ -280,7 +279,7 @@ def _round_up(scores: Tally) -> Tally:
     return Tally(values, np.bincount(cells, weights=scores.counts).astype(np.float64))
 
 
-def reject(log_evidence: Sequence[float], alpha: float) -> npt.NDArray[np.bool_]:
+def reject(log_evidence: Sequence[float], alpha: float) -> Flags:
     """The e-BH procedure: which of K null hypotheses are rejected.
 
     ``log_evidence`` contains the natural logarithms of their e-values. The k largest are rejected,

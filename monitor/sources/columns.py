@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from pandas.api.extensions import ExtensionArray
 
 from monitor.errors import SourceError, UnreadableError
-from monitor.model.arrays import Flags, Floats
+from monitor.model.arrays import Flags, Floats, Integers
 from monitor.model.id_forms import Forms, speller
 from monitor.model.unreadable import Need
 from monitor.reading.ids import decode_categories, describe_type, is_list, is_text
@@ -80,7 +80,7 @@ def spell_column(ids: pa.Array, forms: Forms) -> pa.Array:
     return pa.array(speller(forms)(ids.to_pylist()), pa.large_string())
 
 
-def flat_lists(lists: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int64]]:
+def flat_lists(lists: pa.Array) -> tuple[pa.Array, Integers]:
     """The values of all lists of a column in one array, and the lists' lengths, 0 for null."""
     if pa.types.is_fixed_size_list(lists.type):
         lists = lists.cast(pa.list_(lists.type.value_type))
@@ -101,7 +101,7 @@ def value_array(values: Iterable[object]) -> pa.Array:
 
 def join_items(
     parts: Sequence[pa.Array],
-) -> npt.NDArray[np.int32] | npt.NDArray[np.int64] | ExtensionArray:
+) -> npt.NDArray[np.int32] | Integers | ExtensionArray:
     """One array of the parts of an id column without nulls.
 
     Text if one part is text. A single part is not copied.
@@ -110,7 +110,7 @@ def join_items(
         chunks = pa.chunked_array([part.cast(pa.large_string()) for part in parts])
         texts: ExtensionArray = pd.array(chunks, dtype="str")
         return texts
-    arrays: list[npt.NDArray[np.int64]] = [part.to_numpy(zero_copy_only=True) for part in parts]
+    arrays: list[Integers] = [part.to_numpy(zero_copy_only=True) for part in parts]
     if len(arrays) == 1:
         return arrays[0]
     return np.concatenate(arrays or [np.zeros(0, dtype=np.int64)])
@@ -160,7 +160,7 @@ def is_numeric(kind: pa.DataType) -> bool:
 
 
 def numbers_of_lists(
-    lengths: npt.NDArray[np.int64],
+    lengths: Integers,
     lists: pa.Array,
     column: str,
     where: str,

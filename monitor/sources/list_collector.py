@@ -9,11 +9,11 @@ from dataclasses import replace
 from itertools import islice
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 from pandas.api.extensions import ExtensionArray
 
 from monitor.kernels.ragged import offsets_of
+from monitor.model.arrays import Integers
 from monitor.model.id_forms import Forms, speller
 from monitor.model.model_versions import count_versions
 from monitor.model.rankings import CoverageReason, Pull, RankingTable
@@ -190,7 +190,7 @@ class ListCollector:
             self._items = list(map(str, self._items))
         self._items.extend(map(str, items))
 
-    def _array(self) -> npt.NDArray[np.int64] | ExtensionArray:
+    def _array(self) -> Integers | ExtensionArray:
         if isinstance(self._items, array):
             return np.array(self._items, dtype=np.int64)
         return pd.array(self._items, dtype="str")

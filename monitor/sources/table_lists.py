@@ -14,7 +14,6 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,7 +21,7 @@ import pyarrow.compute as pc
 from monitor.errors import SourceError
 from monitor.foreign_errors import file_cause
 from monitor.kernels.ragged import offsets_of
-from monitor.model.arrays import Floats, Integers
+from monitor.model.arrays import Floats, Integers, Rows
 from monitor.model.id_forms import Forms, speller
 from monitor.model.model_versions import count_versions
 from monitor.model.rankings import CoverageReason, Pull, RankingTable
@@ -239,7 +238,7 @@ def _order(
     positions: Integers,
     places: Floats,
     items: pa.Array | None,
-) -> npt.NDArray[np.intp] | None:
+) -> Rows | None:
     """The order by user and place, and for equal places by the text of the items if they are given.
 
     None if the rows have this order already.

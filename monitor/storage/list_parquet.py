@@ -10,12 +10,12 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from monitor.model.arrays import Integers, Rows
 from monitor.model.rankings import Arm, RankingTable
 from monitor.model.runs import KeptLists
 
@@ -147,14 +147,14 @@ def _rankings(table: pa.Table) -> RankingTable:
     return RankingTable(users=users, offsets=offsets, items=items, scores=scores)
 
 
-def _flatten(column: pa.ChunkedArray) -> tuple[npt.NDArray[np.int64], pa.Array]:
+def _flatten(column: pa.ChunkedArray) -> tuple[Integers, pa.Array]:
     """Return offsets from 0, and the values of all lists, one list after the other."""
     lists = column.combine_chunks()
     lengths = np.diff(lists.offsets.to_numpy(zero_copy_only=False))
     return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64), lists.flatten()
 
 
-def _segments(table: pa.Table) -> dict[str, npt.NDArray[np.intp]]:
+def _segments(table: pa.Table) -> dict[str, Rows]:
     """Return rows of the baseline's table by segment name, ascending.
 
     ValueError for the candidate's table, which has no segments.

@@ -14,14 +14,12 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
 from monitor.kernels.engines.positions import AlignedRanks, Ranks
-from monitor.model.arrays import Codes
+from monitor.model.arrays import Array, Codes, Floats
 
 Step = TypeVar("Step", bound=Callable[..., Any])
-Array = npt.NDArray[Any]
 
 # Longest lists that are compared by all pairs. Measured: twice as fast as hashing at 20, equal near
 # 50.
@@ -73,7 +71,7 @@ def find(baseline: Codes, candidate: Codes, lengths: tuple[Codes, Codes], k: int
     )
 
 
-def weigh_counts(counts: Ranks, weights: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def weigh_counts(counts: Ranks, weights: Floats) -> Floats:
     """``weights @ counts`` of 8-bit or 16-bit counts (k, n), summed from the first row on."""
     total = np.empty(counts.shape[1], dtype=np.float64)
     _weigh(counts, np.ascontiguousarray(weights), total)

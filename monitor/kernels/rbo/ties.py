@@ -2,16 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from monitor.kernels.alignment import Alignment
 from monitor.kernels.rbo.untied import to_units
-from monitor.model.arrays import Codes, Floats
+from monitor.model.arrays import Codes, Floats, Integers
 
-_Counts = npt.NDArray[np.signedinteger[Any]]
+_Counts = Integers
 
 
 def rbo_w(alignment: Alignment, p: float) -> Floats:

@@ -3,14 +3,12 @@
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from monitor.errors import MetricError
 from monitor.kernels.alignment import Alignment
-from monitor.model.arrays import Floats
+from monitor.model.arrays import Floats, Integers
 
 DEEPEST = 1_000_000
 _UNIT = 2.0**-52
@@ -18,7 +16,7 @@ _UNIT = 2.0**-52
 
 _FINEST = 2.0**-62
 _LONGEST_SUM = 1 << 16
-_Counts = npt.NDArray[np.signedinteger[Any]]
+_Counts = Integers
 
 
 def to_units(values: Floats) -> Floats:

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from monitor.attribution.changes import classify, share_kinds
 from monitor.attribution.parts import average_parts
 from monitor.errors import InputError, SourceError
 from monitor.metrics import Metric, chance_scores, typical_length
+from monitor.model.arrays import Rows
 from monitor.model.comparison import Comparison, JudgingPlan, Keep, MeasuringPlan
 from monitor.model.explanation import Change, PartMeans
 from monitor.model.id_mismatches import IdMismatch
@@ -49,7 +49,7 @@ class ChangeBreakdown:
 def break_down_changes(
     batch: PairBatch,
     metric: Metric,
-    segments: Mapping[str, npt.NDArray[np.intp]],
+    segments: Mapping[str, Rows],
 ) -> dict[str, ChangeBreakdown]:
     """Return what makes the lists different, by segment.
 
