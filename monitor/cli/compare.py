@@ -99,7 +99,9 @@ def compare_lists(  # noqa: PLR0913 - one a flag
     max_unreadable: Annotated[
         float | None,
         typer.Option(
-            min=0, max=1, help="Largest share of rows that may be unreadable; default: 0.01."
+            min=0,
+            max=1,
+            help="Largest share of rows that may be unreadable; default: 0.01.",
         ),
     ] = None,
     item_ids: Annotated[

@@ -212,7 +212,9 @@ def accept(  # noqa: PLR0913 - the command's options
     start: Annotated[
         str,
         typer.Option(
-            "--from", metavar="SLOT", help="Slot of the first run at the new level, ISO 8601."
+            "--from",
+            metavar="SLOT",
+            help="Slot of the first run at the new level, ISO 8601.",
         ),
     ],
     undo: Annotated[
@@ -240,7 +242,9 @@ def accept(  # noqa: PLR0913 - the command's options
         )
     with opened_database(config) as (store, configured):
         records = store.history.run_records(
-            comparison, after=slot - timedelta(microseconds=1), limit=1
+            comparison,
+            after=slot - timedelta(microseconds=1),
+            limit=1,
         )
         if not records:
             require_known(comparison, configured)
@@ -469,7 +473,13 @@ def _delivery_dict(record: Delivery) -> dict[str, object]:
         "change": change,
         "since": transition.at,
         **pick(
-            record, "status", "attempts", "may_be_known", "next_attempt_at", "settled_at", "reason"
+            record,
+            "status",
+            "attempts",
+            "may_be_known",
+            "next_attempt_at",
+            "settled_at",
+            "reason",
         ),
         "message": transition.reason,
         **pick(transition, "dedup_key", "incident"),

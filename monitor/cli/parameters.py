@@ -37,7 +37,9 @@ AsJson = Annotated[
 OneComparison = Annotated[
     str | None,
     typer.Argument(
-        metavar="[COMPARISON]", show_default=False, help="Only this comparison, or its candidates."
+        metavar="[COMPARISON]",
+        show_default=False,
+        help="Only this comparison, or its candidates.",
     ),
 ]
 ComparisonName = Annotated[str, typer.Argument(help="Name of the comparison.")]

@@ -142,7 +142,9 @@ def plan(  # noqa: PLR0913 - a command is all of its options
     share: Annotated[
         float | None,
         typer.Option(
-            min=1e-9, max=1.0, help="Or the share of users with broken lists, such as 0.02."
+            min=1e-9,
+            max=1.0,
+            help="Or the share of users with broken lists, such as 0.02.",
         ),
     ] = None,
     to: Annotated[
@@ -191,7 +193,9 @@ def plan(  # noqa: PLR0913 - a command is all of its options
     learned: Annotated[
         int | None,
         typer.Option(
-            min=2, max=10**6, help="Number of healthy runs before; default: the stored ones."
+            min=2,
+            max=10**6,
+            help="Number of healthy runs before; default: the stored ones.",
         ),
     ] = None,
     config: Config = DEFAULT_CONFIG,

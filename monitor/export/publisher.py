@@ -140,7 +140,11 @@ class RunSeries:
         if piece is None or piece[0] != shown:
             # The piece has no reference to this object, so that both are freed after the next run.
             families = partial(
-                _families_of_run, self.comparison, self._gauges, self.segments, shown
+                _families_of_run,
+                self.comparison,
+                self._gauges,
+                self.segments,
+                shown,
             )
             piece = (shown, Piece(families))
             self._piece = piece
@@ -257,7 +261,10 @@ class PrometheusPublisher(DaemonMetrics):
         self._failing: set[str] = set()
         errors = SERIES["collector_errors_total"]
         self._errors = prometheus_client.Counter(
-            errors.name, errors.help, errors.labels, registry=None
+            errors.name,
+            errors.help,
+            errors.labels,
+            registry=None,
         )
         for name in COLLECTORS:
             self._errors.labels(name)

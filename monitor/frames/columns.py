@@ -110,7 +110,9 @@ def _read_ranked(
     items = pd.concat([frame[name] for name in names], ignore_index=True).iloc[places]
     offsets = offsets_of(is_item.sum(axis=1))
     return RankingTable(
-        users=users, offsets=offsets, items=from_array(items, f"lists of the {arm}")
+        users=users,
+        offsets=offsets,
+        items=from_array(items, f"lists of the {arm}"),
     )
 
 
@@ -188,7 +190,9 @@ def _with_users(frame: pd.DataFrame, user: Hashable) -> pd.DataFrame:
 def _match_names(columns: FrameColumns, frame: pd.DataFrame) -> FrameColumns:
     present = [*frame.columns, *frame.index.names]
     return replace(
-        columns, user=find_column(columns.user, present), item=find_column(columns.item, present)
+        columns,
+        user=find_column(columns.user, present),
+        item=find_column(columns.item, present),
     )
 
 

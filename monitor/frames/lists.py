@@ -133,7 +133,9 @@ def read_matrix(data: Array, arm: str) -> RankingTable:
     n, k = data.shape
     items = from_array(data.reshape(-1), f"lists of the {arm}")
     return RankingTable(
-        users=pd.RangeIndex(n), offsets=np.arange(n + 1, dtype=np.int64) * k, items=items
+        users=pd.RangeIndex(n),
+        offsets=np.arange(n + 1, dtype=np.int64) * k,
+        items=items,
     )
 
 

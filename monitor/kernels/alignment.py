@@ -80,7 +80,9 @@ class Alignment:
     def position_sums(self) -> Array:
         """Sum of each column of ``positions``, absent items at k."""
         sums: Array = np.add.reduce(
-            self.positions, axis=0, dtype=np.min_scalar_type(self.k * self.k)
+            self.positions,
+            axis=0,
+            dtype=np.min_scalar_type(self.k * self.k),
         )
         return sums
 
@@ -197,7 +199,9 @@ def _change_labels(
     change_ideal: Callable[[Floats], Floats],
 ) -> Labels:
     return Labels(
-        grades=labels.grades.map(change), ideal=change_ideal(labels.ideal), relevant=labels.relevant
+        grades=labels.grades.map(change),
+        ideal=change_ideal(labels.ideal),
+        relevant=labels.relevant,
     )
 
 

@@ -103,7 +103,9 @@ class Pull:
         import numpy as np  # noqa: PLC0415 - commands that read the database need none
 
         table = RankingTable(
-            users=users[:0], offsets=np.zeros(1, dtype=np.int64), items=np.empty(0, dtype=np.int64)
+            users=users[:0],
+            offsets=np.zeros(1, dtype=np.int64),
+            items=np.empty(0, dtype=np.int64),
         )
         return cls(
             rankings=table,

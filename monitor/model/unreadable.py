@@ -69,7 +69,9 @@ def add_up(parts: Iterable[Unreadable]) -> tuple[Unreadable, ...]:
             continue
         with_example = first if first.count else part
         sums[key] = replace(
-            with_example, count=first.count + part.count, rows=first.rows + part.rows
+            with_example,
+            count=first.count + part.count,
+            rows=first.rows + part.rows,
         )
     return tuple(sums.values())
 

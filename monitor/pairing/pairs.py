@@ -137,7 +137,9 @@ def _outcome(panel: Panel, pull: Pull, lists: PaddedLists, row_of: Rows, k: int)
     is_duplicated[has_row] = lists.had_duplicates[rows]
     is_listed = reason == LISTED
     return ArmOutcome(
-        reason=reason, is_short=is_short & is_listed, is_duplicated=is_duplicated & is_listed
+        reason=reason,
+        is_short=is_short & is_listed,
+        is_duplicated=is_duplicated & is_listed,
     )
 
 
@@ -200,7 +202,11 @@ def keep_lists(pairing: Pairing, users: pd.Index[str], segments: Mapping[str, Ro
     return KeptLists(
         baseline=_table(users, batch.baseline, batch.baseline_lengths, baseline_scores, vocabulary),
         candidate=_table(
-            users, batch.candidate, batch.candidate_lengths, candidate_scores, vocabulary
+            users,
+            batch.candidate,
+            batch.candidate_lengths,
+            candidate_scores,
+            vocabulary,
         ),
         segments=segments,
     )

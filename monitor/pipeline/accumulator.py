@@ -329,7 +329,11 @@ class RunAccumulator:
         rows = ordinary_rows(values, self._comparison.measuring.evidence_users, median)
         ordinary = [
             score.show_user(
-                sample.pairing, sample.scores, int(row), EvidenceKind.REPRESENTATIVE, position
+                sample.pairing,
+                sample.scores,
+                int(row),
+                EvidenceKind.REPRESENTATIVE,
+                position,
             )
             for position, row in enumerate(rows)
         ]

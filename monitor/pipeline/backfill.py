@@ -91,7 +91,11 @@ def _fill(
     k = run.k or comparison.measuring.k
     scores = score_kept_lists(lists, k, metrics, table)
     summaries = summarize_scores(
-        comparison.judging.similarity_rules, k, lists.segments, scores, metrics
+        comparison.judging.similarity_rules,
+        k,
+        lists.segments,
+        scores,
+        metrics,
     )
     drawn = draw_scores(scores, comparison.measuring.keep_scores, comparison)
     if not store.runs.store_relevance(

@@ -127,7 +127,9 @@ def compute_expectations(
     levels = _find_rows(past, [change for change in accepted if change.at <= findings.slot])
     levels += [(start, start + 1) for start in starts]
     alarms = replace(
-        alarms, accepted=sorted(levels), settled=_runs_of_a_new_normal(past, findings.slot)
+        alarms,
+        accepted=sorted(levels),
+        settled=_runs_of_a_new_normal(past, findings.slot),
     )
     reference = refer(
         lessons.values,

@@ -53,7 +53,11 @@ def judge_findings(
 ) -> Judgement:
     """Judge a run at the time ``at``. The same arguments give the same answer."""
     expectations = compute_expectations(
-        comparison, findings, memory.past, memory.states, memory.accepted
+        comparison,
+        findings,
+        memory.past,
+        memory.states,
+        memory.accepted,
     )
     standstills: tuple[Standstill, ...] = ()
     if findings.status is RunStatus.OK:

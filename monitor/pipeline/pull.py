@@ -214,7 +214,10 @@ def pull_all(
     # All calls begin before the first wait. Otherwise the answers would be of different moments.
     pulling: dict[Arm, BackgroundCall[Pull]] = {}
     for arm, source, name in zip(
-        Arm, (arms.baseline, arms.candidate), comparison.arms, strict=True
+        Arm,
+        (arms.baseline, arms.candidate),
+        comparison.arms,
+        strict=True,
     ):
         of_arm = replace(request, what=arm, kept_at=arms.kept_at(slot, name))
         pull = partial(_pull, source, of_arm, arm, took_s)

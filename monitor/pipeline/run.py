@@ -107,7 +107,11 @@ def execute(
     if arms.scores_to is not None:
         with watch.stage("write"):
             write_error = _write_scores(
-                comparison, arms.scores_to, claim, status, measurement.run.scores
+                comparison,
+                arms.scores_to,
+                claim,
+                status,
+                measurement.run.scores,
             )
         reason = _join([reason, write_error])
     measured = replace(_storable(comparison, measurement.run, status), stage_seconds=watch.seconds)
@@ -206,7 +210,10 @@ def _judge(
         k=k,
         states=judgement.states,
         transitions=add_explanations(
-            judgement.transitions, shown, write_models(measured.models, findings.slot), lost=lost
+            judgement.transitions,
+            shown,
+            write_models(measured.models, findings.slot),
+            lost=lost,
         ),
         expectations=judgement.expectations,
         standstills=judgement.standstills,

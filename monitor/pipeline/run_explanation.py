@@ -171,7 +171,10 @@ def explain_run(  # noqa: PLR0913 - the past is three of them
     names = _Names(pairing=sample.pairing, users=sample.scores.users, former=former)
     examples = min(SHOWN_EXAMPLES, comparison.measuring.evidence_users)
     finding, other_is_unchanged = _find_cause(
-        scene, names, mismatches, shows_items=comparison.judging.shows_items
+        scene,
+        names,
+        mismatches,
+        shows_items=comparison.judging.shows_items,
     )
     fault = _add_note(finding, sample.pairing.coverage, notes), other_is_unchanged
     explanation = _explain(split, parts, scene, drop, names, examples, fault=fault)

@@ -38,7 +38,9 @@ class BasicAuth(Options):
     """User and password for HTTP basic authentication."""
 
     username: str = Field(
-        min_length=1, pattern=r"^[^:]*$", description="User name, without a colon."
+        min_length=1,
+        pattern=r"^[^:]*$",
+        description="User name, without a colon.",
     )
     password: SecretStr = Field(description="Password.")
 

@@ -82,7 +82,9 @@ class EmailOptions(ReceiverEntry):
         ),
     )
     username: str | None = Field(
-        None, pattern=r"^[ -~]+$", description="Name to log in with; needs `password` and TLS."
+        None,
+        pattern=r"^[ -~]+$",
+        description="Name to log in with; needs `password` and TLS.",
     )
     password: Annotated[SecretStr, _is_plain] | None = Field(
         None, description="Password to log in with."

@@ -110,7 +110,9 @@ class RunPings:
             self._changed.notify_all()
             if self._thread is None:
                 self._thread = threading.Thread(
-                    target=self._work, name=f"ping-{self._options.name}", daemon=True
+                    target=self._work,
+                    name=f"ping-{self._options.name}",
+                    daemon=True,
                 )
                 self._thread.start()
 

@@ -43,7 +43,9 @@ class WebhookOptions(HttpReceiverEntry):
         description="Where to post. Treated as a secret: only its scheme and host are ever shown."
     )
     secret: SecretStr | None = Field(
-        None, min_length=1, description="Key of the HMAC-SHA256 signature; unsigned without it."
+        None,
+        min_length=1,
+        description="Key of the HMAC-SHA256 signature; unsigned without it.",
     )
     headers: Annotated[Mapping[str, HeaderSecret], AfterValidator(check_further_headers)] = Field(
         default_factory=dict, description="Further headers, such as Authorization."

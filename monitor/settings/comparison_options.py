@@ -50,7 +50,9 @@ class ErrorOptions(ConditionOptions):
     """Runs that fail."""
 
     for_runs: value_types.RunCount = Field(
-        default=2, alias="for", description="Consecutive runs before the alert fires."
+        default=2,
+        alias="for",
+        description="Consecutive runs before the alert fires.",
     )
 
 
@@ -74,7 +76,9 @@ class TooFewOptions(ErrorOptions):
     )
 
     for_runs: value_types.RunCount = Field(
-        default=3, alias="for", description="Consecutive runs before the alert fires."
+        default=3,
+        alias="for",
+        description="Consecutive runs before the alert fires.",
     )
     severity: Severity = Field(default=Severity.INFO, description="Severity of the alert.")
 

@@ -94,7 +94,10 @@ def _read_access(path: str | None) -> tuple[AccessOptions | None, list[str]]:
         )
         # Prometheus' exporter-toolkit reads the same file and expands no variables.
         document = read_mapping(
-            content.replace("${", "$${"), path, {}, example="basic_auth_users: {...}"
+            content.replace("${", "$${"),
+            path,
+            {},
+            example="basic_auth_users: {...}",
         )
     except EmptyConfigError:
         return AccessOptions(), []
@@ -151,7 +154,10 @@ def _chosen(
 def _read_rules(path: Path) -> YamlDocument:
     try:
         return read_mapping(
-            read_text(path, advice=_RULES_ADVICE), str(path), None, example="rules: [...]"
+            read_text(path, advice=_RULES_ADVICE),
+            str(path),
+            None,
+            example="rules: [...]",
         )
     except EmptyConfigError:
         raise ConfigError(f"{path}: is empty: {_RULES_ADVICE}") from None

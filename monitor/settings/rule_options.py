@@ -149,7 +149,9 @@ class RuleOptions(Options):
         "are suspiciously similar.",
     )
     for_runs: value_types.RunCount = Field(
-        default=1, alias="for", description="Consecutive runs in breach before the alert fires."
+        default=1,
+        alias="for",
+        description="Consecutive runs in breach before the alert fires.",
     )
     resolve_above: FiniteFloat | None = Field(
         default=None,
@@ -196,7 +198,9 @@ class RuleOptions(Options):
             return rules.StandstillRule(arm=self.frozen, **common)
         if self.metric is None:
             return rules.CoverageRule(
-                share=CoverageShare.parse(self.coverage or ""), limit=self._limit, **common
+                share=CoverageShare.parse(self.coverage or ""),
+                limit=self._limit,
+                **common,
             )
         return rules.SimilarityRule(
             metric=self.metric,

@@ -141,7 +141,10 @@ def wide_lists(
     scores = None
     if options.scores:
         scores, is_bad = columns.numbers_of_lists(
-            lengths, cells[options.scores], options.scores, tally.where
+            lengths,
+            cells[options.scores],
+            options.scores,
+            tally.where,
         )
     if options.no_item:
         is_item = ~is_padding(values, options.no_item)
@@ -430,7 +433,9 @@ class TableLists:
         wanted = set(self.users)
         spell = speller(options.user_ids)
         lists = ListCollector(
-            self.k, has_scores=options.scores is not None, no_item=options.no_item
+            self.k,
+            has_scores=options.scores is not None,
+            no_item=options.no_item,
         )
         count = 0
         for batch in batches:

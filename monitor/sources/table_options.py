@@ -148,7 +148,12 @@ class ListColumnOptions(UserColumnOptions):
     def columns(self) -> tuple[str, ...]:
         """The columns to read: first the user, then all others that are given."""
         return _distinct(
-            self.user, self.items, self.item, self.rank, self.scores, self.model_version
+            self.user,
+            self.items,
+            self.item,
+            self.rank,
+            self.scores,
+            self.model_version,
         )
 
 

@@ -119,7 +119,12 @@ class SqlAlertStore:
         at: datetime,
     ) -> tuple[Transition, ...]:
         return self._change(
-            comparison, alerts, {"acknowledged_by": author}, State.FIRING, reason, at
+            comparison,
+            alerts,
+            {"acknowledged_by": author},
+            State.FIRING,
+            reason,
+            at,
         )
 
     def resolve(

@@ -176,7 +176,9 @@ def _take(connection: Connection, holder: str, lasts: timedelta | None) -> int |
     first = insert(connection, leases).values(name=LEADING, epoch=1, **values)
     values["epoch"] = leases.c.epoch + 1
     take = first.on_conflict_do_update(
-        index_elements=[leases.c.name], set_=values, where=is_free
+        index_elements=[leases.c.name],
+        set_=values,
+        where=is_free,
     ).returning(leases.c.epoch)
     return connection.execute(take).scalar()
 

@@ -444,7 +444,10 @@ def _comparison_due_longest(connection: Connection, receiver: str, now: datetime
     is_waiting = and_(deliveries.c.receiver == receiver, _IS_WAITING)
     leased = _select(transitions.c.comparison).where(is_waiting, _is_leased(now))
     due = _select(transitions.c.comparison).where(
-        is_waiting, _is_due(now), ~_is_leased(now), transitions.c.comparison.not_in(leased)
+        is_waiting,
+        _is_due(now),
+        ~_is_leased(now),
+        transitions.c.comparison.not_in(leased),
     )
     first = due.order_by(deliveries.c.next_attempt_at, transitions.c.id).limit(1)
     comparison: str | None = connection.scalar(first)

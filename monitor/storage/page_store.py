@@ -330,7 +330,10 @@ class SqlPageStore:
         )
         is_wanted = key.in_(firing) if is_firing else key.not_in(firing)
         query = select(transitions.c.id, key, transitions.c.changed_at).where(
-            IS_START, ~is_later, is_wanted, *_conditions(wanted)
+            IS_START,
+            ~is_later,
+            is_wanted,
+            *_conditions(wanted),
         )
         if before is not None:
             query = query.where(transitions.c.id < before)

@@ -195,7 +195,9 @@ def summaries_of(connection: Connection, run_ids: Sequence[int]) -> dict[int, tu
 
     def summary(row: Row[Any]) -> Summary:
         histogram = Histogram(
-            low=row.histogram_low, high=row.histogram_high, counts=tuple(row.histogram_counts)
+            low=row.histogram_low,
+            high=row.histogram_high,
+            counts=tuple(row.histogram_counts),
         )
         of_summary = values.get((row.run_id, row.segment, row.metric), {})
         return from_row(Summary, row, statistics=of_summary, histogram=histogram)

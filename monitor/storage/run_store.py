@@ -220,7 +220,9 @@ def _set_earlier_aside(connection: Connection, claim: Claim) -> Claim:
     earlier = update(runs).where(runs.c.id == claim.run_id)
     connection.execute(
         earlier.values(
-            claimed_until=None, attempt=attempt, comparison=kept_name(claim.comparison, attempt)
+            claimed_until=None,
+            attempt=attempt,
+            comparison=kept_name(claim.comparison, attempt),
         )
     )
     new = dict(row)

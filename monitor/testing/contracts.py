@@ -86,7 +86,12 @@ class SourceContract:
         self, serving: Any
     ) -> None:
         pull = self.pulled(
-            serving, {"u1": ["a", "a", "2"], "u2": ["c"], "u3": [1, 2]}, "u1", "u2", "u3", k=5
+            serving,
+            {"u1": ["a", "a", "2"], "u2": ["c"], "u3": [1, 2]},
+            "u1",
+            "u2",
+            "u3",
+            k=5,
         )
         assert as_lists(pull) == {"u1": ["a", "a", "2"], "u2": ["c"], "u3": ["1", "2"]}
         assert str(pull.rankings.items.dtype) == "str"

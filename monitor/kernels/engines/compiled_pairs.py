@@ -61,7 +61,17 @@ def find(baseline: Codes, candidate: Codes, lengths: tuple[Codes, Codes], k: int
         _find_by_pairs(ours, theirs, k, PAIRS_TILE, positions, agreement, sums, inversions)
     else:
         _find_by_hash(
-            ours, theirs, a, b, k, shift, HASH_TILE, positions, agreement, sums, inversions
+            ours,
+            theirs,
+            a,
+            b,
+            k,
+            shift,
+            HASH_TILE,
+            positions,
+            agreement,
+            sums,
+            inversions,
         )
     return AlignedRanks(
         positions=positions,
@@ -346,7 +356,12 @@ def _find_by_hash(
         for row in range(low, min(low + tile, len(baseline))):
             length = baseline_lengths[row]
             count = _write_places(
-                candidate, row, candidate_lengths[row], np.uint32(shift), table, lost
+                candidate,
+                row,
+                candidate_lengths[row],
+                np.uint32(shift),
+                table,
+                lost,
             )
             _read_places(baseline, candidate, row, length, np.uint32(shift), table, user_ranks)
             if count:

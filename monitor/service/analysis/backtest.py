@@ -76,7 +76,9 @@ def backtest_rules(
             stored.append(transition)
     installation = store.alerts.installation(create=False)
     rejudging = Rejudgement(
-        comparison=comparison, installation=installation, accepted=tuple(accepted)
+        comparison=comparison,
+        installation=installation,
+        accepted=tuple(accepted),
     )
     runs: Counter[RunStatus] = Counter()
     lacking: Counter[str] = Counter()

@@ -54,7 +54,9 @@ def preview_users(watched: Watched, count: int) -> Preview:
     """Ask both arms of a comparison for a few of its users."""
     comparison = watched.comparison
     measuring = replace(
-        comparison.measuring, sample=SampleSize(rotating=count), evidence_users=count
+        comparison.measuring,
+        sample=SampleSize(rotating=count),
+        evidence_users=count,
     )
     few = replace(comparison, measuring=measuring)
     now = SystemClock().now()

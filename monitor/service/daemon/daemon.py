@@ -121,7 +121,9 @@ class Daemon:
         with ExitStack() as opened:
             settings = load_settings(self._config)
             access = open_access(
-                settings.access, name=settings.web_config_file, hosts=settings.host_names
+                settings.access,
+                name=settings.web_config_file,
+                hosts=settings.host_names,
             )
             self._wiring = wire(settings, on_ping=partial(self._publisher.count, "pings_total"))
             # A lambda, because a reload replaces the wiring.

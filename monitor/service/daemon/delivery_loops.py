@@ -65,7 +65,9 @@ class DeliveryLoop:
             return self.take_turn()
         except MonitorError as error:
             log.warning(
-                "receiver not notified", receiver=self.sender.receiver.name, reason=str(error)
+                "receiver not notified",
+                receiver=self.sender.receiver.name,
+                reason=str(error),
             )
             if isinstance(error, DeliveryError):
                 self._pause(asked_pause_s(error.retry_after_s))

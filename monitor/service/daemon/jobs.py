@@ -140,7 +140,9 @@ class DaemonJobs:
     def __post_init__(self) -> None:
         away_s_since = self.outage_alert.database.away_s_since
         self.staleness = StalenessMonitor(
-            alerts=self.runner.store.alerts, clock=self.runner.clock, away_s_since=away_s_since
+            alerts=self.runner.store.alerts,
+            clock=self.runner.clock,
+            away_s_since=away_s_since,
         )
         self.latest = LatestRuns(self.runner.store, self.publisher, self.runner.clock)
 
@@ -152,7 +154,9 @@ class DaemonJobs:
         minute = timedelta(minutes=1)
         plans = {
             f"-notify-{each.name}": JobPlan(
-                call=partial(self.outage_alert.notify, each), when=NOTIFY, limit=5 * minute
+                call=partial(self.outage_alert.notify, each),
+                when=NOTIFY,
+                limit=5 * minute,
             )
             for each in self.wiring().receivers
         }
@@ -176,7 +180,9 @@ class DaemonJobs:
                 first=timedelta(0),
             ),
             "-loops": JobPlan(
-                call=self.loops.renew_stalled, when=REFRESH, limit=timedelta(minutes=2)
+                call=self.loops.renew_stalled,
+                when=REFRESH,
+                limit=timedelta(minutes=2),
             ),
         }
         for name, watched in self.wiring().watched.items():

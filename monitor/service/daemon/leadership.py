@@ -209,7 +209,9 @@ class DaemonRole:
         abandoned = self._store.maintenance.lead(lease, patience=self._lasts, now=self._clock.now())
         for comparison in Counter(abandoned).elements():
             log.warning(
-                "run of an earlier leader abandoned", comparison=comparison, leader=lease.before
+                "run of an earlier leader abandoned",
+                comparison=comparison,
+                leader=lease.before,
             )
             self._publisher.count("runs_total", comparison, RunStatus.ABANDONED)
         reconcile(wiring, self._store, self._clock)

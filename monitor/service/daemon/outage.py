@@ -157,7 +157,9 @@ def open_in_time(store: SqlStore, database: OutageMonitor) -> bool:
     except OverdueError:
         database.failed(
             DatabaseError(
-                f"{store.place} does not answer", permanent=False, trouble=DatabaseTrouble.HUNG
+                f"{store.place} does not answer",
+                permanent=False,
+                trouble=DatabaseTrouble.HUNG,
             )
         )
         # The pool must not reuse the connection that hangs.
@@ -234,14 +236,18 @@ class OutageAlert:
             self.database.publisher.count("delivery_errors_total", receiver.name, error.trouble)
             self.database.publisher.count("notifications_total", receiver.name, "retry")
             log.error(  # noqa: TRY400 - says all
-                "receiver not notified of the outage", receiver=receiver.name, reason=str(error)
+                "receiver not notified of the outage",
+                receiver=receiver.name,
+                reason=str(error),
             )
             return
         state.failures, state.unsure = 0, None
         self.database.publisher.count("notifications_total", receiver.name, "sent")
         state.sent, state.sent_s = next(iter(message.firing), None), steady_s
         log.warning(
-            "receiver notified of the outage", receiver=receiver.name, status=message.status
+            "receiver notified of the outage",
+            receiver=receiver.name,
+            status=message.status,
         )
 
     def _due_message(self, state: _ReceiverState, receiver: Receiver) -> Message | None:

@@ -203,11 +203,18 @@ class StalenessMonitor:
         before = self.alerts.states(name)
         installation = self.alerts.installation(create=True)
         states, transitions = judge_stale(
-            watched.comparison, before, wait, now, installation=installation
+            watched.comparison,
+            before,
+            wait,
+            now,
+            installation=installation,
         )
         if transitions:
             states, transitions = assign_incidents(
-                states, transitions, before, watched.comparison.judging
+                states,
+                transitions,
+                before,
+                watched.comparison.judging,
             )
             self.alerts.store_states(states, transitions, receivers=receivers)
         for change in transitions:

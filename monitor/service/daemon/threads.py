@@ -89,7 +89,9 @@ class ThreadPerJob(DebugExecutor):  # type: ignore[misc]  # APScheduler ships no
     # stopped daemon alive.
     def _do_submit_job(self, *job: Any) -> None:  # noqa: ANN401 - as its base has it
         threading.Thread(
-            target=partial(super()._do_submit_job, *job), name="job", daemon=True
+            target=partial(super()._do_submit_job, *job),
+            name="job",
+            daemon=True,
         ).start()
 
 

@@ -103,7 +103,9 @@ class Watchdog:
         if not name.startswith("-notify-"):  # these jobs do not use the database
             self.database.failed(
                 DatabaseError(
-                    "the database does not answer", permanent=False, trouble=DatabaseTrouble.HUNG
+                    "the database does not answer",
+                    permanent=False,
+                    trouble=DatabaseTrouble.HUNG,
                 )
             )
 

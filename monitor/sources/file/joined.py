@@ -79,10 +79,18 @@ class JoinedFiles:
                     if view.read == users_read:
                         list_columns += view.options.columns
                 users = timely(
-                    UserView, database, user_files, self._users, self._dimensions, list_columns
+                    UserView,
+                    database,
+                    user_files,
+                    self._users,
+                    self._dimensions,
+                    list_columns,
                 )
                 segments = SegmentColumns(
-                    database, users, self._dimensions, request.max_segment_values
+                    database,
+                    users,
+                    self._dimensions,
+                    request.max_segment_values,
                 )
                 yield _JoinedAnswers(database, users, segments, lists, unread, deadline)
                 for files in all_files:

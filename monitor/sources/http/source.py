@@ -102,7 +102,9 @@ class _HttpPull:
             headers.setdefault("Cache-Control", "no-cache, no-store")
         self._template = RequestTemplate(options, request)
         self._lists = ListCollector(
-            request.k, has_scores=options.scores is not None, no_item=options.no_item
+            request.k,
+            has_scores=options.scores is not None,
+            no_item=options.no_item,
         )
         users = request.users.tolist()
         if request.together:

@@ -108,7 +108,9 @@ class RedisSource:
         """Lists of the requested users."""
         users = request.users.tolist()
         lists = ListCollector(
-            request.k, has_scores=self._options.scores is not None, no_item=self._options.no_item
+            request.k,
+            has_scores=self._options.scores is not None,
+            no_item=self._options.no_item,
         )
         answered = 0
         try:
@@ -143,7 +145,10 @@ class RedisSource:
                 pipeline = client.pipeline(transaction=False)
                 for user in users[start : start + size]:
                     self._request(
-                        pipeline, last, key.replace("{user}", user), field.replace("{user}", user)
+                        pipeline,
+                        last,
+                        key.replace("{user}", user),
+                        field.replace("{user}", user),
                     )
                 execute = partial(pipeline.execute, raise_on_error=False)
                 yield from BackgroundCall(execute, name="redis").wait(deadline)

@@ -249,7 +249,10 @@ class _AskedUsers(_Table):
         request: JoinRequest,
     ) -> None:
         super().__init__(
-            session, options, request.slot, tuple(dict.fromkeys((options.user, *dimensions)))
+            session,
+            options,
+            request.slot,
+            tuple(dict.fromkeys((options.user, *dimensions))),
         )
         key = self.key(options.user)
         names = {f"segment_{place}": name for place, name in enumerate(dimensions)}

@@ -66,7 +66,12 @@ transitions = numbered_table(
     Column("incident", Words),
     Column("is_new_normal", Boolean, nullable=False, server_default=false()),
     UniqueConstraint(
-        "comparison", "alert", "segment", "scheduled_for", "to_state", name="uq_transitions_change"
+        "comparison",
+        "alert",
+        "segment",
+        "scheduled_for",
+        "to_state",
+        name="uq_transitions_change",
     ),
     Index(None, "scheduled_for"),
     Index(None, "incident"),
@@ -87,7 +92,10 @@ deliveries = numbered_table(
     Column("message_key", Words),
     UniqueConstraint("transition_id", "receiver"),
     index_where(
-        "status IN ('pending', 'held')", "ix_deliveries_waiting", "receiver", "next_attempt_at"
+        "status IN ('pending', 'held')",
+        "ix_deliveries_waiting",
+        "receiver",
+        "next_attempt_at",
     ),
     index_where("repeat_at IS NOT NULL", "ix_deliveries_repeated", "receiver", "repeat_at"),
 )

@@ -54,7 +54,11 @@ def optional(kind: _Type, *names: str) -> list[Column[Any]]:
 def numbered_table(name: str, *items: SchemaItem) -> Table:
     """Return a table whose rows have ids that are never used again."""
     return Table(
-        name, metadata, Column("id", Id, primary_key=True), *items, sqlite_autoincrement=True
+        name,
+        metadata,
+        Column("id", Id, primary_key=True),
+        *items,
+        sqlite_autoincrement=True,
     )
 
 
@@ -69,7 +73,10 @@ def table_of_runs(
     Large rows are not stored in the order of their key.
     """
     run_id: Column[int] = Column(
-        "run_id", Id, ForeignKey("runs.id", ondelete="CASCADE"), nullable=False
+        "run_id",
+        Id,
+        ForeignKey("runs.id", ondelete="CASCADE"),
+        nullable=False,
     )
     return Table(
         name,
