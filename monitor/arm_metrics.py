@@ -372,7 +372,8 @@ def measure_arms(
 
 
 def _score(segment: str, arm: Arm, metric: ArmMetric, listing: Listing) -> ArmScore:
-    value, n = None, 0
+    value = None
+    n = 0
     if listing.n:
         value = metric.measure(listing)
     if value is not None:

@@ -82,7 +82,8 @@ class UserDataError(SourceError):
 
     def __init__(self, user: str, what: str) -> None:
         super().__init__(f"user {user[:_LONGEST_USER]!r} {what}")
-        self.user, self.what = user, what
+        self.user = user
+        self.what = what
 
 
 class UnreadableError(SourceError):

@@ -105,7 +105,8 @@ def _advice(value: object) -> str:
         return f"a number needs its unit, write {text}s, {text}m or {text}h"
     clock = _CLOCK.fullmatch(text)
     if clock:
-        first, second = int(clock[1]), int(clock[2])
+        first = int(clock[1])
+        second = int(clock[2])
         return f"write {first}h{second}m or {first}m{second}s"
     nearly = _NEARLY.fullmatch(text)
     if nearly:

@@ -302,7 +302,8 @@ class FineBins:
     def merge(self, other: Self) -> None:
         """Add the counts of another one with the same bounds."""
         self._extend(other._least, other._most)
-        counts, high = other._counts, other._high
+        counts = other._counts
+        high = other._high
         while high < self._high:
             counts = _merge_pairs(counts)
             high = 2 * high
@@ -363,7 +364,8 @@ def worst_rows(
     if count < len(rows):
         # Several users may share the last place.
         worst = np.flatnonzero(badness <= np.partition(badness, count)[count])
-        rows, badness = rows[worst], badness[worst]
+        rows = rows[worst]
+        badness = badness[worst]
     places = np.argsort(np.argsort(users[rows].to_numpy(dtype=object)))
     return rows[np.lexsort((places, badness))[:count]]
 

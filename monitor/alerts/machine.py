@@ -55,9 +55,11 @@ def advance(
     # A slot that is run again, or an older one, must not count a breach twice.
     if previous is not None and evaluation.slot <= previous.judged_slot:
         return previous, None
-    was, streak = State.QUIET, 0
+    was = State.QUIET
+    streak = 0
     if previous is not None:
-        was, streak = previous.state, previous.streak
+        was = previous.state
+        streak = previous.streak
     now, streak = _step(was, streak, verdict, rule)
     if verdict.is_ignored and now is not was:
         verdict = replace(verdict, reason=f"{verdict.reason}: ended, but not seen to recover")
@@ -95,12 +97,15 @@ def _state(
     state: State,
     streak: int,
 ) -> AlertState:
-    since, severity, dedup_key = evaluation.slot, rule.severity, None
+    since = evaluation.slot
+    severity = rule.severity
+    dedup_key = None
     if previous is not None and previous.state is state:
         since = previous.since
         if state is State.FIRING:
             # Receivers know the firing by its severity and key.
-            severity, dedup_key = previous.severity, previous.dedup_key
+            severity = previous.severity
+            dedup_key = previous.dedup_key
     elif state is State.FIRING:
         dedup_key = stable_key(
             evaluation.slot,
@@ -135,13 +140,17 @@ def _transition(
     *,
     is_new_normal: bool,
 ) -> Transition:
-    was, since = State.QUIET, evaluation.slot
-    severity, dedup_key = rule.severity, state.dedup_key
+    was = State.QUIET
+    since = evaluation.slot
+    severity = rule.severity
+    dedup_key = state.dedup_key
     if previous is not None and previous.state is not State.QUIET:
-        was, since = previous.state, previous.since
+        was = previous.state
+        since = previous.since
     if previous is not None and was is State.FIRING:
         # An end has the severity and key of its start.
-        severity, dedup_key = previous.severity, previous.dedup_key
+        severity = previous.severity
+        dedup_key = previous.dedup_key
     return Transition(
         comparison=evaluation.comparison,
         alert=rule.alert,

@@ -38,7 +38,9 @@ ENDED_UNSENT = "it ended before its start was sent"
 ELSEWHERE = "routed to other receivers"
 DRY_RUN = "dry run"
 ACKNOWLEDGED = "acknowledged"
-_SENT, _HELD, _DROPPED = DeliveryStatus.PENDING, DeliveryStatus.HELD, DeliveryStatus.DROPPED
+_SENT = DeliveryStatus.PENDING
+_HELD = DeliveryStatus.HELD
+_DROPPED = DeliveryStatus.DROPPED
 _MUTING = ("error", "no_data", "stale")
 """Conditions under which drift cannot be judged."""
 
@@ -394,7 +396,8 @@ def _message(
         for start in snapshot.firing
         if _incident_of(start) == name and start.dedup_key in delivered
     ]
-    before, now = count_pages(sent_before), count_pages(starts or changes)
+    before = count_pages(sent_before)
+    now = count_pages(starts or changes)
     has_begun = any(change.is_start for change in changes)
     is_page = now.pages > before.pages
     return Message(

@@ -84,7 +84,8 @@ class OwnLists:
     def removed_items(self) -> tuple[Codes, float]:
         """Items that were listed often and hardly are now, and their share of all former places."""
         former, present, items = compact_codes(self.former, self.present)
-        before, after = _count_items(former, len(items)), _count_items(present, len(items))
+        before = _count_items(former, len(items))
+        after = _count_items(present, len(items))
         is_removed = (before >= _LISTED) & (after <= _LEFT * before)
         return items[is_removed], float(before[is_removed].sum() / max(1, before.sum()))
 
@@ -162,7 +163,8 @@ def _align(
     lengths: Codes,
 ) -> tuple[Floats, Floats]:
     """``kept_share`` and ``turned_share`` of `OwnLists`."""
-    common, turned = np.zeros(len(lengths)), np.zeros(len(lengths))
+    common = np.zeros(len(lengths))
+    turned = np.zeros(len(lengths))
     for rows, alignment in blocks(_pair(former, former_lengths, present, lengths)):
         common[rows] = alignment.common
         pairs = np.maximum(1.0, common[rows] * (common[rows] - 1) / 2)
@@ -243,7 +245,8 @@ def classify(batch: PairBatch) -> Kinds:
     kinds = np.empty(len(batch), dtype=np.int8)
     for rows, alignment in blocks(batch):
         common = alignment.common.astype(np.int64)
-        baseline_length, candidate_length = alignment.baseline_lengths, alignment.candidate_lengths
+        baseline_length = alignment.baseline_lengths
+        candidate_length = alignment.candidate_lengths
         rules = {
             Change.UNCHANGED: (batch.baseline[rows] == batch.candidate[rows]).all(axis=1),
             Change.REPLACED: common == 0,

@@ -87,7 +87,8 @@ def decompose_drop(
     distance of the P. Each of the P adds its change divided by P. By composition, a user at
     distance d adds (d - m) / N, and each of the P subtracts (d - m) / P.
     """
-    is_scored, change = ~np.isnan(distance), changes.parts.total
+    is_scored = ~np.isnan(distance)
+    change = changes.parts.total
     is_paired = is_scored & ~np.isnan(change)
     if not is_paired.any():
         return None
@@ -117,7 +118,8 @@ def _add_by_part(
     is_paired: Flags,
 ) -> dict[Part, Floats]:
     """What each user adds to the drop: float64 (n,) by part."""
-    scored, paired = int(is_scored.sum()), int(is_paired.sum())
+    scored = int(is_scored.sum())
+    paired = int(is_paired.sum())
     beyond = distance - distance[is_paired].mean()
     composition = np.where(is_scored, beyond / scored, 0.0)
     composition -= np.where(is_paired, beyond / paired, 0.0)
@@ -189,7 +191,8 @@ def _find_leader(
 
     ``noise`` ignores how a segment varies between runs, so `_SURE` alone would not be enough.
     """
-    first, others = falls[0], 1 - falls[0].share_before
+    first = falls[0]
+    others = 1 - falls[0].share_before
     is_sure = first.excess > _SURE * noise * math.sqrt(first.share_before * others)
     # Parts that cancel out leave a small total, and anything would be a large share of it.
     moved = max(abs(math.fsum(parts.values())), *map(abs, parts.values()))
@@ -209,12 +212,14 @@ def find_place(hit: Flags, usual: float, segments: Mapping[str, Rows]) -> str:
     clearly more than random users would. Two segments of different dimensions are named if their
     common users have a still greater F1.
     """
-    n, total = len(segments[ALL]), _beyond(hit, usual, segments[ALL])
+    n = len(segments[ALL])
+    total = _beyond(hit, usual, segments[ALL])
     if total <= 0:
         return ALL
 
     def score(rows: Rows) -> float:
-        inside, by_chance = _beyond(hit, usual, rows), total * len(rows) / n
+        inside = _beyond(hit, usual, rows)
+        by_chance = total * len(rows) / n
         is_sure = inside - by_chance >= _SURE_OF_A_SEGMENT * math.sqrt(by_chance)
         if inside < _IN_SEGMENT * total or not (len(rows) == n or is_sure):
             return 0.0
@@ -251,7 +256,8 @@ def rows_of_place(name: str, segments: Mapping[str, Rows]) -> Rows:
     # The name of a segment may contain the word too.
     words = name.split(AND)
     for cut in range(1, len(words)):
-        first, second = AND.join(words[:cut]), AND.join(words[cut:])
+        first = AND.join(words[:cut])
+        second = AND.join(words[cut:])
         if first in segments and second in segments:
             return np.intersect1d(segments[first], segments[second], assume_unique=True)
     return np.empty(0, dtype=np.intp)

@@ -35,7 +35,8 @@ _NEARLY_ALL = 0.8
 # If this share of the lists would be outliers when reversed, all reversed lists are counted.
 _APART = 0.95
 # From two turned pairs of three on, three items count as reordered: 3 of their 6 orders do.
-_FAR, _FAR_ORDERS = 2, 3
+_FAR = 2
+_FAR_ORDERS = 3
 
 
 def find_missing(coverage: Sequence[CoverageRow], usual: float | None) -> Finding | None:
@@ -155,7 +156,8 @@ def _make_finding(suspicion: Suspicion, scene: Scene) -> Finding:
     segment = suspicion.segment
     if segment == ALL:
         segment = find_place(suspicion.hit, suspicion.usual, judged_rows)
-    rows, judged = rows_of_place(segment, scene.segments), rows_of_place(segment, judged_rows)
+    rows = rows_of_place(segment, scene.segments)
+    judged = rows_of_place(segment, judged_rows)
     if (
         suspicion.kind is FaultKind.REORDERED
         and suspicion.habit is Habit.TURNED
@@ -203,7 +205,8 @@ def _estimate_share(habit: Habit, suspicion: Suspicion, scene: Scene, rows: Rows
     if habit is Habit.TOP_TURNED:
         # Some of the three items that were reordered had been in that order before, as many as
         # are reordered without a fault.
-        unturned, turned = sum(usual[:1]), sum(usual[_FAR:]) / _FAR_ORDERS
+        unturned = sum(usual[:1])
+        turned = sum(usual[_FAR:]) / _FAR_ORDERS
         if unturned > _FAR * turned:
             return min(1.0, share * unturned / (unturned - turned))
     return share
@@ -224,7 +227,8 @@ def _explain(hit: Flags, scene: Scene, *, is_order: bool) -> float | None:
     parts = scene.changes.parts
     moved = parts.order if is_order else parts.total
     is_known = ~np.isnan(moved)
-    hit_moved, other_moved = moved[is_known & hit], moved[is_known & ~hit]
+    hit_moved = moved[is_known & hit]
+    other_moved = moved[is_known & ~hit]
     if not len(hit_moved):
         return 0.0
     beyond = hit_moved.mean()

@@ -19,7 +19,8 @@ _SURE = 4.0
 
 # Up to this multiple of the usual share of users is usual, since trainings differ. The smaller one
 # is for habits with few bins.
-_WANDERS, _HARDLY_WANDERS = 3.0, 1.5
+_WANDERS = 3.0
+_HARDLY_WANDERS = 1.5
 
 # If this share of usual users is at or above a bin, the other users may be chance.
 _SAYS_LITTLE = 0.95

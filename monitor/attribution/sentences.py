@@ -16,7 +16,8 @@ LONGEST_SENTENCE = 250
 # A part larger than this multiple of the drop is written as an amount: other parts made up for it.
 _CANCELLED = 1.15
 
-_LONGEST_NAME, _LONGEST_NOTE = 40, 140
+_LONGEST_NAME = 40
+_LONGEST_NOTE = 140
 _LEAST_AMOUNT = 0.00005
 _LEAST_SHARE = 0.005
 PART_WORDS: Mapping[Part, str] = {
@@ -125,7 +126,8 @@ def write_distance(means: PartMeans) -> str:
 
 def write_fall(fall: SegmentFall, drop: float) -> str:
     """One sentence on what the segment adds to the ``drop`` of all users, also if it rose."""
-    name, within = shorten_name(fall.segment), fall.within
+    name = shorten_name(fall.segment)
+    within = fall.within
     if not (fall.share_before and within):
         return f"In {name} there is no fall to explain."
     amount = f"{abs(within) / fall.share_before:.4f}"
@@ -262,7 +264,8 @@ def write_falls(explanation: Explanation, segment: str) -> tuple[str, ...]:
     The one with a cause comes first.
     """
     fall = next((each for each in explanation.falls if each.segment == segment), None)
-    sentence, hints = explanation.sentence, _write_hints(explanation)
+    sentence = explanation.sentence
+    hints = _write_hints(explanation)
     if segment == ALL or fall is None:
         return (sentence, *hints)
     segment_sentence = write_fall(fall, explanation.drop)

@@ -22,9 +22,14 @@ from monitor.charts.svg import (
     write_value,
 )
 
-WIDTH, HEIGHT = 960.0, 288.0
-LEFT, RIGHT, TOP, BOTTOM = 52.0, 24.0, 12.0, 34.0
-SPARK_WIDTH, SPARK_HEIGHT = 320.0, 64.0
+WIDTH = 960.0
+HEIGHT = 288.0
+LEFT = 52.0
+RIGHT = 24.0
+TOP = 12.0
+BOTTOM = 34.0
+SPARK_WIDTH = 320.0
+SPARK_HEIGHT = 64.0
 """Twice the size on the page, so that places can be whole numbers, which take few bytes."""
 _DAYS = timedelta(days=1), (1, 2, 7, 14, 28, 91, 365), "%d %b"
 _HOURS = timedelta(hours=1), (1, 3, 6, 12), "%H:%M"

@@ -234,7 +234,8 @@ def accept(  # noqa: PLR0913 - the command's options
     from monitor.model.alerts import accepted_level
     from monitor.pipeline.alert_actions import Signature
 
-    slot, now = parse_instant(start), utc_now()
+    slot = parse_instant(start)
+    now = utc_now()
     if slot > now:
         raise typer.BadParameter(
             f"--from {start} is in the future: name the slot of a run, see `rankwatch runs "

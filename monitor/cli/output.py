@@ -37,10 +37,12 @@ SOURCE_EXIT = 3
 DELIVERY_EXIT = 5
 OUTPUT_EXIT = 74
 # The codes that a shell uses.
-INTERRUPTED_EXIT, TERMINATED_EXIT = 130, 143
+INTERRUPTED_EXIT = 130
+TERMINATED_EXIT = 143
 VERDICT_EXITS = {"safe": 0, "breach": 1, "inconclusive": 2}
 # Errors of `gate`, which must differ from verdicts. From sysexits.h.
-USAGE_EXIT, INTERNAL_EXIT = 64, 70
+USAGE_EXIT = 64
+INTERNAL_EXIT = 70
 
 _PIPE_WIDTH = 10_000
 _LEAST_WIDTH = 12

@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 
 _CLICK_USAGE = 2  # the exit code of usage errors in other commands
 
-_MOST_LOOKS, _MOST_CHARTS = 24, 6
+_MOST_LOOKS = 24
+_MOST_CHARTS = 6
 _COLUMNS = (
     "segment",
     "users>",

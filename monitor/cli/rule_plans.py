@@ -219,7 +219,9 @@ def plan(  # noqa: PLR0913 - a command is all of its options
     for name, value in figures.items():
         if value is not None:
             overrides[name] = value
-    configured, stored, until = None, [sample_size.PlanInputs()], None
+    configured = None
+    stored = [sample_size.PlanInputs()]
+    until = None
     if comparison is not None:
         by_rule = share is not None and not overrides
         configured, stored, until = _stored(comparison, config, metric, segment, by_rule=by_rule)
@@ -282,7 +284,8 @@ def _stored(
 
 
 def _plan_dict(plan: SampleSizePlan) -> dict[str, object]:
-    inputs, search = plan.inputs, plan.search
+    inputs = plan.inputs
+    search = plan.search
     return {
         **pick(plan, "drop", "users", "runs", "chance"),
         "power": search.power,
@@ -296,7 +299,9 @@ def _plan_dict(plan: SampleSizePlan) -> dict[str, object]:
 
 
 def _print_plan(plan: SampleSizePlan) -> None:
-    search, inputs, rule = plan.search, plan.inputs, plan.inputs.rule
+    search = plan.search
+    inputs = plan.inputs
+    rule = plan.inputs.rule
     if rule is not None:
         scale = " (as angles: arcsin of the root)" if rule.is_share else ""
         print_line(f"seen first by {rule.alert}, {rule.statistic} of {rule.metric}{scale}")

@@ -164,7 +164,8 @@ class OnCall:
         now = utc_now()
         # A message lists all firing alerts. Only new pairs of key and status are news.
         for alert in json.loads(await request.body())["alerts"]:
-            status, labels = alert["status"], alert["labels"]
+            status = alert["status"]
+            labels = alert["labels"]
             new = ReceivedAlert(
                 at=now,
                 status=status,

@@ -58,7 +58,8 @@ def run_demo(
             # Handle SIGTERM like Ctrl-C, so that the terminal is restored.
             stack.enter_context(termination_raised(signal.default_int_handler))
             stack.enter_context(open_workspace(workspace))
-            recommenders, on_call = Recommenders(Shop()), OnCall()
+            recommenders = Recommenders(Shop())
+            on_call = OnCall()
             write_users(workspace, recommenders.shop)
             url = stack.enter_context(serve_routes(recommenders.route, on_call.route))
             write_configuration(workspace, url=url, every=story.every)

@@ -93,7 +93,8 @@ def next_day(story: Story, scene: StoryDay, *, is_noticed: bool = True) -> Story
     ``is_noticed``: whether the daemon has noticed the present chapter, which continues until then.
     """
     day = scene.day + 1
-    chapter, since_day = scene.chapter, scene.since_day
+    chapter = scene.chapter
+    since_day = scene.since_day
     days = {
         Chapter.HEALTHY: story.healthy_days,
         Chapter.BROKEN: story.broken_days,

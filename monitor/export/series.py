@@ -91,8 +91,11 @@ def _series(
     )
 
 
-_GAUGE, _COUNTER, _HISTOGRAM = Kind.GAUGE, Kind.COUNTER, Kind.HISTOGRAM
-_DISTRIBUTION, _INFO = Kind.GAUGE_HISTOGRAM, Kind.INFO
+_GAUGE = Kind.GAUGE
+_COUNTER = Kind.COUNTER
+_HISTOGRAM = Kind.HISTOGRAM
+_DISTRIBUTION = Kind.GAUGE_HISTOGRAM
+_INFO = Kind.INFO
 _SIMILARITY = "comparison segment metric"
 _ALERT = "comparison alert segment severity"
 _RUN_S = (0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0)

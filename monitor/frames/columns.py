@@ -50,7 +50,8 @@ def read_frame(frame: pd.DataFrame, columns: FrameColumns, arm: str) -> RankingT
     """Lists from a long or a wide frame, depending on its columns."""
     columns = _match_names(columns, frame)
     frame = _with_field(_with_users(frame, columns.user), columns.items)
-    is_long, is_wide = columns.item in frame.columns, columns.items in frame.columns
+    is_long = columns.item in frame.columns
+    is_wide = columns.items in frame.columns
     if is_long and is_wide and columns.item != columns.items:
         raise InputError(
             f"{arm} has both a column {columns.item!r} (long form) and {columns.items!r} (wide "
@@ -262,7 +263,8 @@ def _order_by_rank(
     if (is_next_user | (is_same_user & (rank[1:] > rank[:-1]))).all():
         return None
     order = np.lexsort((rank, codes))
-    codes, rank = codes[order], rank[order]
+    codes = codes[order]
+    rank = rank[order]
     tied = np.flatnonzero((codes[1:] == codes[:-1]) & (rank[1:] == rank[:-1]))
     if len(tied):
         user = users[codes[tied[:1]]].tolist()[0]
@@ -283,7 +285,8 @@ def _order_by_score(codes: Rows, scores: Floats, items: Ids, users: pd.Index, ar
             "scores make the order"
         )
     order = np.lexsort((-scores, codes))
-    owners, ordered = codes[order], scores[order]
+    owners = codes[order]
+    ordered = scores[order]
     is_tied = np.zeros(len(order), dtype=np.bool_)
     is_tied[1:] = (owners[1:] == owners[:-1]) & (ordered[1:] == ordered[:-1])
     if is_tied.any():

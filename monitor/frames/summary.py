@@ -54,7 +54,8 @@ def summarize(frame: pd.DataFrame, by: SegmentsBy | None = None) -> pd.DataFrame
     """
     columns, segments = _read_frame(frame, by)
     chance = frame.attrs.get("by_chance", {})
-    rows, keys = [], []
+    rows = []
+    keys = []
     for name, values in columns.items():
         for segment, segment_rows in segments.items():
             keys.append((name, segment))

@@ -241,7 +241,8 @@ def align(batch: PairBatch) -> Alignment:
         labels=batch.labels and _change_labels(batch.labels, by_rank, ideal_by_rank),
     )
     if aligned is not None:  # the compiled pass has computed these already
-        alignment.agreement, alignment.inversions = aligned.agreement, aligned.inversions
+        alignment.agreement = aligned.agreement
+        alignment.inversions = aligned.inversions
         alignment.position_sums = aligned.position_sums
     return alignment
 

@@ -236,7 +236,8 @@ def is_top_reversed(baseline: Codes, candidate: Codes) -> Floats:
     Other users with the same first items have 0. Users with other first items or shorter lists
     have NaN. Codes are (n, k), padded with -1.
     """
-    ours, theirs = baseline[:, :FIRST], candidate[:, :FIRST]
+    ours = baseline[:, :FIRST]
+    theirs = candidate[:, :FIRST]
     if ours.shape[1] < FIRST:
         return np.full(len(ours), np.nan)
     is_equal = ours[:, :, np.newaxis] == theirs[:, np.newaxis, :]
@@ -258,5 +259,6 @@ def is_identical(baseline: Codes, candidate: Codes) -> Floats:
 
 def first_differs(baseline: Codes, candidate: Codes) -> Floats:
     """1 for a user whose first items differ, else 0, NaN if a list is empty: float64 (n,)."""
-    ours, theirs = baseline[:, 0], candidate[:, 0]
+    ours = baseline[:, 0]
+    theirs = candidate[:, 0]
     return np.where((ours >= 0) & (theirs >= 0), ours != theirs, np.nan)

@@ -53,7 +53,8 @@ def best_of_each(rows: Integers, items: Integers, grades: Floats) -> Rows:
     If a row grades an item several times, the place of the highest grade is returned.
     """
     order = np.lexsort((-grades, items, rows))
-    row, item = rows[order], items[order]
+    row = rows[order]
+    item = items[order]
     is_first = np.ones(len(order), dtype=np.bool_)
     is_first[1:] = (row[1:] != row[:-1]) | (item[1:] != item[:-1])
     return order[is_first]
@@ -66,7 +67,8 @@ def place_weights(codes: Codes, items: Codes, weights: Floats, otherwise: float)
     Cost: O(1) a place by a table, else O(log m).
     """
     is_listed = items >= 0
-    items, weights = items[is_listed], weights[is_listed]
+    items = items[is_listed]
+    weights = weights[is_listed]
     top = int(codes.max(initial=-1))
     if top < 4 * (codes.size + len(items)):
         # The padding's code, -1, takes the last entry.

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 ALL = "all"
 
 # Metrics multiply up to four weights within these bounds, and add up the products.
-LEAST_WEIGHT, MOST_WEIGHT = 1e-50, 1e50
+LEAST_WEIGHT = 1e-50
+MOST_WEIGHT = 1e50
 
 
 class Arm(StrEnum):

@@ -42,7 +42,8 @@ class Unreadable:
 
     def sentence(self, *, shows_example: bool) -> str:
         """The sentence for people, without the example if users have pseudonyms."""
-        example, hint = "", self.hint
+        example = ""
+        hint = self.hint
         if not shows_example:
             # Names of fields in the hint come from the data, where they may be users.
             hint = re.sub(r"`[^`]*`", f"`{self.column}.FIELD`", hint)

@@ -160,7 +160,8 @@ def find_mismatch(
     Tries 1,000 ids of the smaller arm against up to 100,000 ids of the other one. None if no
     spelling helps and there are not many ids.
     """
-    ours, theirs = _thin(baseline), _thin(candidate)
+    ours = _thin(baseline)
+    theirs = _thin(candidate)
     few, many = sorted((ours, theirs), key=len)
     few = few[:: max(1, len(few) // _TRIED)][:_TRIED]
     best = None
@@ -169,7 +170,9 @@ def find_mismatch(
     for attempt in _attempts(list(map(str, few)), list(map(str, many))):
         count = _count_matches(attempt.spell, few, many)
         if count >= least:
-            best, most, least = attempt, count, count + 1
+            best = attempt
+            most = count
+            least = count + 1
     compared = min(len(baseline), len(candidate))
     if best is not None and best.kind is MismatchKind.SEVERAL:
         best = _leave_out_forms(best, few, many, most)
@@ -370,7 +373,8 @@ def _find_padding(
 
 def _fillers(lists: CodedLists, k: int | None, first: int | None = None) -> Integers:
     """The last items of the first lists, of those lists that end with the same item twice."""
-    starts, ends = lists.offsets[:-1][:first], lists.offsets[1:][:first]
+    starts = lists.offsets[:-1][:first]
+    ends = lists.offsets[1:][:first]
     if k is not None:
         ends = np.minimum(ends, starts + k)
     ends = ends[ends - starts > 1] - 1

@@ -195,10 +195,12 @@ def keep_lists(pairing: Pairing, users: pd.Index[str], segments: Mapping[str, Ro
 
     ``users`` are the users of the rows of the pairing. ``segments`` are such rows by segment.
     """
-    batch, vocabulary = pairing.batch, pairing.vocabulary
+    batch = pairing.batch
+    vocabulary = pairing.vocabulary
     baseline_scores = candidate_scores = None
     if batch.scores is not None:
-        baseline_scores, candidate_scores = batch.scores.baseline, batch.scores.candidate
+        baseline_scores = batch.scores.baseline
+        candidate_scores = batch.scores.candidate
     return KeptLists(
         baseline=_table(users, batch.baseline, batch.baseline_lengths, baseline_scores, vocabulary),
         candidate=_table(
@@ -245,7 +247,8 @@ class ListedItems:
 
     def add(self, pairing: Pairing) -> None:
         """Count a batch of pairs."""
-        batch, vocabulary = pairing.batch, pairing.vocabulary
+        batch = pairing.batch
+        vocabulary = pairing.vocabulary
         self._users += len(batch)
         self._listed.add(distinct_items(batch.baseline, batch.candidate), vocabulary)
         if batch.weights is None:

@@ -157,7 +157,8 @@ class RunAccumulator:
             hashes = hash_users(batch.panel.users, self._comparison)
             self.input_hash += int(mix(hashes + pairing.input_hashes).sum(dtype=np.uint64))
             is_in_sample = is_sampled(batch.panel, self._share, hashes)
-            users, sampled_rows = batch.panel.users, is_in_sample[pairing.panel_rows]
+            users = batch.panel.users
+            sampled_rows = is_in_sample[pairing.panel_rows]
             # If one sorted batch is the whole sample, its pairing is reused.
             is_only = len(self._coverage) == 1 and is_in_sample.all()
             self._pairing = pairing if is_only and users.is_monotonic_increasing else None
@@ -342,7 +343,8 @@ class RunAccumulator:
     def _keep_worst(self, pairing: Pairing, scores: Scores, metric: Metric | None) -> None:
         if metric is None:
             return
-        count, is_alike = self._comparison.measuring.evidence_users, metric.higher_is_more_alike
+        count = self._comparison.measuring.evidence_users
+        is_alike = metric.higher_is_more_alike
         values = scores.by_metric[str(metric)]
         sign = 1.0 if is_alike else -1.0
         candidates = list(self._worst)

@@ -40,7 +40,8 @@ RESEND_ENDS_FOR = timedelta(minutes=5)
 """How long ends are sent again to receivers that want alerts resent."""
 _REPETITION_ATTEMPTS = 4
 """Attempts that a failed repetition counts as, so that it backs off longer: it is not urgent."""
-_BASE_S, _CAP_S = 2.0, 300.0
+_BASE_S = 2.0
+_CAP_S = 300.0
 _LONGEST_RETRY_AFTER_S = 3600.0
 _CLAIMED = 2000
 _BATCH = 250
@@ -117,7 +118,8 @@ class OutboxSender:
         every_s = self.receiver.treatment.repeat_every_s
         if every_s is None:
             return 0
-        now, every = self.clock.now(), timedelta(seconds=every_s)
+        now = self.clock.now()
+        every = timedelta(seconds=every_s)
         due = self.outbox.due_repetitions(self.receiver.name, now=now, limit=_CLAIMED)
         if not due:
             return 0
@@ -311,7 +313,8 @@ class OutboxSender:
             self._send_with_picture(message)
         except DeliveryError as error:
             self.publisher.count("delivery_errors_total", self.receiver.name, error.trouble)
-            at, key = now + every, None
+            at = now + every
+            key = None
             if not error.permanent:
                 at = next_attempt(
                     _REPETITION_ATTEMPTS,
@@ -340,7 +343,9 @@ class OutboxSender:
         """
         if not deliveries:
             return
-        now, repeat_at, fallback = self.clock.now(), None, None
+        now = self.clock.now()
+        repeat_at = None
+        fallback = None
         every_s = self.receiver.treatment.repeat_every_s
         if status is DeliveryStatus.SENT and every_s is not None:
             repeat_at = now + timedelta(seconds=every_s)
@@ -418,7 +423,8 @@ def drain(
     """
     if not senders:
         return
-    clock, outbox = senders[0].clock, senders[0].outbox
+    clock = senders[0].clock
+    outbox = senders[0].outbox
     ends_at = clock.monotonic() + budget_s
 
     def is_over() -> bool:
@@ -454,7 +460,8 @@ def _decide_together(decisions: Sequence[Decision]) -> Iterator[Decision]:
         of_message = by_status.setdefault(decision.delivery.message_key, {})
         of_message.setdefault(decision.status, decision)
     for decision in decisions:
-        delivery, strongest = decision.delivery, decision
+        delivery = decision.delivery
+        strongest = decision
         if delivery.message_key:
             of_message = by_status[delivery.message_key]
             held = of_message.get(DeliveryStatus.HELD, decision)

@@ -119,10 +119,12 @@ def compute_expectations(
             for watched in series
         )
     past = [run for run in past if not is_holiday(run.slot)]
-    starts, note = list[int](), ""
+    starts = list[int]()
+    note = ""
     if comparison.judging.by_model:
         past, starts, note = find_past_of_models(past, findings)
-    shares, lessons = share_out(comparison, series), rule_series.read_lessons(series, past)
+    shares = share_out(comparison, series)
+    lessons = rule_series.read_lessons(series, past)
     evidence, alarms = _look_back(comparison, series, past, (lessons, shares), starts)
     levels = _find_rows(past, [change for change in accepted if change.at <= findings.slot])
     levels += [(start, start + 1) for start in starts]
@@ -224,9 +226,11 @@ def _look_back(
 
 def _find_rows(past: Sequence[PastRun], accepted: Iterable[Transition]) -> list[tuple[int, int]]:
     """The first run of each accepted level, and the first run after it was accepted."""
-    slots, rows = [run.slot for run in past], []
+    slots = [run.slot for run in past]
+    rows = []
     for change in accepted:
-        start, following = bisect_left(slots, change.slot), bisect_right(slots, change.at)
+        start = bisect_left(slots, change.slot)
+        following = bisect_right(slots, change.at)
         if start < following:
             rows.append((start, following))
     return rows
@@ -317,7 +321,8 @@ def _build(
     evidence = update_evidence(before, steady).total
     expectations = []
     for n, watched in enumerate(series):
-        users, limit = watched.count_users(figures), watched.rule.limit
+        users = watched.count_users(figures)
+        limit = watched.rule.limit
         expectation = Expectation(
             alert=watched.rule.alert,
             segment=watched.segment,

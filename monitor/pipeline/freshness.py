@@ -63,8 +63,11 @@ def doubt_floor(first: RankingTable, second: RankingTable, overlaps: Sequence[fl
     """
     if first.traces is None or second.traces is None:
         return None
-    (rows, again), before, after = _rows_of_both(first, second), first.traces, second.traces
-    count, since_s = len(rows), before.came_s[rows] - after.came_s[again]
+    rows, again = _rows_of_both(first, second)
+    before = first.traces
+    after = second.traces
+    count = len(rows)
+    since_s = before.came_s[rows] - after.came_s[again]
     # A cached first answer may be the second answer, if that was stored before.
     is_first_stored = (since_s > 0) & (before.age_s[rows] <= since_s + 1)
     cached = (np.isfinite(after.age_s[again]) | is_first_stored).sum()

@@ -108,7 +108,8 @@ class ChangeScales:
         completed = []
         for change in changes:
             if change.value is not None:
-                interval, normal = self._interval(change), self._normal(change)
+                interval = self._interval(change)
+                normal = self._normal(change)
                 change = replace(change, interval=interval, normal=normal)  # noqa: PLW2901
             completed.append(change)
         return tuple(completed)
@@ -281,7 +282,8 @@ class Rejudgement:
             installation=self.installation,
             accepted=self.accepted,
         )
-        comparison, judging = self.comparison, self.comparison.judging
+        comparison = self.comparison
+        judging = self.comparison.judging
         if not is_whole:
             rules = tuple(rule for rule in judging.rules if rule.kind is not RuleKind.CONDITION)
             comparison = replace(comparison, judging=replace(judging, rules=rules))

@@ -196,7 +196,8 @@ def pull_all(
     memory: Memory = _NOTHING,
 ) -> Answers:
     """All answers, pulled in parallel so that they are from the same moment."""
-    measuring, family = comparison.measuring, comparison.family or comparison.name
+    measuring = comparison.measuring
+    family = comparison.family or comparison.name
     # By family, so that a baseline that is pulled for several candidates keeps the same order.
     together = (str(measuring.seed), family, slot.isoformat(), *panel.users[:1])
     request = PullRequest(
@@ -235,7 +236,8 @@ def pull_all(
     pulls = {arm: _pulled(call, panel, deadline, late, arms) for arm, call in pulling.items()}
     waited_s = time.monotonic() - begun_at
     lacks = [extra.wait(deadline, late) for extra in (weights, relevance, again)]
-    lists, second = pulls[Arm.BASELINE].rankings, again.answer
+    lists = pulls[Arm.BASELINE].rankings
+    second = again.answer
     later = {Arm.CANDIDATE.value: pulls[Arm.CANDIDATE]}
     unreadable = [*panel.unreadable, *relevance.unreadable]
     for pull_of_arm in pulls.values():
@@ -286,7 +288,8 @@ def pull_until_certain(
     # Executors of Spark import this module, but have no scipy.
     from monitor.sequential.gate import is_certain, round_ends  # noqa: PLC0415
 
-    deadline, ends = Deadline.after(timeout_s), round_ends(len(panel))
+    deadline = Deadline.after(timeout_s)
+    ends = round_ends(len(panel))
     seed = (comparison.measuring.seed, int(slot.timestamp()))
     order = np.random.default_rng(seed).permutation(len(panel))
     users = panel.users if arms.pseudonyms is None else arms.pseudonyms.hide(panel.users)
@@ -315,7 +318,9 @@ def pull_until_certain(
         )
 
     first = ask(0, ends[0], arms)
-    lacks, seconds, gaps = dict.fromkeys(first.lacks), {**first.seconds}, {**first.gaps}
+    lacks = dict.fromkeys(first.lacks)
+    seconds = {**first.seconds}
+    gaps = {**first.gaps}
 
     def batches(size: int) -> Iterator[UserBatch]:
         yield from first.batches(size)
@@ -382,7 +387,8 @@ class _Extra(Generic[T]):
         reason: Callable[[SourceError], str] = str,
     ) -> None:
         self.answer: T | None = None
-        self._what, self._reason = what, reason
+        self._what = what
+        self._reason = reason
         self._call = None if source is None else BackgroundCall(partial(read, source), name=what)
 
     @property

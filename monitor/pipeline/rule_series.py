@@ -47,7 +47,8 @@ class RuleSeries(Generic[RuleT_co]):
 
     def measure(self, summary: Summary) -> tuple[float, float]:
         """The same for a rule on similarity. NaN also if the summary has too few users."""
-        rule, value = self.rule, None
+        rule = self.rule
+        value = None
         if summary.n >= rule.min_users:
             value = summary.value(rule.subject.statistic)
         if value is None or not isinstance(rule, SimilarityRule):
@@ -124,7 +125,8 @@ def read_lessons(series: Sequence[RuleSeries[SeriesRule]], past: Sequence[PastRu
             numbers = np.stack([past[row].lessons[rule.alert].numbers for row in rows], axis=1)
             targets = [columns[segments[place]] for place in places]
             parts[:, np.array(rows)[:, np.newaxis], targets] = numbers[:, :, places]
-        of_rule, measured = list(columns.values()), describe_series(rule)
+        of_rule = list(columns.values())
+        measured = describe_series(rule)
         for row, run in enumerate(past):
             if not run.teaches(rule.alert, measured):
                 figures = Figures.of(run.summaries)
@@ -191,9 +193,11 @@ def find_firings(series: Sequence[RuleSeries[SeriesRule]], past: Sequence[PastRu
 
 def find_phases(past: Sequence[PastRun], slot: datetime) -> tuple[Phases, ...]:
     """The hour and the weekday of each run, in UTC. The slot's hour and day are under way."""
-    slots, now = [run.slot.astimezone(UTC) for run in past], slot.astimezone(UTC)
+    slots = [run.slot.astimezone(UTC) for run in past]
+    now = slot.astimezone(UTC)
     same_day = [past_slot for past_slot in slots if past_slot.date() == now.date()]
-    in_day, in_hour = len(same_day), sum(past_slot.hour == now.hour for past_slot in same_day)
+    in_day = len(same_day)
+    in_hour = sum(past_slot.hour == now.hour for past_slot in same_day)
     hours = np.array([past_slot.hour for past_slot in slots], dtype=np.intp)
     weekdays = np.array([past_slot.weekday() for past_slot in slots], dtype=np.intp)
     return (

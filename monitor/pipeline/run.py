@@ -188,7 +188,9 @@ def _judge(
     lost: Finding | None = None,
 ) -> RunResult:
     judgement = judge_findings(comparison, findings, memory, at)
-    measured, last, k = findings.measured, memory.last_ok, comparison.measuring.k
+    measured = findings.measured
+    last = memory.last_ok
+    k = comparison.measuring.k
     if any(change.is_start for change in judgement.transitions):
         explanation = recall_fault(measured.explanation, memory.explained)
         measured = replace(measured, explanation=explanation)
@@ -227,7 +229,8 @@ def _storable(comparison: Comparison, measured: MeasuredRun, status: RunStatus) 
     thin = thin_segments(measured.coverage, comparison.judging.min_paired_share)
     if status is RunStatus.FAILED:
         measured = replace(measured, summaries=(), arm_scores=())
-    lists, is_ok = None, status is RunStatus.OK
+    lists = None
+    is_ok = status is RunStatus.OK
     if is_ok and measured.lists is not None:
         # Thin segments are not measured later either.
         segments = measured.lists.segments
@@ -276,7 +279,8 @@ def assess(
     The reason says why too few users were compared, or what an ok run left out.
     ``silences``: those that match nothing.
     """
-    coverage, least = measurement.coverage.all, comparison.judging.min_paired_share
+    coverage = measurement.coverage.all
+    least = comparison.judging.min_paired_share
     # A run without pairs fails even if no share is required.
     is_ok = coverage.paired > 0 and coverage.paired >= least * coverage.asked
     deadline_s = comparison.measuring.deadline.total_seconds()
@@ -313,7 +317,8 @@ def _obstacles(
             by_arm.setdefault(arm, []).append((count, note))
             is_late |= reason is CoverageReason.TIMEOUT
     lost = {arm: sum(count for count, _ in by_arm[arm]) for arm in Arm if arm in by_arm}
-    sentences, examples = [], []
+    sentences = []
+    examples = []
     for arm in sorted(lost, key=lost.__getitem__, reverse=True):
         causes = [f"{note.text} ({count:,} of them)" for count, note in by_arm[arm]]
         first_note = by_arm[arm][0][1]

@@ -204,11 +204,13 @@ def _add_note(finding: Finding | None, coverage: Coverage, notes: Notes) -> Find
     """The finding with the note of the source about most users without a list, if there is one."""
     if finding is None or finding.kind is not FaultKind.MISSING:
         return finding
-    most_users, text = 0, None
+    most_users = 0
+    text = None
     for (arm, reason), users in coverage.all.reasons.items():
         note = notes.get((arm, reason))
         if arm is finding.arms[0] and note is not None and users > most_users:
-            most_users, text = users, note.text
+            most_users = users
+            text = note.text
     return replace(finding, note=text)
 
 
@@ -273,7 +275,8 @@ def _explain(  # noqa: PLR0913 - what was computed of a run
         rows = scene.segments[ALL]
     arm = _changed_arm(scene.changes, finding)
     items = _compare_items(scene, rows, arm, names)
-    before, paired = None, 0
+    before = None
+    paired = 0
     if scene.changes is not None:
         rows_before = rows[scene.changes.is_known[rows]]
         before = share_kinds(classify(scene.changes.former.take(rows_before)))
@@ -322,7 +325,8 @@ def _compare_items(scene: Scene, rows: Rows, arm: Arm | None, names: _Names) -> 
     if arm is None or scene.changes is None:
         batch = scene.batch.take(rows)
         return compare_exposure(batch.baseline, batch.candidate, SHOWN_ITEMS, names.name_item)
-    lists, rows = scene.changes.lists[arm], rows[scene.changes.is_known[rows]]
+    lists = scene.changes.lists[arm]
+    rows = rows[scene.changes.is_known[rows]]
     return compare_exposure(lists.former[rows], lists.present[rows], SHOWN_ITEMS, names.name_item)
 
 
@@ -472,13 +476,15 @@ class _Names:
     former: RecodedLists | None
 
     def name_item(self, code: int) -> str:
-        vocabulary, former = self.pairing.vocabulary, self.former
+        vocabulary = self.pairing.vocabulary
+        former = self.former
         if former is not None and code >= former.first_unknown:
             return str(former.unknown[code - former.first_unknown])
         return str(code if vocabulary is None else vocabulary[code])
 
     def show_lists(self, row: int) -> ExampleLists:
-        batch, vocabulary = self.pairing.batch, self.pairing.vocabulary
+        batch = self.pairing.batch
+        vocabulary = self.pairing.vocabulary
         return ExampleLists(
             user=self.users[row],
             baseline=decode(batch.baseline[row], vocabulary),

@@ -136,7 +136,8 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
         last, former = _recode(memory, measuring, sample)
         arm_scores = _measure_arms(measuring, sample, last)
     with watch.stage("explain"):
-        split, explanation = None, None
+        split = None
+        explanation = None
         try:
             split, explanation = explain_run(
                 comparison,

@@ -139,7 +139,8 @@ class _Unpacking:
         if "enum" in packed:
             return _ENUMS[packed["enum"]](packed["value"])
         if "places" in packed:
-            places, values = self.value(packed["places"]), self.value(packed["at"])
+            places = self.value(packed["places"])
+            values = self.value(packed["at"])
             numbers = np.zeros(packed["size"], values.dtype)
             numbers[places] = values
             return numbers
@@ -187,7 +188,8 @@ class RemoteMeasurer:
         self._comparison = comparison
         self._pseudonyms = pseudonyms
         self._asked = answers.asked
-        self._weights, self._relevance = answers.weights, answers.relevance
+        self._weights = answers.weights
+        self._relevance = answers.relevance
         self._sampled_users = sampled_users
         self._keep = keep
 

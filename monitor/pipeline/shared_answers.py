@@ -107,7 +107,8 @@ class _SharedSource:
         source: Any,  # noqa: ANN401
         take: Callable[[object, Callable[[], Any]], Any],
     ) -> None:
-        self._source, self._take = source, take
+        self._source = source
+        self._take = take
 
     def users(self, slot: datetime, dimensions: Sequence[str]) -> UserTable:
         """All users that may be asked for this slot."""

@@ -117,7 +117,8 @@ def join_tables(tables: Sequence[RankingTable]) -> RankingTable:
 
 def take_kept(lists: KeptLists, is_taken: Flags) -> KeptLists:
     """The lists of the selected users, bool (n,), users ascending, without empty segments."""
-    rows, users = np.flatnonzero(is_taken), lists.panel.users
+    rows = np.flatnonzero(is_taken)
+    users = lists.panel.users
     if not users.is_monotonic_increasing:
         rows = rows[users[rows].argsort()]
     elif is_taken.all():
@@ -171,10 +172,12 @@ class _PanelPull:
         self._versions = pull.versions
 
     def take(self, positions: Rows) -> Pull:
-        rows, failed = self._rows[positions], self._failed_rows[positions]
+        rows = self._rows[positions]
+        failed = self._failed_rows[positions]
         users = [self._failed_users[row] for row in failed[failed >= 0]]
         # The versions of all users are counted with the first batch.
-        versions, self._versions = self._versions, {}
+        versions = self._versions
+        self._versions = {}
         return replace(
             self._pull,
             rankings=take_table(self._pull.rankings, rows[rows >= 0]),

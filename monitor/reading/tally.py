@@ -43,7 +43,8 @@ class Tally:
         Counts the lists with a value that is no id.
         """
         ids = id_column(values, column, self.where)
-        count, example = 0, None
+        count = 0
+        example = None
         if ids.null_count:
             odd = np.flatnonzero(ids.is_null().to_numpy(zero_copy_only=False))
             lists = np.repeat(np.arange(len(lengths)), lengths)
@@ -99,7 +100,8 @@ def unreadable_of(
     if need is Need.LISTS:
         dialect = recognize_dialect(value)
         if dialect is not None:
-            description, hint = dialect.name, dialect.advice
+            description = dialect.name
+            hint = dialect.advice
     return Unreadable(
         where=where,
         column=column,

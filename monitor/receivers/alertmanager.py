@@ -170,7 +170,8 @@ class Alertmanager(HttpReceiver):
             resend_every_s=options.resend_every.total_seconds(), updates=Updates.EACH
         )
         super().__init__(url, name, options, treatment=treatment)
-        self._options, self._external_url = options, external_url
+        self._options = options
+        self._external_url = external_url
         self.intervals: Mapping[str, timedelta] = {}
         """How often `run-once` is started for each comparison. Empty in a daemon."""
         self._headers = {"Content-Type": "application/json", **_credentials(options)}

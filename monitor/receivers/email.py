@@ -125,7 +125,8 @@ class Email:
     def __init__(self, options: EmailOptions, name: str, *, external_url: str) -> None:
         from monitor.receivers.smtp import SmtpClient, trust_context  # noqa: PLC0415 - slow to import
 
-        self._options, self._external_url = options, external_url
+        self._options = options
+        self._external_url = external_url
         self.name, self.treatment = name, repeated(options.repeat_every, shows_pictures=True)
         login = None
         if options.username is not None and options.password is not None:
@@ -146,7 +147,8 @@ class Email:
 
         DeliveryError if an address was refused.
         """
-        key, options = message_key(message, now), self._options
+        key = message_key(message, now)
+        options = self._options
         content = content_of(message, self._external_url)
         mail = compose_mail(
             message,
@@ -172,7 +174,8 @@ class Email:
         is_permanent = all(refusal.is_permanent for refusal in refused.values())
         named = ", ".join(f"{address} with {refusal}" for address, refusal in refused.items())
         advice = "check these addresses" if is_permanent else "it will be tried again for these"
-        who, others = self._client.who, len(self._options.to) - len(refused)
+        who = self._client.who
+        others = len(self._options.to) - len(refused)
         msg = (
             f"{who} refused {named}: {advice}; {others} of {len(self._options.to)} recipients "
             "have the mail"

@@ -70,7 +70,8 @@ class RunPings:
         rest: Callable[[float], bool] | None = None,
         on_outcome: Callable[[str, str], None] = lambda *_: None,
     ) -> None:
-        self._options, self._on_outcome = options, on_outcome
+        self._options = options
+        self._on_outcome = on_outcome
         self._waiting: deque[tuple[str, str]] = deque(maxlen=_WAITING)
         self._changed = threading.Condition()
         self._is_closing = False
@@ -162,7 +163,8 @@ class RunPings:
 
 def run_uuid(claim: Claim) -> uuid.UUID:
     """The run's UUID: the same for its start and its end, another for each attempt."""
-    slot, started_at = format_instant(claim.slot), format_instant(claim.started_at)
+    slot = format_instant(claim.slot)
+    started_at = format_instant(claim.started_at)
     name = f"{claim.comparison}\n{slot}\n{claim.attempt}\n{started_at}"
     return uuid.uuid5(uuid.NAMESPACE_OID, name)
 

@@ -30,7 +30,8 @@ from monitor.receivers.message.identity import (
 )
 from monitor.receivers.message.safe_text import clean, page_url
 
-SIGNATURE, TIMESTAMP = "X-Rankwatch-Signature", "X-Rankwatch-Timestamp"
+SIGNATURE = "X-Rankwatch-Signature"
+TIMESTAMP = "X-Rankwatch-Timestamp"
 _TOLERANCE = timedelta(minutes=5)
 _NO_END = "0001-01-01T00:00:00Z"
 MAX_BYTES = 16_000
@@ -175,9 +176,11 @@ def _alert(change: Transition, external_url: str, acknowledgement: str) -> dict[
         **_figures(change),
         "acknowledgement": acknowledgement,
     }
-    status, ends_at = "resolved", format_instant(change.at)
+    status = "resolved"
+    ends_at = format_instant(change.at)
     if change.is_start:
-        status, ends_at = "firing", _NO_END
+        status = "firing"
+        ends_at = _NO_END
     return {
         "status": status,
         "labels": labels,
@@ -222,7 +225,8 @@ class Webhook(HttpReceiver):
         updates = Updates.UNPAGED if options.updates else Updates.NONE
         treatment = repeated(options.repeat_every, updates)
         super().__init__(options.url.get_secret_value(), name, options, treatment=treatment)
-        self._options, self._external_url = options, external_url
+        self._options = options
+        self._external_url = external_url
 
     def send(self, message: Message, *, now: datetime) -> None:
         """Post a message. DeliveryError if it is not accepted."""

@@ -67,7 +67,8 @@ def refer(
     seasons are removed and outliers rejected (Rosner 1983). With equal sampling errors Student's t
     is exact.
     """
-    past, past_errors = np.asarray(values, dtype=np.float64), np.asarray(errors, dtype=np.float64)
+    past = np.asarray(values, dtype=np.float64)
+    past_errors = np.asarray(errors, dtype=np.float64)
     # A run counts if its value is finite and its sampling error is finite and at least 0.
     has_error = np.isfinite(past_errors) & (past_errors >= 0)
     past = np.where(np.isfinite(past) & has_error, past, np.nan)

@@ -117,7 +117,8 @@ def estimate_interval(summary: Summary, statistic: str, scores: Interval | None)
     Student's interval for the mean, the normal one for a percentile, both within the possible
     ``scores``, and `share_interval` for shares.
     """
-    parsed, value = Statistic.parse(statistic), summary.value(statistic)
+    parsed = Statistic.parse(statistic)
+    value = summary.value(statistic)
     if value is None or not math.isfinite(value):
         return None
     if parsed.floor is not None:
@@ -158,7 +159,8 @@ class CountReference:
         of a dispersion d is its prior times its likelihood.
         """
         runs = (~np.isnan(counts)).sum(axis=0)
-        total, counted = np.nansum(users, axis=0), np.nansum(counts, axis=0)
+        total = np.nansum(users, axis=0)
+        counted = np.nansum(counts, axis=0)
         # With one more than counted, the test of a Poisson count is exact, given the sum of counts.
         rate = np.where(runs > 0, (counted + 1.0) / np.maximum(total, 1.0), np.nan)
         dispersions = np.maximum(DISPERSIONS, 1.001)[:, np.newaxis]
@@ -188,11 +190,13 @@ class CountReference:
 
         Not rounded, or NaN.
         """
-        low, high = np.zeros(self.rate.shape), np.minimum(users, _MOST_USERS)
+        low = np.zeros(self.rate.shape)
+        high = np.minimum(users, _MOST_USERS)
         for _ in range(_STEPS):
             middle = (low + high) / 2
             is_normal = self.surprise(middle, users) > share
-            low, high = np.where(is_normal, middle, low), np.where(is_normal, high, middle)
+            low = np.where(is_normal, middle, low)
+            high = np.where(is_normal, high, middle)
         return np.where(np.isnan(self.rate), np.nan, high)
 
 
@@ -224,15 +228,19 @@ def judge_rare(
     - ``always`` (m,): users that every run has, such as one user with the most common list. The
       users beyond them are judged too, and the smaller chance counts.
     """
-    limits, p = by_angle[0].copy(), by_angle[1].copy()
+    limits = by_angle[0].copy()
+    p = by_angle[1].copy()
     columns = np.flatnonzero(is_share)
     counts, users = to_count(now[0][columns], now[1][columns])
     newest = keep_newest(past[0][:, columns], past[1][:, columns], WINDOW)
     past_counts, past_users = to_count(*newest)
     expected = np.nansum(past_counts, axis=0) * users
     is_rare = expected < RARE * np.nansum(past_users, axis=0)
-    columns, counts, users = columns[is_rare], counts[is_rare], users[is_rare]
-    past_counts, past_users = past_counts[:, is_rare], past_users[:, is_rare]
+    columns = columns[is_rare]
+    counts = counts[is_rare]
+    users = users[is_rare]
+    past_counts = past_counts[:, is_rare]
+    past_users = past_users[:, is_rare]
     reference = CountReference.of(past_counts, past_users)
     beyond = np.maximum(counts - always[columns], 0.0)
     past_beyond = np.maximum(past_counts - always[columns], 0.0)

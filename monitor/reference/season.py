@@ -158,7 +158,8 @@ def _any_of(flags: Flags, blocks: Integers) -> Flags:
 
 def _find_lasting(alarms: Flags, cycle: float) -> Flags:
     """Runs of alarms, (runs, m), that still last or have lasted for a complete cycle of runs."""
-    length, lasting = alarms.astype(np.intp), alarms.copy()
+    length = alarms.astype(np.intp)
+    lasting = alarms.copy()
     for row in range(1, len(alarms)):
         length[row] += length[row - 1] * alarms[row]
     for row in range(len(alarms) - 2, -1, -1):
@@ -191,10 +192,12 @@ def _find_patterns(
 
     ``rows``: the phase of each run by number. ``blocks``: first rows of recurrences.
     """
-    runs, series = len(rows), values.shape[1]
+    runs = len(rows)
+    series = values.shape[1]
     faults, outdated, stays = (np.zeros((runs, series), dtype=np.bool_) for _ in range(3))
     least = np.full(series, LEAST_IN_PHASE)
-    echo, is_new = np.full(series, np.nan), np.zeros(series, dtype=np.bool_)
+    echo = np.full(series, np.nan)
+    is_new = np.zeros(series, dtype=np.bool_)
     alarmed = np.flatnonzero(alarms.any(axis=0))
     if alarmed.size:
         cycle = runs * (rows.max() + 1) / len(blocks)
@@ -260,7 +263,8 @@ def _find_recurring(rows: Integers, blocks: Integers, ill: Flags) -> tuple[Flags
         of_phase = np.flatnonzero(rows[blocks] == phase)
         for first in range(len(of_phase) + 1 - RECURRING):
             in_a_row = of_phase[first : first + RECURRING]
-            recurs, start = ill[in_a_row].all(axis=0), blocks[of_phase[first]]
+            recurs = ill[in_a_row].all(axis=0)
+            start = blocks[of_phase[first]]
             outdated[:start] |= recurs & (rows[:start, np.newaxis] == phase)
             recurring[in_a_row] |= recurs
     return outdated, recurring
@@ -274,7 +278,8 @@ def _average(member: Floats, deviations: Floats) -> tuple[Floats, Floats]:
 
 def _shrink(deviations: Floats, counts: Floats, means: Floats) -> Floats:
     """The factor B of each phase's effect, (phases, m), from a one-way analysis of variance."""
-    total, phases = counts.sum(axis=0), np.sum(counts > 0, axis=0)
+    total = counts.sum(axis=0)
+    phases = np.sum(counts > 0, axis=0)
     squares = (counts * means**2).sum(axis=0)
     within = (np.nansum(deviations**2, axis=0) - squares) / np.maximum(total - phases, 1)
     typical = (total - (counts**2).sum(axis=0) / np.maximum(total, 1)) / np.maximum(phases - 1, 1)

@@ -218,7 +218,8 @@ def is_certain(rule: SimilarityRule, scores: Floats, total: int) -> Flags:
     The order is random. NaN means no score. Such users count as the highest score for a mean below
     a limit, and as the lowest score for a mean above it.
     """
-    low, high = 0.0, 1.0
+    low = 0.0
+    high = 1.0
     if rule.scores is not None and not rule.is_share:
         low, high = rule.scores
     values = scores
@@ -362,7 +363,8 @@ def gate_samples(
     is_breach = reject(above, level)
     results = []
     for place, (segment, sample) in enumerate(samples.items()):
-        verdict, reason = GateVerdict.INCONCLUSIVE, GateReason.DECIDED
+        verdict = GateVerdict.INCONCLUSIVE
+        reason = GateReason.DECIDED
         if is_safe[place]:
             verdict = GateVerdict.SAFE
         elif is_breach[place]:

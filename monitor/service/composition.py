@@ -276,7 +276,8 @@ class TitleCache:
     def __init__(
         self, wiring: Callable[[], Wiring], monotonic: Callable[[], float] = time.monotonic
     ) -> None:
-        self._wiring, self._monotonic = wiring, monotonic
+        self._wiring = wiring
+        self._monotonic = monotonic
         self._titles: dict[tuple[str, str], str] = {}
         self._paused_until_s: dict[str, float] = {}
 

@@ -56,7 +56,8 @@ class MessagePictures:
     """
 
     def __init__(self, store: Store, wiring: Callable[[], Wiring]) -> None:
-        self._store, self._wiring = store, wiring
+        self._store = store
+        self._wiring = wiring
         self._drawing, self._again_at_s = Lock(), float("-inf")
         if not all(map(find_spec, _LIBRARIES)):
             self._again_at_s = float("inf")

@@ -109,7 +109,8 @@ class _Field:
         if match is None:
             raise self._error(text)
         step = int(match["step"] or 1)
-        first, last = self.low, self.high
+        first = self.low
+        last = self.high
         if match["first"]:
             first = self._number(match["first"])
             if match["last"]:
@@ -306,7 +307,8 @@ def parse_hours(hours: str, zone: str = "UTC") -> tuple[Cron, Cron]:
     if end == "24:00":
         end = "00:00"
     try:
-        begin_time, end_time = time.fromisoformat(first), time.fromisoformat(end)
+        begin_time = time.fromisoformat(first)
+        end_time = time.fromisoformat(end)
     except ValueError:
         begin_time = end_time = time()
     opens = Cron.parse(f"{begin_time.minute} {begin_time.hour} * * *", zone)

@@ -28,7 +28,8 @@ _SEGMENT = re.compile(rf"{ALL}|[^=]+=.+", re.DOTALL).fullmatch
 _ITEM_URL = re.compile(r"[^{}/]*//[^{}/]*/[^{}]*(\{item\}[^{}]*)+").fullmatch
 _SHORTEST = timedelta(seconds=5)
 _FIRST_YEAR, _LAST_YEAR = 1970, 9998  # of slots
-_YES, _NO = frozenset({"true", "yes", "on"}), frozenset({"false", "no", "off"})
+_YES = frozenset({"true", "yes", "on"})
+_NO = frozenset({"false", "no", "off"})
 _DURATION_LIKE = re.compile(r"\d+(?:\.\d+)?\s*[a-z]+", re.IGNORECASE)
 
 
@@ -61,9 +62,11 @@ def parse_days(days: str) -> tuple[date, date]:
     """First and last day of ``2026-12-24..2026-12-26`` or of one day, else ValueError."""
     begin, _, end = days.partition("..")
     try:
-        first, last = date.fromisoformat(begin.strip()), date.fromisoformat((end or begin).strip())
+        first = date.fromisoformat(begin.strip())
+        last = date.fromisoformat((end or begin).strip())
     except ValueError:
-        first, last = date.max, date.min
+        first = date.max
+        last = date.min
     if first > last or first.year < _FIRST_YEAR or last.year > _LAST_YEAR:
         raise ValueError(
             "must be a day such as 2026-12-24, or the first and the last of several: "

@@ -86,7 +86,8 @@ def _expand(text: str, environ: Mapping[str, str]) -> tuple[str, list[str]]:
 
 
 def _value(match: re.Match[str], environ: Mapping[str, str]) -> str:
-    name, default = match["name"], match["default"]
+    name = match["name"]
+    default = match["default"]
     if name is None:
         raise ValueError(
             "a ${ without a name and a }: write ${NAME} or ${NAME:-default}, or $${ for a "

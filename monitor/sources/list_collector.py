@@ -131,7 +131,8 @@ class ListCollector:
             self.fail(user, CoverageReason.MISSING, "the user's list is null")
             return
         try:
-            items, numbers = from_json(value), from_json(scores)
+            items = from_json(value)
+            numbers = from_json(scores)
         except ValueError:
             self._count_unreadable(value)
             self.fail(user, CoverageReason.MALFORMED, _no_json(value))

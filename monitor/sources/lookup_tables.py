@@ -179,7 +179,9 @@ def item_weights(
 
     SourceError for no item, an id or a weight that is not valid, or an item with two weights.
     """
-    items, weights, count = [], [], 0
+    items = []
+    weights = []
+    count = 0
     for column, numbers in batches:
         ids = id_column(column, names[0], where)
         values, _ = number_column(numbers, names[1], where)

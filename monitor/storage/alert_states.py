@@ -215,11 +215,13 @@ def transition_of_row(row: Row[Any]) -> Transition:
 
 
 def _follows(before: AlertState | None, state: AlertState, cause: Transition | None) -> bool:
-    state_before, key_before = State.QUIET, None
+    state_before = State.QUIET
+    key_before = None
     if before is not None:
         if state.judged_slot <= before.judged_slot:
             return False
-        state_before, key_before = before.state, before.dedup_key
+        state_before = before.state
+        key_before = before.dedup_key
     if cause is not None:
         return cause.from_state is state_before
     return state.state is state_before and state.dedup_key == key_before

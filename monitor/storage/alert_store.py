@@ -155,7 +155,8 @@ class SqlAlertStore:
         at: datetime,
     ) -> tuple[Transition, ...]:
         with self._database.write(is_fenced=False) as connection:
-            states, changes = [], []
+            states = []
+            changes = []
             for state, start in _lock_firing(connection, comparison, alerts):
                 changed = replace(state, **values)
                 if changed != state:

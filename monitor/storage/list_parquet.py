@@ -100,7 +100,8 @@ def _memberships(lists: KeptLists) -> pa.ListArray:
 
 
 def _piece(table: RankingTable, users: slice) -> pa.Table:
-    first, last = table.offsets[users.start], table.offsets[users.stop]
+    first = table.offsets[users.start]
+    last = table.offsets[users.stop]
     offsets = pa.array((table.offsets[users.start : users.stop + 1] - first).astype(np.int32))
     kind = pa.int64() if isinstance(table.items, np.ndarray) else pa.large_string()
     columns = {

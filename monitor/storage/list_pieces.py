@@ -101,7 +101,9 @@ def lists_of_user(connection: Connection, run_id: int, user: str) -> UserLists |
     """
     from monitor.storage import list_parquet
 
-    arm, part, payload = kept_lists.c.arm, kept_lists.c.part, kept_lists.c.payload
+    arm = kept_lists.c.arm
+    part = kept_lists.c.part
+    payload = kept_lists.c.payload
     is_run = kept_lists.c.run_id == run_id
     end = func.substr(payload, func.length(payload) - list_parquet.END_BYTES + 1)
     ends = select(arm, part, type_coerce(end, LargeBinary)).where(is_run).order_by(part)

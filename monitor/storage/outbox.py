@@ -299,7 +299,8 @@ class SqlOutbox:
         newest = (
             select(notifications).order_by(notifications.c.id.desc()).limit(_OUTCOMES).subquery()
         )
-        status, reason = newest.c.status, newest.c.reason
+        status = newest.c.status
+        reason = newest.c.reason
         # A delivery that joined an incident without a message has a reason. One that was not tried
         # has none.
         is_success = and_(status == DeliveryStatus.SENT, reason.is_(None))
@@ -345,7 +346,9 @@ class SqlOutbox:
 def record_outcomes(connection: Connection, outcomes: Sequence[Notification]) -> None:
     """Store the outcomes, and move the deliveries that no other attempt has settled meanwhile."""
     stored = _lock(connection, [outcome.delivery_id for outcome in outcomes])
-    news, moves, refused = [], [], []
+    news = []
+    moves = []
+    refused = []
     for outcome in outcomes:
         row = stored.get(outcome.delivery_id)
         if row is None:
@@ -413,7 +416,8 @@ def _deliver_to_fallbacks(
     connection: Connection, refused: Sequence[tuple[int, str, datetime]]
 ) -> None:
     """Deliver each transition to a fallback receiver, from the instant on."""
-    again, fresh = [], []
+    again = []
+    fresh = []
     for number, receiver, at in refused:
         again.append({"its_transition": number, "fallback": receiver, "due_at": at})
         fresh.append(pending_delivery(number, receiver, at))

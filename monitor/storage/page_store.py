@@ -363,7 +363,8 @@ def _conditions(wanted: IncidentFilter) -> list[ColumnElement[bool]]:
     if wanted.severity is not None:
         ranks = list(Severity)
         more_severe = ranks[: ranks.index(wanted.severity)]
-        change, worse = transitions.alias(), transitions.alias()
+        change = transitions.alias()
+        worse = transitions.alias()
         conditions += [
             _has(change, _is_start(change), change.c.severity == wanted.severity),
             ~_has(worse, _is_start(worse), worse.c.severity.in_(more_severe)),

@@ -55,7 +55,8 @@ _BYTES = text(
     "coalesce(sum(pg_total_relation_size(relid)), 0) FROM pg_partition_tree(to_regclass(:name)) "
     "WHERE isleaf"
 )
-_GONE, _DEPENDED_ON = "42P01", "2BP01"
+_GONE = "42P01"
+_DEPENDED_ON = "2BP01"
 _EXPECTED = {
     _GONE,
     _DEPENDED_ON,

@@ -311,7 +311,9 @@ def sums_of(connection: Connection, comparison: str, day: datetime) -> list[dict
     ids = list(
         connection.scalars(select(runs.c.id).where(runs.c.comparison == comparison, is_of_day))
     )
-    n, mean, error = summaries.c.n, summaries.c.mean, summaries.c.standard_error
+    n = summaries.c.n
+    mean = summaries.c.mean
+    error = summaries.c.standard_error
     has_errors = func.count(error) == func.count(mean)
     query = (
         select(
@@ -329,7 +331,8 @@ def sums_of(connection: Connection, comparison: str, day: datetime) -> list[dict
         # All processes store a day's rows in the order of the key.
         .order_by(*_SERIES)
     )
-    shares, histograms = _shares(connection, ids), _histograms(connection, ids)
+    shares = _shares(connection, ids)
+    histograms = _histograms(connection, ids)
     sums = []
     for row in connection.execute(query).mappings():
         series = row["segment"], row["metric"]

@@ -46,7 +46,8 @@ from monitor.storage.tables.run_tables import (
 from monitor.storage.user_scores import store_scores
 
 _T = TypeVar("_T")
-_DOUBLES, _DOUBLE_BYTES = "<f8", 8
+_DOUBLES = "<f8"
+_DOUBLE_BYTES = 8
 
 _About = tuple[tuple[str, str, tuple[str, ...]], ...]
 """Alert, series and segments of each lesson."""
@@ -68,7 +69,8 @@ def replace_results(connection: Connection, result: RunResult) -> None:
         stages,
         [{"stage": name, "seconds": seconds} for name, seconds in result.stage_seconds.items()],
     )
-    covered, reasons = [], []
+    covered = []
+    reasons = []
     for position, row in enumerate(result.coverage.rows if result.coverage else ()):
         covered.append(to_row(row, coverage, position=position))
         for (arm, reason), users in row.reasons.items():
@@ -239,7 +241,8 @@ def _put(
 
 
 def _summary_row(position: int, summary: Summary) -> dict[str, object]:
-    low, high = summary.histogram.low, summary.histogram.high
+    low = summary.histogram.low
+    high = summary.histogram.high
     counts = [int(count) for count in summary.histogram.counts]
     return to_row(
         summary,
@@ -302,7 +305,9 @@ def _parse_about(about: str) -> _About:
 
 def store_explanation(connection: Connection, result: RunResult) -> None:
     """Insert the run's split and explanation, if it has them."""
-    run_id, split, explanation = result.claim.run_id, result.split, result.explanation
+    run_id = result.claim.run_id
+    split = result.split
+    explanation = result.explanation
     if split is not None:
         row = to_row(
             split.means,

@@ -138,7 +138,8 @@ class MetricContract:
         self, metric: Metric
     ) -> None:
         for length in (2, 3, 10, 49):
-            top, other = range(length), range(length, 2 * length)
+            top = range(length)
+            other = range(length, 2 * length)
             found = self.scores(metric, [(top, top), (top, other), (top, []), ([], top), ([], [])])
             declared = [
                 metric.identical,
@@ -166,7 +167,8 @@ class MetricContract:
             for n in (10, 13)
             for sizes in product(range(11), repeat=2)
         ]
-        found, (low, high) = self.scores(metric, pairs), metric.bounds(10)
+        found = self.scores(metric, pairs)
+        low, high = metric.bounds(10)
         assert metric.low <= low < high <= metric.high
         assert (np.isnan(found) | ((found >= low) & (found <= high))).all()
         np.testing.assert_array_equal(self.scores(metric, pairs, name="item {}"), found)

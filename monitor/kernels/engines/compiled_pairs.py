@@ -26,7 +26,8 @@ Step = TypeVar("Step", bound=Callable[..., Any])
 PAIRS_MAX_K = 48
 
 _BYTE_MAX_K = 255
-PAIRS_TILE, HASH_TILE = 128, 64
+PAIRS_TILE = 128
+HASH_TILE = 64
 _HASH = np.uint32(2654435769)  # 2**32 / golden ratio: Knuth's multiplicative hashing
 
 
@@ -122,7 +123,8 @@ def _match_by_pairs(
             at_three = np.int32(j + 2)
             at_four = np.int32(j + 3)
             for user in range(tile):
-                code, at = mine[user], place[user]
+                code = mine[user]
+                at = place[user]
                 at = at_one if code == one[user] else at
                 at = at_two if code == two[user] else at
                 at = at_three if code == three[user] else at

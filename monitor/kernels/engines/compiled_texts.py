@@ -171,7 +171,8 @@ def _code(
                     slots[slot] = count
                     firsts[count] = low + i
                     count += 1
-                    keys[count, 0], keys[count, 1] = ones[i], others[i]
+                    keys[count, 0] = ones[i]
+                    keys[count, 1] = others[i]
                 block[i] = slots[slot]
     return count, bool(seen >= _LONG)
 

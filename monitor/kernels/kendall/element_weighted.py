@@ -203,7 +203,8 @@ def _distance(alignment: Alignment, weights: Floats) -> Floats:
 def _extended_one_way(alignment: Alignment) -> Floats:
     k = alignment.k
     weights = rank_values(alignment)
-    ours, theirs = weights.baseline, weights.candidate
+    ours = weights.baseline
+    theirs = weights.candidate
     only_ours = ours * (alignment.positions >= k)
     only_theirs = theirs * (alignment.candidate_positions >= k)
     misordered = (

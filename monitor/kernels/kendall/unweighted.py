@@ -136,7 +136,8 @@ def appended_tau(alignment: Alignment) -> Floats:
 
 def _lengths(alignment: Alignment) -> tuple[Integers, Integers, Integers]:
     """Lengths of both lists and number of common items, wide enough for products."""
-    a, b = alignment.baseline_lengths, alignment.candidate_lengths
+    a = alignment.baseline_lengths
+    b = alignment.candidate_lengths
     return a.astype(np.int64), b.astype(np.int64), count_shared(alignment)
 
 

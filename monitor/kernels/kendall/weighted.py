@@ -138,7 +138,8 @@ def weighted_tau(alignment: Alignment) -> Floats:
     Source: Vigna, A weighted correlation index for rankings with ties (WWW 2015).
     """
     shared = rank_shared(alignment)
-    ranks, places = shared.baseline, shared.candidate
+    ranks = shared.baseline
+    places = shared.candidate
     discordant = np.where(shared.is_common, ranks + places - 2 * _count_ahead_in_both(alignment), 0)
     loss = sum_ranks(discordant / (ranks + 1.0))
     # Each direction is summed in the order of its list, so exchanged arms give the same bits.

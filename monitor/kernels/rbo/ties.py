@@ -212,7 +212,8 @@ def _take_depths(values: Floats, depths: Codes) -> Floats:
 def _sum_by_depth(alignment: Alignment, p: float, agreement: Floats) -> Floats:
     # Weights are differences of multiples of 2**-52, so they sum to 1 exactly. cumsum adds the
     # ranks one by one for every n.
-    k, long = alignment.k, alignment.long
+    k = alignment.k
+    long = alignment.long
     power = to_units(p ** np.arange(k + 1.0))
     weighted = np.where(np.arange(k)[:, None] < long, agreement * -np.diff(power)[:, None], 0.0)
     score: Floats = np.cumsum(weighted, axis=0)[-1] + _take_depths(agreement, long) * power.take(

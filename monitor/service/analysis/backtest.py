@@ -68,7 +68,8 @@ def backtest_rules(
     def is_in_period(slot: datetime) -> bool:
         return (start is None or slot >= start) and (end is None or slot <= end)
 
-    accepted, stored = [], []
+    accepted = []
+    stored = []
     for transition in store.alerts.transitions(comparison=comparison.name, limit=None):
         if transition.alert == ACCEPTED:
             accepted.append(transition)
@@ -88,7 +89,8 @@ def backtest_rules(
     for record in finished_records(comparison.name, store.history, end):
         completed, lacks = complete_record(comparison, record, store.history)
         changes = rejudging.judge(completed, is_whole=not lacks)
-        slot, status = record.run.slot, record.run.status
+        slot = record.run.slot
+        status = record.run.status
         if not is_in_period(slot):
             continue
         runs[status] += 1
@@ -150,7 +152,8 @@ def configured_comparison(
     ``every`` replaces the accepted time between false pages.
     """
     options = pick_comparison({each.name: each for each in settings.comparisons}, name)
-    comparison, interval = to_comparison(options), to_schedule(options).interval
+    comparison = to_comparison(options)
+    interval = to_schedule(options).interval
     if every is None:
         return comparison, interval
     judging = replace(comparison.judging, runs_a_false_page=every / interval)
@@ -227,7 +230,8 @@ def _worst(rule: SimilarityRule, k: int) -> float:
     """Return the limit of the range on the side that the rule watches, on the judged scale."""
     low, high = parse(rule.metric).bounds(k)
     if rule.is_share:
-        low, high = 0.0, np.pi / 2
+        low = 0.0
+        high = np.pi / 2
     return low if rule.direction is Direction.BELOW else high
 
 
@@ -317,7 +321,8 @@ def pick_healthy(
     few are healthy, all are returned.
     """
     name = (series.segment, series.rule.metric)
-    summaries, healthy = [], []
+    summaries = []
+    healthy = []
     for run in past:
         is_healthy = not any(segment in (series.segment, ALL) for _, segment in run.states)
         for each in run.summaries:

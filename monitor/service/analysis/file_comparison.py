@@ -99,7 +99,8 @@ def compare_files(  # noqa: PLR0913 - what the command is given
     baseline's. ``worst`` is the number of users with the least similar lists by the first metric.
     InputError for an unreadable file, no user with two lists, or a ``catalogue`` that is too small.
     """
-    comparison, slot = _comparison(metrics, k, worst), utc_now()
+    comparison = _comparison(metrics, k, worst)
+    slot = utc_now()
     shared = {"path", "user", "user_ids", "format", "max_bytes", "max_unreadable", "follow_links"}
     listed = [FileUsersOptions(**each.model_dump(include=shared)) for each in lists]
     arms = Arms(
@@ -116,7 +117,8 @@ def compare_files(  # noqa: PLR0913 - what the command is given
     results = RunAccumulator(comparison, answers.asked)
     for batch in answers.batches(users_at_once(k)):
         results.add(batch)
-    notes, unread = [], []
+    notes = []
+    unread = []
     for (arm, reason), note in results.notes.items():
         notes.append(f"{reason} in {arm}: {note}")
         if reason in _UNREAD:
@@ -158,7 +160,8 @@ class _Either:
     candidate: UserSource
 
     def users(self, slot: datetime, dimensions: Sequence[str]) -> UserTable:
-        ours, theirs = self.baseline.users(slot, dimensions), self.candidate.users(slot, ())
+        ours = self.baseline.users(slot, dimensions)
+        theirs = self.candidate.users(slot, ())
         users = pd.Index(ours.users.union(theirs.users, sort=False), dtype="str")
         rows = ours.users.get_indexer(users)
         segments = {}

@@ -132,7 +132,8 @@ def users_until_certain(comparison: Comparison, history: History) -> tuple[int, 
 
     None if it cannot stop, or is set already.
     """
-    rules, size = comparison.judging.similarity_rules, comparison.measuring.sample
+    rules = comparison.judging.similarity_rules
+    size = comparison.measuring.sample
     if size is not None and size.stops_early:
         return None
     if not rules or not all(rule.thresholds for rule in rules):

@@ -420,7 +420,8 @@ def write_metrics(
     """
     try:
         if textfile is not None:
-            names, families = service.publish(comparison), service.publisher.final()
+            names = service.publish(comparison)
+            families = service.publisher.final()
             if comparison is not None:
                 # Another file may have the series of the other comparisons.
                 parts = [families_of_comparison(families, name) for name in names]
@@ -430,7 +431,8 @@ def write_metrics(
         yield error
     try:
         if gateway is not None:
-            names, families = service.publish(comparison), service.publisher.final()
+            names = service.publish(comparison)
+            families = service.publisher.final()
             # One group for each comparison, and one for the other series.
             for name in (*names, None):
                 gateway.put(families_of_comparison(families, name), name or "")

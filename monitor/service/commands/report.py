@@ -30,7 +30,8 @@ def report_of(
     until: datetime | None,
 ) -> str:
     """Return the report as HTML, see `make_report`."""
-    watched, comparisons = {}, {}
+    watched = {}
+    comparisons = {}
     for options in settings.comparisons:
         if options.name == name:
             watched[name] = watch(options, settings)

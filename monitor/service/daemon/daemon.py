@@ -86,7 +86,8 @@ class Daemon:
         clock: Clock | None = None,
         on_reload: Callable[[Settings], object] = ignore,
     ) -> None:
-        self._config, self._on_reload = config, on_reload
+        self._config = config
+        self._on_reload = on_reload
         self._clock = clock or SystemClock()
         self._publisher = PrometheusPublisher(version=__version__, clock=self._clock)
         self._stopping = threading.Event()
@@ -160,7 +161,9 @@ class Daemon:
         )
 
     def _assemble(self) -> None:
-        store, clock, publisher = self.store, self._clock, self._publisher
+        store = self.store
+        clock = self._clock
+        publisher = self._publisher
         self._database = OutageMonitor(clock=clock, publisher=publisher)
         self._pictures = MessagePictures(store, self._current_wiring)
         store.database.on_error = self._database.failed
@@ -345,7 +348,8 @@ class Daemon:
                 )
                 return self._refuse(f"a defect of rankwatch, see the log: {describe_fault(error)}")
             # The new configuration comes into force only after all of it has worked.
-            old, self._wiring = self._wiring, new
+            old = self._wiring
+            self._wiring = new
             self._web.follow(access)
             self._put_in_force()
             self._refusal = None

@@ -131,7 +131,8 @@ class DeliveryLoops:
     def stop(self, timeout_s: float) -> None:
         """Ask all loops to stop, and wait for their ends for at most this time."""
         with self._lock:
-            loops, self._loops = self._loops, ()
+            loops = self._loops
+            self._loops = ()
         for loop in loops:
             loop.thread.ask_to_stop()
         ends_at = time.monotonic() + timeout_s

@@ -50,7 +50,9 @@ class LatestRuns:
     """
 
     def __init__(self, store: Store, publisher: PrometheusPublisher, clock: Clock) -> None:
-        self._store, self._publisher, self._clock = store, publisher, clock
+        self._store = store
+        self._publisher = publisher
+        self._clock = clock
         self._lock = threading.Lock()
         self._reads, self._refreshes = count(), count()
         self._names: tuple[str, ...] = ()
@@ -96,7 +98,8 @@ class LatestRuns:
         changed, seen = self._store.history.changes(names, before, until=self._clock.now() + SKEW)
         unread = [name for name in names if name not in self._cached]
         self._read({*changed, *unread, *names[next(self._refreshes) % ROUNDS :: ROUNDS]})
-        self._seen, self.read_at = seen, began
+        self._seen = seen
+        self.read_at = began
 
     def _read(self, names: Collection[str]) -> None:
         ticket = next(self._reads)
@@ -294,8 +297,10 @@ class DaemonJobs:
     def refresh(self) -> None:
         """Publish changes of others and the outbox, abandon expired runs, and judge staleness."""
         # Read both only once: a reload or a change of leader may come between.
-        wiring, leads = self.wiring(), self.leads()
-        store, now = self.runner.store, self.runner.clock.now()
+        wiring = self.wiring()
+        leads = self.leads()
+        store = self.runner.store
+        now = self.runner.clock.now()
         names = tuple(wiring.watched)
         abandoned = 0
         with errors_logged("database not read"):

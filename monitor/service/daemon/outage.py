@@ -27,7 +27,8 @@ UNREAD = timedelta(minutes=1)
 """After this time without a read, which is four refreshes, pages report that the database hangs."""
 OPENING_S = 20.0
 """Longer than the connection timeout of the driver."""
-ALERT, WATCHED = "DatabaseAway", "rankwatch"
+ALERT = "DatabaseAway"
+WATCHED = "rankwatch"
 """The names of alert and comparison in messages."""
 REPEAT_S = 4 * 3600.0
 FIRST_PAUSE_S = 5.0
@@ -88,7 +89,8 @@ class OutageMonitor:
             if self.outage is not None:
                 return
             last = self.lasting
-            now, now_s = self.clock.now(), self.clock.monotonic()
+            now = self.clock.now()
+            now_s = self.clock.monotonic()
             outage = Outage(
                 since=now,
                 since_s=now_s,
@@ -123,7 +125,8 @@ class OutageMonitor:
     def answered(self) -> Outage | None:
         """Record that the database works. Returns the outage that this ends, if any."""
         with self._lock:
-            before, self.outage = self.outage, None
+            before = self.outage
+            self.outage = None
             if before is not None:
                 self._ended = (before, self.clock.monotonic())
                 self._past.append((self.clock.now(), self.clock.monotonic() - before.began_s))
@@ -173,7 +176,8 @@ def open_in_time(store: SqlStore, database: OutageMonitor) -> bool:
 
 def look_again(store: Store, database: OutageMonitor) -> Outage | None:
     """Read from the database, and write if it is away. Returns the outage that has ended."""
-    is_away, failures = database.outage is not None, database.failures
+    is_away = database.outage is not None
+    failures = database.failures
     try:
         if is_away:
             store.maintenance.probe_write()
@@ -241,9 +245,11 @@ class OutageAlert:
                 reason=str(error),
             )
             return
-        state.failures, state.unsure = 0, None
+        state.failures = 0
+        state.unsure = None
         self.database.publisher.count("notifications_total", receiver.name, "sent")
-        state.sent, state.sent_s = next(iter(message.firing), None), steady_s
+        state.sent = next(iter(message.firing), None)
+        state.sent_s = steady_s
         log.warning(
             "receiver notified of the outage",
             receiver=receiver.name,
@@ -251,7 +257,8 @@ class OutageAlert:
         )
 
     def _due_message(self, state: _ReceiverState, receiver: Receiver) -> Message | None:
-        sent, clock = state.sent, self.database.clock
+        sent = state.sent
+        clock = self.database.clock
         steady_s = clock.monotonic()
         if steady_s < state.rests_until_s:
             return None
@@ -282,7 +289,8 @@ class OutageAlert:
             state.unsure = message
         # Its end must be sent where the start may have arrived.
         if message.firing and error.may_be_known and state.sent is None:
-            state.sent, state.sent_s = message.firing[0], None
+            state.sent = message.firing[0]
+            state.sent_s = None
         if not message.firing and error.permanent:
             # The receiver rejects the end, so the next outage starts a new incident for it.
             state.sent = None

@@ -37,7 +37,9 @@ class LoopThread:
     """
 
     def __init__(self, name: str, step: Callable[[], float], *, again_s: float) -> None:
-        self._name, self._step, self._again_s = name, step, again_s
+        self._name = name
+        self._step = step
+        self._again_s = again_s
         self._stop, self._wake = threading.Event(), threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -155,7 +157,8 @@ class Places:
     """
 
     def __init__(self, most: Callable[[], int], monotonic: Callable[[], float]) -> None:
-        self._most, self._monotonic = most, monotonic
+        self._most = most
+        self._monotonic = monotonic
         self._lock = threading.Lock()
         self._queue: list[Ticket] = []
         self._at_work: list[Ticket] = []

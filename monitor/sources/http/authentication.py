@@ -143,7 +143,9 @@ class AccessTokens:
         tls: ssl.SSLContext | None,
         proxy: str | None,
     ) -> None:
-        self._options, self._tls, self._proxy = options, tls, proxy
+        self._options = options
+        self._tls = tls
+        self._proxy = proxy
         self._token: str | TokenError = ""  # the value of the header Authorization
         # Times of the monotonic clock
         self._expires_at = 0.0
@@ -172,9 +174,11 @@ class AccessTokens:
                 try:
                     self._token, life_s = await self._fetch()
                 except TokenError as error:
-                    self._token, life_s = error, _FAILED_S
+                    self._token = error
+                    life_s = _FAILED_S
                 except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-                    self._token, life_s = TokenError(_describe(error)), _FAILED_S
+                    self._token = TokenError(_describe(error))
+                    life_s = _FAILED_S
                 self._expires_at = time.monotonic() + life_s
         if isinstance(self._token, TokenError):
             raise self._token

@@ -262,7 +262,8 @@ class _HttpPull:
         self._companion.mark_requested(users)
         if self._given_up:
             return self._given_up
-        url, body = self._template.url(users), self._template.body(users)
+        url = self._template.url(users)
+        body = self._template.body(users)
         try:
             async with session.request(
                 self._options.method,
@@ -330,7 +331,8 @@ class _HttpPull:
 
         The question is for a reason that all users share.
         """
-        host, notes = self._options.host, {}
+        host = self._options.host
+        notes = {}
         for reason, note in pull.notes.items():
             causes = self._causes[reason].most_common(_CAUSES)
             if not causes:

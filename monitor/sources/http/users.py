@@ -63,7 +63,8 @@ class HttpUsers(Table):
                 failure = status_failure(response)
                 content = await read_body(response, options.max_bytes)
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError, zlib.error) as error:
-            failure, content = connection_failure(error, options), None
+            failure = connection_failure(error, options)
+            content = None
         if failure is not None:
             raise SourceError(f"{options.host} {failure.note}", permanent=False)
         if content is None:

@@ -51,7 +51,8 @@ class RedisServer:
     """One server, the master that sentinels name, or a cluster."""
 
     def __init__(self, url: str, timeout_s: float) -> None:
-        self._url, self._timeout_s = url, timeout_s
+        self._url = url
+        self._timeout_s = timeout_s
         self.where = "Redis " + re.sub(r"^.*?://(.*@)?|[?].*$", "", url)
 
     def open(self) -> Any:  # noqa: ANN401 - redis-py's clients have no class in common

@@ -20,7 +20,8 @@ from monitor.web.pages.site import AbsentPageError, Query, Site
 
 A_PAGE = timedelta(days=1)
 """A page of ended incidents covers at least a day, within the limits that follow."""
-LEAST, MOST = 25, 100
+LEAST = 25
+MOST = 100
 """The least and the most ended incidents of a page, if a day has fewer or more."""
 _MOST_FIRING = 500
 _MESSAGES = 10

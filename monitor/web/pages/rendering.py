@@ -24,7 +24,9 @@ from monitor.web.pages import site as addresses
 from monitor.web.pages.comparison import PERIODS, ComparisonPage
 from monitor.web.pages.run import RunPage
 
-_MINUTE, _HOUR, _DAY = 60, 3600, 86_400
+_MINUTE = 60
+_HOUR = 3600
+_DAY = 86_400
 _MOST_SEGMENTS = 12
 
 

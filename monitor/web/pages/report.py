@@ -20,7 +20,8 @@ from monitor.web.pages.site import AbsentPageError, Query, Site, comparison_url,
 
 MOST_BYTES = 1_900_000
 """Beyond this size pages of users are left out."""
-MOST_RUNS, MOST_USERS = 6, 6
+MOST_RUNS = 6
+MOST_USERS = 6
 _USER_RUNS = 40
 
 _OF_A_SERVER = re.compile(r'<form\b.*?</form>| data-live\b| rel="(?:prev|next)"', re.DOTALL)
@@ -127,7 +128,8 @@ def _sections(
 
 def in_one_file(title: str, sections: Iterable[Section]) -> str:
     """Return one page of these sections, with style, script, and links between them."""
-    style, script = read_static("rankwatch.css"), read_static("rankwatch.js")
+    style = read_static("rankwatch.css")
+    script = read_static("rankwatch.js")
     parts = []
     places = {}
     contents = []
