@@ -401,13 +401,14 @@ def _arm_lists(
         values[Arm.CANDIDATE]["candidate_scores"] = batch.scores.candidate
     lists = {}
     for arm, codes in ((Arm.BASELINE, baseline), (Arm.CANDIDATE, candidate)):
+        of_arm = values[arm]
         is_new = None
         if batch.weights:
-            values[arm]["weights"] = batch.weights.of(arm)
+            of_arm["weights"] = batch.weights.of(arm)
         if arm in last:
             pair = *batch.of(arm), last[arm].codes, last[arm].lengths
-            values[arm][CHURN] = exposure.churn(*pair)
-            values[arm][Lack.UNCHANGED] = exposure.is_unchanged(*pair)
+            of_arm[CHURN] = exposure.churn(*pair)
+            of_arm[Lack.UNCHANGED] = exposure.is_unchanged(*pair)
             is_new = ~np.isin(items, last[arm].exposed)
         lists[arm] = ArmLists(
             codes=codes,
@@ -415,7 +416,7 @@ def _arm_lists(
             # A catalogue that is smaller than what is listed would give a coverage above 1.
             catalogue=max(catalogue_size or 0, len(items)),
             repeated=exposure.number_repeated(codes),
-            values=values[arm],
+            values=of_arm,
             is_new=is_new,
         )
     return lists

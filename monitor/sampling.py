@@ -39,11 +39,12 @@ def draw(users: UserTable, comparison: Comparison, slot: datetime) -> Panel:
     """
     size = comparison.measuring.sample
     order = np.arange(len(users), dtype=np.intp)
-    if not users.users.is_monotonic_increasing:
-        order = users.users.argsort()
+    ids = users.users
+    if not ids.is_monotonic_increasing:
+        order = ids.argsort()
     drawn = np.arange(len(order))
     if size is not None:
-        drawn = _sample(users.users[order], size, comparison, slot)
+        drawn = _sample(ids[order], size, comparison, slot)
     minimum = size.minimum if size is not None else 0
     if not minimum:
         order = order[drawn]
@@ -51,7 +52,7 @@ def draw(users: UserTable, comparison: Comparison, slot: datetime) -> Panel:
     most = comparison.measuring.max_segment_values
     frequent_codes = {name: frequent(values, most) for name, values in users.segments.items()}
     segments = {name: values.take(order) for name, values in users.segments.items()}
-    panel = Panel(users=users.users[order], segments=split(len(order), segments, frequent_codes))
+    panel = Panel(users=ids[order], segments=split(len(order), segments, frequent_codes))
     if not minimum:
         return panel
     return _top_up(panel, drawn, minimum, _fixed_salt(comparison))

@@ -369,10 +369,10 @@ def compose_messages(
     for change in sorted(changes, key=attrgetter("is_acknowledgement")):
         by_incident.setdefault((_incident_of(change), change.is_acknowledgement), []).append(change)
     begun = {start.dedup_key: start for start in changes if start.is_start}
-    return tuple(
-        _message(name, tuple(members), begun, snapshot)
-        for (name, _), members in by_incident.items()
-    )
+    messages = []
+    for (name, _), members in by_incident.items():
+        messages.append(_message(name, tuple(members), begun, snapshot))
+    return tuple(messages)
 
 
 def _message(

@@ -217,10 +217,13 @@ def _split_change(lists: OwnLists, other: OwnLists, score: ScoreBatch) -> Parts:
     )
     # The walk is the same against other lists. Steps that are one object stay one object.
     steps = {id(step): step for step in walk}
-    against_present = {
-        key: replace(step, baseline=other.present, baseline_lengths=other.lengths)
-        for key, step in steps.items()
-    }
+    against_present = {}
+    for key, step in steps.items():
+        against_present[key] = replace(
+            step,
+            baseline=other.present,
+            baseline_lengths=other.lengths,
+        )
     over_former = share_steps(walk, score)
     over_present = share_steps([against_present[id(step)] for step in walk], score)
     return _add(over_former, over_present, weight=0.5)

@@ -96,9 +96,9 @@ def decompose_drop(
     parts = {part: float(values.sum()) for part, values in added.items()}
     noise = float(change[is_paired].std()) / math.sqrt(is_paired.sum())
     # Dimensions overlap: each of them decomposes the drop, and they do not add up.
-    dimensions = [
-        _list_falls(rows, added, is_scored, is_paired) for rows in _group_by_dimension(segments)
-    ]
+    dimensions = []
+    for rows_by_segment in _group_by_dimension(segments):
+        dimensions.append(_list_falls(rows_by_segment, added, is_scored, is_paired))
     dimensions.sort(key=partial(_explained, noise=noise), reverse=True)
     now = float(distance[is_scored].mean())
     return MeanDrop(
@@ -158,9 +158,11 @@ def _list_falls(
     is_paired: Flags,
 ) -> list[SegmentFall]:
     """What each segment adds. First the one that fell most beyond its share of the users."""
-    change = math.fsum(
-        float(values.sum()) for part, values in added.items() if part is not Part.COMPOSITION
-    )
+    sums = []
+    for part, values in added.items():
+        if part is not Part.COMPOSITION:
+            sums.append(float(values.sum()))
+    change = math.fsum(sums)
     falls = []
     for segment, rows in segments.items():
         fall = SegmentFall(

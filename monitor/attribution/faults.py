@@ -45,12 +45,13 @@ def find_missing(coverage: Sequence[CoverageRow], usual: float | None) -> Findin
     None if their share hardly exceeds the ``usual`` one, which is 0 if it is unknown.
     """
     rows = {row.segment: row for row in coverage}
-    if ALL not in rows or not rows[ALL].asked:
+    everybody = rows.get(ALL)
+    if everybody is None or not everybody.asked:
         return None
-    arm = max(Arm, key=partial(_count_lost, rows[ALL]))
+    arm = max(Arm, key=partial(_count_lost, everybody))
     lost_by_segment = {name: _count_lost(row, arm) for name, row in rows.items()}
     lost = lost_by_segment[ALL]
-    users = rows[ALL].asked
+    users = everybody.asked
     expected = (usual or 0.0) * users
     if lost - expected < max(5, _LEAST_LOST * users, _SURE * math.sqrt(expected)):
         return None
@@ -65,12 +66,12 @@ def find_missing(coverage: Sequence[CoverageRow], usual: float | None) -> Findin
     share = lost_by_segment[likeliest] / rows[likeliest].asked
     is_place = likeliest != ALL and in_segment >= _IN_SEGMENT and share >= 1.5 * lost / users
     segment = likeliest if is_place else ALL
-    detail = {"empty": rows[ALL].reasons.get((arm, CoverageReason.EMPTY), 0) / lost}
+    detail = {"empty": everybody.reasons.get((arm, CoverageReason.EMPTY), 0) / lost}
     if usual is not None:
         detail["before"] = usual
     return Finding(
         kind=FaultKind.MISSING,
-        arms=tuple(each for each in Arm if _count_lost(rows[ALL], each) >= lost / 2),
+        arms=tuple(each for each in Arm if _count_lost(everybody, each) >= lost / 2),
         segment=segment,
         segment_share=lost_by_segment[segment] / rows[segment].asked,
         users=lost,

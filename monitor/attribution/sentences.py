@@ -128,16 +128,17 @@ def write_fall(fall: SegmentFall, drop: float) -> str:
     """One sentence on what the segment adds to the ``drop`` of all users, also if it rose."""
     name = shorten_name(fall.segment)
     within = fall.within
-    if not (fall.share_before and within):
+    share = fall.share_before
+    if not (share and within):
         return f"In {name} there is no fall to explain."
-    amount = f"{abs(within) / fall.share_before:.4f}"
+    amount = f"{abs(within) / share:.4f}"
     if within < 0:
         return f"In {name} similarity rose by {amount}."
     of_all = ""
     if 0 < fall.whole <= _CANCELLED * drop:
         of_all = f", {_percent(min(fall.whole, drop), drop)} of everybody's drop"
-    per_user = {part: part_sum / fall.share_before for part, part_sum in fall.parts.items()}
-    parts = _write_parts(per_user, fall.whole / fall.share_before)
+    per_user = {part: part_sum / share for part, part_sum in fall.parts.items()}
+    parts = _write_parts(per_user, fall.whole / share)
     return f"In {name} similarity fell by {amount}{of_all}{parts}."
 
 
@@ -171,17 +172,18 @@ def _write_who(finding: Finding) -> str:
 
 def _write_what(finding: Finding, arms: str) -> str:
     detail = finding.detail
-    if finding.kind is FaultKind.SHARED_LIST:
+    kind = finding.kind
+    if kind is FaultKind.SHARED_LIST:
         lists = detail["lists"]
         what = f"get one of {lists:.0f} lists from the {arms}"
         if lists == 1:
             what = f"all get the same list from the {arms}"
         return f"{what}: the most popular items" if detail["popular"] >= _POPULAR else what
-    if finding.kind is FaultKind.MISSING:
+    if kind is FaultKind.MISSING:
         return _write_missing(finding, arms)
-    if finding.kind is FaultKind.RESPELLED:
+    if kind is FaultKind.RESPELLED:
         return _write_respelled(finding, arms)
-    if finding.kind is FaultKind.REORDERED:
+    if kind is FaultKind.REORDERED:
         items = "first three items" if detail["top"] else "items"
         return f"get the same {items} from the {arms}, but in another order"
     figures = {}
@@ -189,7 +191,7 @@ def _write_what(finding: Finding, arms: str) -> str:
         figures[name] = _percent(value, 1)
         if value > 1:
             figures[name] = f"{value:,.0f}"
-    return _WHAT[finding.kind].format(arms=arms, other=finding.arms[0].other, **figures)
+    return _WHAT[kind].format(arms=arms, other=finding.arms[0].other, **figures)
 
 
 def _write_missing(finding: Finding, arms: str) -> str:

@@ -49,12 +49,13 @@ class FrameColumns:
 def read_frame(frame: pd.DataFrame, columns: FrameColumns, arm: str) -> RankingTable:
     """Lists from a long or a wide frame, depending on its columns."""
     columns = _match_names(columns, frame)
-    frame = _with_field(_with_users(frame, columns.user), columns.items)
+    items = columns.items
+    frame = _with_field(_with_users(frame, columns.user), items)
     is_long = columns.item in frame.columns
-    is_wide = columns.items in frame.columns
-    if is_long and is_wide and columns.item != columns.items:
+    is_wide = items in frame.columns
+    if is_long and is_wide and columns.item != items:
         raise InputError(
-            f"{arm} has both a column {columns.item!r} (long form) and {columns.items!r} (wide "
+            f"{arm} has both a column {columns.item!r} (long form) and {items!r} (wide "
             "form): drop or rename one"
         )
     if is_wide:
@@ -65,7 +66,7 @@ def read_frame(frame: pd.DataFrame, columns: FrameColumns, arm: str) -> RankingT
     if not ranked:
         raise InputError(
             f"{arm} has neither a column {columns.item!r} (long form, an item a row) nor "
-            f"{columns.items!r} (wide form, a list a row) nor one a rank (rec_0, rec_1 ...); found "
+            f"{items!r} (wide form, a list a row) nor one a rank (rec_0, rec_1 ...); found "
             f"{shown(frame.columns)}: name them with item=, rank=, items="
         )
     return _read_ranked(frame, ranked, columns.user, arm)

@@ -140,9 +140,10 @@ class RunAccumulator:
             floor = score.measure_floor(batch, pairing, measuring.k, metrics, self.failed)
             by_metric = score_all(pairing.batch, metrics, failed=self.failed)
             by_metric, bounds = score.add_floor(by_metric, floor, metrics, measuring.k)
+        panel = batch.panel
         with self._stage("summarize"):
-            rows = rows_of_segments(batch.panel, pairing.panel_rows)
-            scores = Scores(users=batch.panel.users[pairing.panel_rows], by_metric=by_metric)
+            rows = rows_of_segments(panel, pairing.panel_rows)
+            scores = Scores(users=panel.users[pairing.panel_rows], by_metric=by_metric)
             self._measured |= dict.fromkeys(metrics)
             self.listed.add(pairing)
             self._summaries.add(rows, by_metric, score.score_ranges(metrics, measuring.k) | bounds)
@@ -154,10 +155,10 @@ class RunAccumulator:
             self._add_notes(Arm.CANDIDATE, batch.candidate)
             if measuring.keep_lists is not Keep.NONE:
                 self._lists.append(self._drawn(keep_lists(pairing, scores.users, rows)))
-            hashes = hash_users(batch.panel.users, self._comparison)
+            hashes = hash_users(panel.users, self._comparison)
             self.input_hash += int(mix(hashes + pairing.input_hashes).sum(dtype=np.uint64))
-            is_in_sample = is_sampled(batch.panel, self._share, hashes)
-            users = batch.panel.users
+            is_in_sample = is_sampled(panel, self._share, hashes)
+            users = panel.users
             sampled_rows = is_in_sample[pairing.panel_rows]
             # If one sorted batch is the whole sample, its pairing is reused.
             is_only = len(self._coverage) == 1 and is_in_sample.all()
@@ -328,16 +329,16 @@ class RunAccumulator:
         # No user is shown twice.
         values[sample.scores.users.isin([shown.user for shown in worst])] = np.nan
         rows = ordinary_rows(values, self._comparison.measuring.evidence_users, median)
-        ordinary = [
-            score.show_user(
+        ordinary = []
+        for position, row in enumerate(rows.tolist()):
+            shown = score.show_user(
                 sample.pairing,
                 sample.scores,
-                int(row),
+                row,
                 EvidenceKind.REPRESENTATIVE,
                 position,
             )
-            for position, row in enumerate(rows)
-        ]
+            ordinary.append(shown)
         return (*worst, *ordinary)
 
     def _keep_worst(self, pairing: Pairing, scores: Scores, metric: Metric | None) -> None:
@@ -355,9 +356,7 @@ class RunAccumulator:
 
     def _rank_worst(self, candidates: Sequence[tuple[float, str, Evidence]]) -> None:
         ranked = sorted(candidates, key=itemgetter(0, 1))
-        self._worst = [
-            (value, user, replace(shown, position=place))
-            for place, (value, user, shown) in enumerate(
-                ranked[: self._comparison.measuring.evidence_users]
-            )
-        ]
+        most = self._comparison.measuring.evidence_users
+        self._worst = []
+        for place, (value, user, shown) in enumerate(ranked[:most]):
+            self._worst.append((value, user, replace(shown, position=place)))

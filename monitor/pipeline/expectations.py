@@ -108,16 +108,17 @@ def compute_expectations(
         return ()
     is_holiday = comparison.judging.is_holiday
     if is_holiday(findings.slot):
-        return tuple(
-            Expectation(
+        without_limits = []
+        for watched in series:
+            expectation = Expectation(
                 alert=watched.rule.alert,
                 segment=watched.segment,
                 runs=0,
                 series=describe_series(watched.rule),
                 note=HOLIDAY,
             )
-            for watched in series
-        )
+            without_limits.append(expectation)
+        return tuple(without_limits)
     past = [run for run in past if not is_holiday(run.slot)]
     starts = list[int]()
     note = ""

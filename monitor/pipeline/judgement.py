@@ -177,9 +177,9 @@ def complete_record(
     if not computed:
         for metric in metrics:
             computed += _from_scores(comparison, record, history, metric)
-    merged = {
-        (summary.segment, summary.metric): summary for summary in (*record.summaries, *computed)
-    }
+    merged = {}
+    for summary in (*record.summaries, *computed):
+        merged[summary.segment, summary.metric] = summary
     summaries = tuple(merged.values())
     lacking = tuple(rule.alert for rule in rules if _lacks(summaries, rule))
     return replace(record, summaries=summaries), lacking
@@ -296,11 +296,10 @@ class Rejudgement:
         return add_explanations(judgement.transitions, record.explanation, models, lost=lost)
 
     def _remember(self, record: RunRecord, judgement: Judgement) -> None:
-        alarmed = {
-            watch: state.state
-            for watch, state in self.states.items()
-            if state.state is not State.QUIET
-        }
+        alarmed = {}
+        for watch, state in self.states.items():
+            if state.state is not State.QUIET:
+                alarmed[watch] = state.state
         past = PastRun(
             slot=record.run.slot,
             states=alarmed,

@@ -87,9 +87,10 @@ class Arms:
     def describe(self, unreadable: Iterable[Unreadable]) -> list[str]:
         """Sentences about what could not be read, without examples if users have pseudonyms."""
         shows_example = self.pseudonyms is None
-        sentences = [
-            part.sentence(shows_example=shows_example) for part in unreadable if part.count
-        ]
+        sentences = []
+        for part in unreadable:
+            if part.count:
+                sentences.append(part.sentence(shows_example=shows_example))
         return list(dict.fromkeys(sentences))
 
     def reason(self, error: SourceError) -> str:

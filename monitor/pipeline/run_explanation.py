@@ -143,19 +143,20 @@ def explain_run(  # noqa: PLR0913 - the past is three of them
     metric = choose_metric(comparison, measured)
     if metric is None:
         return None, None
-    parts = split_metric(sample.pairing.batch, metric)
+    pairing = sample.pairing
+    parts = split_metric(pairing.batch, metric)
     means = average_parts(parts, sample.segments[ALL])
     if means is None:
         return None, None
-    changes = _compare_metric(sample.pairing.batch, metric, former, last)
+    changes = _compare_metric(pairing.batch, metric, former, last)
     drop = None
     if changes is not None:
         drop = decompose_drop(parts.total, changes, sample.segments)
     past = [split for split in past if split.metric == str(metric)]
     scene = Scene(
-        batch=sample.pairing.batch,
+        batch=pairing.batch,
         segments=sample.segments,
-        coverage=sample.pairing.coverage.rows,
+        coverage=pairing.coverage.rows,
         changes=changes,
         is_older=former is not last,
         habits=_pool_habits(past),
@@ -164,11 +165,11 @@ def explain_run(  # noqa: PLR0913 - the past is three of them
     )
     split = Split(
         metric=str(metric),
-        asked=sample.pairing.coverage.all.asked,
+        asked=pairing.coverage.all.asked,
         means=means,
         habits=_share_habits(scene),
     )
-    names = _Names(pairing=sample.pairing, users=sample.scores.users, former=former)
+    names = _Names(pairing=pairing, users=sample.scores.users, former=former)
     examples = min(SHOWN_EXAMPLES, comparison.measuring.evidence_users)
     finding, other_is_unchanged = _find_cause(
         scene,
@@ -176,7 +177,7 @@ def explain_run(  # noqa: PLR0913 - the past is three of them
         mismatches,
         shows_items=comparison.judging.shows_items,
     )
-    fault = _add_note(finding, sample.pairing.coverage, notes), other_is_unchanged
+    fault = _add_note(finding, pairing.coverage, notes), other_is_unchanged
     explanation = _explain(split, parts, scene, drop, names, examples, fault=fault)
     return split, replace(explanation, id_mismatches=tuple(mismatches))
 
@@ -273,14 +274,15 @@ def _explain(  # noqa: PLR0913 - what was computed of a run
     if not len(rows):
         # No user of the segment has lists that could be shown.
         rows = scene.segments[ALL]
-    arm = _changed_arm(scene.changes, finding)
+    changes = scene.changes
+    arm = _changed_arm(changes, finding)
     items = _compare_items(scene, rows, arm, names)
     before = None
     paired = 0
-    if scene.changes is not None:
-        rows_before = rows[scene.changes.is_known[rows]]
-        before = share_kinds(classify(scene.changes.former.take(rows_before)))
-        paired = int(scene.changes.is_known.sum())
+    if changes is not None:
+        rows_before = rows[changes.is_known[rows]]
+        before = share_kinds(classify(changes.former.take(rows_before)))
+        paired = int(changes.is_known.sum())
     return Explanation(
         metric=split.metric,
         sentence=sentence,

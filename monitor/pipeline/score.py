@@ -1,5 +1,6 @@
 """Scores, summaries and evidence from paired lists, also of the noise floor, and a run's scores."""
 
+import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
@@ -42,12 +43,11 @@ def scorable_metrics(
         if metric.need is not None and not can_score(metric, batch):
             lacking.setdefault(metric.need, []).append(str(metric))
     # No sentence about missing relevance, which may arrive later.
-    left_out = tuple(
-        f"{', '.join(names)} not measured: {_LACK_WORDS[need]}"
-        for need, names in lacking.items()
-        if need in _LACK_WORDS
-    )
-    return tuple(metric for metric in metrics if can_score(metric, batch)), left_out
+    left_out = []
+    for need, names in lacking.items():
+        if need in _LACK_WORDS:
+            left_out.append(f"{', '.join(names)} not measured: {_LACK_WORDS[need]}")
+    return tuple(metric for metric in metrics if can_score(metric, batch)), tuple(left_out)
 
 
 def relevance_metrics(measuring: MeasuringPlan) -> tuple[Metric, ...]:
@@ -119,16 +119,17 @@ def show_user(
     position: int,
 ) -> Evidence:
     """Both lists of the user in this row of the pairing and of the scores, as item ids."""
+    user_scores: dict[str, float | None] = {}
+    for name, values in scores.by_metric.items():
+        value = float(values[row])
+        user_scores[name] = None if math.isnan(value) else value
     return Evidence(
         kind=kind,
         position=position,
         user=scores.users[row],
         baseline=decode(pairing.batch.baseline[row], pairing.vocabulary),
         candidate=decode(pairing.batch.candidate[row], pairing.vocabulary),
-        scores={
-            name: None if np.isnan(values[row]) else float(values[row])
-            for name, values in scores.by_metric.items()
-        },
+        scores=user_scores,
     )
 
 

@@ -184,14 +184,14 @@ class Alertmanager(HttpReceiver):
         every = max(self._options.resend_every, self.intervals.get(message.comparison, timedelta()))
         ends_at = now + max(_RESENDS_AHEAD * every, _SHORTEST_END)
         # A message without changes sends again what is firing.
-        changes = [
-            change for change in message.changes or message.firing if not change.is_acknowledgement
-        ]
+        changes = []
+        for change in message.changes or message.firing:
+            if not change.is_acknowledgement:
+                changes.append(change)
         groups = group_alerts(changes, message.firing)
-        alerts = [
-            alert_of(members, ends_at, self._external_url, self._options.labels)
-            for members in groups
-        ]
+        alerts = []
+        for members in groups:
+            alerts.append(alert_of(members, ends_at, self._external_url, self._options.labels))
         for start in range(0, len(alerts), _BATCH):
             self._post(json.dumps(alerts[start : start + _BATCH]).encode(), self._headers, now)
 

@@ -97,22 +97,23 @@ class RunPings:
         self._closed.set()
 
     def _add(self, claim: Claim, suffix: str, body: str = "") -> None:
-        comparisons = self._options.comparisons
+        options = self._options
+        comparisons = options.comparisons
         if comparisons is not None and claim.comparison not in comparisons:
             return
-        url = ping_url(self._options.url.get_secret_value(), suffix, run_uuid(claim))
+        url = ping_url(options.url.get_secret_value(), suffix, run_uuid(claim))
         with self._changed:
             if self._is_closing:
                 return
             if len(self._waiting) == _WAITING:
-                log.warning("ping dropped: too many wait", ping=self._options.name)
-                self._on_outcome(self._options.name, "dropped")
+                log.warning("ping dropped: too many wait", ping=options.name)
+                self._on_outcome(options.name, "dropped")
             self._waiting.append((url, body))
             self._changed.notify_all()
             if self._thread is None:
                 self._thread = threading.Thread(
                     target=self._work,
-                    name=f"ping-{self._options.name}",
+                    name=f"ping-{options.name}",
                     daemon=True,
                 )
                 self._thread.start()
@@ -136,16 +137,17 @@ class RunPings:
     def _send(self, url: str, body: str) -> None:
         """Try until the ping is accepted, refused permanently, or was tried often enough."""
         # None: no wait follows the last try.
+        name = self._options.name
         for rest_s in (*RETRY_WAITS_S, None):
             try:
                 self._post(url, body)
             except DeliveryError as error:
                 if error.permanent or rest_s is None or self._rest(rest_s):
-                    log.warning("ping not sent", ping=self._options.name, reason=str(error))
-                    self._on_outcome(self._options.name, "failed")
+                    log.warning("ping not sent", ping=name, reason=str(error))
+                    self._on_outcome(name, "failed")
                     return
             else:
-                self._on_outcome(self._options.name, "sent")
+                self._on_outcome(name, "sent")
                 return
 
     def _post(self, url: str, body: str) -> None:

@@ -89,15 +89,14 @@ def verify(
 
 def webhook_body(message: Message, *, receiver: str, external_url: str) -> dict[str, Any]:
     """The body, with at most `MAX_BYTES`."""
-    acknowledgements = {
-        change.dedup_key: clean(change.reason)
-        for change in message.changes
-        if change.is_acknowledgement
-    }
-    alerts = [
-        _alert(change, external_url, acknowledgements.get(change.dedup_key, ""))
-        for change in _alerts_of(message)
-    ]
+    acknowledgements = {}
+    for change in message.changes:
+        if change.is_acknowledgement:
+            acknowledgements[change.dedup_key] = clean(change.reason)
+    alerts = []
+    for change in _alerts_of(message):
+        acknowledgement = acknowledgements.get(change.dedup_key, "")
+        alerts.append(_alert(change, external_url, acknowledgement))
     body: dict[str, Any] = {
         "version": "4",
         "groupKey": message.incident,

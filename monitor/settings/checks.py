@@ -415,9 +415,10 @@ def _check_metric_input(
 ) -> Iterator[Problem]:
     need = None if metric is None else metric.need
     if need == Need.SCORES:
-        arms = [
-            ".".join(keys) for keys, source in _arms(comparison).items() if not source.has_scores
-        ]
+        arms = []
+        for keys, source in _arms(comparison).items():
+            if not source.has_scores:
+                arms.append(".".join(keys))
         if arms:
             names = " and the ".join(arms)
             yield Problem(

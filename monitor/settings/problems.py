@@ -202,11 +202,10 @@ def keys_at(model: type[BaseModel], path: KeyPath) -> list[str]:
     for step in path:
         if isinstance(step, int):
             continue
-        annotations = [
-            field.annotation
-            for name, field in chain.from_iterable(map(_fields, models))
-            if (field.alias or name) == step
-        ]
+        annotations = []
+        for name, field in chain.from_iterable(map(_fields, models)):
+            if (field.alias or name) == step:
+                annotations.append(field.annotation)
         # A step that is no field is a key in a mapping of options.
         if annotations:
             models = list(chain.from_iterable(map(models_in, annotations)))

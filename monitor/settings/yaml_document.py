@@ -202,10 +202,10 @@ class _Builder:
         try:
             if isinstance(node, yaml.MappingNode):
                 return self._mapping(node, path)
-            return [
-                self.build(item, (*path, n), item.start_mark.line + 1)
-                for n, item in enumerate(node.value)
-            ]
+            items = []
+            for n, item in enumerate(node.value):
+                items.append(self.build(item, (*path, n), item.start_mark.line + 1))
+            return items
         finally:
             self._open.discard(id(node))
 

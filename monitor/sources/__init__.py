@@ -178,15 +178,16 @@ class UsersOptions(OneOf):
     @property
     def sample_size(self) -> SampleSize | None:
         """How many users of each kind a run asks for, None for all users."""
-        if self.sample is None:
+        sample = self.sample
+        if sample is None:
             return None
-        if isinstance(self.sample, int):
-            return SampleSize(fixed=self.sample)
+        if isinstance(sample, int):
+            return SampleSize(fixed=sample)
         return SampleSize(
-            fixed=self.sample.fixed,
-            rotating=self.sample.rotating,
-            minimum=self.sample.minimum or 0,
-            stops_early=bool(self.sample.stop_when),
+            fixed=sample.fixed,
+            rotating=sample.rotating,
+            minimum=sample.minimum or 0,
+            stops_early=bool(sample.stop_when),
         )
 
     def _problems(self) -> Iterator[str]:

@@ -196,17 +196,18 @@ def long_lists(
     items = tally.ids(cells[name], name)
     is_bad = items.is_null().to_numpy(zero_copy_only=False)
     scores = None
+    rank = options.rank
     if options.scores:
         column = cells[options.scores]
         scores, is_no_number = columns.number_column(column, options.scores, tally.where)
         is_bad = is_bad | is_no_number
-        if not options.rank:
+        if not rank:
             is_no_number = is_no_number | np.isnan(scores)
         tally.flags(options.scores, Need.NUMBERS, is_no_number, column)
-    if options.rank:
-        column = cells[options.rank]
-        places, _ = columns.number_column(column, options.rank, tally.where)
-        tally.flags(options.rank, Need.NUMBERS, np.isnan(places), column)
+    if rank:
+        column = cells[rank]
+        places, _ = columns.number_column(column, rank, tally.where)
+        tally.flags(rank, Need.NUMBERS, np.isnan(places), column)
         order = _order(positions, places, None)
     else:
         assert scores is not None  # noqa: S101 - options have a rank or scores
@@ -222,7 +223,7 @@ def long_lists(
             scores = scores[order]
     is_bad_user = np.zeros(len(wanted), dtype=np.bool_)
     is_bad_user[positions[is_bad]] = True
-    if options.rank:
+    if rank:
         is_same_rank = (positions[1:] == positions[:-1]) & (places[1:] == places[:-1])
         is_bad_user[positions[1:][is_same_rank]] = True
     is_left = ~is_bad_user[positions]

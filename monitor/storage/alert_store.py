@@ -91,10 +91,9 @@ class SqlAlertStore:
                 if state.state is change.from_state:
                     ended.append(change)
             if ended:
-                alerts = [
-                    {f"its_{name}": getattr(change, name) for name in KEY_COLUMNS}
-                    for change in ended
-                ]
+                alerts = []
+                for change in ended:
+                    alerts.append({f"its_{name}": getattr(change, name) for name in KEY_COLUMNS})
                 connection.execute(_REMOVE_STATE, alerts)
             announce(connection, in_free_slots(connection, ended), receivers)
 

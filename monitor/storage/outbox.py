@@ -255,16 +255,16 @@ class SqlOutbox:
             _IS_WAITING, deliveries.c.receiver.not_in(list(known))
         )
         with self._database.write() as connection:
-            outcomes = [
-                Notification(
+            outcomes = []
+            for number in connection.scalars(removed):
+                outcome = Notification(
                     delivery_id=number,
                     status=DeliveryStatus.DEAD,
                     reason=_REMOVED,
                     at=now,
                     next_attempt_at=None,
                 )
-                for number in connection.scalars(removed)
-            ]
+                outcomes.append(outcome)
             record_outcomes(connection, outcomes)
         return len(outcomes)
 
@@ -290,10 +290,10 @@ class SqlOutbox:
             .order_by(deliveries.c.receiver)
         )
         rows = self._database.rows(query)
-        return {
-            receiver: (count, max(0.0, (now - oldest).total_seconds()))
-            for receiver, count, oldest in rows
-        }
+        backlog = {}
+        for receiver, count, oldest in rows:
+            backlog[receiver] = count, max(0.0, (now - oldest).total_seconds())
+        return backlog
 
     def records(self) -> Mapping[str, ReceiverRecord]:
         newest = (

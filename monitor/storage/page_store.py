@@ -152,10 +152,10 @@ class SqlPageStore:
             summaries.c.segment == segment,
             summaries.c.metric == metric,
         )
-        return {
-            run_id: Histogram(low=low, high=high, counts=tuple(counts))
-            for run_id, low, high, counts in self._database.rows(query)
-        }
+        histograms = {}
+        for run_id, low, high, counts in self._database.rows(query):
+            histograms[run_id] = Histogram(low=low, high=high, counts=tuple(counts))
+        return histograms
 
     def coverage(self, run_ids: Sequence[int], segment: str) -> Mapping[int, CoverageRow]:
         with self._database.read() as connection:
@@ -298,17 +298,20 @@ class SqlPageStore:
                 delivered = places_by_attempt[tuple(attempt)]
                 if number in places:
                     delivered.append(places[number])
-        attempts = tuple(
-            Attempt(
+        attempts = []
+        for (receiver, at, status, reason), delivered in places_by_attempt.items():
+            tried = Attempt(
                 receiver=receiver,
                 at=at,
                 status=status,
                 reason=reason,
                 changes=tuple(delivered),
             )
-            for (receiver, at, status, reason), delivered in places_by_attempt.items()
+            attempts.append(tried)
+        return IncidentHistory(
+            transitions=tuple(map(transition_of_row, rows)),
+            attempts=tuple(attempts),
         )
-        return IncidentHistory(transitions=tuple(map(transition_of_row, rows)), attempts=attempts)
 
     def incidents(
         self,

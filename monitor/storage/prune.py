@@ -383,7 +383,7 @@ def _histograms(
                 total[2] = list(map(add, total[2], counts))
             else:
                 total[:] = None, None, []
-    return {
-        series: dict(zip(columns, (low, high, counts or None), strict=True))
-        for series, (low, high, counts) in sums.items()
-    }
+    histograms = {}
+    for series, (low, high, counts) in sums.items():
+        histograms[series] = dict(zip(columns, (low, high, counts or None), strict=True))
+    return histograms

@@ -308,9 +308,11 @@ def _last_explained(
             start = place
     ids = list(slots)[start:]
     explanations = run_results.explanations_of(connection, ids)
-    return tuple(
-        (slots[run_id], explanations[run_id]) for run_id in reversed(ids) if run_id in explanations
-    )
+    explained = []
+    for run_id in reversed(ids):
+        if run_id in explanations:
+            explained.append((slots[run_id], explanations[run_id]))
+    return tuple(explained)
 
 
 def _runs_with_lists(
@@ -377,16 +379,17 @@ def _records(connection: Connection, finished: Sequence[Run]) -> tuple[RunRecord
     summaries_by_run = run_results.summaries_of(connection, ids)
     arm_scores_by_run = run_results.arm_scores_of(connection, ids)
     explanations = run_results.explanations_of(connection, ids)
-    return tuple(
-        RunRecord(
+    records = []
+    for run in finished:
+        record = RunRecord(
             run=run,
             coverage=coverage_by_run.get(run.id),
             summaries=summaries_by_run.get(run.id, ()),
             arm_scores=arm_scores_by_run.get(run.id, ()),
             explanation=explanations.get(run.id),
         )
-        for run in finished
-    )
+        records.append(record)
+    return tuple(records)
 
 
 def _marks(

@@ -256,9 +256,10 @@ def _summary_row(position: int, summary: Summary) -> dict[str, object]:
 
 def lesson_rows(expectations: Iterable[Expectation]) -> list[dict[str, object]]:
     """Return the lessons of one run as one row; no row if no expectation names its series."""
-    by_alert = {
-        alert: lesson for alert, lesson in to_lessons(expectations).items() if lesson.series
-    }
+    by_alert = {}
+    for alert, lesson in to_lessons(expectations).items():
+        if lesson.series:
+            by_alert[alert] = lesson
     if not by_alert:
         return []
     import numpy as np
@@ -276,10 +277,10 @@ def lessons_of(connection: Connection, run_ids: Sequence[int]) -> dict[int, dict
     query = select(lessons.c.run_id, lessons.c.about, lessons.c.numbers).where(
         lessons.c.run_id.in_(run_ids)
     )
-    return {
-        run_id: _unpack(_parse_about(about), numbers)
-        for run_id, about, numbers in connection.execute(query)
-    }
+    by_run = {}
+    for run_id, about, numbers in connection.execute(query):
+        by_run[run_id] = _unpack(_parse_about(about), numbers)
+    return by_run
 
 
 def _unpack(about: _About, numbers: bytes) -> dict[str, Lesson]:

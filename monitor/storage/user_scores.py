@@ -107,10 +107,9 @@ def _table(
         of_run(connection, run_id), scores.c.part == part
     )
     rows = connection.execute(query).all()
-    values = {
-        name: np.array([row[place] for row in rows], dtype=np.float64)
-        for place, name in enumerate(columns, start=1)
-    }
+    values = {}
+    for place, name in enumerate(columns, start=1):
+        values[name] = np.array([row[place] for row in rows], dtype=np.float64)
     return pd.DataFrame(values, index=pd.Index([row[0] for row in rows], dtype="str"))
 
 

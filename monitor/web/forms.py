@@ -175,10 +175,10 @@ def describe_failures(failures: Mapping[str, str]) -> dict[str, Any]:
         "431": as_text,
         "503": {**as_json, **as_text},
     }
-    return {
-        status: {"description": meaning, "content": contents.get(status, as_json)}
-        for status, meaning in {**failures, **SERVER_ANSWERS}.items()
-    }
+    answers = {}
+    for status, meaning in {**failures, **SERVER_ANSWERS}.items():
+        answers[status] = {"description": meaning, "content": contents.get(status, as_json)}
+    return answers
 
 
 class GateQuery(BaseModel, extra="forbid"):

@@ -62,20 +62,21 @@ def preview_users(watched: Watched, count: int) -> Preview:
     now = SystemClock().now()
     slot = watched.schedule.latest(now)
     preview = partial(Preview, comparison=few, slot=slot, next_slot=watched.schedule.next(now))
+    arms = watched.arms
     try:
-        measured = measure_slot(few, watched.arms, slot, Memory(), Stopwatch(SystemClock()))
+        measured = measure_slot(few, arms, slot, Memory(), Stopwatch(SystemClock()))
     except SourceError as error:
-        return preview(troubles=(watched.arms.reason(error),))
+        return preview(troubles=(arms.reason(error),))
     except MonitorError as error:
         return preview(troubles=(str(error),))
-    titles, untitled = pull_titles(watched.arms.titles, slot, items_of(measured.run.evidence))
+    titles, untitled = pull_titles(arms.titles, slot, items_of(measured.run.evidence))
     return preview(
         coverage=measured.coverage,
         evidence=measured.run.evidence,
         troubles=tuple(filter(None, [untitled])),
-        matches=tuple(_matches(watched.arms, slot, measured.run.evidence)),
-        id_mismatches=_find_mismatches(watched.arms, slot, measured.run),
-        unmatched=_find_unmatched(comparison, watched.arms, slot),
+        matches=tuple(_matches(arms, slot, measured.run.evidence)),
+        id_mismatches=_find_mismatches(arms, slot, measured.run),
+        unmatched=_find_unmatched(comparison, arms, slot),
         notes={key: str(note) for key, note in measured.notes.items()},
         titles=titles,
     )

@@ -174,8 +174,9 @@ class OneShot:
         DeliveryError if something is still pending then.
         """
         pictures = MessagePictures(self.store, lambda: self.wiring)
-        senders = [
-            OutboxSender(
+        senders = []
+        for receiver in self.wiring.receivers:
+            sender = OutboxSender(
                 outbox=self.store.outbox,
                 receiver=receiver,
                 clock=self.clock,
@@ -184,8 +185,7 @@ class OneShot:
                 policy=self.wiring.policy,
                 picture_of=pictures.draw,
             )
-            for receiver in self.wiring.receivers
-        ]
+            senders.append(sender)
         # Under cron no loop repeats firing alerts for the receivers that need it.
         troubles = []
         for sender in senders:

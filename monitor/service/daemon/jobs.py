@@ -155,14 +155,13 @@ class DaemonJobs:
         There are fewer without a database, and for a standby.
         """
         minute = timedelta(minutes=1)
-        plans = {
-            f"-notify-{each.name}": JobPlan(
-                call=partial(self.outage_alert.notify, each),
+        plans = {}
+        for receiver in self.wiring().receivers:
+            plans[f"-notify-{receiver.name}"] = JobPlan(
+                call=partial(self.outage_alert.notify, receiver),
                 when=NOTIFY,
                 limit=5 * minute,
             )
-            for each in self.wiring().receivers
-        }
         if not has_database:
             return plans | {"-open": JobPlan(call=self.open, when=PROBE, limit=2 * minute)}
         plans |= {

@@ -223,12 +223,14 @@ class OutageAlert:
 
         A failure is logged and tried again.
         """
-        state = self._states.setdefault(receiver.name, _ReceiverState())
-        steady_s = self.database.clock.monotonic()
+        name = receiver.name
+        state = self._states.setdefault(name, _ReceiverState())
+        database = self.database
+        steady_s = database.clock.monotonic()
         message = self._due_message(state, receiver)
         if message is None:
             return
-        now = self.database.clock.now()
+        now = database.clock.now()
         unsure = state.unsure
         if unsure is not None and unsure.status is message.status:
             message = unsure
@@ -237,22 +239,22 @@ class OutageAlert:
             receiver.send(message, now=now)
         except DeliveryError as error:
             self._note_failure(state, message, error)
-            self.database.publisher.count("delivery_errors_total", receiver.name, error.trouble)
-            self.database.publisher.count("notifications_total", receiver.name, "retry")
+            database.publisher.count("delivery_errors_total", name, error.trouble)
+            database.publisher.count("notifications_total", name, "retry")
             log.error(  # noqa: TRY400 - says all
                 "receiver not notified of the outage",
-                receiver=receiver.name,
+                receiver=name,
                 reason=str(error),
             )
             return
         state.failures = 0
         state.unsure = None
-        self.database.publisher.count("notifications_total", receiver.name, "sent")
+        database.publisher.count("notifications_total", name, "sent")
         state.sent = next(iter(message.firing), None)
         state.sent_s = steady_s
         log.warning(
             "receiver notified of the outage",
-            receiver=receiver.name,
+            receiver=name,
             status=message.status,
         )
 

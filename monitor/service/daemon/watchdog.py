@@ -60,18 +60,19 @@ class Watchdog:
         Returns the seconds until the next look.
         """
         # First, because a hung scheduler may have locks that the rest needs.
-        if self.jobs.is_stuck():
+        jobs = self.jobs
+        if jobs.is_stuck():
             log.error("scheduler hung; restarted")
             self.publisher.count("watchdog_restarts_total", "scheduler")
-            self.jobs.restart()
+            jobs.restart()
         jump = self._jumps.look(self.runner.clock.now(), self.runner.clock.monotonic())
         if jump is not None:
             log.warning("clock jumped, or the machine slept", by_s=round(jump.total_seconds(), 1))
             self.publisher.count("clock_jumps_total")
-            self.jobs.follow_clock()
-        self.jobs.begin_repeated()
-        self.jobs.wake_up()
-        for name in set(self.jobs.overdue()) - self._rescued:
+            jobs.follow_clock()
+        jobs.begin_repeated()
+        jobs.wake_up()
+        for name in set(jobs.overdue()) - self._rescued:
             self._rescued.add(name)
             threading.Thread(
                 target=self._rescue,

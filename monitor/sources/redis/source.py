@@ -108,10 +108,11 @@ class RedisSource:
     def pull(self, request: PullRequest) -> Pull:
         """Lists of the requested users."""
         users = request.users.tolist()
+        options = self._options
         lists = ListCollector(
             request.k,
-            has_scores=self._options.scores is not None,
-            no_item=self._options.no_item,
+            has_scores=options.scores is not None,
+            no_item=options.no_item,
         )
         answered = 0
         try:
@@ -121,11 +122,11 @@ class RedisSource:
         except _ERRORS as error:
             for user in users[answered:]:
                 lists.fail(user, _reason(error), self._server.describe(error))
-        pull = spell_items(lists.pull(), self._options.item_ids)
+        pull = spell_items(lists.pull(), options.item_ids)
         tally = Tally(self._server.where)
         if lists.unreadable:
-            tally.count(self._options.key, Need.LISTS, lists.unreadable, len(users), lists.example)
-            require_readable(tally.unreadable, self._options.max_unreadable)
+            tally.count(options.key, Need.LISTS, lists.unreadable, len(users), lists.example)
+            require_readable(tally.unreadable, options.max_unreadable)
         notes = {reason: f"{self._server.where}: {note}" for reason, note in pull.notes.items()}
         return replace(pull, notes=notes, unreadable=tally.unreadable)
 

@@ -45,14 +45,15 @@ class ReadOnlyDatabase:
 
     def __init__(self, url: str, max_rows: int) -> None:
         self._max_rows = max_rows
-        self._url = sa.make_url(url)
-        if self._url.drivername in ("postgresql", "postgres"):
-            self._url = self._url.set(drivername="postgresql+psycopg")
-        self._engine = _engine(self._url)
-        self.dialect = self._url.get_backend_name()
-        self.where = f"database {(self._url.database or self._url.drivername)!r}"
-        if self._url.host:
-            self.where += f" on {self._url.host}"
+        address = sa.make_url(url)
+        if address.drivername in ("postgresql", "postgres"):
+            address = address.set(drivername="postgresql+psycopg")
+        self._url = address
+        self._engine = _engine(address)
+        self.dialect = address.get_backend_name()
+        self.where = f"database {(address.database or address.drivername)!r}"
+        if address.host:
+            self.where += f" on {address.host}"
 
     def read(
         self,

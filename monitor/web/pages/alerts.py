@@ -163,18 +163,17 @@ def read_alert_page(site: Site, query: Query) -> AlertPage:
     """One incident."""
     key = query.path["key"]
     history = site.store.pages.incident(key)
-    if not history.transitions:
+    transitions = history.transitions
+    if not transitions:
         raise AbsentPageError(f"no incident {key}: it never was, or is deleted")
     now = site.clock.now()
-    comparison = history.transitions[0].comparison
+    comparison = transitions[0].comparison
     firing = {}
     for state in site.store.alerts.states(comparison, state=State.FIRING):
         if key in (state.incident, state.dedup_key):
             firing[state.dedup_key] = state
     policy = site.policy()
-    lasting = [
-        change for change in history.transitions if change.is_start and change.dedup_key in firing
-    ]
+    lasting = [change for change in transitions if change.is_start and change.dedup_key in firing]
     held = []
     for start in lasting:
         why = "dry run" if policy.is_muted(start) else policy.in_maintenance(start, now)
@@ -191,8 +190,8 @@ def read_alert_page(site: Site, query: Query) -> AlertPage:
         if latest.explanation:
             sentence = latest.explanation.sentence
     return AlertPage(
-        incident=_incident(key, history.transitions, firing),
-        transitions=history.transitions,
+        incident=_incident(key, transitions, firing),
+        transitions=transitions,
         attempts=history.attempts,
         messages=_sent_messages(site, history),
         silences=tuple(silences),

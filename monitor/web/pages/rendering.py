@@ -118,10 +118,10 @@ def drop_chart(explanation: Explanation) -> Markup:
     """Draw the drop from the distance before to the distance now, by cause."""
     if explanation.before is None:
         return Markup()
-    pieces = [
-        Bar(name=str(cause.part), amount=cause.amount, figure=f"{cause.amount:+.4f}")
-        for cause in explanation.causes
-    ]
+    pieces = []
+    for cause in explanation.causes:
+        figure = f"{cause.amount:+.4f}"
+        pieces.append(Bar(name=str(cause.part), amount=cause.amount, figure=figure))
     before = _total("distance before", explanation.before)
     now = _total("distance now", explanation.now)
     return draw_waterfall(before, pieces, now, label="the drop, piece by piece")
@@ -195,10 +195,9 @@ def _table(
         starts.append(f"<td{label}{class_}>")
     lines = []
     for row in rows:
-        cells = [
-            f"{start}{escape(_spell_out(cell))}</td>"
-            for start, cell in zip(starts, row, strict=True)
-        ]
+        cells = []
+        for start, cell in zip(starts, row, strict=True):
+            cells.append(f"{start}{escape(_spell_out(cell))}</td>")
         lines.append(f"<tr>{''.join(cells)}</tr>\n")
     content = f"<thead><tr>{''.join(heads)}</tr></thead>\n<tbody>\n{''.join(lines)}</tbody>"
     table = element("table", Markup(content), class_=kind or None)  # noqa: S704 - parts are escaped
