@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
+from pandas.api import types as pandas_types
 from pandas.api.extensions import ExtensionArray
 
 from monitor.errors import InputError, SourceError
@@ -210,13 +211,13 @@ def as_scores(column: pd.Series, what: str) -> Floats:
         column = read_column(column)
     dtype = column.dtype
     wrong: list[object] = []
-    if pd.api.types.is_object_dtype(dtype):
+    if pandas_types.is_object_dtype(dtype):
         not_numbers = str | bytes | bool | complex
         wrong = [value for value in column.tolist() if isinstance(value, not_numbers)]
-    elif pd.api.types.is_complex_dtype(dtype) or not pd.api.types.is_numeric_dtype(dtype):
+    elif pandas_types.is_complex_dtype(dtype) or not pandas_types.is_numeric_dtype(dtype):
         wrong = column.tolist()[:1]
     try:
-        if not wrong and not pd.api.types.is_bool_dtype(dtype):
+        if not wrong and not pandas_types.is_bool_dtype(dtype):
             return column.to_numpy(dtype=np.float64, na_value=np.nan)
     except (TypeError, ValueError, OverflowError):
         wrong = [value for value in column.tolist() if not isinstance(value, int | float)]
@@ -275,7 +276,7 @@ def from_array(values: Array | pd.Series, what: str) -> Ids:
         return ids
     if isinstance(dtype, pd.StringDtype):
         return _from_arrow(pa.array(column.astype("str").array, pa.large_string()), what)
-    if pd.api.types.is_signed_integer_dtype(dtype):
+    if pandas_types.is_signed_integer_dtype(dtype):
         return column.to_numpy(dtype=np.int32 if dtype == np.int32 else np.int64)
     if isinstance(dtype, np.dtype) and dtype.kind in "uf":
         return _from_arrow(pa.array(column.to_numpy()), what)
@@ -334,7 +335,7 @@ def _refuse(value: object, what: str) -> NoReturn:
 
 def _is_missing(value: object) -> bool:
     try:
-        return bool(pd.api.types.is_scalar(value) and pd.isna(value))  # type: ignore[call-overload]
+        return bool(pandas_types.is_scalar(value) and pd.isna(value))  # type: ignore[call-overload]
     except ArithmeticError:  # a signalling NaN of Decimal raises on every comparison
         return True
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
-import numpy.typing as npt
 import scipy
+from numpy.typing import ArrayLike
 
 from monitor.model.arrays import Flags, Floats
 from monitor.model.runs import Summary
@@ -46,7 +46,7 @@ _STEPS = 16
 """Halvings to find the limit of a count, to a sixtieth of a user."""
 
 
-def to_angle(share: npt.ArrayLike, users: npt.ArrayLike) -> tuple[Floats, Floats]:
+def to_angle(share: ArrayLike, users: ArrayLike) -> tuple[Floats, Floats]:
     """Angle of a share in [0, 1] of n >= 1 users, in (0, pi / 2), and its standard error.
 
     arcsin sqrt((x + 3/8) / (n + 3/4)) for x users, with the error 1 / (2 sqrt(n + 1/2))
@@ -58,7 +58,7 @@ def to_angle(share: npt.ArrayLike, users: npt.ArrayLike) -> tuple[Floats, Floats
     return np.arcsin(np.sqrt((affected + 0.375) / (n + 0.75))), 0.5 / np.sqrt(n + 0.5)
 
 
-def from_angle(angle: npt.ArrayLike, users: npt.ArrayLike) -> Floats:
+def from_angle(angle: ArrayLike, users: ArrayLike) -> Floats:
     """The share of n users with this angle, within [0, 1]."""
     n = np.asarray(users, dtype=np.float64)
     bounded = np.clip(np.asarray(angle, dtype=np.float64), 0.0, np.pi / 2)
@@ -66,7 +66,7 @@ def from_angle(angle: npt.ArrayLike, users: npt.ArrayLike) -> Floats:
     return share
 
 
-def to_count(angle: npt.ArrayLike, error: npt.ArrayLike) -> tuple[Floats, Floats]:
+def to_count(angle: ArrayLike, error: ArrayLike) -> tuple[Floats, Floats]:
     """The arguments of `to_angle`: affected users, and all users. Whole numbers, or NaN."""
     users = np.rint(0.25 / np.square(np.asarray(error, dtype=np.float64)) - 0.5)
     counts = np.rint((users + 0.75) * np.sin(np.asarray(angle, dtype=np.float64)) ** 2 - 0.375)

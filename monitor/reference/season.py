@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
+from numpy.typing import ArrayLike
 
 from monitor.model.arrays import Flags, Floats, Integers, Rows
 from monitor.reference.history import FAR_OUT, find_median, find_scale, pull_in
@@ -313,7 +313,7 @@ def _falls(member: Floats, deviations: Floats, effects: tuple[Floats, Floats, Fl
     return falls
 
 
-def correlate(values: npt.ArrayLike, chance: npt.ArrayLike = 1e-3) -> Floats:
+def correlate(values: ArrayLike, chance: ArrayLike = 1e-3) -> Floats:
     """Cautious lag-1 correlation of past runs, (m,), in [0, MOST_CORRELATION].
 
     ``values``: (runs, m) oldest first, NaN where a run does not count.
@@ -337,7 +337,7 @@ def correlate(values: npt.ArrayLike, chance: npt.ArrayLike = 1e-3) -> Floats:
     return correlation
 
 
-def discount(z: npt.ArrayLike, correlation: npt.ArrayLike) -> Floats:
+def discount(z: ArrayLike, correlation: ArrayLike) -> Floats:
     """Discounted z for sums over runs: z sqrt((1 - r) / (1 + r)) for lag-1 correlation r >= 0.
 
     The variance of a sum is (1 + r) / (1 - r) times as large for an autoregressive series as for
@@ -370,7 +370,7 @@ def no_evidence(series: int) -> TrendEvidence:
     return TrendEvidence(mass=empty, rise=empty, since=np.zeros(empty.shape, dtype=np.intp))
 
 
-def update_evidence(evidence: TrendEvidence, z: npt.ArrayLike) -> TrendEvidence:
+def update_evidence(evidence: TrendEvidence, z: ArrayLike) -> TrendEvidence:
     """Evidence after one more run with ``z`` (m,), large on the watched side. NaN changes nothing.
 
     For a drift d: M_t = (1 + M_{t-1}) exp(d z_t - d^2 / 2), with z at most MOST_Z. The evidence is
@@ -393,7 +393,7 @@ def update_evidence(evidence: TrendEvidence, z: npt.ArrayLike) -> TrendEvidence:
     return TrendEvidence(mass=mass, rise=rise, since=since)
 
 
-def count_suspects(evidence: TrendEvidence, alpha: npt.ArrayLike) -> Integers:
+def count_suspects(evidence: TrendEvidence, alpha: ArrayLike) -> Integers:
     """Newest runs to leave out of the reference, (m,), because they may be part of a drift.
 
     These are all runs since the likeliest start of a drift whose log-likelihood ratio has reached

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import scipy
+from numpy.typing import ArrayLike
 
 from monitor.errors import InputError
 from monitor.model.arrays import Floats
@@ -83,8 +83,8 @@ class Threshold:
 
 def propose(
     reference: Reference,
-    errors: npt.ArrayLike,
-    share: npt.ArrayLike,
+    errors: ArrayLike,
+    share: ArrayLike,
     *,
     direction: Direction,
     worst: float,

@@ -12,6 +12,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 from pandas.api.extensions import ExtensionArray
+from pyarrow import types as arrow_types
 
 from monitor.errors import SourceError, UserDataError
 from monitor.kernels.labels import best_of_each
@@ -89,13 +90,13 @@ def segment_labels(values: pa.Array, name: str, where: str) -> pa.Array:
     SourceError if the column's type cannot be segment values.
     """
     kind = values.type
-    if pa.types.is_dictionary(kind):
+    if arrow_types.is_dictionary(kind):
         return segment_labels(decode_categories(values), name, where)
     if not is_text(kind) and not any(test(kind) for test in _LABELS):
         raise SourceError(
             f"segment column {name!r} of {where} holds {describe_type(kind)}: {Need.LABELS}"
         )
-    if pa.types.is_floating(kind) and pc.all(pc.equal(values, pc.floor(values))).as_py():
+    if arrow_types.is_floating(kind) and pc.all(pc.equal(values, pc.floor(values))).as_py():
         return id_column(values, name, where).cast(pa.large_string())
     return id_column(values.cast(pa.large_string()), name, where)
 
@@ -107,9 +108,9 @@ def _is_extension(kind: pa.DataType) -> bool:
 # Types of segment values other than text
 _LABELS = (
     is_numeric,
-    pa.types.is_boolean,
-    pa.types.is_date,
-    pa.types.is_timestamp,
+    arrow_types.is_boolean,
+    arrow_types.is_date,
+    arrow_types.is_timestamp,
     _is_extension,
 )
 

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import duckdb
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
+from duckdb import DuckDBPyConnection
 
 from monitor.deadline import Deadline
 from monitor.errors import SourceError
@@ -43,7 +43,7 @@ class ListView:
 
     def __init__(
         self,
-        database: duckdb.DuckDBPyConnection,
+        database: DuckDBPyConnection,
         name: str,
         options: FileSourceOptions,
         files: FileSet,
@@ -202,7 +202,7 @@ class UserView:
 
     def __init__(
         self,
-        database: duckdb.DuckDBPyConnection,
+        database: DuckDBPyConnection,
         files: FileSet,
         options: FileUsersOptions,
         dimensions: Sequence[str],
@@ -249,7 +249,7 @@ class SegmentColumns:
 
     def __init__(
         self,
-        database: duckdb.DuckDBPyConnection,
+        database: DuckDBPyConnection,
         users: UserView,
         dimensions: Sequence[str],
         most: int,
@@ -270,7 +270,7 @@ class SegmentColumns:
 
 
 def _segment_values(
-    database: duckdb.DuckDBPyConnection,
+    database: DuckDBPyConnection,
     column: str,
     name: str,
     where: str,
