@@ -74,7 +74,12 @@ def advance(
     return state, _transition(rule, previous, state, evaluation, is_new_normal=is_new_normal)
 
 
-def _step(state: State, streak: int, verdict: Verdict, rule: Rule) -> tuple[State, int]:
+def _step(
+    state: State,
+    streak: int,
+    verdict: Verdict,
+    rule: Rule,
+) -> tuple[State, int]:
     if verdict.outcome not in (Outcome.OK, Outcome.BREACH):
         return (State.QUIET, 0) if verdict.is_ignored else (state, streak)
     # While an alert fires the streak counts recovered runs, before that breaches.
@@ -224,7 +229,12 @@ def _find_removed(state: AlertState, rules: dict[str, dict[str, Rule]]) -> Remov
     return None if state.segment in watched else Removed.SEGMENT
 
 
-def _end(state: AlertState, cause: Transition | None, reason: str, at: datetime) -> Transition:
+def _end(
+    state: AlertState,
+    cause: Transition | None,
+    reason: str,
+    at: datetime,
+) -> Transition:
     end = Transition(
         comparison=state.comparison,
         alert=state.alert,

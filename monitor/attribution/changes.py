@@ -199,7 +199,12 @@ def _widen(codes: Codes, k: int) -> Codes:
     return np.pad(codes, ((0, 0), (0, k - codes.shape[1])), constant_values=PAD)
 
 
-def _pair(baseline: Codes, lengths: Codes, candidate: Codes, candidate_lengths: Codes) -> PairBatch:
+def _pair(
+    baseline: Codes,
+    lengths: Codes,
+    candidate: Codes,
+    candidate_lengths: Codes,
+) -> PairBatch:
     return PairBatch(
         baseline=baseline,
         candidate=candidate,

@@ -191,7 +191,12 @@ def _make_finding(suspicion: Suspicion, scene: Scene) -> Finding:
     )
 
 
-def _estimate_share(habit: Habit, suspicion: Suspicion, scene: Scene, rows: Rows) -> float:
+def _estimate_share(
+    habit: Habit,
+    suspicion: Suspicion,
+    scene: Scene,
+    rows: Rows,
+) -> float:
     """Share of these users that were hit, from how far their lists are beyond the habit."""
     bins = scene.bins[suspicion.arm][habit][rows]
     searched = None if suspicion.segment == ALL else rows

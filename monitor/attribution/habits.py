@@ -190,7 +190,12 @@ def _thin(rows: Rows, count: int) -> Rows:
     return rows[:: max(1, len(rows) // count)]
 
 
-def _count_common(codes: Codes, models: Codes, rows: Rows, places: Rows) -> npt.NDArray[np.float32]:
+def _count_common(
+    codes: Codes,
+    models: Codes,
+    rows: Rows,
+    places: Rows,
+) -> npt.NDArray[np.float32]:
     """Items in common of each list with each model, 0 with the user's own: (lists, models)."""
     items = np.unique(models[models >= 0])
     has_item = np.zeros((len(items), len(models)), dtype=np.float32)

@@ -146,7 +146,12 @@ def _cut(batch: PairBatch, lengths: Codes) -> PairBatch:
     )
 
 
-def _exchange(batch: PairBatch, places: Flags, other: PairBatch, other_places: Flags) -> PairBatch:
+def _exchange(
+    batch: PairBatch,
+    places: Flags,
+    other: PairBatch,
+    other_places: Flags,
+) -> PairBatch:
     """The batch with the candidate items on these places replaced by the other batch's, in order.
 
     Both have equally many places in each row.

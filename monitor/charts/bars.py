@@ -30,7 +30,13 @@ def draw_bars(bars: Sequence[Bar], *, label: str) -> Markup:
     return _draw(bars, [(0.0, bar.amount) for bar in bars], label)
 
 
-def draw_waterfall(start: Bar, pieces: Sequence[Bar], end: Bar, *, label: str) -> Markup:
+def draw_waterfall(
+    start: Bar,
+    pieces: Sequence[Bar],
+    end: Bar,
+    *,
+    label: str,
+) -> Markup:
     """Draw the way from one level to another. Each piece begins where the one before ended."""
     level = start.amount
     spans = [(0.0, level)]

@@ -236,7 +236,12 @@ def _require_one_list(users: pd.Index, arm: str) -> None:
         raise InputError(f"{arm} lists user {twice!r} twice: a user needs exactly one list")
 
 
-def _has_column(frame: pd.DataFrame, name: Hashable | None, role: str, arm: str) -> bool:
+def _has_column(
+    frame: pd.DataFrame,
+    name: Hashable | None,
+    role: str,
+    arm: str,
+) -> bool:
     """Whether the frame has that column."""
     # A column may be missing only if the caller did not give its name.
     if name is None or (name == role and name not in frame.columns):
@@ -276,7 +281,13 @@ def _order_by_rank(
     return order
 
 
-def _order_by_score(codes: Rows, scores: Floats, items: Ids, users: pd.Index, arm: str) -> Rows:
+def _order_by_score(
+    codes: Rows,
+    scores: Floats,
+    items: Ids,
+    users: pd.Index,
+    arm: str,
+) -> Rows:
     """Order of the rows by user, highest score first, equal ones by id."""
     missing = np.flatnonzero(np.isnan(scores))
     if len(missing):
@@ -307,7 +318,12 @@ def _read_ranks(column: pd.Series, arm: str) -> Array:
     return column.to_numpy()
 
 
-def _take_column(frame: pd.DataFrame, name: Hashable, role: str, arm: str) -> pd.Series:
+def _take_column(
+    frame: pd.DataFrame,
+    name: Hashable,
+    role: str,
+    arm: str,
+) -> pd.Series:
     """The column of that name. Raises InputError if there is none, or several."""
     if name not in list(frame.columns):  # a list, because the name may be unhashable
         raise InputError(

@@ -149,7 +149,12 @@ def kolmogorov_smirnov(baseline: Floats, candidate: Floats) -> float:
     return float(np.abs(ours / len(baseline) - theirs / len(candidate)).max())
 
 
-def churn(codes: Codes, lengths: Codes, last_codes: Codes, last_lengths: Codes) -> Floats:
+def churn(
+    codes: Codes,
+    lengths: Codes,
+    last_codes: Codes,
+    last_lengths: Codes,
+) -> Floats:
     """1 - overlap of each user's list with the last one: float64 (n,) in [0, 1].
 
     It is 1 - |A ∩ B| / max(|A|, |B|). ``codes`` (n, k) are padded with -1. ``last_codes`` (n, any
@@ -216,7 +221,12 @@ def largest_group(numbers: Integers) -> int:
     return int(np.unique(repeated, return_counts=True)[1].max(initial=1))
 
 
-def is_unchanged(codes: Codes, lengths: Codes, last_codes: Codes, last_lengths: Codes) -> Floats:
+def is_unchanged(
+    codes: Codes,
+    lengths: Codes,
+    last_codes: Codes,
+    last_lengths: Codes,
+) -> Floats:
     """1 for a user whose list equals the last one (cut to k), else 0: float64 (n,).
 
     Order counts. The value is NaN if either list is empty.

@@ -60,7 +60,12 @@ def best_of_each(rows: Integers, items: Integers, grades: Floats) -> Rows:
     return order[is_first]
 
 
-def place_weights(codes: Codes, items: Codes, weights: Floats, otherwise: float) -> Floats:
+def place_weights(
+    codes: Codes,
+    items: Codes,
+    weights: Floats,
+    otherwise: float,
+) -> Floats:
     """Weights at the places of lists: float64 in the shape of ``codes``, NaN at padding (-1).
 
     ``items``: unique codes as in the lists, or negative. ``otherwise``: weight of other items.

@@ -236,7 +236,12 @@ class Transition:
         return self.from_state is State.FIRING and self.to_state is State.FIRING
 
 
-def accepted_level(comparison: str, slot: datetime, reason: str, at: datetime) -> Transition:
+def accepted_level(
+    comparison: str,
+    slot: datetime,
+    reason: str,
+    at: datetime,
+) -> Transition:
     """The record that the level since the slot is normal: a transition of no alert, not sent."""
     return Transition(
         comparison=comparison,

@@ -120,7 +120,13 @@ def _hash_input(
     return hashes
 
 
-def _outcome(panel: Panel, pull: Pull, lists: PaddedLists, row_of: Rows, k: int) -> ArmOutcome:
+def _outcome(
+    panel: Panel,
+    pull: Pull,
+    lists: PaddedLists,
+    row_of: Rows,
+    k: int,
+) -> ArmOutcome:
     has_row = row_of >= 0
     rows = row_of[has_row]
     lengths = lists.lengths[rows]

@@ -175,7 +175,12 @@ def join_all(
         )
 
 
-def draw_panel(comparison: Comparison, arms: Arms, slot: datetime, timeout_s: float) -> Panel:
+def draw_panel(
+    comparison: Comparison,
+    arms: Arms,
+    slot: datetime,
+    timeout_s: float,
+) -> Panel:
     """Draw the panel from the users' source. It has the users' ids."""
     late = f"users of {comparison.name}: the list of users did not arrive before the run's deadline"
     table = ask_in_time(partial(arms.users.users, slot, arms.dimensions), timeout_s, late)
@@ -410,7 +415,12 @@ class _Extra(Generic[T]):
         return None
 
 
-def _pull(source: ports.Source, request: PullRequest, arm: Arm, took_s: dict[Arm, float]) -> Pull:
+def _pull(
+    source: ports.Source,
+    request: PullRequest,
+    arm: Arm,
+    took_s: dict[Arm, float],
+) -> Pull:
     begun_at = time.monotonic()
     try:
         return source.pull(request)

@@ -319,7 +319,12 @@ def _changed_arm(changes: PairChanges | None, finding: Finding | None) -> Arm | 
     return Arm.BASELINE if baseline > candidate else Arm.CANDIDATE
 
 
-def _compare_items(scene: Scene, rows: Rows, arm: Arm | None, names: _Names) -> ExposureShift:
+def _compare_items(
+    scene: Scene,
+    rows: Rows,
+    arm: Arm | None,
+    names: _Names,
+) -> ExposureShift:
     """Items of these users that gained and lost.
 
     Compares the changed arm with its earlier lists, else both arms with each other.

@@ -67,12 +67,25 @@ class Tally:
         """The ids of a column as `ids` returns them, as text."""
         return self.ids(values, column).cast(pa.large_string())
 
-    def flags(self, column: str, need: Need, is_unreadable: Flags, values: pa.Array) -> None:
+    def flags(
+        self,
+        column: str,
+        need: Need,
+        is_unreadable: Flags,
+        values: pa.Array,
+    ) -> None:
         """Count the rows of a column that cannot be read."""
         example = values[int(np.argmax(is_unreadable))] if is_unreadable.any() else None
         self.count(column, need, int(is_unreadable.sum()), len(is_unreadable), example)
 
-    def count(self, column: str, need: Need, count: int, rows: int, example: object) -> None:
+    def count(
+        self,
+        column: str,
+        need: Need,
+        count: int,
+        rows: int,
+        example: object,
+    ) -> None:
         """Add ``count`` unreadable rows of ``rows``. The count may be 0."""
         if isinstance(example, pa.Scalar):
             example = example.as_py()

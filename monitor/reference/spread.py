@@ -309,7 +309,14 @@ class _Scan:
         is_other: Flags = np.abs(level - normal) > most
         return is_other
 
-    def begin(self, where: Flags, start: int, row: int, *, is_accepted: bool = False) -> None:
+    def begin(
+        self,
+        where: Flags,
+        start: int,
+        row: int,
+        *,
+        is_accepted: bool = False,
+    ) -> None:
         """Begin a level at ``start``. Earlier runs are shifted to this level."""
         if not where.any():
             return

@@ -117,7 +117,12 @@ def unknown_key(key: object, valid_keys: Sequence[str]) -> Misfit:
     return Misfit(kind=MisfitKind.UNKNOWN_KEY, message=message, nearest=nearest)
 
 
-def wrong_value(kind: str, message: str, context: Mapping[str, object], value: object) -> Misfit:
+def wrong_value(
+    kind: str,
+    message: str,
+    context: Mapping[str, object],
+    value: object,
+) -> Misfit:
     """Pydantic's error ``kind`` as a misfit: what is expected, without a quote of the value."""
     wanted = None
     if kind in {"value_error", "assertion_error"}:

@@ -133,7 +133,12 @@ def _thresholds(rule: Partial, k: int | None) -> Iterator[Problem]:
         yield from _reach(rule, "above", "resolve_below", k)
 
 
-def _side(rule: Partial, side: str, resolve: str, wrong_resolve: str) -> Iterator[Problem]:
+def _side(
+    rule: Partial,
+    side: str,
+    resolve: str,
+    wrong_resolve: str,
+) -> Iterator[Problem]:
     if rule.has(wrong_resolve):
         yield Problem((wrong_resolve,), f"does not go with {side}: write {resolve}")
     threshold = rule.get(side)

@@ -28,7 +28,12 @@ except ImportError:  # on Spark's executors
     _read_json = json.loads  # type: ignore[assignment]  # called with a text or bytes alone
 
 
-def pull_without(pull: Pull, users: Iterable[str], reason: CoverageReason, note: str) -> Pull:
+def pull_without(
+    pull: Pull,
+    users: Iterable[str],
+    reason: CoverageReason,
+    note: str,
+) -> Pull:
     """The pull without the lists of these users, who failed for this reason."""
     failures = {**pull.failures, **dict.fromkeys(users, reason)}
     notes = {reason: note, **pull.notes}
@@ -89,7 +94,13 @@ class ListCollector:
         self.unreadable = 0
         self.example: object = None  # the first unreadable value
 
-    def add(self, user: str, value: object, scores: object = None, version: object = None) -> None:
+    def add(
+        self,
+        user: str,
+        value: object,
+        scores: object = None,
+        version: object = None,
+    ) -> None:
         """Add the user's list, made by this version of the model.
 
         The user is ``malformed`` if the value is no list of ids, or if the scores do not fit.

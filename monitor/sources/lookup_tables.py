@@ -200,7 +200,12 @@ def item_weights(
     return ItemWeights(items=join_items(items), weights=np.concatenate(weights))
 
 
-def _check_rows(ids: pa.Array, weights: np.ndarray, rows_before: int, where: str) -> None:
+def _check_rows(
+    ids: pa.Array,
+    weights: np.ndarray,
+    rows_before: int,
+    where: str,
+) -> None:
     if ids.null_count:
         row = rows_before + pc.index(ids.is_null(), True).as_py() + 1
         raise SourceError(f"row {row} of {where} has no item id: ids must be integers or text")
@@ -349,7 +354,13 @@ class GradedItems:
             unreadable=self._tally.unreadable,
         )
 
-    def _append(self, users: pa.Array, lengths: Rows, items: pa.Array, grades: Floats) -> None:
+    def _append(
+        self,
+        users: pa.Array,
+        lengths: Rows,
+        items: pa.Array,
+        grades: Floats,
+    ) -> None:
         rows = np.repeat(np.arange(len(users)), lengths)
         is_null = items.is_null().to_numpy(zero_copy_only=False)
         self._refuse(users, rows[is_null], "has an item that is no id")

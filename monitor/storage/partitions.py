@@ -227,7 +227,12 @@ def _is_past(connection: Connection, partition: Partition, before: datetime) -> 
     return not connection.scalar(select(exists().where(is_inside, ~is_settled_before(before))))
 
 
-def _drop(connection: Connection, partition: Partition, before: datetime, rows: list[int]) -> None:
+def _drop(
+    connection: Connection,
+    partition: Partition,
+    before: datetime,
+    rows: list[int],
+) -> None:
     # Readers lock the table first and then its partition. This keeps their order.
     connection.execute(text("LOCK TABLE ONLY scores IN ACCESS EXCLUSIVE MODE"))
     if partition in read_partitions(connection) and _is_past(connection, partition, before):

@@ -220,7 +220,13 @@ def midnight(instant: datetime) -> datetime:
     return instant.replace(hour=0, minute=0, second=0, microsecond=0)
 
 
-def roll_up(database: Database, *, since: datetime, complete_from: datetime, now: datetime) -> None:
+def roll_up(
+    database: Database,
+    *,
+    since: datetime,
+    complete_from: datetime,
+    now: datetime,
+) -> None:
     """Roll up the past days after ``since`` that have no sums, or whose runs changed since.
 
     A day before ``complete_from`` is rolled up once, and stays even if the retention grows later.

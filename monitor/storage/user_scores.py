@@ -50,7 +50,12 @@ def store_scores(
         copy_rows(driver, run_id, day_of_slot(slot), first, parts, batches)
 
 
-def replace_scores(connection: Connection, run_id: int, slot: datetime, new: Scores) -> None:
+def replace_scores(
+    connection: Connection,
+    run_id: int,
+    slot: datetime,
+    new: Scores,
+) -> None:
     """Store these scores in place of the run's scores of the same metrics.
 
     Scores of other metrics stay.

@@ -67,7 +67,13 @@ class SourceContract:
     ``{kind: {...}}``.
     """
 
-    def pulled(self, serving: Any, lists: dict[str, Any], *users: str, k: int = 10) -> Pull:
+    def pulled(
+        self,
+        serving: Any,
+        lists: dict[str, Any],
+        *users: str,
+        k: int = 10,
+    ) -> Pull:
         with serving(lists) as given, ThreadPoolExecutor(4) as threads:
             source = open_source(SourceOptions.model_validate(given))
             pull, *others = threads.map(source.pull, [request(*users, k=k)] * 4)

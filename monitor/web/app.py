@@ -121,7 +121,13 @@ class Health(Protocol):
         """
 
 
-def create_app(*, site: Site, metrics: Metrics, health: Health, reload: Reload) -> Starlette:
+def create_app(
+    *,
+    site: Site,
+    metrics: Metrics,
+    health: Health,
+    reload: Reload,
+) -> Starlette:
     """Return the application.
 
     It needs a `RequestGuard`, which decides who may read everything and who may reload.
@@ -255,7 +261,14 @@ async def _refuse_address(request: Request, error: Exception) -> Response:
     )
 
 
-def _fail(site: Site, status: int, title: str, reason: str, *, as_json: bool) -> Response:
+def _fail(
+    site: Site,
+    status: int,
+    title: str,
+    reason: str,
+    *,
+    as_json: bool,
+) -> Response:
     if as_json:
         return JSONResponse({"error": title, "reason": reason}, status, headers=PLAIN_HEADERS)
     return HTMLResponse(

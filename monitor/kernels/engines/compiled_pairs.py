@@ -46,7 +46,12 @@ def compiled_for(*signatures: str) -> Callable[[Step], Step]:
     return compile_it
 
 
-def find(baseline: Codes, candidate: Codes, lengths: tuple[Codes, Codes], k: int) -> AlignedRanks:
+def find(
+    baseline: Codes,
+    candidate: Codes,
+    lengths: tuple[Codes, Codes],
+    k: int,
+) -> AlignedRanks:
     """Align the first k places of codes (n, at least k), k from 1 to `MAX_K`."""
     n = len(baseline)
     dtype = np.uint8 if k <= _BYTE_MAX_K else np.uint16

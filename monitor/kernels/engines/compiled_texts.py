@@ -92,7 +92,13 @@ def _hash(data: Array, start: Word, end: Word, seed: Word) -> Word:
 
 
 @step
-def _read_keys(offsets: Offsets, data: Array, seed: Word, ones: Array, others: Array) -> Word:
+def _read_keys(
+    offsets: Offsets,
+    data: Array,
+    seed: Word,
+    ones: Array,
+    others: Array,
+) -> Word:
     """Write the keys of a block of texts. Returns all bits of the keys' second words."""
     # A step for one text with two returns would make numba count references to the data, which
     # costs two locked additions a text.

@@ -83,7 +83,13 @@ class _Common:
 _Norm = Callable[[_Counts, _Arm, _Arm], Floats]
 
 
-def _extrapolate(alignment: Alignment, p: float, norm: _Norm, *, is_shared: bool) -> Floats:
+def _extrapolate(
+    alignment: Alignment,
+    p: float,
+    norm: _Norm,
+    *,
+    is_shared: bool,
+) -> Floats:
     """RBO_ext of agreements ``A_d = X_d / norm``, float64 (n,).
 
     X_d is the sum over common items of the product of their shares in both lists. With l the length

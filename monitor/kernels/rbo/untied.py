@@ -193,7 +193,12 @@ def _sum_below(p: float, deepest: int) -> Floats:
     return to_units((total - seen[: deepest + 1]) * _FINEST)
 
 
-def _residual(table: _Tables, short: _Counts, long: _Counts, common: _Counts) -> Floats:
+def _residual(
+    table: _Tables,
+    short: _Counts,
+    long: _Counts,
+    common: _Counts,
+) -> Floats:
     distinct = long + short - common
     gain = table.power.take(distinct) - common * table.below.take(distinct)
     for length in (short, long):

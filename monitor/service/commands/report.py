@@ -47,7 +47,12 @@ def report_of(
         return make_report(site, name, slot=slot, since=since, until=until)
 
 
-def titles_of(config: Path, name: str, slot: datetime, items: Collection[str]) -> Mapping[str, str]:
+def titles_of(
+    config: Path,
+    name: str,
+    slot: datetime,
+    items: Collection[str],
+) -> Mapping[str, str]:
     """Return the titles of items in a stored run.
 
     Empty if the configuration is unusable or names no source of titles.

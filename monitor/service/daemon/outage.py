@@ -298,7 +298,12 @@ class OutageAlert:
             state.sent = None
 
 
-def start_of(outage: Outage, now: datetime, place: str, installation: str | None) -> Transition:
+def start_of(
+    outage: Outage,
+    now: datetime,
+    place: str,
+    installation: str | None,
+) -> Transition:
     """Return the outage as a firing."""
     # One key for each database, in all outages and daemons, so that several daemons notify once.
     # The installation's id in the database cannot be read now.

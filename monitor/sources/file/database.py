@@ -607,7 +607,12 @@ def _json_field_sql(name: str, root: str) -> str:
     return value
 
 
-def _require_key(database: duckdb.DuckDBPyConnection, rows: str, name: str, where: str) -> None:
+def _require_key(
+    database: duckdb.DuckDBPyConnection,
+    rows: str,
+    name: str,
+    where: str,
+) -> None:
     """SourceError if no object has this key."""
     has_key = f"list_contains(json_keys(json), {sql_text(name)})"
     if not database.execute(f"SELECT 1 {rows} WHERE {has_key} LIMIT 1").fetchall():

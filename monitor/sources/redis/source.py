@@ -155,7 +155,13 @@ class RedisSource:
                 execute = partial(pipeline.execute, raise_on_error=False)
                 yield from BackgroundCall(execute, name="redis").wait(deadline)
 
-    def _request(self, pipeline: Any, last: int, key: str, field: str) -> None:  # noqa: ANN401
+    def _request(
+        self,
+        pipeline: Any,
+        last: int,
+        key: str,
+        field: str,
+    ) -> None:  # noqa: ANN401
         options = self._options
         if options.type == "zset":
             pipeline.zrevrange(key, 0, last, withscores=options.scores is True)

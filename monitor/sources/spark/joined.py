@@ -285,7 +285,13 @@ class _AskedUsers(_Table):
         self.asked = AskedUsers(count=count, segments=tuple(segments))
         self.rows = users.withColumns({"side": F.lit("users"), "asked": F.expr("true")})
 
-    def _values(self, users: spark.DataFrame, column: str, name: str, most: int) -> SegmentValues:
+    def _values(
+        self,
+        users: spark.DataFrame,
+        column: str,
+        name: str,
+        most: int,
+    ) -> SegmentValues:
         value = F.col(column)
         counted = users.groupBy(column).agg(F.count(F.lit(1)).alias("users"))
         ranked = counted.orderBy(

@@ -144,7 +144,12 @@ def segment_chart(explanation: Explanation) -> Markup:
     return draw_bars(bars, label=f"what each {dimension} adds to the drop")
 
 
-def user_chart(name: str, user: str, history: Sequence[UserRun], metric: str) -> Markup:
+def user_chart(
+    name: str,
+    user: str,
+    history: Sequence[UserRun],
+    metric: str,
+) -> Markup:
     """Draw one user's scores of one metric over runs."""
     points = []
     for run in history:
