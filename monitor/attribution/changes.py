@@ -87,7 +87,8 @@ class OwnLists:
         before = _count_items(former, len(items))
         after = _count_items(present, len(items))
         is_removed = (before >= _LISTED) & (after <= _LEFT * before)
-        return items[is_removed], float(before[is_removed].sum() / max(1, before.sum()))
+        share = before[is_removed].sum() / max(1, before.sum())
+        return items[is_removed], float(share)
 
 
 def _count_items(codes: Codes, items: int) -> Integers:
@@ -170,7 +171,8 @@ def _align(
         pairs = np.maximum(1.0, common[rows] * (common[rows] - 1) / 2)
         # An absent item counts as the last one, so each common item behind it adds an inversion.
         is_absent = alignment.positions == alignment.k
-        behind = (np.cumsum(is_absent, axis=0, dtype=np.int16) * ~is_absent).sum(axis=0)
+        absent_before = np.cumsum(is_absent, axis=0, dtype=np.int16)
+        behind = (absent_before * ~is_absent).sum(axis=0)
         turned[rows] = (alignment.inversions - behind) / pairs
     has_lists = (lengths > 0) & (former_lengths > 0)
     longer = np.maximum(1, np.maximum(lengths, former_lengths))
@@ -194,9 +196,10 @@ def _pair_runs(former: PairBatch, present: PairBatch) -> dict[Arm, OwnLists]:
 
 
 def _widen(codes: Codes, k: int) -> Codes:
-    if codes.shape[1] == k:
+    missing = k - codes.shape[1]
+    if not missing:
         return codes
-    return np.pad(codes, ((0, 0), (0, k - codes.shape[1])), constant_values=PAD)
+    return np.pad(codes, ((0, 0), (0, missing)), constant_values=PAD)
 
 
 def _pair(
@@ -264,7 +267,8 @@ def classify(batch: PairBatch) -> Kinds:
             Change.PARTLY_REPLACED: common < baseline_length,
         }
         places = [CHANGES.index(change) for change in rules]
-        kinds[rows] = np.select(list(rules.values()), places, CHANGES.index(Change.REORDERED))
+        otherwise = CHANGES.index(Change.REORDERED)
+        kinds[rows] = np.select(list(rules.values()), places, otherwise)
     return kinds
 
 

@@ -197,7 +197,8 @@ def _find_leader(
     others = 1 - falls[0].share_before
     is_sure = first.excess > _SURE * noise * math.sqrt(first.share_before * others)
     # Parts that cancel out leave a small total, and anything would be a large share of it.
-    moved = max(abs(math.fsum(parts.values())), *map(abs, parts.values()))
+    total = math.fsum(parts.values())
+    moved = max(abs(total), *map(abs, parts.values()))
     is_own = first.excess >= _CONCENTRATED * others * moved
     # The others may have risen. A segment that did not rise with them explains nothing.
     has_fallen = first.within > 0 and first.within >= first.excess / 2
@@ -245,7 +246,8 @@ def find_place(hit: Flags, usual: float, segments: Mapping[str, Rows]) -> str:
 
 def _beyond(hit: Flags, usual: float, rows: Rows) -> float:
     """How many of these users were hit, without healthy users that look alike."""
-    return max(0.0, float(hit[rows].sum()) - usual * len(rows)) / max(1e-9, 1 - usual)
+    beyond = float(hit[rows].sum()) - usual * len(rows)
+    return max(0.0, beyond) / max(1e-9, 1 - usual)
 
 
 def rows_of_place(name: str, segments: Mapping[str, Rows]) -> Rows:

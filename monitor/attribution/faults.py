@@ -178,6 +178,7 @@ def _make_finding(suspicion: Suspicion, scene: Scene) -> Finding:
         bins = scene.bins[suspicion.arm][Habit.MOVED][rows]
         farthest = rows[np.argsort(-bins, kind="stable")][: round(users)]
         hit = np.isin(np.arange(len(scene.batch)), farthest)
+    is_exact = bool(suspicion.hit[judged].all() and suspicion.hit.sum() == len(judged))
     return Finding(
         kind=suspicion.kind,
         arms=(suspicion.arm,),
@@ -187,7 +188,7 @@ def _make_finding(suspicion: Suspicion, scene: Scene) -> Finding:
         compared=len(scene.batch),
         explained=_explain(hit, scene, is_order=suspicion.kind is FaultKind.REORDERED),
         detail=suspicion.detail,
-        is_exact=bool(suspicion.hit[judged].all() and suspicion.hit.sum() == len(judged)),
+        is_exact=is_exact,
     )
 
 
@@ -207,7 +208,8 @@ def _estimate_share(
         # outliers when reversed.
         if excess is not None and (habit is Habit.REPLACED or excess.reversed >= _APART):
             return excess.beyond
-    share = max(least_share(bins, usual), float(suspicion.hit[rows].mean()) - suspicion.usual)
+    hit_share = float(suspicion.hit[rows].mean())
+    share = max(least_share(bins, usual), hit_share - suspicion.usual)
     if habit is Habit.TOP_TURNED:
         # Some of the three items that were reordered had been in that order before, as many as
         # are reordered without a fault.
@@ -223,7 +225,9 @@ def _has_replaced(hit: Flags, scene: Scene) -> bool:
     if scene.changes is None or scene.drop is None:
         return False
     parts = scene.changes.parts
-    return bool(np.nansum(parts.membership[hit]) > np.nansum(parts.order[hit]))
+    from_new_items = np.nansum(parts.membership[hit])
+    from_order = np.nansum(parts.order[hit])
+    return bool(from_new_items > from_order)
 
 
 def _explain(hit: Flags, scene: Scene, *, is_order: bool) -> float | None:

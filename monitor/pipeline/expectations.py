@@ -141,7 +141,8 @@ def compute_expectations(
         alarms=alarms,
     )
     expected = _build(series, figures, reference, evidence, shares)
-    usual = np.nan_to_num(find_median(np.where(np.isnan(reference.taught), np.nan, lessons.lost)))
+    lost_in_healthy = np.where(np.isnan(reference.taught), np.nan, lessons.lost)
+    usual = np.nan_to_num(find_median(lost_in_healthy))
     # Users that could not be compared are missing from the value. `apply_bounds` weighs them.
     lost = {row.segment: 1.0 - row.paired / row.asked for row in rows if row.asked}
     faults = find_fault(lessons.z, alarms.firing)
@@ -297,7 +298,8 @@ def _gather(fired: Flags, z: Floats, shares: Floats) -> tuple[TrendEvidence, Fla
         is_last = fired[row] | (row == len(z) - 1)
         if is_last.any():
             suspects = np.where(is_last, count_suspects(evidence, shares), 0)
-            drifting[: row + 1] |= np.arange(row, -1, -1)[:, np.newaxis] < suspects
+            age = np.arange(row, -1, -1)[:, np.newaxis]
+            drifting[: row + 1] |= age < suspects
         if fired[row].any():
             # An alert resets the evidence.
             is_open = ~fired[row]

@@ -226,7 +226,8 @@ def _from_scores(
     before = _find_summary(record.summaries, ALL, name)
     if before is None:
         return ()
-    scores = history.run_scores(record.run.id, [name]).by_metric.get(name, np.empty(0))
+    stored = history.run_scores(record.run.id, [name])
+    scores = stored.by_metric.get(name, np.empty(0))
     values = np.sort(scores[~np.isnan(scores)])
     if len(values) != before.n:
         return ()

@@ -336,7 +336,8 @@ def pull_until_certain(
             answers = ask(start, end, replace(arms, weights=None, relevance=None))
             lacks.update(dict.fromkeys(answers.lacks))
             seconds.update({arm: seconds[arm] + more for arm, more in answers.seconds.items()})
-            gaps.update({what: gaps.get(what, []) + more for what, more in answers.gaps.items()})
+            for what, more_gaps in answers.gaps.items():
+                gaps[what] = gaps.get(what, []) + more_gaps
             for batch in answers.batches(size):
                 yield replace(batch, weights=first.weights, relevance=first.relevance)
 

@@ -97,8 +97,8 @@ def measure_all(
 ) -> tuple[Floats, Floats]:
     """Values and sampling errors of every series in one run, (m,) each, NaN if there is none."""
     pairs = [watched.read(figures) for watched in series]
-    values, errors = np.array(pairs, dtype=np.float64).reshape(len(series), 2).T
-    return values, errors
+    table = np.array(pairs, dtype=np.float64).reshape(len(series), 2)
+    return table[:, 0], table[:, 1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,8 @@ def read_lessons(series: Sequence[RuleSeries[SeriesRule]], past: Sequence[PastRu
     for rule, columns in _by_rule(series):
         for segments, rows in _rows_by_segments(rule.alert, past).items():
             places = [place for place, name in enumerate(segments) if name in columns]
-            numbers = np.stack([past[row].lessons[rule.alert].numbers for row in rows], axis=1)
+            lessons = [past[row].lessons[rule.alert] for row in rows]
+            numbers = np.stack([lesson.numbers for lesson in lessons], axis=1)
             targets = [columns[segments[place]] for place in places]
             parts[:, np.array(rows)[:, np.newaxis], targets] = numbers[:, :, places]
         of_rule = list(columns.values())
@@ -175,7 +176,8 @@ def find_alarms(
 def spread_over_segments(series: Sequence[RuleSeries[SeriesRule]], flags: Flags) -> Flags:
     """The flags, (runs, m), extended to all series of a segment, and from ``all`` to every one."""
     segments = np.array([watched.segment for watched in series])
-    spread = np.repeat(flags[:, segments == ALL].any(axis=1, keepdims=True), len(series), axis=1)
+    of_all = flags[:, segments == ALL].any(axis=1, keepdims=True)
+    spread = np.repeat(of_all, len(series), axis=1)
     for segment in {*segments[flags.any(axis=0)]}:
         in_segment = segments == segment
         spread[:, in_segment] |= flags[:, in_segment].any(axis=1, keepdims=True)

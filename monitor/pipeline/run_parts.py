@@ -73,7 +73,8 @@ def pack_part(part: RunPart) -> bytes:
     """The part as bytes."""
     arrays: list[bytes] = []
     head = json.dumps(_packed(part, arrays), separators=(",", ":")).encode()
-    return zlib.compress(b"".join([len(head).to_bytes(8, "big"), head, *arrays]), _FASTEST)
+    head_length = len(head).to_bytes(8, "big")
+    return zlib.compress(b"".join([head_length, head, *arrays]), _FASTEST)
 
 
 def unpack_part(data: bytes) -> RunPart:
@@ -164,7 +165,8 @@ class _Unpacking:
             raise ValueError(f"holds an array of {dtype}")
         count = int(np.prod(shape, dtype=np.int64))
         # A copy can be written to.
-        return np.frombuffer(self._take(count * dtype.itemsize), dtype).reshape(shape).copy()
+        content = self._take(count * dtype.itemsize)
+        return np.frombuffer(content, dtype).reshape(shape).copy()
 
     def _take(self, nbytes: int) -> memoryview:
         self._at += nbytes

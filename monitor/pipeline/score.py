@@ -266,9 +266,11 @@ def join_scores(parts: Sequence[Scores]) -> Scores:
     names = dict.fromkeys(name for part in parts for name in part.by_metric)
 
     def column(name: str) -> Floats:
-        return np.concatenate(
-            [part.by_metric.get(name, np.full(len(part.users), np.nan)) for part in parts]
-        )
+        columns = []
+        for part in parts:
+            undefined = np.full(len(part.users), np.nan)
+            columns.append(part.by_metric.get(name, undefined))
+        return np.concatenate(columns)
 
     users: pd.Index[str] = parts[0].users.append([part.users for part in parts[1:]])
     return Scores(users=users, by_metric={name: column(name) for name in names})

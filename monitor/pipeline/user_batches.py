@@ -55,7 +55,10 @@ def split_users(users: UserBatch, size: int) -> Iterator[UserBatch]:
     n = len(users.panel)
     if n <= size:
         return iter([users])
-    return _cut(users, [np.arange(start, min(start + size, n)) for start in range(0, n, size)])
+    parts = []
+    for start in range(0, n, size):
+        parts.append(np.arange(start, min(start + size, n)))
+    return _cut(users, parts)
 
 
 def join_users(batches: Sequence[UserBatch], segments: Sequence[str]) -> UserBatch:

@@ -119,7 +119,8 @@ def _of_others(metrics: list[Metric]) -> Iterator[RuleOptions]:
     for metric in metrics:
         # ``RboP09Dropped``: the parameters are in the name, so that it does not change if another
         # metric of the family is added.
-        name = "".join(word.capitalize() for word in re.findall("[a-z0-9]+", str(metric).lower()))
+        words = re.findall("[a-z0-9]+", str(metric).lower())
+        name = "".join(word.capitalize() for word in words)
         change = "Dropped" if metric.higher_is_more_alike else "Rose"
         yield _rule(
             alert=f"{name}{change}",

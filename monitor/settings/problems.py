@@ -147,7 +147,8 @@ def _limit_text(kind: str, context: Mapping[str, object]) -> str:
 
 def _wanted(kind: str, context: Mapping[str, object], value: object) -> str | None:
     if kind in {"literal_error", "enum"}:
-        choices = _LITERAL.findall(str(context["expected"])) or [str(context["expected"]).lower()]
+        expected = str(context["expected"])
+        choices = _LITERAL.findall(expected) or [expected.lower()]
         *others, last = choices
         alternatives = f"{', '.join(others)} or {last}" if others else last
         return alternatives + suggestion(value, choices)

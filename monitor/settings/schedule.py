@@ -6,7 +6,7 @@ import calendar
 import re
 from abc import ABC, abstractmethod
 from bisect import bisect_left
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 from functools import lru_cache
@@ -124,7 +124,8 @@ class _Field:
     def _number(self, text: str) -> int:
         if text.lower() in self.words:
             return self.low + self.words.index(text.lower())
-        if not (text.isascii() and text.isdigit()) or not self.low <= int(text[:9]) <= self.high:
+        is_number = text.isascii() and text.isdigit()
+        if not is_number or not self.low <= int(text[:9]) <= self.high:
             raise self._error(text)
         return int(text)
 
@@ -183,7 +184,7 @@ class Cron(Schedule):
             either_day=not words[2].startswith("*") and not words[4].startswith("*"),
             every_hour=len(hours) == 24,  # noqa: PLR2004 - hours of a day
         )
-        if not any(cron.has_day(date(2000, 1, 1) + n * _DAY) for n in range(_FURTHEST_DAYS)):
+        if next(_days_of(cron), None) is None:
             raise ValueError("this cron expression never occurs: no month it names has such a day")
         return cron
 
@@ -368,9 +369,16 @@ def _gap_end(local: datetime, before: datetime, after: datetime) -> datetime:
 
 
 @lru_cache(maxsize=1024)
+def _days_of(cron: Cron) -> Iterator[int]:
+    """Days with slots, counted from 2000-01-01."""
+    for n in range(_FURTHEST_DAYS):
+        if cron.has_day(date(2000, 1, 1) + n * _DAY):
+            yield n
+
+
 def _gap(cron: Cron, pick: Callable[[Iterable[int]], int]) -> timedelta:
     minutes = [at.hour * 60 + at.minute for at in cron.times]
-    days = [n for n in range(_FURTHEST_DAYS) if cron.has_day(date(2000, 1, 1) + n * _DAY)]
+    days = list(_days_of(cron))
     days_apart = pick([after - before for before, after in pairwise(days)] or [_FURTHEST_DAYS])
     gaps = [after - before for before, after in pairwise(minutes)]
     gaps.append(days_apart * 24 * 60 + minutes[0] - minutes[-1])

@@ -185,7 +185,8 @@ def config_hash(options: ComparisonOptions) -> str:
     files, and all secrets but URLs, which enter without user and password.
     """
     arms: dict[str, Any] = {}
-    others: dict[str, Any] = {"metrics": sorted(str(parse(metric)) for metric in options.metrics)}
+    metrics = map(parse, options.metrics)
+    others: dict[str, Any] = {"metrics": sorted(map(str, metrics))}
     for name in _HASHED:
         value = getattr(options, name)
         if value is None:

@@ -132,7 +132,8 @@ def installation_of(connection: Connection, *, create: bool) -> str:
             "acquired_at": _now(connection),
         }
         connection.execute(insert(connection, leases).values(values).on_conflict_do_nothing())
-    return connection.scalar(select(leases.c.holder).where(leases.c.name == _INSTALLATION)) or ""
+    holder = select(leases.c.holder).where(leases.c.name == _INSTALLATION)
+    return connection.scalar(holder) or ""
 
 
 def terminate_older_epochs(database: Database, epoch: int) -> None:

@@ -340,7 +340,8 @@ class SqlPageStore:
         )
         if before is not None:
             query = query.where(transitions.c.id < before)
-        rows = self._database.rows(query.order_by(transitions.c.id.desc()).limit(limit))
+        newest = query.order_by(transitions.c.id.desc()).limit(limit)
+        rows = self._database.rows(newest)
         return tuple(IncidentStart(number=number, key=key, at=at) for number, key, at in rows)
 
     def incident_changes(self, keys: Sequence[str]) -> tuple[Transition, ...]:

@@ -348,7 +348,8 @@ def sums_of(connection: Connection, comparison: str, day: datetime) -> list[dict
 
 def _over_users(value: ColumnElement[float]) -> ColumnElement[float]:
     """Return the mean over the users of all summaries; NULL without users."""
-    return func.sum(value * summaries.c.n, type_=Double()) / func.nullif(func.sum(summaries.c.n), 0)
+    total = func.sum(value * summaries.c.n, type_=Double())
+    return total / func.nullif(func.sum(summaries.c.n), 0)
 
 
 def _shares(connection: Connection, ids: Sequence[int]) -> dict[tuple[str, str], dict[str, float]]:

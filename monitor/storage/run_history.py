@@ -427,7 +427,8 @@ def _newest(
 ) -> Run | None:
     """Return the newest run of the comparison that meets these conditions."""
     query = RUN_ROWS.where(runs.c.comparison == comparison, *conditions)
-    row = connection.execute(query.order_by(runs.c.scheduled_for.desc()).limit(1)).first()
+    newest = query.order_by(runs.c.scheduled_for.desc()).limit(1)
+    row = connection.execute(newest).first()
     return None if row is None else from_row(Run, row)
 
 
@@ -449,7 +450,8 @@ def _latest(
         IS_END,
         transitions.c.scheduled_for.between(run.slot - timedelta(days=7), run.slot),
     )
-    ended = connection.execute(ends.order_by(transitions.c.id.desc()).limit(1)).first()
+    newest = ends.order_by(transitions.c.id.desc()).limit(1)
+    ended = connection.execute(newest).first()
     return LatestRun(
         run=run,
         coverage=record.coverage,
@@ -484,4 +486,5 @@ def _recent(
         .with_only_columns(runs.c.scheduled_for, summaries.c.mean)
         .outerjoin(summaries, is_measured)
     )
-    return tuple((row.scheduled_for, row.mean) for row in reversed(connection.execute(means).all()))
+    newest_first = connection.execute(means).all()
+    return tuple((row.scheduled_for, row.mean) for row in reversed(newest_first))

@@ -162,7 +162,8 @@ def standstills_of(
 ) -> dict[int, dict[str, Standstill]]:
     """Return by run and alert what each rule on standstill counted."""
     by_run: dict[int, dict[str, Standstill]] = defaultdict(dict)
-    for row in connection.execute(select(standstills).where(standstills.c.run_id.in_(run_ids))):
+    query = select(standstills).where(standstills.c.run_id.in_(run_ids))
+    for row in connection.execute(query):
         by_run[row.run_id][row.alert] = from_row(Standstill, row)
     return by_run
 
@@ -192,7 +193,8 @@ def coverage_of(
 def summaries_of(connection: Connection, run_ids: Sequence[int]) -> dict[int, tuple[Summary, ...]]:
     """Return summaries by run, in the order they were stored."""
     values: dict[tuple[int, str, str], dict[str, float]] = defaultdict(dict)
-    for row in connection.execute(select(statistics).where(statistics.c.run_id.in_(run_ids))):
+    of_runs = select(statistics).where(statistics.c.run_id.in_(run_ids))
+    for row in connection.execute(of_runs):
         values[row.run_id, row.segment, row.metric][row.statistic] = row.value
 
     def summary(row: Row[Any]) -> Summary:
@@ -301,7 +303,10 @@ def _unpack(about: _About, numbers: bytes) -> dict[str, Lesson]:
 
 @lru_cache(maxsize=64)
 def _parse_about(about: str) -> _About:
-    return tuple((alert, series, tuple(segments)) for alert, series, segments in json.loads(about))
+    lessons = []
+    for alert, series, segments in json.loads(about):
+        lessons.append((alert, series, tuple(segments)))
+    return tuple(lessons)
 
 
 def store_explanation(connection: Connection, result: RunResult) -> None:
@@ -333,7 +338,8 @@ def store_explanation(connection: Connection, result: RunResult) -> None:
 def explanations_of(connection: Connection, run_ids: Sequence[int]) -> dict[int, Explanation]:
     """Return explanations by run, for runs with an explanation that this version can read."""
     by_run = {}
-    for row in connection.execute(select(explanations).where(explanations.c.run_id.in_(run_ids))):
+    query = select(explanations).where(explanations.c.run_id.in_(run_ids))
+    for row in connection.execute(query):
         explanation = _explanation(row.sentence, row.details)
         if explanation is not None:
             by_run[row.run_id] = explanation

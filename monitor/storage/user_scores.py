@@ -115,7 +115,8 @@ def _table(
     values = {}
     for place, name in enumerate(columns, start=1):
         values[name] = np.array([row[place] for row in rows], dtype=np.float64)
-    return pd.DataFrame(values, index=pd.Index([row[0] for row in rows], dtype="str"))
+    users = pd.Index([row[0] for row in rows], dtype="str")
+    return pd.DataFrame(values, index=users)
 
 
 def _store_places(connection: Connection, run_id: int, parts: Sequence[Sequence[str]]) -> int:
@@ -147,5 +148,9 @@ def _numbers(connection: Connection, names: Sequence[str]) -> dict[str, int]:
         insert(connection, metrics).on_conflict_do_nothing(),
         [{"name": name} for name in sorted(names)],
     )
-    numbers = dict(connection.execute(select(metrics.c.name, metrics.c.id)).all())
-    return {name: numbers[stored] for name, stored in zip(names, keys(list(names)), strict=True)}
+    query = select(metrics.c.name, metrics.c.id)
+    by_stored_name = dict(connection.execute(query).all())
+    numbers = {}
+    for name, stored_name in zip(names, keys(list(names)), strict=True):
+        numbers[name] = by_stored_name[stored_name]
+    return numbers

@@ -157,11 +157,11 @@ class RedisSource:
 
     def _request(
         self,
-        pipeline: Any,
+        pipeline: Any,  # noqa: ANN401
         last: int,
         key: str,
         field: str,
-    ) -> None:  # noqa: ANN401
+    ) -> None:
         options = self._options
         if options.type == "zset":
             pipeline.zrevrange(key, 0, last, withscores=options.scores is True)
