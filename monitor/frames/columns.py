@@ -260,8 +260,10 @@ def _order_by_rank(
 
     Raises InputError for two items at one rank.
     """
-    is_next_user = codes[1:] > codes[:-1]
-    is_same_user = codes[1:] == codes[:-1]
+    following = codes[1:]
+    before = codes[:-1]
+    is_next_user = following > before
+    is_same_user = following == before
     if rank is None:
         if (is_next_user | is_same_user).all():
             return None

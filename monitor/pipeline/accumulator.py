@@ -274,13 +274,15 @@ class RunAccumulator:
     @property
     def lists(self) -> KeptLists | None:
         """The lists that the comparison keeps, of paired users."""
-        if not self._lists:
+        parts = self._lists
+        if not parts:
             return None
-        counts = [len(part.baseline) for part in self._lists]
+        counts = [len(part.baseline) for part in parts]
+        segments = [part.segments for part in parts]
         joined = KeptLists(
-            baseline=join_tables([part.baseline for part in self._lists]),
-            candidate=join_tables([part.candidate for part in self._lists]),
-            segments=join_segments(counts, [part.segments for part in self._lists], self._segments),
+            baseline=join_tables([part.baseline for part in parts]),
+            candidate=join_tables([part.candidate for part in parts]),
+            segments=join_segments(counts, segments, self._segments),
         )
         return self._drawn(joined)
 

@@ -47,6 +47,7 @@ from monitor.model.explanation import (
     ExposedItem,
     FaultKind,
     Finding,
+    Habits,
     Split,
 )
 from monitor.model.id_mismatches import IdMismatch
@@ -337,25 +338,25 @@ def _compare_items(
     return compare_exposure(lists.former[rows], lists.present[rows], SHOWN_ITEMS, names.name_item)
 
 
-def _share_habits(scene: Scene) -> dict[str, dict[str, tuple[float, ...]]]:
+def _share_habits(scene: Scene) -> Habits:
     """How much lists changed since the last run, for later runs: shares by arm, habit and bin."""
     if scene.is_older:
         # Over several runs lists change more than from one run to the next.
         return {}
-    shares: dict[str, dict[str, tuple[float, ...]]] = {}
+    shares = {}
     for arm, habits in scene.bins.items():
         shares[str(arm)] = {str(habit): share_bins(bins) for habit, bins in habits.items()}
     return shares
 
 
-def _pool_habits(splits: Sequence[Split]) -> dict[str, dict[str, tuple[float, ...]]]:
-    """Shares by arm, habit and bin, pooled over the runs that stored them."""
+def _pool_habits(splits: Sequence[Split]) -> Habits:
+    """The habits, pooled over the runs that stored them."""
     runs: dict[str, dict[str, list[Sequence[float]]]] = {}
     for split in splits:
         for arm, habits in split.habits.items():
             for habit, shares in habits.items():
                 runs.setdefault(arm, {}).setdefault(habit, []).append(shares)
-    pooled: dict[str, dict[str, tuple[float, ...]]] = {}
+    pooled = {}
     for arm, shares_by_habit in runs.items():
         pooled[arm] = {habit: pool_bins(shares) for habit, shares in shares_by_habit.items()}
     return pooled

@@ -361,15 +361,16 @@ def _alarms_after(
         .order_by(transitions.c.scheduled_for, transitions.c.id)
     )
     changes = connection.execute(query).all()
-    states: dict[tuple[str, str], State] = {}
-    alarms: list[dict[tuple[str, str], State]] = []
+    states = {}
+    alarms = []
     position = 0
     for slot in slots:
         while position < len(changes) and changes[position].scheduled_for <= slot:
-            alert, segment, _, state = changes[position]
-            states[alert, segment] = state
+            change = changes[position]
+            states[change.alert, change.segment] = change.to_state
             position += 1
-        alarms.append({alert: state for alert, state in states.items() if state is not State.QUIET})
+        lasting = {watch: state for watch, state in states.items() if state is not State.QUIET}
+        alarms.append(lasting)
     return alarms
 
 
