@@ -297,10 +297,11 @@ class Rejudgement:
         return add_explanations(judgement.transitions, record.explanation, models, lost=lost)
 
     def _remember(self, record: RunRecord, judgement: Judgement) -> None:
-        alarmed = {}
-        for watch, state in self.states.items():
-            if state.state is not State.QUIET:
-                alarmed[watch] = state.state
+        alarmed = {
+            watch: state.state
+            for watch, state in self.states.items()
+            if state.state is not State.QUIET
+        }
         past = PastRun(
             slot=record.run.slot,
             states=alarmed,

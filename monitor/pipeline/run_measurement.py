@@ -220,10 +220,11 @@ def _add_scores(
 ) -> None:
     answers.scored(scores)
     # The floor's score is the score plus the series over the floor, so it is not stored.
-    by_metric = {}
-    for name, values in scores.by_metric.items():
-        if parse_derived(name)[0] is not DerivedMetric.FLOOR:
-            by_metric[name] = values
+    by_metric = {
+        name: values
+        for name, values in scores.by_metric.items()
+        if parse_derived(name)[0] is not DerivedMetric.FLOOR
+    }
     run_scores.add(draw_scores(replace(scores, by_metric=by_metric), keep, comparison))
 
 

@@ -184,10 +184,9 @@ class Alertmanager(HttpReceiver):
         every = max(self._options.resend_every, self.intervals.get(message.comparison, timedelta()))
         ends_at = now + max(_RESENDS_AHEAD * every, _SHORTEST_END)
         # A message without changes sends again what is firing.
-        changes = []
-        for change in message.changes or message.firing:
-            if not change.is_acknowledgement:
-                changes.append(change)
+        changes = [
+            change for change in message.changes or message.firing if not change.is_acknowledgement
+        ]
         groups = group_alerts(changes, message.firing)
         alerts = []
         for members in groups:

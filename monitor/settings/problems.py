@@ -208,10 +208,11 @@ def keys_at(model: type[BaseModel], path: KeyPath) -> list[str]:
     for step in path:
         if isinstance(step, int):
             continue
-        annotations = []
-        for name, field in chain.from_iterable(map(_fields, models)):
-            if (field.alias or name) == step:
-                annotations.append(field.annotation)
+        annotations = [
+            field.annotation
+            for name, field in chain.from_iterable(map(_fields, models))
+            if (field.alias or name) == step
+        ]
         # A step that is no field is a key in a mapping of options.
         if annotations:
             models = list(chain.from_iterable(map(models_in, annotations)))

@@ -258,10 +258,9 @@ def _summary_row(position: int, summary: Summary) -> dict[str, object]:
 
 def lesson_rows(expectations: Iterable[Expectation]) -> list[dict[str, object]]:
     """Return the lessons of one run as one row; no row if no expectation names its series."""
-    by_alert = {}
-    for alert, lesson in to_lessons(expectations).items():
-        if lesson.series:
-            by_alert[alert] = lesson
+    by_alert = {
+        alert: lesson for alert, lesson in to_lessons(expectations).items() if lesson.series
+    }
     if not by_alert:
         return []
     import numpy as np
