@@ -368,7 +368,6 @@ def _gap_end(local: datetime, before: datetime, after: datetime) -> datetime:
     return before + timedelta(seconds=bisect_left(seconds, x=True, key=has_jumped))
 
 
-@lru_cache(maxsize=1024)
 def _days_of(cron: Cron) -> Iterator[int]:
     """Days with slots, counted from 2000-01-01."""
     for n in range(_FURTHEST_DAYS):
@@ -376,6 +375,7 @@ def _days_of(cron: Cron) -> Iterator[int]:
             yield n
 
 
+@lru_cache(maxsize=1024)
 def _gap(cron: Cron, pick: Callable[[Iterable[int]], int]) -> timedelta:
     minutes = [at.hour * 60 + at.minute for at in cron.times]
     days = list(_days_of(cron))
