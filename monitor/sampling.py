@@ -77,10 +77,8 @@ def _top_up(everybody: Panel, drawn: Rows, minimum: int, salt: str) -> Panel:
 
 
 def kept_among(
-    users: pd.Index[str],
-    keep: Keep | int,
-    comparison: Comparison,
-) -> Flags:
+    users: pd.Index[str], keep: Keep | int, comparison: Comparison
+) -> npt.NDArray[np.bool_]:
     """Of which of these users a run keeps scores or lists: bool (n,).
 
     A number of users is drawn by the hash of the fixed users. So they are the same in each run. A

@@ -112,11 +112,7 @@ def _in_condition(reason: str, users: int) -> Verdict:
 
 def _clear(condition: Condition) -> Verdict:
     return Verdict(
-        outcome=Outcome.OK,
-        reason=_CLEAR_WORDS[condition],
-        value=None,
-        users=0,
-        is_recovered=True,
+        outcome=Outcome.OK, reason=_CLEAR_WORDS[condition], value=None, users=0, is_recovered=True
     )
 
 

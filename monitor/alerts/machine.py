@@ -229,12 +229,7 @@ def _find_removed(state: AlertState, rules: dict[str, dict[str, Rule]]) -> Remov
     return None if state.segment in watched else Removed.SEGMENT
 
 
-def _end(
-    state: AlertState,
-    cause: Transition | None,
-    reason: str,
-    at: datetime,
-) -> Transition:
+def _end(state: AlertState, cause: Transition | None, reason: str, at: datetime) -> Transition:
     end = Transition(
         comparison=state.comparison,
         alert=state.alert,

@@ -84,11 +84,9 @@ class OwnLists:
     def removed_items(self) -> tuple[Codes, float]:
         """Items that were listed often and hardly are now, and their share of all former places."""
         former, present, items = compact_codes(self.former, self.present)
-        before = _count_items(former, len(items))
-        after = _count_items(present, len(items))
+        before, after = _count_items(former, len(items)), _count_items(present, len(items))
         is_removed = (before >= _LISTED) & (after <= _LEFT * before)
-        share = before[is_removed].sum() / max(1, before.sum())
-        return items[is_removed], float(share)
+        return items[is_removed], float(before[is_removed].sum() / max(1, before.sum()))
 
 
 def _count_items(codes: Codes, items: int) -> Integers:

@@ -66,7 +66,7 @@ def find_missing(coverage: Sequence[CoverageRow], usual: float | None) -> Findin
     share = lost_by_segment[likeliest] / rows[likeliest].asked
     is_place = likeliest != ALL and in_segment >= _IN_SEGMENT and share >= 1.5 * lost / users
     segment = likeliest if is_place else ALL
-    detail = {"empty": everybody.reasons.get((arm, CoverageReason.EMPTY), 0) / lost}
+    detail = {"empty": rows[ALL].reasons.get((arm, CoverageReason.EMPTY), 0) / lost}
     if usual is not None:
         detail["before"] = usual
     return Finding(

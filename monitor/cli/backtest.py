@@ -97,16 +97,16 @@ def _pages(transitions: Iterable[Transition]) -> Counter[str]:
 def _as_dict(result: Backtest) -> dict[str, object]:
     would = _pages(result.transitions)
     did = _pages(result.stored)
-    rules = {}
-    for rule in result.comparison.judging.rules:
-        rules[rule.alert] = {
-            "pages": would[rule.alert],
-            "runs_not_judged": result.lacking.get(rule.alert, 0),
-        }
     return {
         "comparison": result.comparison.name,
         "runs": {status.value: count for status, count in result.runs.items()},
-        "rules": rules,
+        "rules": {
+            rule.alert: {
+                "pages": would[rule.alert],
+                "runs_not_judged": result.lacking.get(rule.alert, 0),
+            }
+            for rule in result.comparison.judging.rules
+        },
         "stored_rules": {alert: {"pages": count} for alert, count in did.items()},
         "changes": [transition_dict(each) for each in _announced(result.transitions)],
         "stored_changes": [transition_dict(each) for each in _announced(result.stored)],

@@ -114,10 +114,7 @@ def list_alerts(
             print_line(line)
         print_line()
     print_records(
-        map(transition_dict, transitions),
-        _TRANSITION_COLUMNS,
-        as_json=as_json,
-        title="Transitions",
+        map(transition_dict, transitions), _TRANSITION_COLUMNS, as_json=as_json, title="Transitions"
     )
 
 
@@ -474,13 +471,7 @@ def _delivery_dict(record: Delivery) -> dict[str, object]:
         "change": change,
         "since": transition.at,
         **pick(
-            record,
-            "status",
-            "attempts",
-            "may_be_known",
-            "next_attempt_at",
-            "settled_at",
-            "reason",
+            record, "status", "attempts", "may_be_known", "next_attempt_at", "settled_at", "reason"
         ),
         "message": transition.reason,
         **pick(transition, "dedup_key", "incident"),

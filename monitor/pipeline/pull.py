@@ -242,8 +242,7 @@ def pull_all(
     pulls = {arm: _pulled(call, panel, deadline, late, arms) for arm, call in pulling.items()}
     waited_s = time.monotonic() - begun_at
     lacks = [extra.wait(deadline, late) for extra in (weights, relevance, again)]
-    lists = pulls[Arm.BASELINE].rankings
-    second = again.answer
+    lists, second = pulls[Arm.BASELINE].rankings, again.answer
     later = {Arm.CANDIDATE.value: pulls[Arm.CANDIDATE]}
     unreadable = [*panel.unreadable, *relevance.unreadable]
     for pull_of_arm in pulls.values():
@@ -324,9 +323,7 @@ def pull_until_certain(
         )
 
     first = ask(0, ends[0], arms)
-    lacks = dict.fromkeys(first.lacks)
-    seconds = {**first.seconds}
-    gaps = {**first.gaps}
+    lacks, seconds, gaps = dict.fromkeys(first.lacks), {**first.seconds}, {**first.gaps}
 
     def batches(size: int) -> Iterator[UserBatch]:
         yield from first.batches(size)

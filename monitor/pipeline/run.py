@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from datetime import datetime
 from itertools import chain
-from operator import itemgetter
 
 from monitor.alerts.rule_evaluation import thin_segments
 from monitor.alerts.unmatched import find_unmatched
@@ -270,9 +269,7 @@ def _labels_until(comparison: Comparison, claim: Claim) -> datetime | None:
 
 
 def assess(
-    measurement: Measurement,
-    comparison: Comparison,
-    silences: Sequence[UnmatchedName] = (),
+    measurement: Measurement, comparison: Comparison, silences: Sequence[UnmatchedName] = ()
 ) -> tuple[RunStatus, str | None]:
     """The status of a measured run, and the reason in words.
 
@@ -301,9 +298,7 @@ def assess(
 
 
 def _obstacles(
-    measurement: Measurement,
-    deadline_s: float,
-    ignored: Collection[CoverageReason],
+    measurement: Measurement, deadline_s: float, ignored: Collection[CoverageReason]
 ) -> list[str]:
     """Sentences: why each arm gave no list, whether the other arm answered, and example users."""
     asked = measurement.coverage.all.asked
@@ -311,15 +306,14 @@ def _obstacles(
     by_arm: dict[Arm, list[tuple[int, CoverageNote]]] = {}
     is_late = False
     reasons = measurement.coverage.all.reasons
-    for (arm, reason), count in sorted(reasons.items(), key=itemgetter(1), reverse=True):
+    for (arm, reason), count in sorted(reasons.items(), key=lambda item: -item[1]):
         if reason not in (*_COMPARED, *ignored):
             note = notes.get((arm, reason), CoverageNote(text=reason))
             by_arm.setdefault(arm, []).append((count, note))
             is_late |= reason is CoverageReason.TIMEOUT
     lost = {arm: sum(count for count, _ in by_arm[arm]) for arm in Arm if arm in by_arm}
-    sentences = []
-    examples = []
-    for arm in sorted(lost, key=lost.__getitem__, reverse=True):
+    sentences, examples = [], []
+    for arm in sorted(lost, key=lambda arm: -lost[arm]):
         causes = [f"{note.text} ({count:,} of them)" for count, note in by_arm[arm]]
         first_note = by_arm[arm][0][1]
         if len(causes) == 1:

@@ -206,8 +206,7 @@ def _add_note(finding: Finding | None, coverage: Coverage, notes: Notes) -> Find
     """The finding with the note of the source about most users without a list, if there is one."""
     if finding is None or finding.kind is not FaultKind.MISSING:
         return finding
-    most_users = 0
-    text = None
+    most_users, text = 0, None
     for (arm, reason), users in coverage.all.reasons.items():
         note = notes.get((arm, reason))
         if arm is finding.arms[0] and note is not None and users > most_users:

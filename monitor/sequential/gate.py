@@ -29,10 +29,11 @@ from enum import StrEnum
 from functools import reduce
 
 import numpy as np
+import numpy.typing as npt
 import scipy
 
 from monitor.errors import InputError
-from monitor.model.arrays import Flags, Floats
+from monitor.model.arrays import Floats
 from monitor.model.rules import SimilarityRule
 
 # How far rounding can move a score out of its range, as a share of the range.
@@ -212,14 +213,13 @@ def round_ends(count: int) -> list[int]:
     return ends
 
 
-def is_certain(rule: SimilarityRule, scores: Floats, total: int) -> Flags:
+def is_certain(rule: SimilarityRule, scores: Floats, total: int) -> npt.NDArray[np.bool_]:
     """Whether the rule's verdict on ``total`` users is certain after the first scores, (..., n).
 
     The order is random. NaN means no score. Such users count as the highest score for a mean below
     a limit, and as the lowest score for a mean above it.
     """
-    low = 0.0
-    high = 1.0
+    low, high = 0.0, 1.0
     if rule.scores is not None and not rule.is_share:
         low, high = rule.scores
     values = scores
@@ -233,7 +233,7 @@ def is_certain(rule: SimilarityRule, scores: Floats, total: int) -> Flags:
         evidence = np.maximum(below, above)[..., -1:].max(axis=-1, initial=0.0)
         certain = certain & (evidence >= -math.log(CERTAIN))
     # With fewer users than the rule needs, the verdict is always `too_few`.
-    decided: Flags = certain | np.bool_(total < rule.min_users)
+    decided: npt.NDArray[np.bool_] = certain | np.bool_(total < rule.min_users)
     return decided
 
 
@@ -280,7 +280,7 @@ def _round_up(scores: Tally) -> Tally:
     return Tally(values, np.bincount(cells, weights=scores.counts).astype(np.float64))
 
 
-def reject(log_evidence: Sequence[float], alpha: float) -> Flags:
+def reject(log_evidence: Sequence[float], alpha: float) -> npt.NDArray[np.bool_]:
     """The e-BH procedure: which of K null hypotheses are rejected.
 
     ``log_evidence`` contains the natural logarithms of their e-values. The k largest are rejected,
@@ -363,8 +363,7 @@ def gate_samples(
     is_breach = reject(above, level)
     results = []
     for place, (segment, sample) in enumerate(samples.items()):
-        verdict = GateVerdict.INCONCLUSIVE
-        reason = GateReason.DECIDED
+        verdict, reason = GateVerdict.INCONCLUSIVE, GateReason.DECIDED
         if is_safe[place]:
             verdict = GateVerdict.SAFE
         elif is_breach[place]:

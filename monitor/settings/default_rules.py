@@ -119,8 +119,7 @@ def _of_others(metrics: list[Metric]) -> Iterator[RuleOptions]:
     for metric in metrics:
         # ``RboP09Dropped``: the parameters are in the name, so that it does not change if another
         # metric of the family is added.
-        words = re.findall("[a-z0-9]+", str(metric).lower())
-        name = "".join(word.capitalize() for word in words)
+        name = "".join(word.capitalize() for word in re.findall("[a-z0-9]+", str(metric).lower()))
         change = "Dropped" if metric.higher_is_more_alike else "Rose"
         yield _rule(
             alert=f"{name}{change}",

@@ -298,20 +298,13 @@ class SqlPageStore:
                 delivered = places_by_attempt[tuple(attempt)]
                 if number in places:
                     delivered.append(places[number])
-        attempts = []
-        for (receiver, at, status, reason), delivered in places_by_attempt.items():
-            tried = Attempt(
-                receiver=receiver,
-                at=at,
-                status=status,
-                reason=reason,
-                changes=tuple(delivered),
+        attempts = tuple(
+            Attempt(
+                receiver=receiver, at=at, status=status, reason=reason, changes=tuple(delivered)
             )
-            attempts.append(tried)
-        return IncidentHistory(
-            transitions=tuple(map(transition_of_row, rows)),
-            attempts=tuple(attempts),
+            for (receiver, at, status, reason), delivered in places_by_attempt.items()
         )
+        return IncidentHistory(transitions=tuple(map(transition_of_row, rows)), attempts=attempts)
 
     def incidents(
         self,

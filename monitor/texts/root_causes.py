@@ -6,13 +6,7 @@ from monitor.model.instants import format_instant
 from monitor.model.root_causes import RootCause
 
 
-def write_stale(
-    since: datetime,
-    missed_runs: int,
-    cause: RootCause,
-    *,
-    has_succeeded: bool,
-) -> str:
+def write_stale(since: datetime, missed_runs: int, cause: RootCause, *, has_succeeded: bool) -> str:
     """``no run has succeeded since that of 2024-01-08 00:00 UTC: CAUSE; 3 ...``.
 
     Without a full stop.

@@ -54,29 +54,26 @@ def preview_users(watched: Watched, count: int) -> Preview:
     """Ask both arms of a comparison for a few of its users."""
     comparison = watched.comparison
     measuring = replace(
-        comparison.measuring,
-        sample=SampleSize(rotating=count),
-        evidence_users=count,
+        comparison.measuring, sample=SampleSize(rotating=count), evidence_users=count
     )
     few = replace(comparison, measuring=measuring)
     now = SystemClock().now()
     slot = watched.schedule.latest(now)
     preview = partial(Preview, comparison=few, slot=slot, next_slot=watched.schedule.next(now))
-    arms = watched.arms
     try:
-        measured = measure_slot(few, arms, slot, Memory(), Stopwatch(SystemClock()))
+        measured = measure_slot(few, watched.arms, slot, Memory(), Stopwatch(SystemClock()))
     except SourceError as error:
-        return preview(troubles=(arms.reason(error),))
+        return preview(troubles=(watched.arms.reason(error),))
     except MonitorError as error:
         return preview(troubles=(str(error),))
-    titles, untitled = pull_titles(arms.titles, slot, items_of(measured.run.evidence))
+    titles, untitled = pull_titles(watched.arms.titles, slot, items_of(measured.run.evidence))
     return preview(
         coverage=measured.coverage,
         evidence=measured.run.evidence,
         troubles=tuple(filter(None, [untitled])),
-        matches=tuple(_matches(arms, slot, measured.run.evidence)),
-        id_mismatches=_find_mismatches(arms, slot, measured.run),
-        unmatched=_find_unmatched(comparison, arms, slot),
+        matches=tuple(_matches(watched.arms, slot, measured.run.evidence)),
+        id_mismatches=_find_mismatches(watched.arms, slot, measured.run),
+        unmatched=_find_unmatched(comparison, watched.arms, slot),
         notes={key: str(note) for key, note in measured.notes.items()},
         titles=titles,
     )
@@ -111,9 +108,7 @@ def _find_mismatches(arms: Arms, slot: datetime, run: MeasuredRun) -> tuple[IdMi
 
 
 def _find_unmatched(
-    comparison: Comparison,
-    arms: Arms,
-    slot: datetime,
+    comparison: Comparison, arms: Arms, slot: datetime
 ) -> tuple[UnmatchedName, ...]:
     """Return names in the configuration that match none of all users."""
     everybody = replace(comparison, measuring=replace(comparison.measuring, sample=None))

@@ -143,9 +143,7 @@ class DaemonJobs:
     def __post_init__(self) -> None:
         away_s_since = self.outage_alert.database.away_s_since
         self.staleness = StalenessMonitor(
-            alerts=self.runner.store.alerts,
-            clock=self.runner.clock,
-            away_s_since=away_s_since,
+            alerts=self.runner.store.alerts, clock=self.runner.clock, away_s_since=away_s_since
         )
         self.latest = LatestRuns(self.runner.store, self.publisher, self.runner.clock)
 
@@ -263,10 +261,7 @@ class DaemonJobs:
                 slot = format_instant(filled.run.slot)
                 if filled.trouble is not None:
                     log.warning(
-                        "relevance not measured",
-                        comparison=name,
-                        slot=slot,
-                        reason=filled.trouble,
+                        "relevance not measured", comparison=name, slot=slot, reason=filled.trouble
                     )
                 elif filled.summaries:
                     measured += 1

@@ -72,7 +72,7 @@ class OutageMonitor:
     outage: Outage | None = None
     failures: int = 0
     _ended: tuple[Outage, float] | None = None
-    _past: deque[tuple[datetime, float]] = field(default_factory=partial(deque, maxlen=_REMEMBERED))
+    _past: deque[tuple[datetime, float]] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def failed(self, error: DatabaseError) -> None:

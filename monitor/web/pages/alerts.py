@@ -190,8 +190,8 @@ def read_alert_page(site: Site, query: Query) -> AlertPage:
         if latest.explanation:
             sentence = latest.explanation.sentence
     return AlertPage(
-        incident=_incident(key, transitions, firing),
-        transitions=transitions,
+        incident=_incident(key, history.transitions, firing),
+        transitions=history.transitions,
         attempts=history.attempts,
         messages=_sent_messages(site, history),
         silences=tuple(silences),
