@@ -152,10 +152,10 @@ class SqlPageStore:
             summaries.c.segment == segment,
             summaries.c.metric == metric,
         )
-        histograms = {}
-        for run_id, low, high, counts in self._database.rows(query):
-            histograms[run_id] = Histogram(low=low, high=high, counts=tuple(counts))
-        return histograms
+        return {
+            run_id: Histogram(low=low, high=high, counts=tuple(counts))
+            for run_id, low, high, counts in self._database.rows(query)
+        }
 
     def coverage(self, run_ids: Sequence[int], segment: str) -> Mapping[int, CoverageRow]:
         with self._database.read() as connection:

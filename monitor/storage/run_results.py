@@ -278,10 +278,10 @@ def lessons_of(connection: Connection, run_ids: Sequence[int]) -> dict[int, dict
     query = select(lessons.c.run_id, lessons.c.about, lessons.c.numbers).where(
         lessons.c.run_id.in_(run_ids)
     )
-    by_run = {}
-    for run_id, about, numbers in connection.execute(query):
-        by_run[run_id] = _unpack(_parse_about(about), numbers)
-    return by_run
+    return {
+        run_id: _unpack(_parse_about(about), numbers)
+        for run_id, about, numbers in connection.execute(query)
+    }
 
 
 def _unpack(about: _About, numbers: bytes) -> dict[str, Lesson]:

@@ -197,10 +197,11 @@ def _default_metric(latest: LatestRun | None, metrics: Sequence[str]) -> str | N
 
 def _read_grid(site: Site, family: str | None) -> Mapping[str, Mapping[str, ComparisonRow]]:
     """Return the rows of a family with several candidates, by the names of both arms."""
-    members = {}
-    for name, comparison in site.comparisons().items():
-        if comparison.family == family:
-            members[name] = comparison.arms
+    members = {
+        name: comparison.arms
+        for name, comparison in site.comparisons().items()
+        if comparison.family == family
+    }
     grid: dict[str, dict[str, ComparisonRow]] = {}
     if len(members) > 1:
         rows = {row.name: row for row in read_overview_page(site).rows}
