@@ -188,7 +188,8 @@ def doubt_about(connection: Connection, now: datetime) -> str | None:
 def _newest_slots(connection: Connection, until: datetime) -> list[datetime]:
     """Return the two newest slots, newest first; without runs the newest day of the roll-up."""
     slots = select(runs.c.scheduled_for).where(runs.c.scheduled_for <= until).distinct()
-    newest = list(connection.scalars(slots.order_by(runs.c.scheduled_for.desc()).limit(2)))
+    newest_two = slots.order_by(runs.c.scheduled_for.desc()).limit(2)
+    newest = list(connection.scalars(newest_two))
     if newest:
         return newest
     day = connection.scalar(select(func.max(daily.c.day)).where(daily.c.day <= until))

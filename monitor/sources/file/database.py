@@ -102,7 +102,11 @@ def open_database(
     with (
         _errors_of(files, deadline),
         scratch_database(
-            f"{memory_mb}MB", paths, threads=_THREADS, stores=stores.values(), in_order=in_order
+            f"{memory_mb}MB",
+            paths,
+            threads=_THREADS,
+            stores=stores.values(),
+            in_order=in_order,
         ) as database,
         interrupted_at(deadline, database.interrupt),
         interrupt_when_given_up(database.interrupt),
@@ -300,7 +304,10 @@ class FileView:
         return lists
 
     def _select_served(
-        self, served: ServedOptions, log: FileSourceOptions | FileUsersOptions, slot: datetime
+        self,
+        served: ServedOptions,
+        log: FileSourceOptions | FileUsersOptions,
+        slot: datetime,
     ) -> None:
         """Select the rows of each user's newest list of the slot.
 
@@ -599,7 +606,12 @@ def _json_field_sql(name: str, root: str) -> str:
     return value
 
 
-def _require_key(database: duckdb.DuckDBPyConnection, rows: str, name: str, where: str) -> None:
+def _require_key(
+    database: duckdb.DuckDBPyConnection,
+    rows: str,
+    name: str,
+    where: str,
+) -> None:
     """SourceError if no object has this key."""
     has_key = f"list_contains(json_keys(json), {sql_text(name)})"
     if not database.execute(f"SELECT 1 {rows} WHERE {has_key} LIMIT 1").fetchall():
