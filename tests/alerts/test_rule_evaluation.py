@@ -345,8 +345,8 @@ def test_each_looks_at_the_segments_that_were_asked_even_when_none_of_them_was_c
     )
 
     assert [(state.alert, state.segment, state.state) for state in states] == [
-        ("ListsMissing", "all", State.QUIET),
-        ("ListsMissing", DE, State.FIRING),
+        ("MissingLists", "all", State.QUIET),
+        ("MissingLists", DE, State.FIRING),
         ("Other", "all", State.QUIET),
     ]
     assert transition.statistic == "missing(candidate)"

@@ -46,8 +46,8 @@ def replay(name: str, folder: Path) -> tuple[set[str], set[bool], dict[str, Any]
 
 FAULTS = """
 # lists         alerts                                                       segment
-pop20           UsersVeryFar all, TailDropped all, BeyondNoise activity=q1  all            141 of 704 users (20 %) all get
-seg2-nonUK-pop  SimilarityDropped country=nonUK                             country=nonUK  those of country=nonUK, all get
+pop20           UsersBelowQuarter all, TailDrop all, NoiseExcess activity=q1  all            141 of 704 users (20 %) all get
+seg2-nonUK-pop  SimilarityDrop country=nonUK                             country=nonUK  those of country=nonUK, all get
 """
 
 

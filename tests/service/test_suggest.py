@@ -258,7 +258,7 @@ def test_plan_for_a_share_of_users_plans_for_the_rules_in_force_and_names_the_fi
         )
     )
     found = ask("--share", "0.01")
-    assert (found["alert"], found["obstacle"], found["runs"]) == ("UsersVeryFar", None, 1)
+    assert (found["alert"], found["obstacle"], found["runs"]) == ("UsersBelowQuarter", None, 1)
     assert found["users"] < 5 * USERS
     assert ask("--share", "0.01", "--users", str(found["users"]), "--runs", "1")[
         "chance"
@@ -266,7 +266,7 @@ def test_plan_for_a_share_of_users_plans_for_the_rules_in_force_and_names_the_fi
     assert ask("--share", "0.2", "--metric", "extended_tau")["runs"] == 1
     said = run_cli("plan", "home-feed", "--share", "0.01", "--config", str(config))
     assert said.startswith(
-        "seen first by UsersVeryFar, share_below(-0.5) of extended_tau (as angles: arcsin of the "
+        "seen first by UsersBelowQuarter, share_below(-0.5) of extended_tau (as angles: arcsin of the "
         "root)"
     )
 

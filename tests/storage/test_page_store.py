@@ -41,7 +41,7 @@ def series(
 
 def test_a_series_has_each_finished_run_with_what_was_expected_of_it(filled):
     running = claimed(filled, SLOTS[-1] + DAY)
-    found = series(filled, alert="SimilarityDropped", until=running.slot)
+    found = series(filled, alert="SimilarityDrop", until=running.slot)
     means = (0.5, 0.5, 0.5, 0.25)
     assert [(each.slot, each.mean, each.n) for each in found] == [
         (slot, mean, 1874) for slot, mean in zip(SLOTS, means, strict=True)

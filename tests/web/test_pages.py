@@ -57,7 +57,7 @@ def paths_of(name: str, user: str) -> dict[str, str]:
 
 def watched(name: str = "home-feed", **more: Any) -> dict[str, Comparison]:
     learned = LearnedLimit(learning=Learning.DROP, direction=Direction.BELOW, value=-1.0)
-    rules = (factories.rule(alert="SimilarityDropped", limit=learned),)
+    rules = (factories.rule(alert="SimilarityDrop", limit=learned),)
     return {name: replace(factories.comparison(name=name, rules=rules), **more)}
 
 
@@ -231,7 +231,7 @@ def test_a_comparison_opens_on_the_segment_that_is_blamed_where_all_users_are_fi
         compared=18,
     )
     told = replace(published.explanation(), segment=place, finding=finding)
-    local = replace(latest.states[0], alert="SimilarityDropped", segment=place)
+    local = replace(latest.states[0], alert="SimilarityDrop", segment=place)
     shown = [latest]
     with browsing(application(filled, latest=lambda: shown, comparisons=watched)) as ask:
         for states, opened in (((local,), place), ((local, replace(local, segment="all")), "all")):
