@@ -179,7 +179,7 @@ def test_the_rules_that_are_printed_can_be_backtested(config, what, store):
     rules = config.with_name("rules.yaml")
     suggested = run_cli("suggest", "home-feed", "--segment", "each", "--config", str(config))
     assert "all together: one false page in 90 days" in suggested
-    assert "ExtendedTauMean would have paged at 2024-01-18T00:00:00Z" in suggested
+    assert "ExtendedTauMeanDrop would have paged at 2024-01-18T00:00:00Z" in suggested
     rules.write_text(
         run_cli("suggest", "home-feed", "--segment", "each", "--yaml", "--config", str(config))
     )

@@ -29,6 +29,7 @@ from monitor.reference.prediction import refer
 from monitor.reference.thresholds import Budget, Threshold, propose
 from monitor.service.runner import pick_comparison
 from monitor.settings.configuration import Settings
+from monitor.settings.default_rules import name_metrics
 from monitor.settings.translation import to_comparison, to_schedule
 
 AT_ONCE = 100
@@ -237,16 +238,19 @@ def _all_series(
         for summary in run.summaries:
             stored_segments[summary.metric].add(summary.segment)
     parsed = list(map(Statistic.parse, statistics))
+    metrics = [
+        metric
+        for metric in map(parse, comparison.measuring.metrics)
+        if metric.need is not Need.RELEVANCE
+    ]
     series = []
-    for metric in map(parse, comparison.measuring.metrics):
-        if metric.need is Need.RELEVANCE:
-            continue
+    for metric, name in zip(metrics, name_metrics(metrics), strict=True):
         stored = stored_segments[str(metric)]
         wanted = [ALL, *sorted(stored - {ALL})] if "each" in segments else segments
         for statistic in parsed:
             for segment in wanted:
                 if segment in stored:
-                    series.append(RuleSeries(_rule(metric, statistic, segment), segment))
+                    series.append(RuleSeries(_rule(name, metric, statistic, segment), segment))
     if not series:
         raise ConfigError(
             f"no run of {comparison.name} has summaries of the segments {', '.join(segments)}"
@@ -254,16 +258,16 @@ def _all_series(
     return series
 
 
-def _rule(metric: Metric, statistic: Statistic, segment: str) -> SimilarityRule:
-    name = f"{metric} {statistic}"
-    if segment != ALL:
-        name += f" {segment}"
+def _rule(name: str, metric: Metric, statistic: Statistic, segment: str) -> SimilarityRule:
     # The rule watches the side of less similar lists.
     is_share = statistic.floor is not None
     direction = Direction.BELOW if metric.higher_is_more_alike is not is_share else Direction.ABOVE
-    words = re.findall(r"[A-Za-z0-9]+", name)
+    text = str(statistic) if segment == ALL else f"{statistic} {segment}"
+    for word in re.findall(r"[A-Za-z0-9]+", text):
+        name += word[0].upper() + word[1:]
+    change = "Drop" if direction is Direction.BELOW else "Rise"
     return SimilarityRule(
-        alert="".join(word[0].upper() + word[1:] for word in words)[:100],
+        alert=name[: 100 - len(change)] + change,
         metric=str(metric),
         statistic=statistic,
         limit=FixedLimit(direction=direction, value=0.0, resolve_at=0.0),
