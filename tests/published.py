@@ -249,7 +249,7 @@ def site(**given: Any) -> Site:
     status = Status(
         version="1.2.3",
         started_at=SLOT,
-        state=DaemonState(role=Role(kind=RoleKind.LEADER, leader="host:1", epoch=7)),
+        daemon=DaemonState(role=Role(kind=RoleKind.LEADER, leader="host:1", epoch=7)),
         unready=None,
         database="sqlite",
         schedule=(ScheduledRun(name="home-feed", next_at=SLOT, running_s=None),),

@@ -192,7 +192,7 @@ def _draw(result: Backtest, subject: Subject) -> Markup:
     ):
         for each in alert_spans(_firings(transitions, subject), (), min(values)):
             name = f"{each.alert} {verb} for {each.segment}"
-            spans.append(Span(start=each.start, end=each.end, name=name, kind=kind))
+            spans.append(Span(start=each.started_at, end=each.ended_at, name=name, kind=kind))
     rules = [rule for rule in result.comparison.judging.similarity_rules if rule.subject == subject]
     levels = []
     for rule in rules:
@@ -239,5 +239,5 @@ def _firings(transitions: Iterable[Transition], subject: Subject) -> Iterator[Fi
                 segment=transition.segment,
                 slot=transition.slot,
                 is_start=transition.is_start,
-                key=None,
+                incident=None,
             )

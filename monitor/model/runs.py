@@ -341,7 +341,7 @@ class LatestRun(RunRecord):
     expectations: tuple[Expectation, ...] = ()
     # Means of the leading metric, all users, in the newest ok runs
     recent: tuple[tuple[datetime, float | None], ...] = ()
-    ended: Transition | None = None  # the last end of a firing within the week before the run
+    last_end: Transition | None = None  # the last end of a firing within the week before the run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -301,9 +301,9 @@ class SqlOutbox:
         for row in rows:
             record = records.get(row.receiver, ReceiverRecord())
             if row.status is DeliveryStatus.SENT:
-                record = replace(record, last_success=row.attempted_at)
+                record = replace(record, last_success_at=row.attempted_at)
             else:
-                record = replace(record, last_error=row.attempted_at, reason=row.reason)
+                record = replace(record, last_error_at=row.attempted_at, reason=row.reason)
             records[row.receiver] = record
         return records
 

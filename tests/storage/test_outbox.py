@@ -166,7 +166,7 @@ def test_receivers_have_their_last_success_and_their_last_error_as_it_was_first_
     owed.outbox.give_up_unknown(known=["hook"], now=NOW + HOUR)
 
     assert owed.outbox.records() == {
-        "hook": ReceiverRecord(last_success=NOW, last_error=NOW + 2 * MINUTE, reason="503"),
+        "hook": ReceiverRecord(last_success_at=NOW, last_error_at=NOW + 2 * MINUTE, reason="503"),
     }
 
 

@@ -275,7 +275,7 @@ class Daemon:
         return Status(
             version=__version__,
             started_at=self._started_at,
-            state=self._state(),
+            daemon=self._state(),
             unready=self.unready(),
             database=self.store.place,
             schedule=self._scheduler.runs(),

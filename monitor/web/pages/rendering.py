@@ -53,7 +53,7 @@ def series_chart(page: ComparisonPage) -> Markup:
                 at=run.slot,
                 value=run.mean,
                 note=note,
-                link=addresses.run_url(page.name, run.slot),
+                link=addresses.run_url(page.comparison, run.slot),
                 is_marked=run.low is not None and run.mean is not None and run.mean < run.low,
                 low=run.low,
                 high=run.high,
@@ -66,7 +66,7 @@ def series_chart(page: ComparisonPage) -> Markup:
     spans = []
     for firing in page.spans:
         name = f"{firing.alert} fires"
-        spans.append(Span(start=firing.start, end=firing.end, name=name, kind="firing"))
+        spans.append(Span(start=firing.started_at, end=firing.ended_at, name=name, kind="firing"))
     for silence in page.silences:
         name = f"silenced: {silence.comment}"
         span = Span(start=silence.starts_at, end=silence.ends_at, name=name, kind="silenced")
@@ -232,7 +232,7 @@ def linked_rows(rows: Iterable[Sequence[str]], urls: Mapping[str, str]) -> list[
 
 def _summary_rows(page: RunPage) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = []
-    for summary, moved in zip(page.summaries, page.moved, strict=True):
+    for summary, moved in zip(page.summaries, page.mean_changes, strict=True):
         mean = show_number(summary.mean)
         move = "-" if moved is None else f"{moved:+.4f}"
         p05 = show_number(summary.value("p05"))

@@ -47,7 +47,7 @@ class Status:
 
     version: str
     started_at: datetime
-    state: DaemonState
+    daemon: DaemonState
     unready: str | None
     database: str
     schedule: tuple[ScheduledRun, ...]
