@@ -67,6 +67,11 @@ def read_json(command: str) -> list[dict[str, Any]]:
     return objects(rankwatch(f"{command} --json"))
 
 
+def of_all(printed: Mapping[str, Any]) -> dict[str, Any]:
+    """The summaries of all users, by metric."""
+    return {each["metric"]: each for each in printed["summaries"] if each["segment"] == "all"}
+
+
 def one_line(done: Done) -> str:
     """The error as a person sees it: one line, no traceback, nothing on standard output."""
     lines = done.stderr.splitlines()

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from monitor.cli.on_call import transition_dict
 from monitor.cli.output import (
     cells_of,
     instant,
@@ -98,7 +98,7 @@ def _as_dict(result: Backtest) -> dict[str, object]:
     would, did = _pages(result.transitions), _pages(result.stored)
     return {
         "comparison": result.comparison.name,
-        "runs": {status.value: count for status, count in result.runs.items()},
+        "runs_by_status": {status.value: count for status, count in result.runs.items()},
         "rules": {
             rule.alert: {
                 "pages": would[rule.alert],
@@ -107,8 +107,8 @@ def _as_dict(result: Backtest) -> dict[str, object]:
             for rule in result.comparison.judging.rules
         },
         "stored_rules": {alert: {"pages": count} for alert, count in did.items()},
-        "changes": [transition_dict(each) for each in _announced(result.transitions)],
-        "stored_changes": [transition_dict(each) for each in _announced(result.stored)],
+        "transitions": _announced(result.transitions),
+        "stored_transitions": _announced(result.stored),
     }
 
 
@@ -116,7 +116,7 @@ def _print(result: Backtest) -> None:
     print_line(_runs_line(result))
     if changes := _announced(result.transitions):
         print_records(
-            map(transition_dict, changes),
+            map(asdict, changes),
             _CHANGES,
             as_json=False,
             title="These rules would have sent",
@@ -163,7 +163,7 @@ def _as_page(result: Backtest) -> dict[str, object]:
         ("These rules would have sent", result.transitions),
         ("What was sent or shown", result.stored),
     ):
-        records = map(transition_dict, _announced(transitions))
+        records = map(asdict, _announced(transitions))
         changes.append((title, cells_of(records, _CHANGES)))
     charts = []
     for subject in result.measured:

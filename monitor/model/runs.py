@@ -41,7 +41,7 @@ class RunStatus(StrEnum):
 class PullProgress:
     """Progress of the pull of ``what``.
 
-    ``kept``: answers of an earlier attempt. ``trouble``: why answers cannot be stored.
+    ``kept``: answers of an earlier attempt. ``reason``: why answers cannot be stored.
     """
 
     what: str
@@ -50,7 +50,7 @@ class PullProgress:
     failed: int
     kept: int
     elapsed_s: float
-    trouble: str | None = None
+    reason: str | None = None
 
     @property
     def words(self) -> str:
@@ -65,8 +65,8 @@ class PullProgress:
             waiting = self.users - self.answered - self.failed
             minutes, seconds = divmod(round(waiting / a_second), 60)
             clauses += [f"{a_second:,.3g} a second", f"{minutes:,} min {seconds} s left"]
-        if self.trouble:
-            clauses.append(f"which a restart would lose: {self.trouble}")
+        if self.reason:
+            clauses.append(f"which a restart would lose: {self.reason}")
         return ", ".join(clauses)
 
 
@@ -234,7 +234,7 @@ class MeasuredRun:
     # Each arm's time to answer: shown and not stored
     pull_seconds: Mapping[Arm, float] = field(default_factory=dict)
     # Quantiles of `Answers.gaps`: not stored
-    gap_seconds: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    gap_s: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     models: Models | None = None  # None as long as no version is known
     input_hash: str | None = None  # of all users' lists: equal in runs over the same lists
     # Stored with the explanation, and in words in the reason

@@ -459,7 +459,7 @@ class Maintenance(Protocol):
     def prune(self, cutoffs: Cutoffs, *, now: datetime) -> Pruned:
         """Delete data of older slots, in many small transactions.
 
-        - Refused (``Pruned.refused``) if neither runs nor the server's clock confirm ``now``.
+        - Refused (``Pruned.reason``) if neither runs nor the server's clock confirm ``now``.
         - Keeps states, and transitions with waiting deliveries.
         - Rolls up past days first. Deletes explanations together with evidence.
         - Deletes stored lists earlier, except each comparison's newest ones and those that wait for

@@ -406,7 +406,7 @@ class Runner:
             status=result.status,
             reason=result.reason,
             paired=paired,
-            gap_seconds=result.gap_seconds,
+            gap_s=result.gap_s,
         )
         for transition in result.transitions:
             log.warning(

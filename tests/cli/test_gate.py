@@ -80,17 +80,18 @@ def test_the_certificate_holds_what_the_verdict_rests_on_and_is_the_same_but_for
     assert printed.returncode == 0, printed.stderr
     found: dict[str, Any] = json.loads((stored / "certificate.json").read_text())
     assert found == json.loads(printed.stdout)
-    assert (found["verdict"], found["reason"], found["judged"], found["design"]) == (
+    assert (found["verdict"], found["reason"], found["yardstick"], found["design"]) == (
         "safe",
         "decided",
         "identical",
         "rotating",
     )
     assert (found["users"], found["missing"], found["margin"], found["alpha"]) == (80, 0, 0.5, 0.01)
-    assert (found["metric"], found["reference"], found["range"]) == (
+    assert (found["metric"], found["reference"], found["low"], found["high"]) == (
         "extended_tau",
         1.0,
-        [0.0, 2.0],
+        0.0,
+        2.0,
     )
     assert len(found["config_hash"]) == 64
     (segment,) = found["segments"]

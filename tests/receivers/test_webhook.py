@@ -51,8 +51,8 @@ SHAPE = """{
       "direction": "below",
       "threshold": "0.35",
       "users": "1874",
-      "from": "pending",
-      "to": "firing",
+      "from_state": "pending",
+      "to_state": "firing",
       "slot": "2024-01-08T00:00:00Z",
       "at": "2024-01-08T00:00:05Z",
       "since": "2024-01-07T00:00:00Z",
@@ -125,13 +125,16 @@ def test_a_body_is_bounded_and_names_more_than_it_shows_in_full(collector):
 
 def test_what_joins_a_known_incident_is_marked_as_nothing_to_page_for(collector):
     assert (
-        posted(collector, message(BRITISH, firing=(FIRING, BRITISH), is_update=True))["update"]
+        posted(collector, message(BRITISH, firing=(FIRING, BRITISH), is_update=True))["is_update"]
         is True
     )
     worse = posted(
         collector, message(BRITISH, pages=2, worse="its severity rose from info to critical")
     )
-    assert (worse["worse"], "update" in worse) == ("its severity rose from info to critical", False)
+    assert (worse["worse"], "is_update" in worse) == (
+        "its severity rose from info to critical",
+        False,
+    )
 
 
 def test_the_same_message_has_the_same_key_and_a_repetition_its_own(collector):

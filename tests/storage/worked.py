@@ -224,8 +224,8 @@ def record(store: SqlStore, run_id: int) -> RunRecord:
 def prune(store: SqlStore, *, now: datetime = SLOT, **before: datetime) -> dict[str, int]:
     """Delete what is older than these, and nothing else; rows by table."""
     found = store.maintenance.prune(cutoffs(**before), now=now)
-    assert found.refused is None
-    return dict(found.rows)
+    assert found.reason is None
+    return dict(found.deleted_rows)
 
 
 def cutoffs(**before: datetime) -> Cutoffs:

@@ -133,7 +133,7 @@ class Suggestion:
     usually: float | None = None  # the change that one run detects with a probability of 50 %
     nearly_always: float | None = None  # the same for 95 %
     caught: tuple[Transition, ...] = ()  # starts of its firings in all stored runs
-    obstacle: str | None = None  # why there is no threshold
+    reason: str | None = None  # why there is no threshold
     note: str | None = None  # a warning about the runs
 
 
@@ -330,7 +330,7 @@ def pick_healthy(
 
 
 def _none(series: RuleSeries[SimilarityRule], runs: int, obstacle: str) -> Suggestion:
-    return Suggestion(rule=series.rule, segment=series.segment, runs=runs, obstacle=obstacle)
+    return Suggestion(rule=series.rule, segment=series.segment, runs=runs, reason=obstacle)
 
 
 def _why_so_few(series: RuleSeries[SimilarityRule], healthy: Sequence[Summary], runs: int) -> str:
@@ -375,7 +375,7 @@ def _with_caught(
     comparison: Comparison, suggestions: Sequence[Suggestion], history: History
 ) -> tuple[Suggestion, ...]:
     """Add the pages that the suggestions would have sent in runs of the present configuration."""
-    rules = tuple(each.rule for each in suggestions if each.obstacle is None)
+    rules = tuple(each.rule for each in suggestions if each.reason is None)
     judging = replace(comparison.judging, rules=rules)
     rejudging = Rejudgement(comparison=replace(comparison, judging=judging))
     starts: dict[str, list[Transition]] = defaultdict(list)

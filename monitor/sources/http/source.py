@@ -170,7 +170,7 @@ class _HttpPull:
             failed=failed,
             kept=self._recalled,
             elapsed_s=elapsed_s,
-            trouble=self._answers.trouble,
+            reason=self._answers.trouble,
         )
         self._request.tell(progress)
         if self._writing is None or self._writing.done():

@@ -226,9 +226,9 @@ def read_daemon_page(site: Site, _: Query) -> DaemonPage:
     status = site.status()
     progress = {}
     for run in status.schedule:
-        pulls = site.progress(run.name)
+        pulls = site.progress(run.comparison)
         if pulls:
-            progress[run.name] = pulls
+            progress[run.comparison] = pulls
     page = DaemonPage(
         status=status,
         progress=progress,
