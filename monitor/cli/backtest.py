@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from monitor.model.rules import Direction, Subject
     from monitor.service.analysis.backtest import Backtest
 
-_CHANGES = "slot alert segment from to value> threshold> reason"
+_CHANGES = "slot alert segment from_state to_state value> threshold> reason"
 _MOST_POINTS = 240
 
 

@@ -408,7 +408,7 @@ def _as_dict(result: FileComparison, k: int) -> dict[str, object]:
         **_segment_dict(result, all_users),
         "catalogue_size": result.catalogue_size,
         "typical_length": result.length,
-        "segments": [_segment_dict(result, row) for row in segments],
+        "by_segment": [_segment_dict(result, row) for row in segments],
         "worst": result.worst,
         "notes": [*result.notes, *_mismatch_lines(result)],
         "id_mismatches": result.id_mismatches,

@@ -121,7 +121,7 @@ def test_a_table_tells_the_score_by_chance_and_what_it_is():
 def test_by_splits_the_users_by_a_column_and_what_sets_lists_apart_adds_up_to_the_distance_from_identical_ones(
     compared,
 ):
-    for told in (compared, *compared["segments"]):
+    for told in (compared, *compared["by_segment"]):
         apart = told["apart"]
         assert apart["metric"] == "extended_tau"
         assert set(apart["parts"]) == {"membership", "order", "length"}
@@ -132,7 +132,7 @@ def test_by_splits_the_users_by_a_column_and_what_sets_lists_apart_adds_up_to_th
     expected = monitor.summarize(monitor.compare_many(BASE, CANDIDATE, "overlap", 10), COUNTRIES)
     assert {
         told["segment"]: (told["paired"], each["mean"])
-        for told in compared["segments"]
+        for told in compared["by_segment"]
         for each in told["summaries"]
         if each["metric"] == "overlap"
     } == {
@@ -149,14 +149,14 @@ def test_users_and_their_segments_may_stand_in_a_file_of_their_own_or_be_unknown
         3,
         {"baseline,missing": 1, "candidate,missing": 1},
     )
-    assert {told["segment"]: told["paired"] for told in said["segments"]} == {
+    assert {told["segment"]: told["paired"] for told in said["by_segment"]} == {
         "plan=free": 2,
         "plan=paid": 1,
     }
 
     write_rows("candidate.jsonl", {"user_id": "u99", "items": [1]}, mode="a")
     said = read_comparison(f"{COMPARE} --by country")
-    paired = {told["segment"]: told["paired"] for told in said["segments"]}
+    paired = {told["segment"]: told["paired"] for told in said["by_segment"]}
     assert (said["asked"], said["paired"], paired["country=unknown"]) == (
         13,
         12,

@@ -14,6 +14,7 @@ from clocks import set_clock
 from commands import assert_refused, one_line, rankwatch, read_json
 from factories import DAY, SLOT
 from forking import Done
+from json_keys import read_listed
 from monitor.model.runs import Lease
 from monitor.storage import open_leases, open_store, parse_url, schema_version
 from monitor.storage.sqlite_file import FileLock
@@ -117,7 +118,7 @@ def test_check_finds_a_damaged_file_and_says_what_to_do(spoil, says, advice):
         True,
         True,
     )
-    found = json.loads(done.stdout)
+    found = read_listed(done.stdout)
     assert (says in " ".join(found["damage"]), found["is_as_expected"]) == (True, False)
 
 

@@ -9,6 +9,7 @@ import pytest
 import requests
 
 from factories import SLOT
+from json_keys import read_listed
 from messages import BRITISH, END, ENDED, FIRING, INCIDENT, LABELS, SEEN, START, URL, message, send
 from monitor.model.notifications import Message, message_key
 from monitor.receivers import verify
@@ -22,7 +23,7 @@ SECRET = "correct-horse"  # noqa: S105 - a test's
 
 def posted(collector: Collector, message: Message) -> Any:
     """The body of the request that tells this message."""
-    return json.loads(asked(collector, message).body)
+    return read_listed(asked(collector, message).body)
 
 
 def asked(collector: Collector, *messages: Message, **options: Any) -> Request:

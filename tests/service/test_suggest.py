@@ -1,6 +1,5 @@
 """Thresholds and plans from stored runs whose true mean, spread and faults are known."""
 
-import json
 import math
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,6 +12,7 @@ from scipy import stats
 from typer.testing import CliRunner
 
 from factories import DAY, SLOT, summary
+from json_keys import read_listed
 from monitor.cli.main import app
 from monitor.errors import ConfigError
 from monitor.model.comparison import Comparison
@@ -184,9 +184,11 @@ def test_the_rules_that_are_printed_can_be_backtested(config, what, store):
         run_cli("suggest", "home-feed", "--segment", "each", "--yaml", "--config", str(config))
     )
 
-    told = json.loads(run_cli("backtest", "--rules", str(rules), "--config", str(config), "--json"))
+    told = read_listed(
+        run_cli("backtest", "--rules", str(rules), "--config", str(config), "--json")
+    )
     proposed = [
-        json.loads(line) for line in run_cli(*SUGGEST_EACH, "--config", str(config)).splitlines()
+        read_listed(line) for line in run_cli(*SUGGEST_EACH, "--config", str(config)).splitlines()
     ]
     assert {
         name: found["pages"]
@@ -209,7 +211,7 @@ def known(store: SqlStore, what: Comparison, wander: float) -> None:
 @pytest.fixture
 def ask(config: Path) -> Callable[..., dict[str, Any]]:
     """Asks for a plan with these options."""
-    return lambda *args: json.loads(
+    return lambda *args: read_listed(
         run_cli("plan", "home-feed", *args, "--config", str(config), "--json")
     )
 
@@ -273,7 +275,7 @@ def test_plan_for_a_share_of_users_plans_for_the_rules_in_force_and_names_the_fi
 
 @pytest.mark.usefixtures("store")
 def test_plan_works_without_history_and_says_what_it_lacks(config):
-    told = json.loads(
+    told = read_listed(
         run_cli(
             "plan", "--drop", "0.05", "--sd", "0.3", "--wander", "0", "--learned", "1000", "--json"
         )

@@ -94,7 +94,7 @@ def test_a_page_without_a_name_in_its_address_is_linked_from_every_page(ask):
 
 
 def test_names_from_outside_stay_text_on_every_page(stores):
-    refusal = Refusal(what=Refused.CONFIGURATION, at=SLOTS[0], reason=EVIL)
+    refusal = Refusal(file=Refused.CONFIGURATION, at=SLOTS[0], reason=EVIL)
     state = DaemonState(role=Role(kind=RoleKind.STANDBY, leader=EVIL, epoch=1), refusals=(refusal,))
     given = {
         "comparisons": lambda: watched(EVIL),
@@ -267,7 +267,7 @@ def test_a_user_is_shown_with_both_lists_in_every_run(ask):
     for number, slot in enumerate(SLOTS):
         shown = ask(f"{FEED}/users/u1?slot={quote(format_instant(slot))}").json()
         assert (shown["lists"]["baseline"], shown["lists"]["candidate"]) == (baseline, candidate)
-        moves = {move["item"]: move["what"] for move in shown["moves"]}
+        moves = {move["item"]: move["change"] for move in shown["moves"]}
         assert moves == {"i2": "up 1", "home-feed": "down 1", "i4": "new", "i3": "gone"}
         before = (candidate, format_instant(SLOTS[2])) if number == 3 else ([], None)
         assert (shown["former"], shown["former_slot"]) == before
@@ -386,7 +386,7 @@ def test_a_daemon_says_which_part_it_has_what_it_refused_and_what_became_of_its_
     store, monkeypatch
 ):
     refusal = Refusal(
-        what=Refused.CONFIGURATION, at=SLOTS[0], reason="comparisons[0].nme: unknown key"
+        file=Refused.CONFIGURATION, at=SLOTS[0], reason="comparisons[0].nme: unknown key"
     )
     standby = DaemonState(
         role=Role(kind=RoleKind.STANDBY, leader="b:2", epoch=3), refusals=(refusal,)

@@ -338,7 +338,7 @@ class Daemon:
 
     def _refuse(self, reason: str) -> bool:
         now = self._clock.now()
-        self._refusal = Refusal(what=Refused.CONFIGURATION, at=now, reason=reason)
+        self._refusal = Refusal(file=Refused.CONFIGURATION, at=now, reason=reason)
         self._publisher.reloaded(ok=False, at=now)
         return False
 

@@ -332,7 +332,7 @@ def describe_certificate(certificate: Certificate) -> dict[str, object]:
         "users": sum(run.users for run in certificate.runs),
         "missing": sum(run.missing for run in certificate.runs),
         "judged_runs": [asdict(run) for run in certificate.runs],
-        "segments": [_segment_dict(each, certificate.level) for each in certificate.segments],
+        "by_segment": [_segment_dict(each, certificate.level) for each in certificate.segments],
     }
 
 

@@ -67,8 +67,8 @@ class AlertsPage:
     state: IncidentState | None
     firing_incidents: tuple[Incident, ...]
     ended_incidents: tuple[Incident, ...]
-    before: int | None  # this page begins before this incident, None for the first page
-    older: int | None  # `before` of the next page, None on the last one
+    page_before: int | None  # this page begins before this incident, None for the first page
+    next_page_before: int | None  # the same of the next page, None on the last one
     comparisons: tuple[str, ...]
     silences: tuple[Silence, ...]
     unmatched_silences: tuple[str, ...]  # sentences on silences that match nothing
@@ -133,8 +133,8 @@ def read_alerts_page(site: Site, query: Query) -> AlertsPage:
         state=state,
         firing_incidents=_read_incidents(site, firing),
         ended_incidents=_read_incidents(site, ended),
-        before=before,
-        older=older,
+        page_before=before,
+        next_page_before=older,
         comparisons=tuple(sorted(names)),
         silences=silences,
         unmatched_silences=tuple(map(write_unmatched, unmatched)),

@@ -209,7 +209,7 @@ def drop_rule(configured: Comparison | None, metric: str | None) -> str | None:
 class DaemonPage:
     """The data of the daemon's page, without those of the database while that is away."""
 
-    status: Status
+    process: Status
     progress: Mapping[str, tuple[PullProgress, ...]]
     bytes_by_kind: Mapping[str, int]
     pending: Mapping[str, tuple[int, float]]
@@ -230,7 +230,7 @@ def read_daemon_page(site: Site, _: Query) -> DaemonPage:
         if pulls:
             progress[run.comparison] = pulls
     page = DaemonPage(
-        status=status,
+        process=status,
         progress=progress,
         bytes_by_kind={},
         pending={},

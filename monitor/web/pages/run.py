@@ -110,7 +110,7 @@ class Move:
     title: str | None
     baseline: int | None
     candidate: int | None
-    what: str
+    change: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,7 +206,7 @@ def list_moves(lists: UserLists, titles: Mapping[str, str]) -> tuple[Move, ...]:
             title=titles.get(item),
             baseline=before,
             candidate=after,
-            what=describe_move(before, after),
+            change=describe_move(before, after),
         )
         moves.append(move)
     return tuple(moves)
