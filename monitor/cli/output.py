@@ -141,11 +141,6 @@ def _key(key: object) -> str:
     return ",".join(key) if isinstance(key, tuple) else str(key)
 
 
-def _key(key: object) -> str:
-    # As the API writes the users that were not compared: "candidate,missing".
-    return ",".join(key) if isinstance(key, tuple) else str(key)
-
-
 def print_table(
     columns: Sequence[str], rows: Iterable[Sequence[str]], *, title: str | None = None
 ) -> None:

@@ -41,14 +41,14 @@ class RunStatus(StrEnum):
 class PullProgress:
     """Progress of the pull of ``what``.
 
-    ``kept``: answers of an earlier attempt. ``reason``: why answers cannot be stored.
+    ``stored_answers``: those of an earlier attempt. ``reason``: why answers cannot be stored.
     """
 
     what: str
     users: int
     answered: int
     failed: int
-    kept: int
+    stored_answers: int
     elapsed_s: float
     reason: str | None = None
 
@@ -56,11 +56,11 @@ class PullProgress:
     def words(self) -> str:
         """The progress for people, with the time left at the current rate."""
         clauses = [f"{self.answered:,} of {self.users:,} users answered"]
-        if self.kept:
-            clauses.append(f"{self.kept:,} of them before a restart")
+        if self.stored_answers:
+            clauses.append(f"{self.stored_answers:,} of them before a restart")
         if self.failed:
             clauses.append(f"{self.failed:,} failed")
-        a_second = (self.answered + self.failed - self.kept) / self.elapsed_s
+        a_second = (self.answered + self.failed - self.stored_answers) / self.elapsed_s
         if a_second:
             waiting = self.users - self.answered - self.failed
             minutes, seconds = divmod(round(waiting / a_second), 60)
@@ -75,8 +75,8 @@ class PullRequest:
     """Requests the top k lists of users for a slot from one arm, within ``timeout_s`` seconds.
 
     - ``what``: an arm, or the noise floor.
-    - ``tell``: gets the progress of a long pull.
-    - ``kept_at``: beginning of the path of a file that stores answers, valid for ``kept_s``.
+    - ``on_progress``: gets the progress of a long pull.
+    - ``answers_path``: beginning of the path of a file that stores answers, valid for ``answers_valid_s``.
     - ``together``: seeds the random order in which HTTP pulls of one run request users.
       Without it they keep the given order.
     - ``is_uncached``: asks caches not to answer.
@@ -87,9 +87,9 @@ class PullRequest:
     slot: datetime
     timeout_s: float
     what: str = ""
-    tell: Callable[[PullProgress], object] = str
-    kept_at: str | None = None
-    kept_s: float = 0.0
+    on_progress: Callable[[PullProgress], object] = str
+    answers_path: str | None = None
+    answers_valid_s: float = 0.0
     together: str = ""
     is_uncached: bool = False
 

@@ -332,9 +332,9 @@ class Runner:
 
         The thread locks the sources until it ends.
         """
-        arms = replace(watched.arms, tell=partial(self._note_progress, claim))
+        arms = replace(watched.arms, on_progress=partial(self._note_progress, claim))
         if watched.answers is not None:
-            arms = replace(arms, kept_at=watched.answers.place)
+            arms = replace(arms, answers_path=watched.answers.place)
 
         def measure() -> RunResult:
             try:

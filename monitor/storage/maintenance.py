@@ -130,8 +130,8 @@ class SqlMaintenance:
                 by_kind[kind] += pruned.deleted_rows.get(table.name, 0)
         return replace(pruned, deleted_by_kind=dict(+by_kind))
 
-    def sizes(self, *, anew: bool = True) -> Mapping[DataKind, int]:
-        if anew or not self._sizes:
+    def sizes(self, *, refresh: bool = True) -> Mapping[DataKind, int]:
+        if refresh or not self._sizes:
             with self._database.read() as connection:
                 self._sizes = bytes_by_kind(connection)
         return self._sizes

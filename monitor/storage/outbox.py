@@ -133,7 +133,7 @@ class SqlOutbox:
             return FiringSnapshot(
                 firing=firing,
                 delivered=frozenset(row.dedup_key for row in sent if row.to_state == State.FIRING),
-                told=_starts_after_ends(sent),
+                sent_starts=_starts_after_ends(sent),
                 acknowledged=frozenset(
                     state.dedup_key for state in states if state.dedup_key and state.acknowledged_by
                 ),
@@ -229,9 +229,9 @@ class SqlOutbox:
                 )
         return len(ids)
 
-    def give_up_unknown(self, *, known: Sequence[str], now: datetime) -> int:
+    def give_up_removed(self, *, configured: Sequence[str], now: datetime) -> int:
         removed = select(deliveries.c.id).where(
-            _IS_WAITING, deliveries.c.receiver.not_in(list(known))
+            _IS_WAITING, deliveries.c.receiver.not_in(list(configured))
         )
         with self._database.write() as connection:
             outcomes = [

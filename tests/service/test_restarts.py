@@ -112,7 +112,7 @@ def test_the_log_says_every_ten_seconds_how_far_a_pull_is_and_a_terminal_shows_a
         "users": 50_000,
         "answered": 12_000,
         "failed": 31,
-        "kept": 2_000,
+        "stored_answers": 2_000,
     }
     nothing: Any = None
     runner = Runner(store=nothing, clock=nothing, claims={1: claim(run_id=1)})

@@ -117,7 +117,7 @@ def test_a_clock_that_is_years_ahead_deletes_nothing_before_or_after_runs_are_ma
         run(store, ahead + hours * HOUR)
     beside_its_runs = housekept(store, ahead + 30 * HOUR)
 
-    assert (alone.rows, beside_its_runs.rows) == ({}, {})
+    assert (alone.deleted_rows, beside_its_runs.deleted_rows) == ({}, {})
     assert alone.reason
     assert beside_its_runs.reason
     assert (
@@ -135,7 +135,7 @@ def test_what_is_old_is_deleted_again_once_two_days_of_runs_confirm_the_clock(st
         run(store, back + days * DAY)
         found.append(housekept(store, back + days * DAY + HOUR))
 
-    assert [each.rows.get("scores", 0) for each in found] == [0, 0, 3, 0]
+    assert [each.deleted_rows.get("scores", 0) for each in found] == [0, 0, 3, 0]
     assert [bool(each.reason) for each in found] == [True, True, False, False]
 
 
@@ -199,4 +199,4 @@ def test_sizes_tell_bytes_rows_and_the_oldest_of_each_kind(store):
     whole = store.maintenance.measure()
     assert sum(each.used_bytes for each in whole.kinds) == whole.used_bytes
     assert store.maintenance.sizes()[DataKind.SCORES] == scores.used_bytes
-    assert store.maintenance.sizes(anew=False) is store.maintenance.sizes(anew=False)
+    assert store.maintenance.sizes(refresh=False) is store.maintenance.sizes(refresh=False)

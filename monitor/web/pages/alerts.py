@@ -240,7 +240,7 @@ def _compose(
     snapshot = FiringSnapshot(
         firing=tuple(firing),
         delivered=_keys_of(delivered),
-        told=delivered,
+        sent_starts=delivered,
         acknowledged=_keys_of(acknowledged),
     )
     to_send = [changes[position] for position in positions]

@@ -241,7 +241,7 @@ def read_daemon_page(site: Site, _: Query) -> DaemonPage:
     )
     if status.daemon.away is not None:
         return page
-    sizes = site.store.maintenance.sizes(anew=False)
+    sizes = site.store.maintenance.sizes(refresh=False)
     return replace(
         page,
         bytes_by_kind={str(kind): size_bytes for kind, size_bytes in sizes.items()},
