@@ -86,7 +86,7 @@ def coverage(**changes: Any) -> Coverage:
         segment="all",
         asked=200,
         paired=190,
-        reasons={
+        users_by_reason={
             (Arm.CANDIDATE, CoverageReason.MISSING): 10,
             (Arm.BASELINE, CoverageReason.SHORT): 3,
         },
@@ -97,7 +97,7 @@ def coverage(**changes: Any) -> Coverage:
         segment="country=UK",
         asked=50,
         paired=50,
-        reasons={(Arm.BASELINE, CoverageReason.SHORT): 3},
+        users_by_reason={(Arm.BASELINE, CoverageReason.SHORT): 3},
     )
     return Coverage(rows=(row, uk))
 

@@ -209,9 +209,9 @@ def test_what_a_source_does_wrong_is_told_with_counts_and_examples_and_disturbs_
     assert beside.coverage
     assert (beside.status, beside.coverage.all.paired, beside.reason) == ("ok", 7, None)
     assert all(each.is_live for each in watched)
-    assert [f"{reason} {count}" for (_, reason), count in feed.coverage.all.reasons.items()] == [
-        counts
-    ] * (counts != "-")
+    assert [
+        f"{reason} {count}" for (_, reason), count in feed.coverage.all.users_by_reason.items()
+    ] == [counts] * (counts != "-")
     told = feed.reason or "-"
     assert said.format(who=WHO.format("shop", "sources").strip()) in told
     assert SECRET not in told

@@ -318,7 +318,7 @@ def _coverage_lines(result: FileComparison, k: int) -> list[str]:
     coverage = result.coverage.all
     compared = f"{coverage.paired:,} of {coverage.asked:,} users compared at k={k}"
     reasons = []
-    for (arm, reason), count in coverage.reasons.items():
+    for (arm, reason), count in coverage.users_by_reason.items():
         reasons.append(f"{count:,} {reason} in {arm}")
     if reasons:
         compared += f" ({', '.join(reasons)})"

@@ -164,7 +164,7 @@ def _print_preview(preview: Preview) -> None:
         print_line(f"  {problem}")
     if preview.coverage is not None:
         coverage = preview.coverage.all
-        for (arm, reason), count in coverage.reasons.items():
+        for (arm, reason), count in coverage.users_by_reason.items():
             sentence = f"  {arm}: {count} of {coverage.asked} users {reason}"
             if note := preview.notes.get((arm, reason)):
                 sentence += f" ({note})"
@@ -188,7 +188,7 @@ def _write_matches(preview: Preview) -> list[str]:
 
 
 def _preview_dict(preview: Preview) -> dict[str, object]:
-    reasons = {} if preview.coverage is None else preview.coverage.all.reasons
+    users_by_reason = {} if preview.coverage is None else preview.coverage.all.users_by_reason
     notes = [f"{arm}: {note}" for (arm, _), note in preview.notes.items()]
     return {
         "comparison": preview.comparison.name,
@@ -198,7 +198,7 @@ def _preview_dict(preview: Preview) -> dict[str, object]:
         "matches": _write_matches(preview),
         "unmatched": preview.unmatched,
         "id_mismatches": preview.id_mismatches,
-        "reasons": reasons,
+        "users_by_reason": users_by_reason,
         "evidence": preview.evidence,
         "titles": preview.titles,
     }

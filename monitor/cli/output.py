@@ -137,7 +137,7 @@ def _plain(value: object) -> object:
 
 
 def _key(key: object) -> str:
-    # As the API writes the users that were not compared: "candidate,missing".
+    # As the API writes them: "candidate,missing".
     return ",".join(key) if isinstance(key, tuple) else str(key)
 
 

@@ -199,9 +199,9 @@ def _exit(results: Sequence[RunResult]) -> None:
 
 def result_dict(result: RunResult) -> dict[str, object]:
     """Return one run for JSON: coverage, summaries and transitions."""
-    counts: dict[str, object] = {"asked": None, "paired": None, "reasons": {}}
+    counts: dict[str, object] = {"asked": None, "paired": None, "users_by_reason": {}}
     if result.coverage is not None:
-        counts = pick(result.coverage.all, "asked", "paired", "reasons")
+        counts = pick(result.coverage.all, "asked", "paired", "users_by_reason")
     transitions = [
         pick(change, "alert", "segment", "from_state", "to_state") for change in result.transitions
     ]

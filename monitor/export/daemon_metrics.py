@@ -121,7 +121,7 @@ class DaemonMetrics:
             self.count("pull_duration_seconds", comparison, arm, value=seconds)
         self._gaps[comparison] = result.gap_s
         if result.coverage:
-            for (arm, reason), users in result.coverage.all.reasons.items():
+            for (arm, reason), users in result.coverage.all.users_by_reason.items():
                 self.count("source_errors_total", comparison, arm, reason, value=users)
 
     def pruned(self, pruned: Pruned, *, at: datetime) -> None:

@@ -144,7 +144,7 @@ def test_by_splits_the_users_by_a_column_and_what_sets_lists_apart_adds_up_to_th
 def test_users_and_their_segments_may_stand_in_a_file_of_their_own_or_be_unknown():
     Path("users.csv").write_text("user_id,plan\nu1,free\nu2,paid\nu3,free\nnobody,free\n")
     said = read_comparison(f"{COMPARE} --users users.csv --by plan")
-    assert (said["asked"], said["paired"], said["reasons"]) == (
+    assert (said["asked"], said["paired"], said["users_by_reason"]) == (
         4,
         3,
         {"baseline,missing": 1, "candidate,missing": 1},

@@ -90,7 +90,7 @@ class Gated:
                 segment=segment,
                 asked=len(places),
                 paired=sum(panel.users[place] in paired for place in places),
-                reasons={},
+                users_by_reason={},
             )
             for segment, places in panel.segments.items()
         )

@@ -95,7 +95,7 @@ def test_distributions_and_coverage_are_those_of_the_runs(filled):
     assert filled.pages.histograms(ids, METRIC, "all").keys() == {*ids}
     assert filled.pages.histograms(ids[:1], METRIC, "all")[ids[0]].counts == (0, 1874)
     covered = filled.pages.coverage(ids, "country=UK")
-    assert {run_id: (row.asked, dict(row.reasons)) for run_id, row in covered.items()} == {
+    assert {run_id: (row.asked, dict(row.users_by_reason)) for run_id, row in covered.items()} == {
         run_id: (50, {(Arm.BASELINE, CoverageReason.SHORT): 3}) for run_id in ids
     }
 

@@ -78,8 +78,8 @@ def coverage() -> Coverage:
     reasons = {(Arm.CANDIDATE, CoverageReason.TIMEOUT): 2, (Arm.BASELINE, CoverageReason.SHORT): 1}
     return Coverage(
         rows=(
-            CoverageRow(segment="all", asked=5, paired=3, reasons=reasons),
-            CoverageRow(segment="activity=new", asked=2, paired=2, reasons={}),
+            CoverageRow(segment="all", asked=5, paired=3, users_by_reason=reasons),
+            CoverageRow(segment="activity=new", asked=2, paired=2, users_by_reason={}),
         )
     )
 

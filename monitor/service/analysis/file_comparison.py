@@ -183,7 +183,7 @@ def _require_pairs(
     if coverage.paired:
         return
     reasons = ", ".join(
-        f"{count:,} {reason} in {arm}" for (arm, reason), count in coverage.reasons.items()
+        f"{count:,} {reason} in {arm}" for (arm, reason), count in coverage.users_by_reason.items()
     )
     failure = (
         f"none of {coverage.asked:,} users could be compared ({reasons}): check that both files "

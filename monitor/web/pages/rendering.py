@@ -98,11 +98,11 @@ def coverage_chart(page: ComparisonPage) -> Markup:
     slots, rows = zip(*page.coverage, strict=True)
     reasons: set[tuple[Arm, CoverageReason]] = set()
     for row in rows:
-        reasons.update(row.reasons)
+        reasons.update(row.users_by_reason)
     shares: dict[str, list[float]] = {}
     keys = []
     for number, reason in enumerate(sorted(reasons)):
-        of_runs = [row.reasons.get(reason, 0) / max(1, row.asked) for row in rows]
+        of_runs = [row.users_by_reason.get(reason, 0) / max(1, row.asked) for row in rows]
         name = ": ".join(reason)
         shares[name] = of_runs
         key_class = f"key s{number % 8}"
@@ -246,7 +246,7 @@ def _coverage_rows(coverage: Coverage) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = []
     for row in coverage.rows:
         reasons = ", ".join(
-            f"{count:,} {reason} in {arm}" for (arm, reason), count in row.reasons.items()
+            f"{count:,} {reason} in {arm}" for (arm, reason), count in row.users_by_reason.items()
         )
         rows.append((row.segment, f"{row.asked:,}", f"{row.paired:,}", reasons))
     return rows
