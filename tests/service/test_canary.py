@@ -140,7 +140,8 @@ def pages(url: str, names: list[str]) -> Iterator[tuple[str, bytes]]:
     rows = requests.get(f"{url}/api/v1/comparisons", auth=LOOKER, timeout=60).json()["rows"]
     assert {row["comparison"] for row in rows} == set(names)
     shown = [
-        {"name": row["comparison"], "slot": row["slot"], "user": "nobody", "key": "none"} for row in rows
+        {"name": row["comparison"], "slot": row["slot"], "user": "nobody", "key": "none"}
+        for row in rows
     ]
     # All pages of one comparison, and of each other one that with the errors of its sources.
     wanted = [
