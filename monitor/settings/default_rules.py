@@ -1,7 +1,8 @@
 """The default rules, `rules: default`. They learn what is normal, so they need no thresholds."""
 
 import re
-from collections.abc import Hashable, Iterator
+from collections import Counter
+from collections.abc import Hashable, Iterator, Sequence
 from functools import cache
 
 from monitor.metrics import Metric, Need, parse
@@ -54,7 +55,7 @@ def default_rules(options: ComparisonOptions) -> tuple[RuleOptions, ...]:
     rules: list[RuleOptions] = []
     if metrics:
         rules += _of_first(metrics[0], options)
-        rules += _of_others(metrics[1 : 1 + _OTHERS])
+        rules += _of_others(metrics[: 1 + _OTHERS])
     rules += _of_coverage(Arm.CANDIDATE, options)
     rules += _of_coverage(Arm.BASELINE, options)
     # Changes that are too small for one run add up over runs.
@@ -115,11 +116,23 @@ def _rule(**keys: Hashable) -> RuleOptions:
     return RuleOptions.model_validate(keys)
 
 
-def _of_others(metrics: list[Metric]) -> Iterator[RuleOptions]:
+def name_metrics(metrics: Sequence[Metric]) -> list[str]:
+    """Each metric's part of an alert's name: ``Rbo``.
+
+    It has the parameters if two of the metrics differ only in them: ``RboP09`` and ``RboP098``.
+    """
+    count = Counter(metric.name for metric in metrics)
+    names = []
     for metric in metrics:
-        # ``RboP09Drop``: the parameters are in the name, so that it does not change if another
-        # metric of the family is added.
-        name = "".join(word.capitalize() for word in re.findall("[a-z0-9]+", str(metric).lower()))
+        text = metric.name if count[metric.name] == 1 else str(metric)
+        names.append("".join(map(str.capitalize, re.findall("[a-z0-9]+", text.lower()))))
+    return names
+
+
+def _of_others(watched: list[Metric]) -> Iterator[RuleOptions]:
+    """Rules on all of the metrics but the first."""
+    names = name_metrics(watched)
+    for metric, name in zip(watched[1:], names[1:], strict=True):
         change = "Drop" if metric.higher_is_more_alike else "Rise"
         yield _rule(
             alert=f"{name}{change}",

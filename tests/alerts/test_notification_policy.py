@@ -72,7 +72,7 @@ def situation(
     *lasting: Transition, told: tuple[Transition, ...] = (), **more: Any
 ) -> FiringSnapshot:
     keys = frozenset(start.dedup_key or "" for start in told)
-    return FiringSnapshot(firing=lasting, delivered=keys, told=told, **more)
+    return FiringSnapshot(firing=lasting, delivered=keys, sent_starts=told, **more)
 
 
 def decide(

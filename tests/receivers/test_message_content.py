@@ -226,7 +226,9 @@ def test_the_subject_of_a_mail_stays_when_an_earlier_slot_or_a_severity_joins():
     stale = start(alert="Stale", dedup_key="s", reason="no run has succeeded", explanation=None)
     before, later = (
         FiringSnapshot(firing=(failing,), delivered=frozenset()),
-        FiringSnapshot(firing=(failing, stale), delivered=frozenset({"firing"}), told=(failing,)),
+        FiringSnapshot(
+            firing=(failing, stale), delivered=frozenset({"firing"}), sent_starts=(failing,)
+        ),
     )
     subjects = [
         mail_subject(each)

@@ -27,7 +27,7 @@ def test_the_pack_watches_mean_tail_shares_coverage_and_standstill():
         "TailDrop": "extended_tau p05 below drop",
         "UsersBelowHalf": "extended_tau share_below(0) above drop",
         "UsersBelowQuarterTrend": "extended_tau share_below(-0.5) above trend",
-        "RboP09Drop": "rbo(p=0.9) mean below drop",
+        "RboDrop": "rbo(p=0.9) mean below drop",
         "TopReversedTrend": "coverage top_reversed(candidate) above trend",
         "MissingLists": "coverage missing(candidate) above drop",
         "CandidateFrozen": "frozen candidate above fixed",
@@ -80,6 +80,14 @@ def test_the_pack_stands_beside_own_rules_and_gives_way_to_those_of_its_names():
     assert [rule.alert for rule in rules][:2] == ["Low", "TailDrop"]
     assert [rule.subject.statistic for rule in rules if rule.alert == "TailDrop"] == ["p10"]
     assert "SimilarityDrop" in {rule.alert for rule in rules}
+
+
+def test_a_rule_has_the_parameters_of_its_metric_if_two_watched_metrics_differ_only_in_them():
+    metrics = "[overlap, rbo(p=0.9), rbo(p=0.98)]"
+    rules = rules_on_drift(f"{MINIMAL}    metrics: {metrics}\n    rules: default\n")
+
+    names = [rule.alert for rule in rules if rule.alert.startswith("Rbo")]
+    assert names == ["RboP09Drop", "RboP098Drop"]
 
 
 def test_metrics_that_await_relevance_are_not_judged():
