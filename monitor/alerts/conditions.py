@@ -158,7 +158,9 @@ def judge_stale(
 
 
 def _judge_wait(
-    comparison: Comparison, states: Sequence[AlertState], wait: Staleness
+    comparison: Comparison,
+    states: Sequence[AlertState],
+    wait: Staleness,
 ) -> Iterator[tuple[Rule, str, Verdict]]:
     missed = comparison.judging.stale_after
     headline = write_stale(wait.since, wait.cause, has_succeeded=wait.has_succeeded)
@@ -178,14 +180,17 @@ def _judge_wait(
 
 
 def count_standstills(
-    comparison: Comparison, scores: Sequence[ArmScore], past: Sequence[PastRun]
+    comparison: Comparison,
+    scores: Sequence[ArmScore],
+    past: Sequence[PastRun],
 ) -> tuple[Standstill, ...]:
     """What each rule on standstill has counted, with this run, in the order of rules."""
     churn = {arm: score.value or 0.0 for arm, score in _find_churn(scores).items()}
     counts: Mapping[str, Standstill] = {}
     states: Mapping[tuple[str, str], State] = {}
     if past:
-        counts, states = past[-1].standstills, past[-1].states
+        counts = past[-1].standstills
+        states = past[-1].states
     counted = []
     for rule in comparison.judging.rules:
         if not isinstance(rule, StandstillRule):
@@ -203,7 +208,8 @@ def _count(before: Standstill, churn: Mapping[Arm, float], *, was_firing: bool) 
     # Without lists of the last run nothing is known about either arm.
     if len(churn) < len(Arm):
         return before
-    churn_of_arm, churn_of_other = churn[before.arm], churn[before.arm.other]
+    churn_of_arm = churn[before.arm]
+    churn_of_other = churn[before.arm.other]
     still = STILL * churn_of_other
     if was_firing:
         # Otherwise the alert of an arm with a tenth of the churn would start and end repeatedly.

@@ -1,6 +1,7 @@
 """The sentences of an explanation and of an alert's text: one line each, made from figures."""
 
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from textwrap import shorten
 
 from monitor.attribution.decomposition import AND, MeanDrop
@@ -15,7 +16,8 @@ LONGEST_SENTENCE = 250
 # A part larger than this multiple of the drop is written as an amount: other parts made up for it.
 _CANCELLED = 1.15
 
-_LONGEST_NAME, _LONGEST_NOTE = 40, 140
+_LONGEST_NAME = 40
+_LONGEST_NOTE = 140
 _LEAST_AMOUNT = 0.00005
 _LEAST_SHARE = 0.005
 PART_WORDS: Mapping[Part, str] = {
@@ -129,17 +131,19 @@ def write_distance(means: PartMeans) -> str:
 
 def write_fall(fall: SegmentFall, drop: float) -> str:
     """One sentence on what the segment adds to the ``drop`` of all users, also if it rose."""
-    name, within = shorten_name(fall.segment), fall.within
-    if not (fall.share_before and within):
+    name = shorten_name(fall.segment)
+    within = fall.within
+    share = fall.share_before
+    if not (share and within):
         return f"In {name} there is no fall to explain."
-    amount = f"{abs(within) / fall.share_before:.4f}"
+    amount = f"{abs(within) / share:.4f}"
     if within < 0:
         return f"In {name} similarity rose by {amount}."
     of_all = ""
     if 0 < fall.whole <= _CANCELLED * drop:
         of_all = f", {_percent(min(fall.whole, drop), drop)} of everybody's drop"
-    per_user = {part: part_sum / fall.share_before for part, part_sum in fall.parts.items()}
-    parts = _write_parts(per_user, fall.whole / fall.share_before)
+    per_user = {part: part_sum / share for part, part_sum in fall.parts.items()}
+    parts = _write_parts(per_user, fall.whole / share)
     return f"In {name} similarity fell by {amount}{of_all}{parts}."
 
 
@@ -150,7 +154,7 @@ def _write_parts(parts: Mapping[Part, float], total: float) -> str:
     """
     is_shared = 0 < max(parts.values()) <= _CANCELLED * total
     shown = []
-    for part, amount in sorted(parts.items(), key=lambda entry: -entry[1]):
+    for part, amount in sorted(parts.items(), key=itemgetter(1), reverse=True):
         if is_shared and amount >= max(_LEAST_AMOUNT, _LEAST_SHARE * total):
             shown.append(f"{PART_WORDS[part]} {_percent(min(amount, total), total)}")
         elif not is_shared and abs(amount) >= _LEAST_AMOUNT:
@@ -182,17 +186,18 @@ def _write_share(finding: Finding) -> list[str]:
 
 def _write_what(finding: Finding, arms: str) -> str:
     detail = finding.detail
-    if finding.kind is FaultKind.SHARED_LIST:
+    kind = finding.kind
+    if kind is FaultKind.SHARED_LIST:
         lists = detail["lists"]
         what = f"get one of {lists:.0f} lists from the {arms}"
         if lists == 1:
             what = f"all get the same list from the {arms}"
         return f"{what}: the most popular items" if detail["popular"] >= _POPULAR else what
-    if finding.kind is FaultKind.MISSING:
+    if kind is FaultKind.MISSING:
         return _write_missing(finding, arms)
-    if finding.kind is FaultKind.RESPELLED:
+    if kind is FaultKind.RESPELLED:
         return _write_respelled(finding, arms)
-    if finding.kind is FaultKind.REORDERED:
+    if kind is FaultKind.REORDERED:
         items = "first three items" if detail["top"] else "items"
         return f"get the same {items} from the {arms}, but in another order"
     figures = {}
@@ -204,7 +209,7 @@ def _write_what(finding: Finding, arms: str) -> str:
         figures[name] = _percent(value, 1)
         if value > 1:
             figures[name] = f"{value:,.0f}"
-    return _WHAT[finding.kind].format(arms=arms, other=finding.arms[0].other, **figures)
+    return _WHAT[kind].format(arms=arms, other=finding.arms[0].other, **figures)
 
 
 def _write_missing(finding: Finding, arms: str) -> str:
@@ -279,7 +284,8 @@ def write_falls(explanation: Explanation, segment: str) -> tuple[str, ...]:
     The one with a cause comes first.
     """
     fall = next((each for each in explanation.falls if each.segment == segment), None)
-    sentence, hints = explanation.sentence, _write_hints(explanation)
+    sentence = explanation.sentence
+    hints = _write_hints(explanation)
     if segment == ALL or fall is None:
         return (sentence, *hints)
     segment_sentence = write_fall(fall, explanation.drop)

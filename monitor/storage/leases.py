@@ -138,7 +138,8 @@ def installation_of(connection: Connection, *, create: bool) -> str:
             "acquired_at": _now(connection),
         }
         connection.execute(insert(connection, leases).values(values).on_conflict_do_nothing())
-    return connection.scalar(select(leases.c.holder).where(leases.c.name == _INSTALLATION)) or ""
+    holder = select(leases.c.holder).where(leases.c.name == _INSTALLATION)
+    return connection.scalar(holder) or ""
 
 
 def store_outage(connection: Connection, since: datetime, until: datetime) -> None:
@@ -212,7 +213,9 @@ def _take(connection: Connection, holder: str, lasts: timedelta | None) -> int |
     first = insert(connection, leases).values(name=LEADING, epoch=1, **values)
     values["epoch"] = leases.c.epoch + 1
     take = first.on_conflict_do_update(
-        index_elements=[leases.c.name], set_=values, where=is_free
+        index_elements=[leases.c.name],
+        set_=values,
+        where=is_free,
     ).returning(leases.c.epoch)
     return connection.execute(take).scalar()
 

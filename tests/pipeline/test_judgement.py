@@ -49,7 +49,9 @@ def record(
     day: float, *summaries: Summary, status: RunStatus = RunStatus.OK, **changes: Any
 ) -> RunRecord:
     run = published.run(slot=SLOT + day * DAY, status=status, config_hash="hash")
-    whole = Coverage(rows=(CoverageRow(segment="all", asked=1000, paired=1000, reasons={}),))
+    whole = Coverage(
+        rows=(CoverageRow(segment="all", asked=1000, paired=1000, users_by_reason={}),)
+    )
     return RunRecord(
         run=replace(run, **changes),
         coverage=None if status is RunStatus.FAILED else whole,
