@@ -272,8 +272,8 @@ def _rule(name: str, metric: Metric, statistic: Statistic, segment: str) -> Simi
     # The rule watches the side of less similar lists.
     is_share = statistic.floor is not None
     direction = Direction.BELOW if metric.higher_is_more_alike is not is_share else Direction.ABOVE
-    text = str(statistic) if segment == ALL else f"{statistic} {segment}"
-    for word in re.findall(r"[A-Za-z0-9]+", text):
+    subject = str(statistic) if segment == ALL else f"{statistic} {segment}"
+    for word in re.findall(r"[A-Za-z0-9]+", subject):
         name += word[0].upper() + word[1:]
     change = "Drop" if direction is Direction.BELOW else "Rise"
     return SimilarityRule(
