@@ -123,7 +123,7 @@ def compare_files(  # noqa: PLR0913 - what the command is given
     for (arm, reason), note in results.notes.items():
         notes.append(f"{reason} in {arm}: {note}")
         if reason in _UNREAD:
-            arms_by_problem[note].append(arm)
+            arms_by_problem[str(note)].append(arm)
     if arms_by_problem:
         problems = [f"{' and '.join(arms)}: {note}" for note, arms in arms_by_problem.items()]
         raise InputError("; ".join(problems))
