@@ -75,7 +75,7 @@ def test_files_compare_as_the_same_lists_do_in_python(compared):
     assert (compared["asked"], compared["paired"], compared["k"]) == (12, 12, 10)
     assert compared["catalogue_size"] == frame.attrs["catalogue"]
     for metric, row in monitor.summarize(frame).rename(columns={"median": "p50"}).iterrows():
-        told = of_all(compared)[metric]
+        told = of_all(compared)[str(metric)]
         told |= told["statistics"]
         for name in ("n", "n_undefined", "mean", "standard_error", "p05", "p50", "by_chance"):
             assert told[name] == pytest.approx(row[name], abs=1e-12)
