@@ -13,7 +13,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 import published
-from export.page import scraped
+from export.page import ALERT, scraped
 from monitor.errors import DatabaseTrouble
 from monitor.export import publisher as module
 from monitor.export.exposition import write_families
@@ -126,14 +126,6 @@ def test_a_scrape_during_publications_never_sees_two_mixed(publisher):
         writer.join()
 
 
-def test_the_table_follows_the_conventions_of_prometheus():
-    for series in SERIES.values():
-        assert (series.kind is Kind.COUNTER) == series.name.endswith("_total")
-        assert (series.kind is Kind.HISTOGRAM) == bool(series.buckets)
-        assert series.help.endswith((".", ")")), series.name
-        assert series.name.removesuffix("_total").endswith(series.unit)
-
-
 def test_a_part_of_the_page_that_fails_is_counted_and_takes_no_other_with_it(publisher):
     def fail() -> float:
         raise ZeroDivisionError
@@ -190,12 +182,6 @@ def test_a_filled_page_shows_each_series_of_the_table_with_its_help_type_and_lab
     assert "\npython_info{" in text
 
 
-ALERT = {
-    "comparison": "home-feed",
-    "alert": "SimilarityLow",
-    "segment": "all",
-    "severity": "critical",
-}
 STAY = {
     "arm_gap_seconds",
     "build_info",

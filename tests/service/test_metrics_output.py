@@ -167,6 +167,7 @@ def test_a_file_that_cannot_be_written_after_the_run_keeps_nobody_from_being_pus
 NO_URL = "--push (or RANKWATCH_PUSH) must be a URL such as http://pushgateway.internal:9091"
 REFUSED = f"""
 --textfile rankwatch.txt | names end in .prom
+--textfile gone/rankwatch.prom | gone/rankwatch.prom cannot be written: No such file or directory
 --push pushgateway:9091 | {NO_URL}
 --push http://a..b:9091 | {NO_URL}
 --push http://bot:s3cret@{"a" * 64}.internal | {NO_URL}
