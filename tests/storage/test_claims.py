@@ -31,22 +31,7 @@ from storage.worked import (
 SECOND = timedelta(seconds=1)
 
 
-def test_a_slot_never_run_is_taken_as_the_first_attempt(store):
-    claim = claimed(store)
-
-    (run,) = runs_of(store)
-    assert (claim.attempt, claim.slot, claim.owner, claim.until) == (1, SLOT, "a:1", LATER)
-    assert (run.id, run.status, run.attempt, run.started_at, run.finished_at) == (
-        claim.run_id,
-        "running",
-        1,
-        SLOT,
-        None,
-    )
-    assert (run.asked, run.paired, run.k) == (None, None, None)
-
-
-@pytest.mark.parametrize("status", [RunStatus.OK, RunStatus.INSUFFICIENT, RunStatus.FAILED])
+@pytest.mark.parametrize("status", [RunStatus.OK, RunStatus.FAILED])
 def test_a_finished_slot_is_taken_only_to_run_it_again_and_shows_its_results_meanwhile(
     store, status
 ):

@@ -109,18 +109,15 @@ def test_bins_that_changed_within_the_day_make_no_histogram_and_nothing_measured
     assert (alone.segment, alone.mean, alone.standard_error) == ("country=UK", 0.5, None)
 
 
-@pytest.mark.parametrize(
-    ("gone", "mean"), [({}, 0.6), ({"runs": LATER}, 0.5)], ids=["all is there", "others are gone"]
-)
-def test_a_slot_run_again_makes_its_day_anew_but_not_once_others_of_it_are_gone(store, gone, mean):
+def test_a_slot_that_is_run_again_makes_its_day_anew(store):
     stored(store, SLOT, summary())
     stored(store, LATER, summary())
-    prune(store, **gone, now=SLOT + DAY)
+    prune(store, now=SLOT + DAY)
     stored(store, LATER, summary(mean=0.7), finished_at=SLOT + 2 * DAY)
 
-    prune(store, **gone, now=SLOT + 3 * DAY)
+    prune(store, now=SLOT + 3 * DAY)
 
-    assert sums(store) == [(2, mean)]
+    assert sums(store) == [(2, 0.6)]
 
 
 def test_days_outlive_segments_and_runs_and_go_at_their_own_age(store):
@@ -181,17 +178,6 @@ def test_a_run_that_fails_when_it_is_run_again_is_taken_out_of_its_day(store):
     prune(store, now=SLOT + 4 * DAY)
 
     assert sums(store) == [(1, 0.5)]
-
-
-def test_a_day_added_up_by_a_clock_that_was_ahead_is_made_anew_when_its_runs_have_come(store):
-    stored(store, SLOT, summary())
-    prune(store, now=SLOT + 9 * DAY)
-    stored(store, LATER, summary(mean=0.7))
-    stored(store, SLOT + DAY, summary())
-
-    prune(store, now=SLOT + 3 * DAY)
-
-    assert sums(store) == [(2, 0.6), (1, 0.5)]
 
 
 def test_a_day_that_is_not_over_is_not_added_up_and_keeps_its_segments_nor_one_that_would_be_deleted_at_once(

@@ -54,16 +54,8 @@ def test_a_finished_run_is_read_back_as_it_was(store):
     assert latest.summaries == stored.summaries
     assert latest.states == stored.states
     assert (latest.last_ok_slot, latest.last_ok_at) == (SLOT, SLOT + timedelta(seconds=9))
-    run = latest.run
-    assert (run.status, run.k, run.asked, run.paired, run.finished_at) == (
-        "ok",
-        10,
-        5,
-        3,
-        SLOT + timedelta(seconds=9),
-    )
-    assert store.history.evidence(run.id) == stored.evidence
-    assert record(store, run.id).summaries == stored.summaries
+    assert store.history.evidence(latest.run.id) == stored.evidence
+    assert record(store, latest.run.id).summaries == stored.summaries
     assert counts(store) == {
         "runs": 1,
         "stages": 2,
@@ -133,18 +125,12 @@ def test_numpy_numbers_and_nan_are_stored_as_plain_numbers_and_nothing(store):
 def test_running_a_slot_again_over_the_same_lists_leaves_the_same_rows(store):
     move = fired()
     run(store, SLOT, move, receivers=("hook",))
-    before, shown = counts(store), newest(store)
+    before = counts(store)
 
     run(store, SLOT, move, receivers=("hook",))
 
     assert counts(store) == before
-    after = newest(store)
-    assert (after.summaries, after.coverage, after.states) == (
-        shown.summaries,
-        shown.coverage,
-        shown.states,
-    )
-    assert after.run.attempt == 2
+    assert newest(store).run.attempt == 2
 
 
 def test_a_rerun_replaces_what_the_earlier_attempt_stored(store):

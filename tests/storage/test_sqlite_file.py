@@ -3,7 +3,6 @@
 import fcntl
 import os
 import socket
-import sqlite3
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -66,16 +65,6 @@ def restored(url: str) -> list[int]:
         ] == [3] * len(ids)
         run(store, SLOT + 9 * HOUR)
         return ids
-
-
-def test_a_copy_of_sqlite_made_while_it_is_open_is_whole(tmp_path, file):
-    copy, url = tmp_path / "copy.db", f"sqlite:///{file}"
-    ids = stored(url)
-    with closing(open_store(url, create=False)) as store, closing(sqlite3.connect(file)) as reader:
-        store.maintenance.ping()
-        reader.execute("VACUUM INTO ?", [str(copy)])
-
-    assert restored(f"sqlite:///{copy}") == ids
 
 
 def test_a_dump_of_postgresql_with_its_partitions_is_restored(
