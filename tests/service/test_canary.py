@@ -1,6 +1,5 @@
 """A canary in every place where a secret can stand, and every output walked: it sings where it must, and nowhere else."""
 
-import base64
 import json
 import os
 import re
@@ -312,7 +311,7 @@ def test_no_command_shows_a_secret_of_a_configuration_with_mistakes(stage, tmp_p
         config = tmp_path / f"{mistake}.yaml"
         config.write_text(text)
         assert owners_in(text)
-        for name in ("serve", "check", "runs", "notify test", "db upgrade"):
+        for name in ("serve", "check", "db upgrade"):
             told, has_failed = told_of(name, config)
             assert has_failed, name
             assert owners_in(told) == set(), name
@@ -326,16 +325,3 @@ def test_a_command_that_tries_all_says_no_secret(stage, monkeypatch):
         assert owners_in(text) == set(), name
     schema = CliRunner().invoke(app, ["config", "schema"]).output
     assert owners_in(schema) == set()
-
-
-def test_a_canary_is_found_in_every_disguise():
-    secret = canary("place")
-    coded = [
-        base64.b64encode(b"x" * offset + secret.encode() + b'"}').decode() for offset in range(3)
-    ]
-    percent = "".join(f"%{byte:02X}" for byte in secret.encode())
-    assert [
-        owners_in(f"before {each} after") for each in (secret, secret.upper(), percent, *coded)
-    ] == [{"place"}] * 6
-    assert owners_in(secret.encode().hex())
-    assert owners_in("nothing") == set()

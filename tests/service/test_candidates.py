@@ -15,11 +15,10 @@ import pytest
 
 from factories import SLOT, comparison, pull
 from monitor.deadline import BackgroundCall, Deadline
-from monitor.errors import ConfigError, SourceError
+from monitor.errors import SourceError
 from monitor.model.rankings import CoverageReason
 from monitor.pipeline.pull import Answers, draw_panel, pull_all
 from monitor.pipeline.shared_answers import SharedAnswers
-from monitor.settings.loader import load_with_rules
 from pipeline.canned import Canned, arms, users
 from servers.daemon import wait_for
 from servers.recommender import Recommender, running_recommender
@@ -47,16 +46,14 @@ class World:
                 user: [number % 3, 11 + place, 12, 13, 14] for number, user in enumerate(USERS)
             }
 
-    def configure(
-        self, entries: dict[str, str], users: str = "", baseline: Recommender | None = None
-    ) -> Path:
+    def configure(self, entries: dict[str, str], users: str = "") -> Path:
         """A comparison for each name, whose ``candidate`` or ``candidates`` are given."""
         comparisons = "".join(
             f"""
   - name: {name}
     every: 1d
     k: 5
-    baseline: {self.asks(baseline or self.baseline)}
+    baseline: {self.asks(self.baseline)}
     {candidates}
     users: {{file: {{path: users.csv, user: user}}{users}}}
     noise_floor: {{serve: true}}"""
@@ -117,20 +114,12 @@ def test_each_pair_of_candidates_is_compared_from_the_lists_that_were_pulled_any
         f"feed.{key}" for key in ("a", "b", "c", "a.b", "a.c", "b.c")
     ]
     assert all(server.attempts == dict.fromkeys(USERS, 1) for server in world.candidates.values())
-    world.configure(
-        {"feed.b.c": f"candidate: {world.asks(world.candidates['c'])}"},
-        baseline=world.candidates["b"],
-    )
-    (alone,) = objects(world.folder, "run-once", "--slot", "2024-01-09")
-    assert {
-        name: found[-1]["summaries"][name] for name in ("rbo(p=0.9)", "overlap")
-    }.items() <= alone["summaries"].items()
 
 
 @pytest.mark.integration
 def test_commands_take_one_candidate_or_all_of_them(world):
     own = f"candidate: {world.asks(world.baseline)}\n    {world.several}"
-    config = world.configure({"other": world.several, "feed": own})
+    world.configure({"other": world.several, "feed": own})
     check, replay = ("check", "feed"), ("replay", "feed", "--from", AT, "--to", AT)
     for words, asked in (
         (check, 3 * 3),
@@ -145,13 +134,6 @@ def test_commands_take_one_candidate_or_all_of_them(world):
             set(re.findall(r'comparison="([^"]+)"', (world.folder / "metrics.prom").read_text()))
             == names
         )
-    with pytest.raises(ConfigError, match=r"other\.c, feed, feed\.a, feed\.b, feed\.c"):
-        command(world.folder, "runs", "nobody")
-    rules = world.folder / "rules.yaml"
-    rules.write_text("rules: default")
-    assert [
-        (each.name, each.default_rules) for each in load_with_rules(config, rules, ["feed.b"])
-    ] == [("feed.b", True)]
 
 
 @pytest.mark.integration

@@ -72,9 +72,6 @@ def test_the_command_measures_what_has_arrived_and_tells_what_waits_since_when(b
     assert "relevance: labelled" in cli("show", "shop", "--slot", "2024-01-02", "--config", config)
     found = json.loads(cli("show", "shop", "--slot", "2024-01-01", "--config", config, "--json"))
     assert {NDCG, RECALL} <= {each["metric"] for each in found["summaries"]}
-    tau = next(each for each in found["summaries"] if each["metric"] == "extended_tau")
-    assert tau["by_chance"] < -0.9
-    assert {each["arm"] for each in found["arm_scores"]} == {"baseline", "candidate"}
     with closing(open_store(f"sqlite:///{bought.parent}/rankwatch.db", create=False)) as store:
         assert store.history.latest(["shop"])[0].unlabelled == 1
 
@@ -82,24 +79,13 @@ def test_the_command_measures_what_has_arrived_and_tells_what_waits_since_when(b
     assert "failed" in cli("backfill", "shop", "--config", config, code=3)
 
 
-def test_a_comparison_without_relevance_or_name_is_refused_in_words(bought):
+def test_a_comparison_without_relevance_is_refused_in_words(bought):
     config = write(bought, within="7d")
-    done = CliRunner().invoke(app, ["backfill", "shop2", "--config", str(config)])
-    assert "no comparison named 'shop2'" in str(done.exception)
-    text = config.read_text()
-    config.write_text(
-        text[: text.index("    relevance:")].replace(
-            ', "ndcg(arm=candidate)@10", "recall(arm=baseline)@10"', ""
-        )
-    )
+    text, _, _ = config.read_text().partition("    relevance:")
+    of_relevance = ', "ndcg(arm=candidate)@10", "recall(arm=baseline)@10"'
+    config.write_text(text.replace(of_relevance, ""))
     done = CliRunner().invoke(app, ["backfill", "shop", "--config", str(config)])
     assert "has no `relevance:` in the configuration" in str(done.exception)
-    assert (
-        CliRunner()
-        .invoke(app, ["backfill", "shop", "--from", "2024-01-02", "--to", "2024-01-01"])
-        .exit_code
-        == 2
-    )
 
 
 @pytest.mark.integration

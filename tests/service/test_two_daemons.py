@@ -6,6 +6,7 @@ from contextlib import closing, contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import psycopg
 import pytest
@@ -191,26 +192,10 @@ KEPT, TAKEN = True, False
 AWAY = DatabaseError("PostgreSQL database x cannot be reached", permanent=False)
 
 
-class Script:
-    """Leases that answer as a test says: one answer a call, an error is raised."""
-
-    def __init__(self, *answers: Lease | Occupied | bool | DatabaseError) -> None:
-        self.answers = list(answers)
-        self.released: list[Lease] = []
-
-    def acquire(self, _lease: Lease | None = None) -> Any:
-        answer = self.answers.pop(0)
-        if isinstance(answer, DatabaseError):
-            raise answer
-        return answer
-
-    renew = acquire
-
-    def release(self, lease: Lease) -> None:
-        self.released.append(lease)
-
-    def close(self) -> None:
-        pass
+def scripted(*answers: Lease | Occupied | bool | DatabaseError) -> Any:
+    """Leases that answer so, one answer a call; an error is raised."""
+    answer = Mock(side_effect=answers)
+    return Mock(acquire=answer, renew=answer)
 
 
 @pytest.fixture
@@ -228,7 +213,7 @@ def changes() -> list[None]:
 @pytest.fixture
 def leadership(clock: HeldClock, changes: list[None]) -> Callable[..., Leadership]:
     return lambda *answers: Leadership(
-        Script(*answers),
+        scripted(*answers),
         lasts=LASTS,
         boottime=clock.monotonic,
         on_change=lambda: changes.append(None),
@@ -266,12 +251,14 @@ def test_who_did_not_renew_in_time_is_not_sure_even_if_nobody_told_them(leadersh
 
 
 def test_time_that_the_database_took_to_answer_counts_as_passed(clock):
-    class Slow(Script):
-        def acquire(self, _lease: Lease | None = None) -> Any:
-            clock.seconds += 9.0
-            return super().acquire()
+    leases: Any = Mock()
 
-    one = Leadership(Slow(MINE), lasts=LASTS, boottime=clock.monotonic)
+    def answer_late() -> Lease:
+        clock.seconds += 9.0
+        return MINE
+
+    leases.acquire = answer_late
+    one = Leadership(leases, lasts=LASTS, boottime=clock.monotonic)
     one.step()
 
     clock.seconds += 5.9
@@ -328,12 +315,12 @@ def test_a_start_bears_a_database_that_is_away_but_not_one_that_refuses(leadersh
 
 
 def test_a_stop_gives_the_lease_back_once(clock):
-    script = Script(MINE)
-    one = Leadership(script, lasts=LASTS, boottime=clock.monotonic)
+    leases = scripted(MINE)
+    one = Leadership(leases, lasts=LASTS, boottime=clock.monotonic)
     one.step()
 
     one.stop()
     one.stop()
 
-    assert script.released == [MINE]
+    leases.release.assert_called_once_with(MINE)
     assert one.lease is None
