@@ -225,15 +225,11 @@ def test_an_outage_is_told_after_two_minutes_again_every_four_hours_and_its_end_
     assert len(heard(pager)) == 2
     world.after(6, pager)
     assert heard(pager)[2:] == [RESOLVED]
-    assert (
-        len(
-            {
-                (each.incident, *(change.dedup_key for change in each.changes or each.firing))
-                for each in pager.sent
-            }
-        )
-        == 1
-    )
+    keys = {
+        (each.incident, *(change.dedup_key for change in each.changes or each.firing))
+        for each in pager.sent
+    }
+    assert len(keys) == 1
     world.after(REPEAT_S, pager)
     assert len(heard(pager)) == 3
 

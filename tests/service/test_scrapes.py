@@ -1,10 +1,8 @@
-"""What a real daemon shows after runs, restarts and reloads, and that what it replaces is freed at once."""
+"""What a real daemon shows after runs, restarts and reloads."""
 
-import gc
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import datetime
-from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -13,21 +11,17 @@ import pytest
 import requests
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-import published
 from factories import DAY, HOUR, SLOT, HeldClock
 from monitor.errors import DatabaseError
-from monitor.export.publisher import PrometheusPublisher, RunSeries
 from monitor.model.runs import LatestRun, RunStatus
 from monitor.service.daemon import daemon as daemon_module
 from monitor.service.daemon.jobs import LatestRuns
 from monitor.storage import SqlStore
-from monitor.web.connections import Connection
 from servers.daemon import wait_for
 from servers.webhook import Collector
 from service.lists_world import APART, write_config, write_lists, write_world
 from service.stepped_daemon import Watched, watching
 from storage.worked import run
-from web.sites import running
 
 Labels = frozenset[tuple[str, str]]
 Page = Mapping[tuple[str, Labels], float]
@@ -203,35 +197,3 @@ def test_a_read_that_began_before_another_one_ended_puts_nothing_older_in_its_pl
     monkeypatch.setattr(store.history, "latest", read_late)
     latest.refresh(NAMES)
     assert slot_of(latest) == SLOT + 2 * HOUR
-
-
-@pytest.fixture
-def uncollected() -> Iterator[None]:
-    """Nothing collects cyclic garbage."""
-    gc.collect()
-    gc.disable()
-    yield
-    gc.enable()
-
-
-def alive(kind: type) -> int:
-    return sum(isinstance(each, kind) for each in gc.get_objects())
-
-
-@pytest.mark.usefixtures("uncollected")
-def test_the_series_of_a_run_are_freed_when_another_run_is_published():
-    before = alive(RunSeries)
-    publisher = PrometheusPublisher(version="1")
-    for _ in range(3):
-        publisher.publish([published.latest()])
-        publisher.render()
-    assert alive(RunSeries) - before == 1
-
-
-@pytest.mark.usefixtures("uncollected")
-def test_a_connection_is_freed_when_it_ends():
-    before = alive(Connection)
-    with running(published.pages(metrics=published.filled().render)) as site:
-        for _ in range(3):
-            assert site.get()[0] == HTTPStatus.OK
-        wait_for(lambda: alive(Connection) == before, "the connections to end")

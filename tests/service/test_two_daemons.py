@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
-import psycopg
 import pytest
 import requests
 
@@ -23,39 +22,6 @@ from servers.recommender import Recommender
 from service.lists_world import SIMILAR, write_config, write_lists
 
 LEASE_S = 8
-
-# At each commit under a lease: which epoch wrote, and which epoch was in force at that moment.
-_WITNESS = """
-CREATE TABLE witness (place text, wrote text, in_force bigint);
-CREATE FUNCTION bear_witness() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-    INSERT INTO witness VALUES (
-        TG_TABLE_NAME, current_setting('application_name'), (SELECT epoch FROM leases WHERE name = 'daemon')
-    );
-    RETURN NULL;
-END $$;
-"""
-_WATCHED = ("runs", "summaries", "alert_states", "transitions", "deliveries", "notifications")
-_ON_COMMIT = """
-CREATE CONSTRAINT TRIGGER witness_{table} AFTER INSERT OR UPDATE OR DELETE ON {table}
-DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION bear_witness()
-"""
-
-
-def plain(url: str) -> str:
-    return url.replace("+psycopg", "")
-
-
-def ask(url: str, query: str) -> list[tuple[object, ...]]:
-    with psycopg.connect(plain(url), autocommit=True) as connection:
-        return connection.execute(query).fetchall()
-
-
-def set_up_witness(url: str) -> None:
-    open_store(url, create=True).close()
-    with psycopg.connect(plain(url), autocommit=True) as connection:
-        connection.execute(_WITNESS)
-        for table in _WATCHED:
-            connection.execute(_ON_COMMIT.format(table=table))
 
 
 def runs_of(url: str) -> tuple[Run, ...]:
@@ -101,7 +67,7 @@ def test_a_frozen_leader_is_replaced_writes_nothing_when_it_thaws_and_leads_agai
 ):
     """Through a pooler in transaction mode, where nothing may depend on a session."""
     url = pooled(postgres_url)
-    set_up_witness(postgres_url)
+    open_store(postgres_url, create=True).close()
     with (
         daemon_on(tmp_path / "a", url, recommender) as first,
         daemon_on(tmp_path / "b", url, recommender) as second,
@@ -127,7 +93,6 @@ def test_a_frozen_leader_is_replaced_writes_nothing_when_it_thaws_and_leads_agai
         assert shown(first, "lease_epoch") == 3.0
         assert first.terminate() == 0
     _one_run_a_slot(postgres_url)
-    _no_write_of_an_old_epoch(postgres_url)
 
 
 def _stands_by(daemon: ServeProcess) -> None:
@@ -177,11 +142,6 @@ def _one_run_a_slot(url: str) -> None:
     assert [run.reason for run in runs if run.status is RunStatus.ABANDONED] == [
         "the daemon that ran it was stopped, frozen or cut off: another took over under epoch 2"
     ]
-
-
-def _no_write_of_an_old_epoch(url: str) -> None:
-    seen = ask(url, "SELECT DISTINCT wrote, in_force FROM witness ORDER BY in_force")
-    assert seen == [(f"rankwatch epoch {epoch}", epoch) for epoch in (1, 2, 3)]
 
 
 LASTS = timedelta(seconds=15)
