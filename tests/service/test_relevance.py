@@ -1,20 +1,15 @@
 """Relevance that arrives days after its run: the command and the daemon measure it."""
 
-import json
 import shutil
-from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
+from commands import assert_refused, rankwatch, read_json
 from drift_lists import compare, lists_folder, write_config
 from factories import DAY, HOUR, HeldClock
-from monitor.cli.main import app
 from monitor.service.daemon.daemon import Daemon
-from monitor.storage import open_store
 from servers.daemon import wait_for
 
 K = 10
@@ -30,8 +25,9 @@ MEASURED = """    users: {{all: true, segments: [country]}}
 
 
 @pytest.fixture
-def bought(tmp_path: Path) -> Path:
-    """The folder into which purchases arrive."""
+def bought(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder into which purchases arrive, in the current one."""
+    monkeypatch.chdir(tmp_path)
     folder = tmp_path / "bought"
     folder.mkdir()
     return folder
@@ -46,37 +42,29 @@ def arrive(bought: Path, day: datetime) -> None:
     shutil.copy(lists_folder() / "relevance" / f"{day:%Y-%m-%d}.parquet", bought)
 
 
-def cli(*args: str, code: int = 0) -> str:
-    done = CliRunner().invoke(app, list(args), catch_exceptions=True)
-    assert done.exit_code == code, done.output
-    return done.stdout
-
-
 @pytest.mark.integration
 def test_the_command_measures_what_has_arrived_and_tells_what_waits_since_when(bought):
-    config = str(write(bought, within="9999d"))
-    cli("replay", "--config", config, "--from", "2024-01-01", "--to", "2024-01-03")
-    shown = cli("show", "shop", "--config", config)
+    write(bought, within="9999d")
+    rankwatch("replay --from 2024-01-01 --to 2024-01-03")
+    shown = rankwatch("show shop").stdout
     assert "relevance: waiting for labels until" in shown
     assert "by chance: two random lists of 10 from a catalogue of" in shown
     assert "self_churn" in shown
 
     for day in DAYS[:2]:
         arrive(bought, day)
-    lines = cli("backfill", "shop", "--config", config, "--to", "2024-01-02", "--json").splitlines()
-    filled: list[dict[str, Any]] = [json.loads(line) for line in lines]
+    filled = read_json("backfill shop --to 2024-01-02")
     assert [each["outcome"] for each in filled] == ["labelled", "labelled"]
     assert filled[0]["summaries"][NDCG]["users"] == 36
-    told = cli("backfill", "shop", "--config", config)
+    told = rankwatch("backfill shop").stdout
     assert "0 runs labelled now, 1 still waits, the oldest since 2024-01-03T00:00:00Z" in told
-    assert "relevance: labelled" in cli("show", "shop", "--slot", "2024-01-02", "--config", config)
-    found = json.loads(cli("show", "shop", "--slot", "2024-01-01", "--config", config, "--json"))
+    assert "relevance: labelled" in rankwatch("show shop --slot 2024-01-02").stdout
+    (found,) = read_json("show shop --slot 2024-01-01")
     assert {NDCG, RECALL} <= {each["metric"] for each in found["summaries"]}
-    with closing(open_store(f"sqlite:///{bought.parent}/rankwatch.db", create=False)) as store:
-        assert store.history.latest(["shop"])[0].unlabelled == 1
 
     (bought / "2024-01-03.parquet").write_bytes(b"no parquet")
-    assert "failed" in cli("backfill", "shop", "--config", config, code=3)
+    failed = rankwatch("backfill shop")
+    assert (failed.returncode, "failed" in failed.stdout) == (3, True)
 
 
 def test_a_comparison_without_relevance_is_refused_in_words(bought):
@@ -84,8 +72,7 @@ def test_a_comparison_without_relevance_is_refused_in_words(bought):
     text, _, _ = config.read_text().partition("    relevance:")
     of_relevance = ', "ndcg(arm=candidate)@10", "recall(arm=baseline)@10"'
     config.write_text(text.replace(of_relevance, ""))
-    done = CliRunner().invoke(app, ["backfill", "shop", "--config", str(config)])
-    assert "has no `relevance:` in the configuration" in str(done.exception)
+    assert_refused("backfill shop | 2 | has no `relevance:` in the configuration")
 
 
 @pytest.mark.integration
