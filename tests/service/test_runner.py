@@ -21,11 +21,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import structlog
-from typer.testing import CliRunner
 
+from commands import rankwatch
 from factories import SLOT, comparison, pull
 from monitor import scratch
-from monitor.cli.main import app
 from monitor.errors import DatabaseError, OutputError
 from monitor.model.runs import RunStatus, Scores
 from monitor.pipeline.score import RunScores
@@ -77,12 +76,8 @@ def test_a_result_that_cannot_be_stored_is_a_failure(store, monkeypatch):
 def test_run_once_pings_and_replay_does_not(tmp_path, url, collector):
     pings = f'pings: [{{url: "{collector.url}{CHECK}"}}]\n'
     config = write_world(tmp_path, url, every="1d", receivers=pings)
-    for command in (
-        ["replay", "--from", "2024-01-07", "--to", "2024-01-07"],
-        ["run-once", "--slot", "2024-01-08"],
-    ):
-        done = CliRunner().invoke(app, [*command, "--config", str(config)], catch_exceptions=False)
-        assert done.exit_code == 0, done.output
+    for command in ("replay --from 2024-01-07 --to 2024-01-07", "run-once --slot 2024-01-08"):
+        assert rankwatch(f"{command} --config {config}").returncode == 0
     assert [signal.kind for signal in signals_of(collector.requests)] == ["start", "success"]
 
 
