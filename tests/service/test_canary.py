@@ -313,7 +313,7 @@ def test_no_command_shows_a_secret_of_a_configuration_with_mistakes(stage, tmp_p
 
 def test_a_command_that_tries_all_says_no_secret(stage, monkeypatch):
     loaded(stage, "file", monkeypatch)
-    for name in ("check", "notify test", "runs", "show", "alerts ls"):
+    for name in ("check", "notify test", "runs", "show feed", "alerts ls"):
         done = said(name, stage.configs["file"])
         assert done.stdout
         assert owners_in(f"{done.stdout}{done.stderr}") == set(), name
