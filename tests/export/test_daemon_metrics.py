@@ -64,16 +64,13 @@ def test_a_clock_set_back_during_a_run_is_observed_as_no_time(publisher):
 
 
 def test_who_leads_is_asked_at_each_scrape(publisher):
-    standing: list[tuple[bool, int | None]] = [(False, None), (True, 7), (False, 8)]
     assert scraped(publisher).value("leader") is None
-    publisher.show("leader", lambda: standing[0][0])
-    publisher.show("lease_epoch", lambda: standing.pop(0)[1])
-    pages = [scraped(publisher) for _ in range(3)]
-    assert [(page.value("leader"), page.value("lease_epoch")) for page in pages] == [
-        (0, None),
-        (1, 7),
-        (0, 8),
-    ]
+    epochs = [None, 7]
+    publisher.show("leader", lambda: bool(epochs[0]))
+    publisher.show("lease_epoch", lambda: epochs.pop(0))
+    for standing in ((0, None), (1, 7)):
+        page = scraped(publisher)
+        assert (page.value("leader"), page.value("lease_epoch")) == standing
 
 
 def test_the_outbox_shows_what_waits_also_for_a_receiver_that_went(publisher):

@@ -91,15 +91,7 @@ def test_one_of_a_name_is_at_work_at_a_time_until_it_is_abandoned():
         jobs.abandon("one")
         jobs.begin_repeated()
         wait_for(lambda: len(count) == 2, "the begin of its successor")
-        jobs.run_now("one")
-        wait_for(lambda: jobs._repeated, "that its successor is at work")
         ended.set()
-
-        def is_begun_again() -> bool:
-            jobs.begin_repeated()
-            return len(count) == 3
-
-        wait_for(is_begun_again, "one more as it fell due meanwhile")
         wait_for(lambda: not jobs._at_work, "the end of all")
 
 

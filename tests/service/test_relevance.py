@@ -12,7 +12,6 @@ from factories import DAY, HOUR, HeldClock
 from monitor.service.daemon.daemon import Daemon
 from servers.daemon import wait_for
 
-K = 10
 DAYS = [datetime(2024, 1, day, tzinfo=UTC) for day in (1, 2, 3)]
 NDCG, RECALL = "ndcg(arm=candidate, gain=linear)@10", "recall(arm=baseline)@10"
 MEASURED = """    users: {{all: true, segments: [country]}}

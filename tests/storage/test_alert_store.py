@@ -103,18 +103,13 @@ def test_a_level_is_accepted_once_and_every_later_run_remembers_it(store):
 def test_a_receiver_that_came_later_is_owed_the_start_of_a_firing_that_lasts(store):
     firing = fired(SLOT)
     run(store, SLOT, firing, receivers=())
-    run(store, LATER, (replace(firing[0], judged_slot=LATER), None), receivers=("hook", "pager"))
-    run(
-        store,
-        SLOT + 2 * HOUR,
-        (replace(firing[0], judged_slot=SLOT + 2 * HOUR), None),
-        receivers=("hook", "pager"),
-    )
+    for slot in (LATER, SLOT + 2 * HOUR):
+        same = replace(firing[0], judged_slot=slot)
+        run(store, slot, (same, None), receivers=("hook", "pager"))
 
     for receiver in ("hook", "pager"):
-        assert [
-            delivery.transition for delivery in lease(store, SLOT + 3 * HOUR, receiver=receiver)
-        ] == [firing[1]]
+        owed = lease(store, SLOT + 3 * HOUR, receiver=receiver)
+        assert [delivery.transition for delivery in owed] == [firing[1]]
 
 
 ADMITTED = """
