@@ -1,6 +1,5 @@
 """The page as a whole: the table, the formats, the linter, and that nothing old is shown for the present."""
 
-import gzip
 import platform
 import re
 import subprocess
@@ -88,16 +87,6 @@ def test_whatever_is_accepted_gets_a_page_that_parses_openmetrics_where_it_can_b
     if is_open_metrics:
         assert families["rankwatch_run_duration_seconds"].unit == "seconds"
         assert families["rankwatch_similarity_share_below_ratio"].unit == "ratio"
-
-
-@pytest.mark.parametrize("accept_encoding", ["gzip", "deflate, GZIP;q=0.5", "", "br"])
-def test_the_page_is_packed_only_for_who_accepts_gzip(accept_encoding):
-    body, headers = published.filled().render("", accept_encoding)
-    is_packed = "gzip" in accept_encoding.lower()
-    text = gzip.decompress(body) if is_packed else body
-
-    assert (headers.get("Content-Encoding") == "gzip") is is_packed
-    assert b"rankwatch_build_info" in text
 
 
 def test_a_scrape_during_publications_never_sees_two_mixed(publisher):

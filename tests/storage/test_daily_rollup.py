@@ -81,13 +81,7 @@ def test_a_day_is_added_up_by_users_and_not_as_a_mean_of_means(store):
     assert prune(store, now=SLOT + DAY) == {}
 
     (day,) = days(store)
-    assert (day.comparison, day.day, day.segment, day.metric, day.runs) == (
-        "home-feed",
-        SLOT,
-        "all",
-        "extended_tau",
-        2,
-    )
+    assert (day.comparison, day.day, day.runs) == ("home-feed", SLOT, 2)
     assert (day.n, day.n_undefined, day.lowest, day.highest) == (40, 3, 0.5, 0.9)
     assert day.mean == pytest.approx((10 * 0.5 + 30 * 0.9) / 40)
     assert day.standard_error == pytest.approx((10 * 0.1 + 30 * 0.02) / 40)

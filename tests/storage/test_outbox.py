@@ -317,20 +317,6 @@ class Told(RuleBasedStateMachine):
     def monotonic(self) -> float:
         return (self.at - SLOT).total_seconds()
 
-    def _deliver(self) -> None:
-        sender = OutboxSender(
-            owner=f"p:{self.process}",
-            draw=lambda: 0.5,
-            clock=self,
-            publisher=CountingPublisher(),
-            receiver=self.receiver,
-            outbox=self.store.outbox,
-        )
-        try:
-            sender.deliver_due()
-        except KilledError:
-            self.process += 1
-
     @rule(means=MEANS, fate=st.none() | FAILURES)
     def run_the_next_slot_and_tell(self, means: tuple[float, ...], fate: str | None) -> None:
         self.run_the_next_slot(means)
@@ -349,7 +335,18 @@ class Told(RuleBasedStateMachine):
     def deliver(self, failures: list[str]) -> None:
         self.receiver.plan = failures
         self.at += MINUTE
-        self._deliver()
+        sender = OutboxSender(
+            owner=f"p:{self.process}",
+            draw=lambda: 0.5,
+            clock=self,
+            publisher=CountingPublisher(),
+            receiver=self.receiver,
+            outbox=self.store.outbox,
+        )
+        try:
+            sender.deliver_due()
+        except KilledError:
+            self.process += 1
 
     @rule(segment=st.sampled_from(SEGMENTS))
     def acknowledge(self, segment: str) -> None:
@@ -395,11 +392,10 @@ class Told(RuleBasedStateMachine):
             self.folder.cleanup()
 
     def _heal(self) -> None:
-        self.receiver.plan = []
         self.restart()
         for _ in range(2):
             self.at += 90 * MINUTE
-            self._deliver()
+            self.deliver([])
         waiting = self.store.outbox.deliveries(receiver="hook", settled=0, limit=1000)
         assert {each.status for each in waiting} <= {DeliveryStatus.HELD}
         assert all(any(why in (each.reason or "") for why in HELD_FOR) for each in waiting), waiting

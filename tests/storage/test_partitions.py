@@ -15,12 +15,9 @@ from monitor.errors import DatabaseError
 from monitor.storage import SqlStore, open_store, partitions, schema_version
 from monitor.storage.tables.run_tables import daily
 from monitor.storage.transactions import Database
-from servers.pgbouncer import pooled
 from storage.worked import LATER, claimed, cutoffs, finish, prune, run, runs_of, scored, user_scores
 
 pytestmark = [pytest.mark.early, pytest.mark.integration]
-
-__all__ = ["pooled"]
 
 
 @pytest.fixture

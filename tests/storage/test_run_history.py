@@ -133,7 +133,6 @@ def test_what_others_stored_since_is_found_without_reading_it(store):
     store.alerts.store_states((factories.state(state=State.FIRING),), (fired,), receivers=())
     assert store.history.changes(["search"], seen, until=now)[0] == frozenset()
     assert changed() == {"home-feed"}
-    assert store.history.changes([], seen, until=now)[0] == frozenset()
     seen = Watermark(transition=10**6)
     assert changed() == {*names}
 
