@@ -104,15 +104,17 @@ def test_coverage_shows_every_reason_for_all_and_only_what_occurred_elsewhere(pu
 
 
 @given(names=st.sets(st.text(min_size=1, max_size=40), min_size=1, max_size=2))
-@example(names={"back\\slash"})
+@example(names={"back\\slash", "a=\x1b]0;pwned\x07\x9b2J\x7f"})
 @example(names={"a\tb", r"a\tb"})
 def test_segments_are_as_many_series_and_a_name_comes_back_but_for_what_a_terminal_obeys(names):
     publisher = PrometheusPublisher(version="1")
     summaries = tuple(published.summary(segment=name) for name in names)
     publisher.publish([published.latest(summaries=summaries, coverage=None, states=())])
-    shown = {labels["segment"] for labels in scraped(publisher).labelled("similarity_mean")}
+    page = scraped(publisher)
+    shown = {labels["segment"] for labels in page.labelled("similarity_mean")}
 
     assert len(shown) == len(names)
+    assert [line for line in page.text.split("\n") if escape_controls(line) != line] == []
     plain = {name for name in names if escape_controls(name) == name}
     assert {name for name in plain if not re.search(r"\\[xutr]", name)} <= shown
 

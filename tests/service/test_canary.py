@@ -195,11 +195,9 @@ def broken(text: str) -> dict[str, str]:
     key = re.compile(
         r'"(database|url|token|password|bearer_token|secret|routing_key|X-Key|one)((?:_file)?)":'
     )
-    last = text.rindex(canary("x")[:8]) if canary("x")[:8] in text else text.rindex('"url')
     return {
         "misspelt": key.sub(r'"\1x\2":', text),
         "of the wrong shape": re.sub(key.pattern + r' ("[^"]*")', r'"\1\2": [\3]', text),
-        "no YAML": text[: last + 20],
     }
 
 

@@ -136,10 +136,6 @@ def test_what_went_early_of_a_day_is_not_taken_from_its_sums_though_more_is_kept
     before = days(store)
     for slot in (SLOT + 2 * HOUR, SLOT + DAY):
         stored(store, slot, summary(mean=0.8), finished_at=SLOT + 3 * DAY)
-    (_, first) = runs_of(store)[-2:]
-    assert store.runs.store_relevance(
-        first, summaries=[summary(metric="ndcg")], scores=None, at=SLOT + 3 * DAY
-    )
 
     prune(store, now=SLOT + 4 * DAY)
 

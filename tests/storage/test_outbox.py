@@ -375,14 +375,6 @@ class Told(RuleBasedStateMachine):
         self.store, self.process = self._open(), self.process + 1
         self.store.outbox.retry_refused(self.at, receivers=("hook",))
 
-    @rule(minutes=st.integers(-30, 30))
-    def set_the_clock(self, minutes: int) -> None:
-        """Not so far back that a slot comes again, which the service would say."""
-        newest = next(
-            (run.slot for run in self.store.history.runs(comparison=WATCHED.name, limit=1)), SLOT
-        )
-        self.at = max(newest, self.at + minutes * MINUTE)
-
     def teardown(self) -> None:
         """Everything is well again: nothing is owed, and what is believed to fire is what fires."""
         try:

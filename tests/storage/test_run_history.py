@@ -268,9 +268,7 @@ def test_each_run_knows_its_alerts_and_explanations_since_the_last_end_and_those
                 "states": (factories.state(state=now, judged_slot=slot, dedup_key=key),),
             }
         if day == 5:
-            suspicion = Expectation(
-                alert="Trend", segment="all", runs=9, evidence=100.0, evidence_limit=1e4
-            )
+            suspicion = replace(FULL, alert="Trend", evidence=100.0)
             moves = {"expectations": (suspicion,)}
         stored_split(
             store,

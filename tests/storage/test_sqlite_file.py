@@ -3,7 +3,6 @@
 import fcntl
 import os
 import socket
-import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import closing
@@ -11,12 +10,9 @@ from contextlib import closing
 import pytest
 from sqlalchemy import make_url
 
-from factories import HOUR, SLOT
 from monitor.errors import DatabaseError
-from monitor.storage import SqlStore, exposure, open_store, schema_version
+from monitor.storage import SqlStore, exposure, open_store
 from monitor.storage.sqlite_file import FileLock, holder_of, make_private
-from servers import require
-from storage.worked import run, scored
 
 
 @pytest.fixture
@@ -49,28 +45,6 @@ def test_a_database_that_is_there_keeps_its_mode_and_what_it_holds(tmp_path):
         f"{file} has mode 0644, so every account of this machine may read users and lists in it: "
         f"chmod o= {file}*"
     )
-
-
-def test_a_dump_of_postgresql_with_its_partitions_is_restored(
-    postgres_url, postgres_server, tmp_path
-):
-    with closing(open_store(postgres_url, create=True)) as store:
-        ids = [run(store, SLOT + hours * HOUR) for hours in range(3)]
-    dump = tmp_path / "rankwatch.dump"
-    dumping = [require("pg_dump"), "--format=custom", f"--file={dump}", plain(postgres_url)]
-    subprocess.run(dumping, check=True, capture_output=True, timeout=60)
-
-    with postgres_server.database() as other:
-        restoring = [require("pg_restore"), "--no-owner", f"--dbname={plain(other)}", str(dump)]
-        subprocess.run(restoring, check=True, capture_output=True, timeout=60)
-        assert schema_version.check(other) == []
-        with closing(open_store(other, create=False)) as store:
-            assert [scored(store, run_id) for run_id in ids] == [3] * 3
-            run(store, SLOT + 9 * HOUR)
-
-
-def plain(url: str) -> str:
-    return url.replace("+psycopg", "")
 
 
 ENDED_PROCESS = 2**22 + 1
