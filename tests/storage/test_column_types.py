@@ -98,13 +98,11 @@ def test_names_and_texts_of_any_content_are_stored(store):
     summaries = tuple(
         factories.summary(segment=name, metric=name, statistics={name: 1.0}) for name in HOSTILE
     )
-    seconds = dict.fromkeys(HOSTILE, 1.0)
     stored = result(
         claim,
         reason=comparison,
         summaries=summaries,
         evidence=kept,
-        stage_seconds=seconds,
         states=states,
         transitions=causes,
     )

@@ -79,11 +79,11 @@ def test_of_many_runs_a_series_keeps_the_newest_and_the_lowest_or_one_without_a_
 def test_changes_are_those_of_the_slots_and_of_the_segment_and_neighbours_the_finished_runs_before_and_after(
     filled,
 ):
-    def changes(segment: str | None, first: int, last: int) -> list[tuple[Any, ...]]:
+    def changes(segment: str | None, first: int, last: int) -> list[tuple[str, Any]]:
         found = filled.pages.changes(NAME, segment, since=SLOTS[first], until=SLOTS[last])
-        return [(each.alert, each.segment, each.slot) for each in found]
+        return [(each.segment, each.slot) for each in found]
 
-    assert changes(None, 0, 3) == changes("all", 3, 3) == [("SimilarityLow", "all", SLOTS[3])]
+    assert changes(None, 0, 3) == changes("all", 3, 3) == [("all", SLOTS[3])]
     assert changes("all", 0, 2) == changes(f"country={NAME}", 0, 3) == []
     assert filled.pages.neighbours(NAME, SLOTS[1]) == (SLOTS[0], SLOTS[2])
     assert filled.pages.neighbours(NAME, SLOTS[0] - DAY) == (None, SLOTS[0])

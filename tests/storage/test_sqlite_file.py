@@ -1,4 +1,4 @@
-"""The files of a SQLite database: who may read, lock and copy them, and that writers of one process queue."""
+"""The files of a SQLite database: who may read and lock them, and that writers of one process queue."""
 
 import fcntl
 import os
