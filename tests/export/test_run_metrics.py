@@ -271,13 +271,10 @@ def test_hundreds_of_segments_do_not_pass_the_bound_of_the_page(publisher):
     segments = ["all", *(f"country={number}" for number in range(200))]
     rows = tuple(CoverageRow(segment=each, asked=200, paired=190, reasons={}) for each in segments)
     summaries = tuple(published.summary(segment=each) for each in segments)
-    firing, quiet = (
-        published.state(segment="country=199"),
-        published.state(segment="country=198", state=State.QUIET),
-    )
-    latest = published.latest(
-        coverage=Coverage(rows=rows), summaries=summaries, states=(firing, quiet)
-    )
+    firing = published.state(segment="country=199")
+    quiet = published.state(segment="country=198", state=State.QUIET)
+    covered = Coverage(rows=rows)
+    latest = published.latest(coverage=covered, summaries=summaries, states=(firing, quiet))
 
     publisher.watch(["home-feed"], [], max_series=150)
     publisher.publish([latest])

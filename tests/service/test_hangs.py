@@ -180,7 +180,6 @@ def test_what_is_at_work_for_long_keeps_nobody_waiting_any_more():
     held, waiting = [ticket(begun_s=100.0), ticket(begun_s=101.0)], tickets("hh")
     assert next_runs(waiting, held, 2, now_s=111.9) == []
     assert next_runs(waiting, held, 2, now_s=112.0) == waiting[:1]
-    assert next_runs(waiting, held, 2, now_s=113.0) == waiting
     slow_suspect = [ticket(is_suspect=True, begun_s=0.0)]
     assert next_runs(tickets("s"), slow_suspect, 2, now_s=99.0) == []
 

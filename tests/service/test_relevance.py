@@ -77,11 +77,7 @@ def test_a_comparison_without_relevance_is_refused_in_words(bought):
 @pytest.mark.integration
 def test_the_daemon_measures_what_has_arrived_after_its_run(bought):
     config = write(bought, within="7d")
-    with Daemon(config, clock=HeldClock(DAYS[0] + HOUR)) as daemon:
-        daemon.start()
-        wait_for(
-            lambda: daemon.store.runs.awaiting_relevance("shop", since=DAYS[0]), "the first run"
-        )
+    rankwatch("replay --from 2024-01-01 --to 2024-01-01")
     arrive(bought, DAYS[0])
     with Daemon(config, clock=HeldClock(DAYS[0] + DAY + HOUR)) as daemon:
         daemon.start()

@@ -48,7 +48,7 @@ def lists(
 
 ONE = lists({"u1": [1, 2], "u2": [3]}, {"u1": [2], "u2": [3, 9]}, **{"country=UK": [1]})
 
-OTHER = lists({"u1": [7, 8], "u2": [7]}, {"u1": [8], "u2": [8, 7]}, **{"country=UK": [1]})
+OTHER = lists({"u9": [4]}, {"u9": [5]})
 
 
 def plain(kept: KeptLists) -> Any:
@@ -156,9 +156,8 @@ def test_damaged_lists_are_a_database_error_that_says_what_to_do(store):
 
 
 def test_last_lists_are_those_of_the_newest_earlier_ok_run_that_kept_any(store):
-    older = lists({"u1": [7]}, {"u1": [8]})
     waiting = {"labels_until": SLOT + 30 * DAY}
-    kept(store, SLOT, lists=older, **waiting)
+    kept(store, SLOT, lists=OTHER, **waiting)
     kept(store, LATER, **waiting)
     kept(store, SLOT + 2 * HOUR, lists=None)
     kept(store, SLOT + 3 * HOUR, status=RunStatus.INSUFFICIENT, **waiting)
@@ -168,7 +167,7 @@ def test_last_lists_are_those_of_the_newest_earlier_ok_run_that_kept_any(store):
         is memory_of(store, SLOT + DAY, "other").last_lists
         is None
     )
-    for before, wanted in ((LATER, older), (SLOT + DAY, ONE)):
+    for before, wanted in ((LATER, OTHER), (SLOT + DAY, ONE)):
         memory = memory_of(store, before)
         assert memory.unreadable == ()
         assert_same(memory.last_lists, wanted)
@@ -253,12 +252,11 @@ def test_a_rerun_replaces_lists_arm_scores_and_labels(store):
         store, arm_scores=(published.arm_score(),), labels_until=SLOT + DAY, is_labelled=True
     )
     assert record(store, run_id).run.labelled_at is not None
-    other = lists({"u9": [4]}, {"u9": [5]})
 
-    again = kept(store, lists=other, labels_until=SLOT + 2 * DAY, catalogue_size=8)
+    again = kept(store, lists=OTHER, labels_until=SLOT + 2 * DAY, catalogue_size=8)
 
     assert again == run_id
-    assert_same(store.history.kept_lists(run_id), other)
+    assert_same(store.history.kept_lists(run_id), OTHER)
     assert record(store, run_id).arm_scores == ()
     run = record(store, run_id).run
     assert (run.labelled_at, run.labels_until, run.catalogue_size) == (None, SLOT + 2 * DAY, 8)
