@@ -186,7 +186,7 @@ def test_a_fixed_sample_is_judged_for_its_users_like_a_census_and_says_so(store)
     assert found.words.endswith("; the same 300 users are asked in each run: this is about them")
     world.comparison = sampled(sample=SampleSize(fixed=2000))  # more than there are
     world.run(constant(-0.4))
-    assert [run.users for run in world.ask().runs] == [1000]
+    assert world.ask().runs[0].users == 1000
 
 
 def test_missing_users_are_set_to_their_worst_and_decide(world):

@@ -122,7 +122,6 @@ def test_a_reload_that_fails_whatever_the_reason_changes_one_value_and_a_mended_
         config.write_text(right)
         assert watched.daemon.reload()
         mended = scrape(watched)
-        assert "refused" not in watched.text_of("/daemon")
 
     assert [value(page, RELOADED_OK) for page in (before, broken, mended)] == [1, 0, 1]
     assert before.keys() == broken.keys() == mended.keys()

@@ -122,7 +122,7 @@ def _pieces(wanted: KeptLists = ONE) -> dict[Arm, list[bytes]]:
 
 
 def test_damaged_lists_are_refused_and_those_of_versions_without_a_checksum_read():
-    good, others = _pieces(), _pieces(lists({"x": [1], "y": [2]}, {"x": [1], "y": [2]}))
+    good, others = _pieces(), _pieces(OTHER)
     baseline, candidate = good.values()
     for damaged in (
         {Arm.BASELINE: baseline},
