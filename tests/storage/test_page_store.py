@@ -222,5 +222,5 @@ def test_incidents_are_found_by_comparison_by_their_worst_severity_and_by_what_t
     incidents, wanted, found
 ):
     name, value = wanted.split(" ", 1)
-    chosen = Severity(value) if name == "severity" else value
-    assert (", ".join(keys_of(incidents, **{name: chosen})) or "-") == found
+    conditions: dict[str, Any] = {name: Severity(value) if name == "severity" else value}
+    assert (", ".join(keys_of(incidents, **conditions)) or "-") == found
