@@ -100,8 +100,8 @@ def test_three_candidates_cost_one_pull_of_the_baseline_and_score_as_three_compa
     )
     (world.folder / "rankwatch.db").unlink()
     apart = read_json(f"run-once --slot {AT}")
-    assert [each | {"gap_seconds": each["gap_seconds"].keys()} for each in apart] == [
-        each | {"gap_seconds": {"candidate", "noise_floor"}} for each in together
+    assert [each | {"gap_s": each["gap_s"].keys()} for each in apart] == [
+        each | {"gap_s": {"candidate", "noise_floor"}} for each in together
     ]
     assert [each["comparison"] for each in together] == ["feed.a", "feed.b", "feed.c"]
     assert world.baseline.attempts == dict.fromkeys(USERS, 2 + 6)

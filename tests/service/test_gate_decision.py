@@ -197,7 +197,7 @@ def test_missing_users_are_set_to_their_worst_and_decide(world):
     assert segment.users == 200
     assert segment.missing > 10
     assert (segment.mean_best or 0) < -0.1 < (segment.mean_worst or -1)
-    assert "have no score, which decides" in found.words
+    assert "have no score, which decides" in found.sentence
 
 
 def test_an_undefined_score_is_a_missing_one(world):
@@ -285,7 +285,7 @@ def test_segments_are_safe_together_only_where_each_is(world):
         "country=DE": "breach",
         "country=UK": "safe",
     }
-    assert found.words.startswith("country=DE: the mean excess is above 0.05: at least ")
+    assert found.sentence.startswith("country=DE: the mean excess is above 0.05: at least ")
     assert world.ask(segments=("country=UK",)).verdict == "safe"
 
 

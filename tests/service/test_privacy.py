@@ -94,7 +94,7 @@ def got(url: str) -> requests.Response:
 
 def _pages(url: str) -> Iterator[tuple[str, bytes]]:
     """Every page of the comparison and of each user, found by the id, as HTML and as JSON."""
-    keys = [each["key"] for each in got(f"{url}/api/v1/alerts").json()["firing"]]
+    keys = [each["incident"] for each in got(f"{url}/api/v1/alerts").json()["firing_incidents"]]
     assert keys
     below = ["", "/alerts", "/daemon", *(f"/alerts/{key}" for key in keys)]
     slots = [each["slot"] for each in _points(url)]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from commands import assert_refused, rankwatch, read_json
+from commands import assert_refused, of_all, rankwatch, read_json
 from drift_lists import compare, lists_folder, write_config
 from factories import DAY, HOUR, HeldClock
 from monitor.service.daemon.daemon import Daemon
@@ -53,8 +53,8 @@ def test_the_command_measures_what_has_arrived_and_tells_what_waits_since_when(b
     for day in DAYS[:2]:
         arrive(bought, day)
     filled = read_json("backfill shop --to 2024-01-02")
-    assert [each["outcome"] for each in filled] == ["labelled", "labelled"]
-    assert filled[0]["summaries"][NDCG]["users"] == 36
+    assert [each["status"] for each in filled] == ["labelled", "labelled"]
+    assert of_all(filled[0])[NDCG]["n"] == 36
     told = rankwatch("backfill shop").stdout
     assert "0 runs labelled now, 1 still waits, the oldest since 2024-01-03T00:00:00Z" in told
     assert "relevance: labelled" in rankwatch("show shop --slot 2024-01-02").stdout

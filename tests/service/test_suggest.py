@@ -156,12 +156,12 @@ def test_the_rules_that_are_printed_can_be_backtested(what, store):
     suggest = "suggest home-feed --segment each"
     suggested = rankwatch(suggest).stdout
     assert "all together: one false page in 90 days" in suggested
-    assert "ExtendedTauMean would have paged at 2024-01-18T00:00:00Z" in suggested
+    assert "ExtendedTauMeanDrop would have paged at 2024-01-18T00:00:00Z" in suggested
     Path("rules.yaml").write_text(rankwatch(f"{suggest} --yaml").stdout)
 
     (told,) = read_json("backtest --rules rules.yaml")
     proposed = read_json(suggest)
-    pages = {each["alert"]: len(each["pages"]) for each in proposed if each["pages"] is not None}
+    pages = {each["alert"]: len(each["caught"]) for each in proposed if each["caught"] is not None}
     assert sum(pages.values()) >= 2
     assert pages == {name: told["rules"][name]["pages"] for name in pages}
 
@@ -185,7 +185,7 @@ def test_plan_tells_users_runs_or_chance(what, store):
     assert chance == pytest.approx(0.9, abs=0.01)
     assert plan(f"home-feed --drop 0.1 --users {users}")["runs"] == 1
     assert plan("home-feed --share 0.1 --to 0.3")["drop"] == pytest.approx(0.1 * 0.2, rel=0.1)
-    obstacle = plan("home-feed --drop 0.005")["obstacle"]
+    obstacle = plan("home-feed --drop 0.005")["reason"]
     assert obstacle.startswith("no number of users helps: the mean wanders by 0.0")
 
 
@@ -206,15 +206,15 @@ def test_plan_for_a_share_of_users_plans_for_the_rules_in_force_and_names_the_fi
         mean = 0.5 + 0.01 * rng.normal()
         put(store, what, day, measured(mean, standard_error=ERROR, statistics=far))
 
-    assert plan("home-feed --share 0.01")["obstacle"].startswith("no number of users helps")
+    assert plan("home-feed --share 0.01")["reason"].startswith("no number of users helps")
     rules = "rules: [{alert: Low, metric: extended_tau, below: 0.3}]"
     config.write_text(CONFIG.replace(rules, "rules: default"))
     found = plan("home-feed --share 0.01")
-    assert (found["alert"], found["obstacle"], found["runs"]) == ("UsersVeryFar", None, 1)
+    assert (found["alert"], found["reason"], found["runs"]) == ("UsersBelowQuarter", None, 1)
     chance = plan(f"home-feed --share 0.01 --users {found['users']} --runs 1")["chance"]
     assert chance == pytest.approx(0.9, abs=0.01)
     assert rankwatch("plan home-feed --share 0.01").stdout.startswith(
-        "seen first by UsersVeryFar, share_below(-0.5) of extended_tau (as angles: arcsin of the "
+        "seen first by UsersBelowQuarter, share_below(-0.5) of extended_tau (as angles: arcsin of the "
         "root)"
     )
 

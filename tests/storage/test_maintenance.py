@@ -115,10 +115,10 @@ def test_what_is_old_is_deleted_again_once_two_days_of_runs_confirm_the_clock(st
         run(store, back + days * DAY)
         found.append(housekept(store, back + days * DAY + HOUR))
 
-    assert [each.rows.get("scores", 0) for each in found] == [0, 0, 3, 0]
-    assert [bool(each.refused) for each in found] == [True, True, False, False]
+    assert [each.deleted_rows.get("scores", 0) for each in found] == [0, 0, 3, 0]
+    assert [bool(each.reason) for each in found] == [True, True, False, False]
     assert "no run is newer than 2024-01-08T00:00:00Z: correct the clock; if" in str(
-        found[0].refused
+        found[0].reason
     )
 
 

@@ -42,7 +42,7 @@ def series(
 
 def test_a_series_has_each_finished_run_with_what_was_expected_of_it(filled):
     running = claimed(filled, SLOTS[-1] + DAY)
-    found = series(filled, alert="SimilarityDropped", until=running.slot)
+    found = series(filled, alert="SimilarityDrop", until=running.slot)
     assert [(each.slot, each.mean, each.low, each.high) for each in found] == [
         *((slot, 0.5, 0.4, 0.6) for slot in SLOTS[:3]),
         (SLOTS[3], 0.25, 0.4, 0.6),
@@ -106,7 +106,7 @@ def test_segments_have_their_means_in_the_newest_runs(filled):
     whole, part = filled.pages.segments(NAME, METRIC, until=SLOTS[-1], runs=3)
     assert (part.segment, part.means) == (f"country={NAME}", (0.25, 0.25, None))
     paired = filled.pages.coverage([newest], "all").popitem()[1].paired
-    assert (whole.users, whole.means) == (paired, (0.5, 0.5, None))
+    assert (whole.n, whole.means) == (paired, (0.5, 0.5, None))
 
 
 def test_a_user_has_scores_in_every_run_and_lists_where_they_were_kept(filled):
