@@ -106,13 +106,6 @@ def judge(
     return float(to_count(limit, today[1])[0][0]), float(p[0])
 
 
-def test_one_list_for_a_hundredth_of_the_users_is_seen_after_ten_runs_in_which_hardly_two_had_the_same():
-    limit, p = judge(np.array([1.0, 2, 1, 1, 1, 2, 1, 1, 2, 1]), 15)
-
-    assert limit < 15
-    assert p <= SHARE
-
-
 @pytest.mark.parametrize(("seen", "users", "most"), [(0.0, 88, 44), (0.0, 12, 10), (8.0, 20, 16)])
 def test_of_users_whom_hardly_a_run_hits_more_than_half_are_never_normal_however_small_the_chance(
     seen, users, most
