@@ -177,18 +177,3 @@ def test_blocks_are_all_rows_in_order(cells, k, bounds, monkeypatch):
     found = [rows for rows, _ in blocks(reference.batch([([1], [1])] * 3, k=k))]
 
     assert found == [slice(low, high) for low, high in pairwise(bounds)]
-
-
-def test_taus_of_tied_lists_do_not_depend_on_the_other_pairs_and_are_symmetric_to_the_last_bit():
-    pairs = reference_rbo.draw(60, 26, even=False)
-    for a, b in reference.draw(60, 27, even=False):
-        pairs.append((reference_rbo.cut_into_groups(a, []), reference_rbo.cut_into_groups(b, [])))
-    batch = reference_rbo.batch(pairs)
-    reverse = align(reference_rbo.batch([(b, a) for a, b in pairs]))
-
-    for measure in (parse("kendall_tau").measure, parse("weighted_tau").measure):
-        whole = measure(align(batch))
-        parts = [measure(align(batch.take(slice(low, low + 1)))) for low in range(0, 120, 7)]
-
-        np.testing.assert_allclose(np.concatenate(parts), whole[::7], rtol=0, atol=1e-14)
-        np.testing.assert_array_equal(measure(reverse), whole)

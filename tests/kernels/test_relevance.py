@@ -24,16 +24,6 @@ def column(*grades: float) -> np.ndarray:
     return np.array(grades, dtype=np.float64)[:, None]
 
 
-def test_the_six_grades_have_exponential_dcg_13_848_and_not_the_copied_16_047():
-    found = dcg(column(3, 2, 3, 0, 1, 2), "exponential")[0]
-
-    # The copied table shows the discount itself, log2(6) = 2.585, where gain / discount = 0.387
-    # belongs.
-    terms = [7, 3 / math.log2(3), 7 / 2, 0, 1 / math.log2(6), 3 / math.log2(7)]
-    assert found == pytest.approx(sum(terms), abs=1e-12)
-    assert found == pytest.approx(13.848, abs=5e-4)
-
-
 def test_exponential_gains_of_huge_grades_are_infinite_but_their_ndcg_is_not():
     grades, ideal = column(1023, 4000), column(4000, 1023)
 
@@ -121,14 +111,6 @@ def told(labels: Labels) -> list[object]:
         part.tolist()
         for part in (labels.grades.baseline, labels.grades.candidate, labels.ideal, labels.relevant)
     ]
-
-
-def test_grades_come_to_their_places_and_the_ideal_holds_what_was_not_listed():
-    found = slow.label(
-        (codes([7, 8, 9]), codes([9])), [0], [[(8, 1.0), (5, 3.0), (9, 2.0), (-4, 2.0)]]
-    )
-
-    assert told(found) == [[[0, 1, 2]], [[2, 0, 0]], [[3, 2, 2]], [4]]
 
 
 def test_a_table_without_grades_is_one_and_no_pairs_have_no_labels():

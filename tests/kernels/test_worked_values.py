@@ -10,14 +10,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import hypergeom
 
 from kernels import reference, reference_rbo
-from kernels.conftest import WAYS, in_each_way, limit_all_pairs
+from kernels.conftest import in_each_way
 from kernels.reference import padded, with_weights
 from kernels.reference_rbo import tied
 from monitor.kernels import align
-from monitor.kernels.engines.positions import inversions, sum_earlier_larger
 from monitor.kernels.exposure import (
     first_differs,
     is_identical,
@@ -88,24 +86,23 @@ PLAIN = """
 12345:21345  average_overlap 4/5
 # Overlaps 1, 1/2, 2/3, 2/4.
 12:1324      average_overlap 2/3
+# Universe of 3: ranks 0 1 1 against 0 1 2. S = 2 of D = sqrt(2 * 3). Disjoint lists have S = -2, so low = -2 / sqrt(6):
+# 2 * (-low - low) / (1 - low) - 1.
+1:12         extended_tau 0.7979589711327124
+# A list without two items does not count as the whole: 5 / sqrt(5 * 6).
+1234:12      appended_tau 0.9128709291752769
+# The ideal is 3 + 2 / log2(3) + 1 / 2. The first list has 2 + 3 / log2(3) + 1 / 2, the second loses 1 / 2.
+123:213      ndcg_vs_baseline(gain=linear) 0.9224945116765986
+123:129      ndcg_vs_baseline(gain=linear) 0.894999002123018
+# A step between ranks 2 and 3 costs (1 / log2(3) - 1 / 2) / (1 - 1 / log2(3)), paid by both items.
+123:132      position_weighted_kendall_distance(discount=dcg) 0.12585156813880247
 """
 
-LOW = -2 / math.sqrt(6)
-IDEAL_OF_THREE = 3 + 2 / math.log2(3) + 1 / 2
-DCG_STEP = (1 / math.log2(3) - 1 / 2) / (1 - 1 / math.log2(3))
-LINEAR = "ndcg_vs_baseline(gain=linear)"
 FURTHER: list[tuple[Sequence[int], Sequence[int], Values]] = [
-    # Universe of 3: ranks 0 1 1 against 0 1 2. S = 2 of D = sqrt(2 * 3); disjoint S = -2.
-    ([1], [1, 2], {"extended_tau": 2 * (-LOW - LOW) / (1 - LOW) - 1}),
     (range(300), range(300, 600), {"extended_tau_unscaled": -600 / 899, "extended_tau": -1.0}),
     # Codes that differ in their high bytes alone.
     ([65_537, 65_535], [1], {"overlap": 0.0}),
     (range(64), range(2**25, 2**25 + 64), {"overlap": 0.0}),
-    # A list without two items does not count as the whole.
-    ([1, 2, 3, 4], [1, 2], {"appended_tau": 5 / math.sqrt(5 * 6)}),
-    ([1, 2, 3], [2, 1, 3], {LINEAR: (2 + 3 / math.log2(3) + 1 / 2) / IDEAL_OF_THREE}),
-    ([1, 2, 3], [1, 2, 9], {LINEAR: 1 - 1 / 2 / IDEAL_OF_THREE}),
-    ([1, 2, 3], [1, 3, 2], {"position_weighted_kendall_distance(discount=dcg)": DCG_STEP**2}),
 ]
 
 WEIGHED = """
@@ -183,7 +180,7 @@ def test_values_are_those_worked_by_hand(batch, values, monkeypatch):
             ), (name, way)
 
 
-@pytest.mark.parametrize("length", [2, 3, 4, 5, 10, 49, 120])
+@pytest.mark.parametrize("length", [2, 3, 49, 120])
 def test_a_reversed_list_is_at_the_far_end_of_the_range(length):
     top = list(range(length))
     alignment = align(with_weights([(top, top[::-1])], {item: 0.1 + item % 7 / 3 for item in top}))
@@ -211,47 +208,12 @@ def test_weights_and_scores_are_asked_for_in_words():
         rank_tied(alignment, np.arange(1))
 
 
-@pytest.mark.parametrize(
-    ("k", "catalogue"), [(1, 1), (1, 7), (5, 5), (10, 50), (100, 150), (100, 10_000)]
-)
-def test_the_chances_of_common_items_are_scipys(k, catalogue):
-    expected = hypergeom(catalogue, k, k).pmf(np.arange(k + 1))
-
-    np.testing.assert_allclose(common_by_chance(k, catalogue), expected, rtol=0, atol=1e-12)
-
-
 @pytest.mark.parametrize(("k", "catalogue"), [(1000, 1500), (1000, 10**9), (10, 10**15)])
 def test_the_chances_of_common_items_keep_their_mean_where_counts_overflow(k, catalogue):
     chances = common_by_chance(k, catalogue)
 
     assert chances.sum() == pytest.approx(1, abs=1e-12)
     assert chances @ np.arange(k + 1) == pytest.approx(k * k / catalogue, rel=1e-9)
-
-
-@pytest.mark.parametrize("longest", WAYS.values(), ids=WAYS.keys())
-@given(
-    columns=st.integers(1, 40).flatmap(
-        lambda k: st.lists(st.lists(st.integers(0, k), min_size=k, max_size=k), min_size=1)
-    )
-)
-def test_what_is_earlier_and_larger_is_counted_and_weighed_and_ties_are_not(longest, columns):
-    ranks = np.array(columns, dtype=np.uint8).T.copy()
-    weights = np.random.default_rng(1).random(ranks.shape)
-    with pytest.MonkeyPatch.context() as patch:
-        limit_all_pairs(patch, longest)
-        found, sums = inversions(ranks), sum_earlier_larger(ranks, weights)
-
-    earlier_larger = [ranks[:i] > rank for i, rank in enumerate(ranks)]
-    np.testing.assert_array_equal(found, sum(larger.sum(axis=0) for larger in earlier_larger))
-    expected = [(weights[: len(larger)] * larger).sum(axis=0) for larger in earlier_larger]
-    np.testing.assert_allclose(sums, expected, rtol=0, atol=1e-12)
-
-
-@pytest.mark.parametrize("k", [255, 256, 2500, 2501])
-def test_a_long_list_reversed_inverts_every_pair(k):
-    ranks = np.arange(k, 0, -1, dtype=np.min_scalar_type(k)).reshape(-1, 1)
-
-    assert inversions(ranks).tolist() == [k * (k - 1) // 2]
 
 
 RANKING = st.lists(st.integers(0, 4), unique=True, max_size=4)
