@@ -16,6 +16,7 @@ from bench.incidents import find_wrong, read
 from factories import comparison, pull
 from faults import Fault, Kind, Shop, draw_fault, draw_shop
 from kernels import reference
+from kernels.reference import pairs
 from monitor.attribution.changes import (
     CHANGES,
     OwnLists,
@@ -38,12 +39,6 @@ from pipeline.canned import ran, users
 from tables import cells
 
 METRICS = ("extended_tau", "rbo(p=0.9)", "overlap", "topk_footrule")
-
-
-def pairs(text: str) -> list[tuple[list[int], list[int]]]:
-    """The two lists of each user, an item a digit: "12:21 12:13"."""
-    sides = [pair.split(":") for pair in text.split()]
-    return [([*map(int, a)], [*map(int, b)]) for a, b in sides]
 
 
 BEFORE = "123456:427819"

@@ -106,18 +106,18 @@ FURTHER: list[tuple[Sequence[int], Sequence[int], Values]] = [
 ]
 
 WEIGHED = """
-# The candidate's list against 1 2 3, and the weights of 1, 2 and 3.
+# Lists of digits, and the weights of 1, 2 and 3.
 # 1 1' 2 against 2 1 1', copies tied: of S = 9 + 2 - 2 * 2 = 7 and D = 9 + 2, (2 * 7 + 9 - 11) / (11 + 9).
-21   2 1          element_weighted_tau 12/20
-213  5 3 1        element_weighted_kendall_distance 15  element_weighted_kendall_distance_normalized 15/23
-132  5 3 1        element_weighted_kendall_distance 3
+12:21   2 1          element_weighted_tau 12/20
+123:213  5 3 1        element_weighted_kendall_distance 15  element_weighted_kendall_distance_normalized 15/23
+123:132  5 3 1        element_weighted_kendall_distance 3
 # 1 of weight 5 moves past 3, 2 of weight 3 past 5; reversing either list of 5 3 1 or 3 5 1 costs 5 * 4 + 3 * 4 + 1 * 8
 # and 3 * 6 + 5 * 2 + 1 * 8.
-213  5 3 1        element_weighted_footrule 30  element_weighted_footrule_normalized 30/38
+123:213  5 3 1        element_weighted_footrule 30  element_weighted_footrule_normalized 30/38
 # Hyperbolic: both items of the swap at ranks 2 and 3 pay 1/3 a step. 3 * 2/9, and 2 * 3/3 * 2/3.
-132  5 3 2        generalized_kendall_distance(discount=hyperbolic) 6/9  generalized_footrule(discount=hyperbolic) 4/3
+123:132  5 3 2        generalized_kendall_distance(discount=hyperbolic) 6/9  generalized_footrule(discount=hyperbolic) 4/3
 # Rounding takes no reversal beyond 1.
-321  0.1 0.9 0.6  element_weighted_footrule_normalized 1
+123:321  0.1 0.9 0.6  element_weighted_footrule_normalized 1
 """
 
 TIED: list[tuple[reference_rbo.Tied, reference_rbo.Tied, Values]] = [
@@ -146,26 +146,15 @@ def exact(found: list[str]) -> Values:
     return {name: float(Fraction(value)) for name, value in map(str.split, found)}
 
 
-def digits(text: str) -> list[int]:
-    return [*map(int, text)]
-
-
-def plain(lists: str) -> PairBatch:
-    one, other = lists.split(":")
-    return reference.batch([(digits(one), digits(other))])
-
-
-def weighed(text: str, weights: str) -> PairBatch:
-    return with_weights(
-        [(sorted(digits(text)), digits(text))],
-        dict(enumerate(map(float, weights.split()), start=1)),
-    )
+def weighed(lists: str, weights: str) -> PairBatch:
+    by_item = dict(enumerate(map(float, weights.split()), start=1))
+    return with_weights(reference.pairs(lists), by_item)
 
 
 BATCHES = [
-    *((plain(lists), exact(found)) for lists, *found in cells(PLAIN)),
+    *((reference.batch(reference.pairs(lists)), exact(found)) for lists, *found in cells(PLAIN)),
     *((reference.batch([(one, other)]), values) for one, other, values in FURTHER),
-    *((weighed(other, weights), exact(found)) for other, weights, *found in cells(WEIGHED)),
+    *((weighed(lists, weights), exact(found)) for lists, weights, *found in cells(WEIGHED)),
     *((reference_rbo.batch([(one, other)]), values) for one, other, values in TIED),
 ]
 
