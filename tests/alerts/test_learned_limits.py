@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
+import published
 from factories import DAY, SLOT, comparison, coverage_rule, evaluate, rule, summary
-from monitor.alerts.conditions import count_standstills
 from monitor.alerts.verdicts import Reading, judge_reading
-from monitor.model.alerts import AlertState, Expectation, Outcome, State, Transition, Verdict
-from monitor.model.memory import PastRun
+from monitor.model.alerts import Expectation, Outcome, State, Transition, Verdict
 from monitor.model.rankings import Arm
 from monitor.model.rules import Direction, Learning, SimilarityRule, StandstillRule
 from monitor.model.runs import ArmScore, RunStatus
+from monitor.pipeline.judgement import Rejudgement
 from tables import cells
 
 DROP = {"learned": Learning.DROP, "threshold": -1.0, "resolve_at": -1.0, "for_runs": 1}
@@ -187,26 +187,13 @@ def churn(baseline: float | None, candidate: float | None) -> tuple[ArmScore, ..
 def play(*moves: Churn, **changes: Any) -> list[tuple[Outcome, str, Transition | None]]:
     """What the rule says run after run, each remembering the last one."""
     watched = comparison(rules=(replace(FROZEN_RULE, **changes),))
+    rejudging = Rejudgement(comparison=watched)
     told: list[tuple[Outcome, str, Transition | None]] = []
-    states: tuple[AlertState, ...] = ()
-    past: list[PastRun] = []
     for day, move in enumerate(moves):
-        scores, slot = churn(*move), SLOT + day * DAY
-        seen = count_standstills(watched, scores, past)
-        states, changes_of_run = evaluate(
-            watched, slot=slot, states=states, standstills=seen, arm_scores=scores
-        )
-        loud = {
-            (each.alert, each.segment): each.state
-            for each in states
-            if each.state is not State.QUIET
-        }
-        past.append(
-            PastRun(slot=slot, states=loud, standstills={each.alert: each for each in seen})
-        )
-        told.append(
-            (states[0].outcome, states[0].reason, changes_of_run[0] if changes_of_run else None)
-        )
+        run = published.record(SLOT + day * DAY, arm_scores=churn(*move))
+        change = next(iter(rejudging.judge(run)), None)
+        (state,) = rejudging.states.values()
+        told.append((state.outcome, state.reason, change))
     return told
 
 

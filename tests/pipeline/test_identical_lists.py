@@ -8,12 +8,12 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from factories import MINUTE, SLOT, findings, summary
+from factories import MINUTE, SLOT, summary
 from monitor.model.alerts import AlertState, Outcome, State
-from monitor.model.memory import Memory, PastRun, to_lessons
 from monitor.model.rankings import Arm
 from monitor.model.runs import ArmScore
-from monitor.pipeline.judgement import judge_findings
+from monitor.pipeline.judgement import Rejudgement
+from published import record
 from settings.minimal import MINIMAL, comparison_of
 
 WATCHED = comparison_of(f"{MINIMAL}    rules: default\n")
@@ -23,8 +23,7 @@ Counts = dict[str, int]
 
 def play(runs: Sequence[Counts]) -> list[dict[str, AlertState]]:
     """The states of the alert by segment after each run, from the users with identical lists by segment."""
-    past: list[PastRun] = []
-    states: dict[tuple[str, str], AlertState] = {}
+    rejudging = Rejudgement(comparison=WATCHED)
     seen = []
     for number, counts in enumerate(runs):
         scores = tuple(
@@ -37,23 +36,8 @@ def play(runs: Sequence[Counts]) -> list[dict[str, AlertState]]:
             )
             for name, count in counts.items()
         )
-        slot = SLOT + number * 15 * MINUTE
-        found = findings(slot, summaries=[summary()], arm_scores=scores)
-        judged = judge_findings(
-            WATCHED, found, Memory(states=tuple(states.values()), past=tuple(past)), slot
-        )
-        states |= {(state.alert, state.segment): state for state in judged.states}
-        loud = {
-            name: state.state for name, state in states.items() if state.state is not State.QUIET
-        }
-        past.append(PastRun(slot=slot, states=loud, lessons=to_lessons(judged.expectations)))
-        seen.append(
-            {
-                segment: state
-                for (alert, segment), state in states.items()
-                if alert == "IdenticalLists"
-            }
-        )
+        rejudging.judge(record(SLOT + number * 15 * MINUTE, summary(), arm_scores=scores))
+        seen.append({name: rejudging.states["IdenticalLists", name] for name in USERS})
     return seen
 
 

@@ -46,13 +46,9 @@ def measured(mean: float | None, **changes: Any) -> Summary:
 def record(
     day: float, *summaries: Summary, status: RunStatus = RunStatus.OK, **changes: Any
 ) -> RunRecord:
-    run = published.run(slot=SLOT + day * DAY, status=status, config_hash="hash")
+    found = published.record(SLOT + day * DAY, *summaries, status=status, **changes)
     whole = Coverage(rows=(CoverageRow(segment="all", asked=1000, paired=1000, reasons={}),))
-    return RunRecord(
-        run=replace(run, **changes),
-        coverage=None if status is RunStatus.FAILED else whole,
-        summaries=summaries,
-    )
+    return replace(found, coverage=None if status is RunStatus.FAILED else whole)
 
 
 def judged(records: Sequence[RunRecord], what: Comparison | None = None) -> Rejudgement:
