@@ -1,6 +1,7 @@
 """A rule, route, window or silence that matches nothing is named, with the nearest name that exists."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
@@ -13,9 +14,9 @@ from monitor.alerts.unmatched import (
     share_selectors,
 )
 from monitor.model.comparison import Comparison
-from monitor.model.notifications import Silence
 from monitor.model.segments import find_nearest, name_segment
 from monitor.texts.unmatched_names import write_unmatched
+from storage.worked import silence
 from tables import cells
 
 PRESENT = ("all", "country=NO", "country=SE", "vip=true", "age=18")
@@ -113,22 +114,12 @@ def test_a_route_that_another_comparison_may_match_is_not_held_against_this_one(
 def test_a_silence_is_held_against_the_alerts_that_were_judged():
     states = [state(comparison="feed", alert="Low", segment="country=NO")]
     rules = (rule(alert="Low", segments="each", labels={"team": "search"}),)
-    unknown, known = (
-        {"feed": None},
-        {name: comparison(name=name, rules=rules) for name in ("feed", "new")},
-    )
+    known = {name: comparison(name=name, rules=rules) for name in ("feed", "new")}
+    unknown = {"feed": None}
 
     def said(*matchers: str, comparisons: Mapping[str, Comparison | None] = unknown) -> str | None:
-        silence = Silence(
-            id=3,
-            matchers=matchers,
-            author="kim",
-            comment="",
-            created_at=SLOT,
-            starts_at=SLOT,
-            ends_at=SLOT,
-        )
-        found = find_unmatched_silences([silence], states, comparisons)
+        placed = replace(silence(SLOT, SLOT), id=3, matchers=matchers)
+        found = find_unmatched_silences([placed], states, comparisons)
         return write_unmatched(found[0]) if found else None
 
     assert said("segment=country=no") == (
