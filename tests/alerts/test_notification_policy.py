@@ -34,13 +34,12 @@ from monitor.model.notifications import (
     Delivery,
     DeliveryStatus,
     FiringSnapshot,
-    Silence,
     Treatment,
     Updates,
 )
 from monitor.model.rankings import ALL
 from monitor.model.rules import Condition, ConditionRule, Severity
-from storage.worked import fired
+from storage.worked import fired, silence
 from tables import cells
 
 SENT, HELD, DROPPED = DeliveryStatus.PENDING, DeliveryStatus.HELD, DeliveryStatus.DROPPED
@@ -157,15 +156,7 @@ def test_what_is_owed_is_sent_or_dropped_or_waits_for_the_end_of_its_incident(
         assert found == [BECOMES[word] for word in text.split()]
 
 
-SILENCE = Silence(
-    id=3,
-    matchers=("alert=SimilarityLow",),
-    author="anna",
-    comment="known",
-    created_at=SLOT,
-    starts_at=SLOT,
-    ends_at=SLOT + MINUTE,
-)
+SILENCE = replace(silence(SLOT, SLOT + MINUTE, "alert=SimilarityLow"), id=3, comment="known")
 WINDOW = MaintenanceWindow(
     name="retraining", matchers=(Matcher.parse("team=ranking"),), ends_at=lambda _: SLOT + MINUTE
 )
@@ -215,10 +206,10 @@ def test_silences_hold_only_in_their_time_and_what_all_their_matchers_match():
 )
 def test_the_proposed_silence_holds_back_what_joins_the_incident(segments, proposed, spares):
     assert propose_matchers("home-feed", segments) == proposed
-    silence = replace(SILENCE, matchers=proposed)
+    placed = replace(SILENCE, matchers=proposed)
     joins = replace(START, alert="Other", segment=segments[-1])
-    assert is_silenced(silence, joins)
-    assert not is_silenced(silence, replace(joins, **spares))
+    assert is_silenced(placed, joins)
+    assert not is_silenced(placed, replace(joins, **spares))
 
 
 def condition(statistic: str) -> Transition:

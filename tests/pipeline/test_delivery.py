@@ -17,6 +17,7 @@ from monitor.pipeline.delivery import LEASE, RESEND_ENDS_FOR, OutboxSender, drai
 from monitor.storage import SqlStore
 from pipeline.owed_run import CountingPublisher, store_run
 from servers.pagerduty import KEY, pagerduty  # noqa: F401 - a fixture
+from storage import worked
 
 AT_ONCE = timedelta(0)
 
@@ -139,16 +140,10 @@ class Scene:
         )
         assert done
 
-    def silence(self, *matchers: str) -> Silence:
+    def silence(self, matcher: str) -> Silence:
         """For a day."""
-        given: dict[str, Any] = {
-            "created_at": self.clock.at,
-            "starts_at": self.clock.at,
-            "ends_at": self.clock.at + DAY,
-        }
-        return self.store.alerts.add_silence(
-            Silence(id=0, matchers=matchers, author="anna", comment="known", **given)
-        )
+        asked = worked.silence(self.clock.at, self.clock.at + DAY, matcher)
+        return self.store.alerts.add_silence(asked)
 
 
 @pytest.fixture

@@ -84,28 +84,23 @@ def test_a_relapse_fires_the_rules_that_the_fault_alone_fires_but_for_one(every,
     check(every, fault, gap)
 
 
-SHORT = [
-    (every, fault, gap)
-    for every in (MINUTE, 10 * MINUTE, HOUR, 6 * HOUR, DAY)
-    for fault in (1, 3)
-    for gap in (1, 4, 12)
-    if gap * every <= 2 * DAY and (fault == 1 or fault * every <= DAY / 2)
-]
-LONG = [
-    (MINUTE, 70, 8),
-    (15 * MINUTE, 12, 84),
-    (HOUR, 12, 12),
-    (HOUR, 12, 36),
-    (HOUR, 3, 45),
-    (HOUR, 1, 23),
-    (6 * HOUR, 2, 2),
-    (6 * HOUR, 2, 6),
-    (DAY, 1, 2),
-]
-
-
-@pytest.mark.integration
-@pytest.mark.parametrize(("every", "fault", "gap"), SHORT + LONG)
+@pytest.mark.integration  # for its CPU
+@pytest.mark.parametrize(
+    ("every", "fault", "gap"),
+    [
+        (MINUTE, 3, 12),
+        (MINUTE, 70, 8),
+        (10 * MINUTE, 1, 12),
+        (15 * MINUTE, 12, 84),
+        (HOUR, 1, 23),
+        (HOUR, 3, 4),
+        (HOUR, 3, 45),
+        (HOUR, 12, 36),
+        (6 * HOUR, 1, 4),
+        (6 * HOUR, 2, 6),
+        (DAY, 1, 2),
+    ],
+)
 def test_so_it_is_with_a_run_a_minute_to_one_a_day_and_relapses_after_one_run_to_two_days(
     every, fault, gap
 ):
