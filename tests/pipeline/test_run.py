@@ -37,11 +37,12 @@ def test_a_run_measures_every_segment_and_keeps_evidence_and_scores():
     result = execute(FULL, arms_asked, claim(), Memory(), StillClock())
 
     for arm in (arms_asked.baseline, arms_asked.candidate):
+        assert isinstance(arm, Canned)
         (request,) = arm.requests
         assert (list(request.users), request.k, request.slot) == (["a", "b"], 2, SLOT)
         assert 0 < request.timeout_s <= 600
     assert (result.status, result.reason) == (RunStatus.OK, None)
-    found = {}
+    found: dict[str, Any] = {}
     for each in result.summaries:
         found.setdefault(each.segment, {})[each.metric] = each.mean
     assert found == {

@@ -101,7 +101,7 @@ def measure(
 
 
 def measured(
-    asked: Arms, memory: Memory, sizes: Mapping[str, int] = {}, **changes: Any
+    asked: Arms, memory: Memory, sizes: Mapping[str, Any] = {}, **changes: Any
 ) -> Measurement:
     plan = changed(EVERYTHING, **changes)
     return measure_slot(plan, asked, SLOT, memory, Stopwatch(StillClock()), **sizes)
