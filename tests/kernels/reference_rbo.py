@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -66,6 +67,11 @@ def tied(*groups: Sequence[int]) -> Tied:
     return [item for group in groups for item in group], [
         -float(i) for i, group in enumerate(groups) for _ in group
     ]
+
+
+def parse(text: str) -> Tied:
+    """An item a digit, those in brackets tied: "1(23)"."""
+    return tied(*([*map(int, group.strip("()"))] for group in re.findall(r"\(\d+\)|\d", text)))
 
 
 def cut_into_groups(items: Sequence[int], widths: Sequence[int]) -> Tied:

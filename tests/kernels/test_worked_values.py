@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from kernels import reference, reference_rbo
 from kernels.conftest import in_each_way
 from kernels.reference import padded, with_weights
-from kernels.reference_rbo import tied
 from monitor.kernels import align
 from monitor.kernels.exposure import (
     first_differs,
@@ -86,6 +85,15 @@ PLAIN = """
 12345:21345  average_overlap 4/5
 # Overlaps 1, 1/2, 2/3, 2/4.
 12:1324      average_overlap 2/3
+# The film example: agreement 0, 1/2, 1/3, 3/4, 1, 1, 1 at the seven depths. Below them it is taken to stay 1. Truncated it
+# loses 0.9**7. At least it loses what the first seven ranks do not weigh, 1 - 0.7671390167731462.
+1234567:2451367  rbo(p=0.9) 0.782775  rbo_max(p=0.9) 0.782775  rbo_truncated(p=0.9) 0.3044781
+1234567:2451367  rbo_min(p=0.9) 0.5499140167731462  rbo_res(p=0.9) 0.2328609832268538
+# Agreement 0, then 1: truncated p(1-p). The least adds (1-p)/p * 2 * (ln 2 - 1/2 - 1/8).
+12:21        rbo(p=0.5) 1/2  rbo_max(p=0.5) 1/2  rbo_truncated(p=0.5) 1/4  rbo_min(p=0.5) 0.3862943611198906
+# Seen: 0 at depth 1, 1 of 2 at depth 2, which is taken to stay: 1/2 * 1/4 + 1/2 * 1/4. The least is ln 2 - 1/2.
+# Most: the short one goes on with 2, and it is 1 from there.
+1:21         rbo(p=0.5) 1/4  rbo_max(p=0.5) 1/2  rbo_truncated(p=0.5) 0  rbo_min(p=0.5) 0.1931471805599453
 # Universe of 3: ranks 0 1 1 against 0 1 2. S = 2 of D = sqrt(2 * 3). Disjoint lists have S = -2, so low = -2 / sqrt(6):
 # 2 * (-low - low) / (1 - low) - 1.
 1:12         extended_tau 0.7979589711327124
@@ -120,30 +128,38 @@ WEIGHED = """
 123:321  0.1 0.9 0.6  element_weighted_footrule_normalized 1
 """
 
-TIED: list[tuple[reference_rbo.Tied, reference_rbo.Tied, Values]] = [
-    # Of three pairs one is tied in each list, in none is the order opposite, one is in the same
-    # order.
-    (tied([1], [2, 3]), tied([1, 2], [3]), {"kendall_tau": 1 / 2}),
-    (tied([1, 2, 3]), tied([1], [2], [3]), {"kendall_tau": math.nan, "weighted_tau": math.nan}),
-    # Ranks by either list 0 1 2: the pairs of 1 agree and weigh 3/2 and 4/3, that of 2 and 3 weighs
-    # 5/6 and is tied in one.
-    (
-        tied([1], [2, 3]),
-        tied([1], [2], [3]),
-        {"weighted_tau": (17 / 6) / math.sqrt(17 / 6 * 11 / 3)},
-    ),
-    # Nothing agrees; the pairs of 1 weigh 3/2 and 4/3 by the one list, 4/3 and 5/6 by the other.
-    (
-        tied([1], [2, 3]),
-        tied([3], [2], [1]),
-        {"weighted_tau": -(math.sqrt(17 / 6) + math.sqrt(13 / 6)) / (2 * math.sqrt(11 / 3))},
-    ),
-]
+
+TIED = """
+# Lists of digits, those in brackets tied.
+# Of three pairs one is tied in each list, in none is the order opposite, one is in the same order.
+1(23):(12)3  kendall_tau 1/2
+(123):123    kendall_tau nan  weighted_tau nan
+# Ranks by either list 0 1 2: the pairs of 1 agree and weigh 3/2 and 4/3, that of 2 and 3 weighs 5/6 and is tied in one:
+# (17/6) / sqrt(17/6 * 11/3).
+1(23):123    weighted_tau 0.8790490729915326
+# Nothing agrees. The pairs of 1 weigh 3/2 and 4/3 by the one list, 4/3 and 5/6 by the other:
+# -(sqrt(17/6) + sqrt(13/6)) / (2 * sqrt(11/3)).
+1(23):321    weighted_tau -0.82387759388867
+# The example of Corsi and Urbano, printed as 0.7068257, 0.6922853 and 0.7207131.
+0(12)34:(10)5(367)2  rbo_w(p=0.95) 0.706825717092803  rbo_a(p=0.95) 0.6922853319692459  rbo_b(p=0.95) 0.7207131047474529
+# w: 2*1/(2+1), then 1. a: 1/2, then 1. b: (1/2) / sqrt(1/4 + 1/4), then 1.
+(12):12      rbo_w(p=0.5) 5/6  rbo_a(p=0.5) 3/4  rbo_b(p=0.5) 0.8535533905932737
+# a: either order of each, 1/2 * (1 + 0.5).
+(12):(12)    rbo_w(p=0.5) 1  rbo_a(p=0.5) 3/4  rbo_b(p=0.5) 1
+"""
 
 
 def exact(found: list[str]) -> Values:
     """Of cells such as "jaccard 1/5"."""
-    return {name: float(Fraction(value)) for name, value in map(str.split, found)}
+    return {
+        name: math.nan if value == "nan" else float(Fraction(value))
+        for name, value in map(str.split, found)
+    }
+
+
+def tied_pair(lists: str) -> tuple[reference_rbo.Tied, reference_rbo.Tied]:
+    one, other = map(reference_rbo.parse, lists.split(":"))
+    return one, other
 
 
 def weighed(lists: str, weights: str) -> PairBatch:
@@ -155,7 +171,12 @@ BATCHES = [
     *((reference.batch(reference.pairs(lists)), exact(found)) for lists, *found in cells(PLAIN)),
     *((reference.batch([(one, other)]), values) for one, other, values in FURTHER),
     *((weighed(lists, weights), exact(found)) for lists, weights, *found in cells(WEIGHED)),
-    *((reference_rbo.batch([(one, other)]), values) for one, other, values in TIED),
+    *((reference_rbo.batch([tied_pair(lists)]), exact(found)) for lists, *found in cells(TIED)),
+    # Items without a score are tied with nothing.
+    (
+        reference_rbo.batch([(([1, 2, 3], [math.nan] * 3), reference_rbo.parse("213"))]),
+        {f"rbo_{kind}(p=0.9)": 0.9 for kind in "wab"},
+    ),
 ]
 
 
@@ -169,24 +190,27 @@ def test_values_are_those_worked_by_hand(batch, values, monkeypatch):
             ), (name, way)
 
 
-@pytest.mark.parametrize("length", [2, 3, 49, 120])
-def test_a_reversed_list_is_at_the_far_end_of_the_range(length):
-    top = list(range(length))
-    alignment = align(with_weights([(top, top[::-1])], {item: 0.1 + item % 7 / 3 for item in top}))
+FAR_ENDS = """
+kendall_tau                                   -1
+weighted_tau                                  -1
+tau_ap                                        -1
+tau_ap_symmetric                              -1
+appended_tau                                  -1
+kendall_distance_normalized                   1
+footrule_normalized                           1
+element_weighted_kendall_distance_normalized  1
+element_weighted_footrule_normalized          1
+"""
 
-    def value(name: str) -> float:
-        return float(parse(name).measure(alignment)[0])
 
-    for name in ("kendall_tau", "weighted_tau", "tau_ap", "tau_ap_symmetric", "appended_tau"):
-        assert -1.0 <= value(name) == pytest.approx(-1.0, abs=1e-14)
-    for name in ("kendall_distance_normalized", "footrule_normalized"):
-        assert value(name) == 1.0
-    for name in (
-        "element_weighted_kendall_distance_normalized",
-        "element_weighted_footrule_normalized",
-    ):
-        assert value(name) == pytest.approx(1.0, abs=1e-14)
-    assert value("footrule") == length**2 // 2
+@pytest.mark.parametrize(("name", "far_end"), cells(FAR_ENDS))
+def test_a_reversed_list_is_at_the_far_end_of_the_range(name, far_end):
+    for length in (2, 3, 49, 120):
+        top = list(range(length))
+        weights = {item: 0.1 + item % 7 / 3 for item in top}
+        found = parse(name).measure(align(with_weights([(top, top[::-1])], weights)))[0]
+        assert -1.0 <= found <= 1.0
+        assert found == pytest.approx(float(far_end), abs=1e-14)
 
 
 def test_weights_and_scores_are_asked_for_in_words():
