@@ -105,17 +105,6 @@ def test_each_state_meets_each_verdict(start, verdict, cell):
         )
 
 
-def test_it_fires_on_the_last_of_the_breaches_asked_for_and_once():
-    state, (pending, firing) = walk(*[BREACH] * 6, by=rule(for_runs=3))
-    assert (pending.to_state, pending.slot, firing.to_state, firing.slot) == (
-        PENDING,
-        SLOT,
-        FIRING,
-        SLOT + 2 * DAY,
-    )
-    assert (firing.since, state.since) == (SLOT, SLOT + 2 * DAY)
-
-
 def test_the_key_of_a_firing_follows_from_its_segment_and_slot_and_its_installation():
     def key(segment: str = "all", installation: str = "", name: str | None = None) -> str | None:
         watched = rule(for_runs=1, labels={} if name is None else {INSTALLATION: name})
@@ -155,6 +144,7 @@ def test_a_changed_rule_keeps_what_fires_firing_and_sends_no_new_page():
 
 def test_a_for_lowered_while_pending_fires_at_the_next_breach():
     before, _ = walk(BREACH, BREACH, by=rule(for_runs=9))
+    assert (before.state, before.streak) == (PENDING, 2)
     after, transition = advance(rule(for_runs=2), BREACH, before, look(2))
     assert (after.state, after.streak) == (FIRING, 0)
     assert transition is not None

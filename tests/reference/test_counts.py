@@ -65,7 +65,7 @@ def chance_beyond(limits: np.ndarray, mean: float, dispersion: float) -> float:
 
 @pytest.mark.parametrize(
     ("runs", "mean", "dispersion"),
-    [(5, 0.1, 1), (40, 1, 1), (5, 4, 1), (40, 8, 1), (40, 1, 1.5), (5, 1, 2), (40, 4, 2)],
+    [(5, 0.1, 1), (40, 8, 1), (40, 1, 1.5), (5, 1, 2)],
 )
 def test_healthy_counts_pass_their_limit_as_seldom_as_stated(runs, mean, dispersion):
     rng, shape = np.random.default_rng(2), (runs, 400)
