@@ -293,48 +293,52 @@ FRENCH = replace(START, segment="country=FR", dedup_key="fr", slot=LATER, users=
 SHARE: dict[str, Any] = {"statistic": "share_below(0)", "normal": 0.02, "users": 1000}
 
 
-DOUBLE = "it concerns about 200 users, and about 100 at the last page"
 ROSE = "its severity rose from warning to critical"
 ANOTHER = replace(START, alert="B", dedup_key="b", slot=LATER)
-HUNDRED, FRENCH_HUNDRED = (
-    replace(START, value=0.12, **SHARE),
-    replace(SEGMENT, slot=SLOT, users=100),
-)
+COVERAGE = replace(ANOTHER, metric="coverage", statistic="missing", value=0.2)
+FRENCH_HUNDRED = replace(SEGMENT, slot=SLOT, users=100)
+JOINING = {
+    "start": START,
+    "warning": replace(START, severity=Severity.WARNING),
+    "french": FRENCH,
+    "100": FRENCH_HUNDRED,
+    "101": replace(FRENCH_HUNDRED, users=101),
+    "100 gap": replace(FRENCH_HUNDRED, **GAPS),
+    "all gap": replace(ANOTHER, alert=START.alert, users=1000, value=0.48, normal=0.5),
+    "another": ANOTHER,
+    "2 %": replace(START, value=0.04, **SHARE),
+    "10 %": replace(START, value=0.12, **SHARE),
+    "other 20 %": replace(ANOTHER, value=0.22, **SHARE),
+    "missing": COVERAGE,
+    "order": replace(COVERAGE, statistic="first_differs(candidate)"),
+}
+JOINS = """
+# told    joins       users
+start     french      -
+warning   french      severity
+# Almost as many users again.
+101       french      -
+100       french      200
+10 %      other 20 %  200
+# All users, for whom the segment stands.
+100 gap   all gap     -
+# A mean is seen to move after some users.
+2 %       another     -
+start     other 20 %  -
+10 %      missing     375
+10 %      order       -
+"""
 
 
-@pytest.mark.parametrize(
-    ("told", "joins", "worse"),
-    [
-        (START, FRENCH, None),
-        (replace(START, severity=Severity.WARNING), FRENCH, ROSE),
-        (replace(FRENCH_HUNDRED, users=101), FRENCH, None),  # almost as many users again
-        (FRENCH_HUNDRED, FRENCH, DOUBLE),
-        (HUNDRED, replace(ANOTHER, value=0.22, **SHARE), DOUBLE),
-        # All users, for whom the segment stands.
-        (
-            replace(FRENCH_HUNDRED, **GAPS),
-            replace(START, dedup_key="b", slot=LATER, users=1000, value=0.48, normal=0.5),
-            None,
-        ),
-        (
-            replace(START, value=0.04, **SHARE),
-            ANOTHER,
-            None,
-        ),  # a mean is seen to move after some users
-        (START, replace(ANOTHER, value=0.32, **SHARE), None),
-        (
-            HUNDRED,
-            replace(ANOTHER, metric="coverage", statistic="missing", value=0.2),
-            "it concerns about 375 users, and about 100 at the last page",
-        ),
-        (HUNDRED, replace(ANOTHER, metric="coverage", statistic="first_differs(candidate)"), None),
-    ],
-)
+@pytest.mark.parametrize(("told", "joins", "worse"), cells(JOINS))
 def test_what_joins_an_incident_is_an_update_unless_it_is_worse(told, joins, worse):
-    (message,) = compose_messages([joins], situation(told, joins, told=(told,)))
-    assert (message.worse, message.is_update) == (worse, worse is None)
-    assert (message.pages_before, message.pages) == (1, 1 if worse is None else 2)
-    assert message.firing == (told, joins)
+    first, later = JOINING[told], JOINING[joins]
+    (message,) = compose_messages([later], situation(first, later, told=(first,)))
+    users = f"it concerns about {worse} users, and about 100 at the last page"
+    assert message.worse == {"-": None, "severity": ROSE}.get(worse, users)
+    assert message.is_update is (worse == "-")
+    assert (message.pages_before, message.pages) == (1, 1 if worse == "-" else 2)
+    assert message.firing == (first, later)
 
 
 def test_users_that_double_page_again_whatever_paged_before_and_so_does_a_severity():

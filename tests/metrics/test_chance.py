@@ -35,7 +35,7 @@ EXACT = [
 ]
 
 
-TINY = [(1, 1), (1, 4), (2, 2), (2, 3), (2, 5), (3, 3), (3, 4), (3, 6), (4, 5), (4, 7)]
+TINY = [(k, k + others) for k in range(1, 5) for others in (0, 1, 3)]
 
 
 @cache
