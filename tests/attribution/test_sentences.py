@@ -57,13 +57,14 @@ order=0.0019                   No clear drop: similarity fell by 0.0019.
 """
 
 
+def amounts_of(parts: str) -> dict[str, Any]:
+    pairs = (part.split("=") for part in parts.split())
+    return {name: float(amount) for name, amount in pairs}
+
+
 @pytest.mark.parametrize(("parts", "says"), cells(DROPS))
 def test_a_drop_without_a_fault_is_put_in_plain_words(parts, says):
-    amounts: dict[str, Any] = {}
-    for part in parts.split():
-        name, amount = part.split("=")
-        amounts[name] = float(amount)
-    assert write_drop(drop_of(**amounts)) == says
+    assert write_drop(drop_of(**amounts_of(parts))) == says
 
 
 def test_a_segment_that_leads_is_told_with_its_share_of_a_drop():
@@ -76,28 +77,25 @@ def test_a_segment_that_leads_is_told_with_its_share_of_a_drop():
     assert write_drop(drop_of(fall(order=0.125), order=-0.02)) == rose
 
 
-@pytest.mark.parametrize(
-    ("found", "drop", "expected"),
-    [
-        # 0.125 of 0.25 by a quarter of the users: each of them fell by 0.5.
-        (
-            fall(membership=0.1, order=0.025),
-            0.25,
-            (
-                "In country=DE similarity fell by 0.5000, 50 % of everybody's drop: items replaced "
-                "80 %, items moved 20 %."
-            ),
-        ),
-        # Others rose as much: what is left of the drop is nothing to have a share of.
-        (fall(order=0.125), 0.01, "In country=DE similarity fell by 0.5000: items moved 100 %."),
-        (fall(order=0.125), -0.1, "In country=DE similarity fell by 0.5000: items moved 100 %."),
-        (fall(order=-0.125), 0.25, "In country=DE similarity rose by 0.5000."),
-        (fall(), 0.25, "In country=DE there is no fall to explain."),
-        (fall(share=0.0, composition=0.1), 0.25, "In country=DE there is no fall to explain."),
-    ],
-)
-def test_a_segment_s_fall_is_told_with_its_share_of_the_drop_and_its_parts(found, drop, expected):
-    assert write_fall(found, drop) == expected
+SEGMENT_FALLS = """
+# share of users, parts of the fall, drop, what is said
+# 0.125 of 0.25 by a quarter of the users: each of them fell by 0.5.
+0.25  membership=.1 order=.025  .25  similarity fell by 0.5000, 50 % of everybody's drop: items replaced 80 %, items moved 20 %.
+# Others rose as much: what is left of the drop is nothing to have a share of.
+0.25  order=0.125                 0.01  similarity fell by 0.5000: items moved 100 %.
+0.25  order=0.125                 -0.1  similarity fell by 0.5000: items moved 100 %.
+0.25  order=-0.125                0.25  similarity rose by 0.5000.
+0.25  order=0                     0.25  there is no fall to explain.
+0     composition=0.1             0.25  there is no fall to explain.
+"""
+
+
+@pytest.mark.parametrize(("share", "parts", "drop", "said"), cells(SEGMENT_FALLS))
+def test_a_segment_s_fall_is_told_with_its_share_of_the_drop_and_its_parts(
+    share, parts, drop, said
+):
+    found = fall(share=float(share), **amounts_of(parts))
+    assert write_fall(found, float(drop)) == f"In country=DE {said}"
 
 
 CUT = Finding(

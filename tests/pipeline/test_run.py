@@ -254,13 +254,10 @@ def test_scores_and_lists_are_kept_of_as_many_users_as_wanted_and_summaries_and_
     monkeypatch.setattr(
         running, "measure_slot", partial(running.measure_slot, batch_users=batch_users)
     )
-    items, country = {"a": 3, "b": 4, "c": 5, "d": 6}, {"a": "DE", "b": "UK", "c": "DE", "d": "UK"}
-    lists = (
-        pull({name: [1, 2] for name in items}),
-        pull({name: [2, item] for name, item in items.items()}),
-    )
+    items, country = dict(zip("abcd", range(3, 7), strict=True)), ["DE", "UK", "DE", "UK"]
     frugal = comparison(k=2, keep_scores=keep, keep_lists=keep)
-    result = ran(frugal, *lists, users(*items, country=list(country.values())))
+    asked = users(*items, country=country)
+    result = ran(frugal, "a:12 b:12 c:12 d:12", "a:23 b:24 c:25 d:26", asked)
     assert (result.summaries[0].n, len({each.user for each in result.evidence})) == (4, 4)
     stored = [user for scores in result.scores or () for user in scores.users]
     assert len(stored) == kept
@@ -269,12 +266,10 @@ def test_scores_and_lists_are_kept_of_as_many_users_as_wanted_and_summaries_and_
         return
     assert list(result.lists.candidate.users) == stored
     assert list(result.lists.candidate.items[1::2]) == [items[user] for user in stored]
-    of_segments = {
-        name: [stored[row] for row in rows] for name, rows in result.lists.segments.items()
-    }
-    assert of_segments.pop("all") == stored
-    for name, members in of_segments.items():
-        assert {f"country={country[user]}" for user in members} == {name}
+    of = dict(zip("abcd", country, strict=True))
+    for name, rows in result.lists.segments.items():
+        members = [stored[row] for row in rows]
+        assert members == [user for user in stored if name in ("all", f"country={of[user]}")]
 
 
 @dataclass
