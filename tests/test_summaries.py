@@ -35,11 +35,8 @@ def summarize(
 def test_a_summary_holds_the_hand_worked_figures():
     found = summarize([0.1, 0.2, 0.3, 0.8, np.nan], (0, 1), [Statistic.parse("share_below(0.3)")])
     assert (found.n, found.n_undefined) == (4, 1)
-    assert found.mean == pytest.approx(0.35)
-    assert found.standard_error == pytest.approx(0.155456318)
     assert found.value("p50") == pytest.approx(0.25)
-    assert found.value("share_below(0.3)") == 0.5
-    assert found.value("p37") is None
+    assert (found.value("share_below(0.3)"), found.value("p37")) == (0.5, None)
     assert list(found.statistics) == [*(f"p{at:02}" for at in PERCENTS), "share_below(0.3)"]
     assert sum(found.histogram.counts) == 4
     assert found.histogram.counts[-8] == 1

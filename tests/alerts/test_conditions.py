@@ -32,9 +32,8 @@ class Judged:
     """A comparison judged day after day."""
 
     def __init__(self, *rules: Rule, ignored: frozenset[Condition] = frozenset()) -> None:
-        self.what = comparison(rules=rules, ignored=ignored)
+        self.what, self.day = comparison(rules=rules, ignored=ignored), -1
         self.states: dict[tuple[str, str], AlertState] = {}
-        self.day = -1
 
     def run(
         self,
@@ -43,10 +42,14 @@ class Judged:
         coverage: Coverage | None = None,
     ) -> tuple[Transition, ...]:
         self.day += 1
-        found: dict[str, Any] = {"summaries": summaries, "status": status, "coverage": coverage}
-        reason, states = None if status is OK else "candidate is down", tuple(self.states.values())
         states, changes = evaluate(
-            self.what, slot=SLOT + self.day * DAY, run_reason=reason, states=states, **found
+            self.what,
+            slot=SLOT + self.day * DAY,
+            states=tuple(self.states.values()),
+            status=status,
+            run_reason=None if status is OK else "candidate is down",
+            summaries=summaries,
+            coverage=coverage,
         )
         return self.remember(states, changes)
 

@@ -122,16 +122,14 @@ def test_a_silence_is_held_against_the_alerts_that_were_judged():
         found = find_unmatched_silences([placed], states, comparisons)
         return write_unmatched(found[0]) if found else None
 
-    assert said("segment=country=no") == (
-        "nothing matches silence 3: no alert has segment=country=no. Did you mean country=NO?"
-    )
+    nothing = "nothing matches silence 3: no alert has"
+    near = f"{nothing} segment=country=no. Did you mean country=NO?"
+    assert said("segment=country=no") == near
     assert said("segment=country=NO", "metric=rbo") is None
-    assert said("metric=rbo", comparisons={"feed": known["feed"]}) == (
-        "nothing matches silence 3: no alert has metric=rbo. There is extended_tau"
-    )
-    assert said("team=serach", comparisons=known) == (
-        "nothing matches silence 3: no alert has team=serach. Did you mean search?"
-    )
+    there_is = f"{nothing} metric=rbo. There is extended_tau"
+    assert said("metric=rbo", comparisons={"feed": known["feed"]}) == there_is
+    search = f"{nothing} team=serach. Did you mean search?"
+    assert said("team=serach", comparisons=known) == search
     for new in (None, known["new"]):
         assert said("segment=country=no", comparisons=unknown | {"new": new}) is None
         assert "NO" in str(

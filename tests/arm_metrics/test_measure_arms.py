@@ -202,9 +202,6 @@ def test_no_lists_list_nothing():
 
     assert [len(part) for part in compact_codes(nothing, nothing)] == [0, 0, 0]
     assert [len(part) for part in count_items(nothing, np.arange(0), 5)] == [0, 0]
-    assert [
-        len(part) for part in count_items(np.full((1, 3), -1, dtype=np.int32), np.arange(1), 1)
-    ] == [0, 0]
 
 
 RANKING = st.lists(st.integers(0, 9), unique=True, max_size=5)

@@ -13,6 +13,7 @@ from monitor.attribution.decomposition import compare_exposure
 from monitor.attribution.parts import Parts, split_distances
 from monitor.metrics import METRICS, Metric, Need, parse, score_all
 from monitor.model.rankings import PairBatch
+from monitor.receivers.message.content import item_lines
 from tables import cells
 
 
@@ -197,6 +198,17 @@ def test_exposure_moves_as_by_hand():
     assert (found.lost[0].share_before, found.lost[0].share_after) == (0.5, 0)
     first = compare_exposure(before, after, 1)
     assert [item.item for item in (*first.gained, *first.lost)] == ["8", "7"]
+
+
+def test_an_item_that_moved_up_in_fewer_lists_neither_rose_nor_fell():
+    """Item 1: last in 28 of 100 lists, then first in 23. Item 2 rises, item 3 falls."""
+    before = np.array([[2, 4, 5, 1]] * 28 + [[3, 4, 5, 6]] * 72, dtype=np.int32)
+    after = np.array([[1, 4, 5, 2]] * 23 + [[2, 4, 5, 6]] * 77, dtype=np.int32)
+    found = compare_exposure(before, after, 10)
+
+    assert "1" not in [each.item for each in (*found.gained, *found.lost)]
+    first = item_lines(found.gained, None)[0]
+    assert first.startswith("2: in 28 % of baseline lists, 100 % of candidate lists")
 
 
 def test_equals_go_by_code():

@@ -9,8 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from rbo import RankingSimilarity
 
 from kernels import reference, reference_rbo, reference_relevance
@@ -19,7 +17,6 @@ from kernels.conftest import in_each_way
 from kernels.reference import LONG, SHORT, TOPS
 from monitor.kernels import align, blocks
 from monitor.kernels.kendall.element_weighted import DISCOUNTS
-from monitor.kernels.rbo.untied import rbo, rbo_max
 from monitor.metrics import parse
 from monitor.model.rankings import PairBatch
 
@@ -152,20 +149,6 @@ def test_measures_are_their_definitions(case, even, monkeypatch):
                 np.testing.assert_allclose(
                     found, values, rtol=1e-12 if known else 0, atol=1e-12, err_msg=f"{name}, {way}"
                 )
-
-
-@given(
-    ranking=st.lists(st.integers(0, 14), unique=True, min_size=1, max_size=12),
-    p=st.floats(0.001, 0.999),
-    data=st.data(),
-)
-def test_a_prefix_may_turn_out_the_whole(ranking, p, data):
-    seen = data.draw(st.integers(1, len(ranking)))
-    pair = align(reference.batch([(ranking[:seen], ranking)]))
-
-    assert rbo(pair, p)[0] == rbo_max(pair, p)[0] == 1.0
-    for name in ("extended_tau", "average_overlap"):
-        assert (parse(name).measure(pair)[0] < 1) == (seen < len(ranking))
 
 
 @pytest.mark.parametrize(

@@ -58,14 +58,13 @@ def test_every_measure_is_its_definition_however_the_pairs_are_cut(k, even, monk
     monkeypatch.setattr(module, "_BLOCK_CELLS", 100)
     definitions: dict[str, Callable[..., float]] = {
         "cg({})": slow.cg,
-        "dcg({}, gain=linear)": partial(slow.dcg, gain="linear"),
-        "dcg({}, gain=exponential)": partial(slow.dcg, gain="exponential"),
-        "ndcg({}, gain=linear)": partial(slow.ndcg, k=k, gain="linear"),
-        "ndcg({}, gain=exponential)": partial(slow.ndcg, k=k, gain="exponential"),
         "recall({})": slow.recall,
         "mrr({})": slow.reciprocal_rank,
         "map({})": slow.average_precision,
     }
+    for gain in ("linear", "exponential"):
+        definitions[f"dcg({{}}, gain={gain})"] = partial(slow.dcg, gain=gain)
+        definitions[f"ndcg({{}}, gain={gain})"] = partial(slow.ndcg, k=k, gain=gain)
     chance = random.Random(1)  # noqa: S311 - test data
     pairs, users = [], []
     for pair in reference.draw(40, 1, even=even, lengths=(k,), tops=(0, 2**31 - 200)):

@@ -94,6 +94,8 @@ PLAIN = """
 # Seen: 0 at depth 1, 1 of 2 at depth 2, which is taken to stay: 1/2 * 1/4 + 1/2 * 1/4. The least is ln 2 - 1/2.
 # Most: the short one goes on with 2, and it is 1 from there.
 1:21         rbo(p=0.5) 1/4  rbo_max(p=0.5) 1/2  rbo_truncated(p=0.5) 0  rbo_min(p=0.5) 0.1931471805599453
+# What the short list of the two begins may turn out the whole.
+123:12       rbo(p=0.9) 1  rbo_max(p=0.9) 1
 # Universe of 3: ranks 0 1 1 against 0 1 2. S = 2 of D = sqrt(2 * 3). Disjoint lists have S = -2, so low = -2 / sqrt(6):
 # 2 * (-low - low) / (1 - low) - 1.
 1:12         extended_tau 0.7979589711327124
