@@ -179,6 +179,12 @@ def test_a_chart_of_nothing_is_no_chart():
     assert draw_stack([START], {"missing": [0.0]}, label="l") == ""
 
 
+def test_a_distribution_is_a_column_a_run():
+    drawn = draw_heat_map([(10, 0), (0, 10), (5, 5)], -1.0, 1.0, label="l")
+    (path,) = parts(drawn, "path")
+    assert (path.get("class"), (path.get("d") or "").count("M")) == ("heat h6", 4)
+
+
 def test_shares_stand_on_each_other():
     drawn = draw_stack([START, START + DAY], {"a": [0.1, 0.1], "b": [0.2, 0.0]}, label="l")
     assert [each.findtext("title") for each in parts(drawn, "polygon")] == ["a", "b"]

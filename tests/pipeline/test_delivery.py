@@ -86,7 +86,7 @@ class Scene:
     ) -> tuple[Transition, ...]:
         """After that time a run that breaches is stored."""
         self.clock.pass_by(after.total_seconds())
-        return store_run(self.store, mean, slot=self.clock.at, **options)
+        return store_run(self.store, mean, slot=self.clock.at, **{"watched": EACH, **options})
 
     def end(self, after: timedelta = AT_ONCE, **options: Any) -> tuple[Transition, ...]:
         """After that time a run that is well again is stored."""
@@ -152,9 +152,9 @@ def scene(store: SqlStore) -> Scene:
 
 
 def test_what_fires_in_one_run_is_told_in_one_message_and_its_ends_in_one(scene):
-    scene.fire(watched=EACH, segments=SEGMENTS)
+    scene.fire(segments=SEGMENTS)
     assert scene.deliver().sent == 3
-    scene.end(DAY, watched=EACH, segments=SEGMENTS)
+    scene.end(DAY, segments=SEGMENTS)
     assert (scene.owed(), scene.deliver().sent, scene.deliver().sent) == (3, 3, 0)
 
     first, last = scene.receiver.sent
@@ -215,7 +215,7 @@ def test_of_a_message_that_is_refused_for_what_it_says_only_the_bad_part_is_give
             ILL_FORMED if "a=3" in {each.segment for each in message.changes} else None
         )
     )
-    scene.fire(watched=EACH, segments=(*SEGMENTS, "a=3", "a=4"))
+    scene.fire(segments=(*SEGMENTS, "a=3", "a=4"))
     counts = scene.deliver(receiver)
     assert (counts.sent, counts.dead) == (4, 1)
     assert sorted(change.segment for change in receiver.told) == ["a=1", "a=2", "a=4", "all"]
@@ -245,7 +245,7 @@ def test_what_another_is_telling_now_is_not_overtaken_by_what_is_newer(scene):
 
 def test_a_receiver_that_is_down_is_tried_once_a_round_and_others_are_not_held_up(scene):
     names = ("fake", "other")
-    scene.fire(watched=EACH, segments=SEGMENTS, to=names)
+    scene.fire(segments=SEGMENTS, to=names)
     scene.fire(watched=replace(EACH, name="search"), segments=SEGMENTS, to=names)
     scene.receiver.errors = [DOWN] * 9
     assert scene.deliver().retry == 3
@@ -326,9 +326,9 @@ def test_what_lasts_is_repeated_at_its_interval_with_what_joined_it_until_somebo
     scene,
 ):
     scene.receiver.treatment = Treatment(repeat_every_s=3600)
-    scene.fire(watched=EACH)
+    scene.fire()
     scene.deliver()
-    scene.fire(HOUR / 2, watched=EACH, segments=SEGMENTS)
+    scene.fire(HOUR / 2, segments=SEGMENTS)
     scene.deliver()
     counts = []
     for _ in range(4):

@@ -62,8 +62,8 @@ def test_what_waits_behind_more_than_a_claim_that_is_held_is_told_and_the_look_e
     scene.receiver.treatment = Treatment(updates=Updates.EACH)
     scene.silence("segment=~a=.*")
     many = tuple(f"a={n:04d}" for n in range(30))
-    scene.fire(watched=EACH, segments=("all", *many))
-    scene.fire(HOUR, watched=EACH, segments=("all", *many, "b=1"))
+    scene.fire(segments=("all", *many))
+    scene.fire(HOUR, segments=("all", *many, "b=1"))
     looks = iter(range(8))
     scene.deliver(should_stop=lambda: next(looks, None) is None)
     assert scene.receiver.segments == [STARTS, ("starts", "b=1")]
@@ -71,7 +71,7 @@ def test_what_waits_behind_more_than_a_claim_that_is_held_is_told_and_the_look_e
 
 
 def test_an_acknowledgement_of_a_part_does_not_read_as_one_of_the_whole_incident(scene):
-    scene.fire(watched=EACH, segments=SEGMENTS)
+    scene.fire(segments=SEGMENTS)
     scene.deliver()
     for segments, status in (
         (("a=1",), MessageStatus.FIRING),
@@ -116,10 +116,10 @@ def test_nobody_is_woken_for_what_somebody_looks_after_by_then(scene):
 
 def test_segments_are_told_when_the_telling_of_all_users_that_may_have_arrived_is_given_up(scene):
     scene.receiver.errors = [SILENT, REFUSED]
-    scene.fire(watched=EACH)
+    scene.fire()
     scene.deliver()
     scene.deliver(after=MINUTE)
-    scene.fire(HOUR, watched=EACH, segments=SEGMENTS)
+    scene.fire(HOUR, segments=SEGMENTS)
     scene.deliver()
     assert scene.receiver.segments == [("starts", "a=1"), ("starts", "a=2")]
 
