@@ -18,17 +18,16 @@ from monitor.arm_metrics import ARM_METRICS
 from monitor.errors import MetricError
 from monitor.frames import compare_many
 from monitor.metrics import METRICS, Metric, expected_by_chance, parse, score_all
-from monitor.metrics.kendall import ExtendedTau, TopkKendall, TopkKendallNormalized
-from monitor.metrics.rbo import Rbo, RboMin
-from monitor.metrics.relevance import Ndcg
+from monitor.metrics.kendall import ExtendedTau
+from monitor.metrics.rbo import Rbo
 from monitor.testing import MetricContract
 from tables import cells
 
 DEFAULT = [kind() for kind in METRICS.values()]
 VARIANTS = [
-    *(kind(depth=3) for kind in (ExtendedTau, Rbo, Ndcg)),
-    *(kind(p=p) for kind in (Rbo, RboMin) for p in (0.01, 0.9999)),
-    *(kind(penalty=0.5) for kind in (TopkKendall, TopkKendallNormalized)),
+    *map(parse, ["extended_tau@3", "rbo@3", "ndcg@3", "rbo(p=0.01)", "rbo(p=0.9999)"]),
+    *map(parse, ["rbo_min(p=0.01)", "rbo_min(p=0.9999)", "topk_kendall(penalty=0.5)"]),
+    parse("topk_kendall_normalized(penalty=0.5)"),
     *(
         kind(**{name: words[-1]})  # type: ignore[arg-type] # words of its own choices
         for kind in METRICS.values()

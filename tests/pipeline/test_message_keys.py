@@ -14,6 +14,8 @@ from monitor.pipeline.delivery import OutboxSender
 from monitor.storage import SqlStore
 from pipeline.test_delivery import DOWN, SILENT, FakeReceiver, Scene
 
+BOTH = ("all", "a=1")
+
 
 class KeptMessages(FakeReceiver):
     """Keeps each message that it reads, also one that it does not answer."""
@@ -43,14 +45,14 @@ def test_what_joins_does_not_change_a_message_that_may_have_arrived(scene):
     scene.receiver.errors = [SILENT, SILENT]
     scene.fire()
     scene.deliver()
-    scene.fire(HOUR, segments=("all", "a=1"))
+    scene.fire(HOUR, segments=BOTH)
     scene.deliver()
     scene.deliver(after=HOUR)
 
     (key, _), *again = messages_of(scene)
     assert again == [(key, ["all"]), (key, ["all"])]
     assert scene.receiver.sent[-1].is_update is False
-    scene.end(HOUR, segments=("all", "a=1"))
+    scene.end(HOUR, segments=BOTH)
     scene.deliver(after=HOUR)
     assert messages_of(scene)[-1][1] == ["a=1", "all"]
     assert scene.owed() == 0
@@ -60,7 +62,7 @@ def test_a_message_that_never_left_is_composed_again_with_what_joined(scene):
     scene.receiver.errors = [DOWN]
     scene.fire()
     scene.deliver()
-    scene.fire(HOUR, segments=("all", "a=1"))
+    scene.fire(HOUR, segments=BOTH)
     scene.deliver(after=HOUR)
 
     assert [segments for _, segments in messages_of(scene)] == [["a=1", "all"]]
@@ -68,7 +70,7 @@ def test_a_message_that_never_left_is_composed_again_with_what_joined(scene):
 
 def test_a_part_that_ended_is_repeated_with_the_rest(scene):
     scene.receiver.errors = [SILENT]
-    scene.fire(segments=("all", "a=1"))
+    scene.fire(segments=BOTH)
     scene.deliver()
     scene.store.alerts.resolve(
         "home-feed", [("SimilarityLow", "a=1")], reason="resolved by anna", at=scene.clock.at
@@ -77,14 +79,14 @@ def test_a_part_that_ended_is_repeated_with_the_rest(scene):
 
     first, second = messages_of(scene)
     assert first == second
-    scene.end(HOUR, segments=("all", "a=1"))
+    scene.end(HOUR, segments=BOTH)
     scene.deliver(after=HOUR)
     assert messages_of(scene)[2][1] == ["a=1", "all"]
 
 
 def test_a_part_that_is_silenced_holds_back_nothing_of_a_message_that_may_have_arrived(scene):
     scene.receiver.errors = [SILENT]
-    scene.fire(segments=("all", "a=1"))
+    scene.fire(segments=BOTH)
     scene.deliver()
     scene.silence("segment=a=1")
     scene.deliver(after=HOUR)
@@ -101,7 +103,7 @@ def test_a_sender_that_died_is_followed_under_the_same_key(scene):
         scene.deliver()
     assert scene.deliver().sent == 0  # as long as the lease of the one that died lasts
     (left,) = scene.store.outbox.deliveries(receiver="fake", settled=0, limit=9)
-    scene.fire(HOUR, segments=("all", "a=1"))
+    scene.fire(HOUR, segments=BOTH)
     scene.deliver(after=HOUR)
 
     assert messages_of(scene) == [(left.message_key, ["all"])] * 2
