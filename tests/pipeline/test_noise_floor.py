@@ -11,7 +11,6 @@ import pytest
 
 from factories import SLOT, changed, comparison, pull, rule
 from monitor.errors import SourceError
-from monitor.metrics.relevance import Ndcg
 from monitor.model.alerts import Outcome
 from monitor.model.comparison import Keep
 from monitor.model.memory import Memory
@@ -175,23 +174,19 @@ def test_the_last_runs_lists_give_churn_and_novelty():
     assert (found["novelty", "baseline"], found["novelty", "candidate"]) == ((0.5, 2), (0.0, 2))
 
 
-NDCG = str(Ndcg(arm="candidate"))
-
-
-def labelled(name: str) -> Any:
-    return comparison(
-        k=2,
-        rules=(),
-        metrics=("overlap", name),
-        keep_lists=Keep.ALL,
-        relevance_within=timedelta(days=7),
-    )
+NDCG = "ndcg(arm=candidate)"
+LABELLED = comparison(
+    k=2,
+    rules=(),
+    metrics=(OVERLAP, NDCG),
+    keep_lists=Keep.ALL,
+    relevance_within=timedelta(days=7),
+)
 
 
 def test_a_run_of_nothing_but_relevance_has_no_evidence_before_labels_arrive():
-    result = ran(
-        changed(labelled(NDCG), metrics=(NDCG,)), "a:12", "a:21", relevance=CannedRelevance()
-    )
+    only = changed(LABELLED, metrics=(NDCG,))
+    result = ran(only, "a:12", "a:21", relevance=CannedRelevance())
     assert (result.status, result.summaries, result.evidence) == (RunStatus.OK, (), ())
 
 
@@ -202,7 +197,7 @@ def test_relevance_that_has_not_arrived_or_cannot_be_read_is_left_out_and_waited
         ({SLOT: unreadable}, f"relevance: {unreadable}"),
     ]
     for known, reason in waits:
-        result = ran(labelled(NDCG), "a:12", "a:21", relevance=CannedRelevance(known))
+        result = ran(LABELLED, "a:12", "a:21", relevance=CannedRelevance(known))
         assert (result.status, result.reason) == (RunStatus.OK, reason)
         assert {summary.metric for summary in result.summaries} == {"overlap"}
         assert (result.is_labelled, result.labels_until) == (False, SLOT + timedelta(days=7))
