@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from factories import comparison
 from monitor.model.comparison import Keep, SampleSize
@@ -138,14 +136,6 @@ def test_a_real_value_named_other_keeps_all_its_users():
         "all": [0, 1, 2, 3],
         "x=other": [0, 1, 2, 3],
     }
-
-
-@given(st.lists(st.sampled_from(["a", "b", "c", None]), min_size=1, max_size=30), st.integers(1, 4))
-def test_the_segments_of_a_dimension_part_the_panel(values, limit):
-    column: pd.Categorical[Any] = pd.Categorical(values)
-    segments = segments_of(column, limit)
-    parts = [row for name, rows in segments.items() if name != "all" for row in rows]
-    assert sorted(parts) == list(range(len(values)))
 
 
 def test_a_very_long_value_is_cut_and_stays_apart_from_its_like():

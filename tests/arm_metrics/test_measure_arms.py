@@ -135,9 +135,7 @@ def test_the_answer_goes_by_segment_metric_and_arm():
 def test_every_metric_keeps_its_name_and_tells_everything():
     for name, metric in ARM_METRICS.items():
         assert str(metric) == metric.name == name
-        assert metric.meaning
-        assert metric.source
-        assert metric.low < metric.high
+        assert all((metric.meaning, metric.source, metric.low < metric.high))
     assert {metric.need for metric in ARM_METRICS.values()} == {None, *ArmNeed}
     assert list(ARM_METRICS) == sorted(ARM_METRICS)
 

@@ -84,11 +84,6 @@ def test_a_first_run_in_which_nothing_meets_says_why():
     )
 
 
-def test_other_items_are_no_changed_spelling():
-    other = {name: [f"other {each}" for each in "xyz"] for name in NAMES}
-    assert kind_of(explained(other, after(run(BEFORE)))) is not FaultKind.RESPELLED
-
-
 def test_an_alert_says_that_an_item_fills_up_lists():
     padded = {name: [*items[:2], "-1", "-1"] for name, items in BEFORE.items()}
     watched = changed(WATCHED, k=4, rules=(rule(for_runs=1, min_users=1, threshold=0.99),))
@@ -175,10 +170,3 @@ def test_no_data_ends_where_nothing_waits_for_the_segment_any_more():
     second = watch(watched(segments=("country=NO",)), ["NO"] * 40, LISTS, later(first.states))
 
     assert moves(second)["NoData", "country=no"][0] is State.QUIET
-
-
-def test_all_asks_for_one_alert_of_all_users():
-    what = watched(segments=("country=no",))
-    only_all = changed(what, rules=(what.judging.rules[0], replace(NO_DATA, segments="all")))
-
-    assert moves(watch(only_all, ["NO"] * 40, LISTS)) == {}
