@@ -101,18 +101,16 @@ def test_each_state_meets_each_verdict(start, verdict, cell):
 
 
 def test_the_key_of_a_firing_follows_from_its_segment_and_slot_and_its_installation():
-    def key(segment: str = "all", installation: str = "", name: str | None = None) -> str | None:
-        watched = rule(for_runs=1, labels={} if name is None else {INSTALLATION: name})
-        return advance(watched, BREACH, None, replace(look(1, segment), installation=installation))[
-            0
-        ].dedup_key
+    def key(segment: str = "all", installation: str = "", **labels: str) -> str | None:
+        looked = replace(look(1, segment), installation=installation)
+        state, _ = advance(rule(for_runs=1, labels=labels), BREACH, None, looked)
+        return state.dedup_key
 
-    named = key(installation="b", name="shop-eu")
+    shop = {INSTALLATION: "shop-eu"}
+    named = key(installation="b", **shop)
     assert len({key(), key("x=y"), key(installation="a"), key(installation="b"), named}) == 5
-    assert (key(), key(installation="a", name="shop-eu")) == (
-        key(),
-        named,
-    )  # where there is a name it alone counts
+    # Where there is a name it alone counts.
+    assert key(installation="a", **shop) == named
 
 
 def test_a_changed_rule_keeps_what_fires_firing_and_sends_no_new_page():

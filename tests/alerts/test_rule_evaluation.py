@@ -26,16 +26,13 @@ from tables import cells
 EACH = comparison(rules=(rule(segments="each", for_runs=1),))
 
 
-Judged = tuple[tuple[AlertState, ...], tuple[Transition, ...]]
-
-
 def run(
     watched: Comparison,
     day: int,
     means: dict[str, float],
     states: Sequence[AlertState] = (),
     status: RunStatus = RunStatus.OK,
-) -> Judged:
+) -> tuple[tuple[AlertState, ...], tuple[Transition, ...]]:
     summaries = [summary(segment=name, mean=mean) for name, mean in means.items()]
     slot, reason = SLOT + day * DAY, None if status is RunStatus.OK else "candidate is down"
     return evaluate(
@@ -214,14 +211,7 @@ def test_a_share_prints_whose_and_is_of_the_candidate_where_no_arm_is_named():
 
 def test_what_is_no_share_is_refused_with_all_there_are():
     said = r"use unpaired, or one of missing, empty, short, duplicated, failed, .*, with an arm"
-    for name in (
-        "",
-        "lost",
-        "missing(candidates)",
-        "unpaired(candidate)",
-        "missing(candidate",
-        "MISSING",
-    ):
+    for name in ("", "lost", "missing(candidates)", "unpaired(candidate)", "missing(candidate"):
         with pytest.raises(ConfigError, match=said):
             CoverageShare.parse(name)
 

@@ -15,7 +15,7 @@ from metrics import known_pairs
 from monitor.arm_metrics import ARM_METRICS
 from monitor.errors import MetricError
 from monitor.frames import compare_many
-from monitor.metrics import METRICS, Metric, expected_by_chance, parse, score_all
+from monitor.metrics import METRICS, Metric, parse, score_all
 from monitor.testing import MetricContract
 from tables import cells
 
@@ -152,15 +152,6 @@ def test_every_measure_that_the_guide_writes_with_parameters_can_be_read():
     assert "rbo(p=0.68)" in written
     for text in written:
         parse(text)
-
-
-@pytest.mark.parametrize(("catalogue", "expected"), [(10, 0.63), (20, -0.18), (1000, -0.98)])
-def test_chance_is_as_the_guide_says(catalogue, expected):
-    found = expected_by_chance(parse("extended_tau"), 10, catalogue)
-
-    assert found is not None
-    assert round(found, 2) == expected
-    assert str(expected).replace("-", "\N{MINUS SIGN}") in GUIDE
 
 
 NAMES = """

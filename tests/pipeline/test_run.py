@@ -76,11 +76,8 @@ def test_a_full_run_leaves_no_field_of_what_it_measured_at_its_default():
         keep_lists=Keep.ALL,
     )
     result = ran(full, traced, traced, relevance=CannedRelevance({SLOT: {"a": {2: 1.0}}}))
-    unset = [
-        each.name
-        for each in fields(MeasuredRun)
-        if getattr(result, each.name) in (None, False, (), {})
-    ]
+    names = [each.name for each in fields(MeasuredRun)]
+    unset = [name for name in names if getattr(result, name) in (None, False, (), {})]
     assert unset == ["id_mismatches"]  # nothing is odd about these ids
 
 
