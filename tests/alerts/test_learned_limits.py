@@ -13,7 +13,7 @@ from factories import DAY, SLOT, comparison, coverage_rule, evaluate, rule, summ
 from monitor.alerts.verdicts import Reading, judge_reading
 from monitor.model.alerts import Expectation, Outcome, State, Transition, Verdict
 from monitor.model.rankings import Arm
-from monitor.model.rules import Direction, Learning, SimilarityRule, StandstillRule
+from monitor.model.rules import CoverageRule, Direction, Learning, SimilarityRule, StandstillRule
 from monitor.model.runs import ArmScore, RunStatus
 from monitor.pipeline.judgement import Rejudgement
 from tables import cells
@@ -38,7 +38,7 @@ def verdict(watched: SimilarityRule, value: float, expected: Expectation | None)
     return judge_reading(watched, Reading(value, 1874, "all"), expected)
 
 
-LEARNING = {
+LEARNING: dict[str, SimilarityRule | CoverageRule] = {
     "drop": rule(**DROP),
     "trend": rule(**TREND),
     "share": rule(

@@ -1,3 +1,4 @@
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
 
@@ -101,16 +102,18 @@ def test_each_state_meets_each_verdict(start, verdict, cell):
 
 
 def test_the_key_of_a_firing_follows_from_its_segment_and_slot_and_its_installation():
-    def key(segment: str = "all", installation: str = "", **labels: str) -> str | None:
+    def key(
+        segment: str = "all", installation: str = "", labels: Mapping[str, str] = {}
+    ) -> str | None:
         looked = replace(look(1, segment), installation=installation)
         state, _ = advance(rule(for_runs=1, labels=labels), BREACH, None, looked)
         return state.dedup_key
 
     shop = {INSTALLATION: "shop-eu"}
-    named = key(installation="b", **shop)
+    named = key(installation="b", labels=shop)
     assert len({key(), key("x=y"), key(installation="a"), key(installation="b"), named}) == 5
     # Where there is a name it alone counts.
-    assert key(installation="a", **shop) == named
+    assert key(installation="a", labels=shop) == named
 
 
 def test_a_changed_rule_keeps_what_fires_firing_and_sends_no_new_page():
