@@ -6,6 +6,7 @@ Faults planted in a shop's lists.
 import math
 from dataclasses import replace
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -43,12 +44,10 @@ METRICS = ("extended_tau", "rbo(p=0.9)", "overlap", "topk_footrule")
 
 BEFORE = "123456:427819"
 """Lists of two models that always differed."""
-Lists = list[int]
 
 
-def change(
-    name: str, former: str | list[tuple[Lists, Lists]], present: str | list[tuple[Lists, Lists]]
-) -> PairChanges:
+def change(name: str, former: Any, present: Any) -> PairChanges:
+    """What became of these pairs, given as text or as lists."""
     metric = parse(name)
     then, now = (
         reference.batch(pairs(each) if isinstance(each, str) else each, 10)

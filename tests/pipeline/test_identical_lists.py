@@ -15,6 +15,7 @@ from monitor.model.runs import ArmScore
 from monitor.pipeline.judgement import Rejudgement
 from published import record
 from settings.minimal import MINIMAL, comparison_of
+from tables import cells
 
 WATCHED = comparison_of(f"{MINIMAL}    rules: default\n")
 USERS = {"all": 500, "country=NL": 88}
@@ -49,17 +50,19 @@ def healthy(runs: int, share: float) -> list[Counts]:
     ]
 
 
-FAULTS = [
-    ("all", {"all": 500, "country=NL": 88}, "500 of 500 users, normally 0.8"),
-    ("all", {"all": 150, "country=NL": 26}, "150 of 500 users (30 %), normally 0.8"),
-    ("country=NL", {"all": 92, "country=NL": 88}, "88 of 88 users of country=NL, normally "),
-]
+FAULTS = """
+# segment   all  NL  said
+all         500  88  500 of 500 users, normally 0.8
+all         150  26  150 of 500 users (30 %), normally 0.8
+country=NL  92   88  88 of 88 users of country=NL, normally
+"""
 
 
-@pytest.mark.parametrize(("segment", "fault", "said"), FAULTS)
+@pytest.mark.parametrize(("segment", "everybody", "dutch", "said"), cells(FAULTS))
 def test_lists_of_the_baseline_alert_with_the_second_run_teach_nothing_and_end_with_the_second_good_one(
-    segment, fault, said
+    segment, everybody, dutch, said
 ):
+    fault = {"all": int(everybody), "country=NL": int(dutch)}
     before, after = healthy(20, 0.01), healthy(23, 0.01)[20:]
     *_, first, second, third, healed, over = [
         each[segment] for each in play([*before, fault, fault, fault, *after[:2]])
