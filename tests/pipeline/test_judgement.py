@@ -76,14 +76,12 @@ def test_identical_arms_stay_ok_and_the_first_change_is_a_drop_also_after_a_gap_
 
 def test_any_number_of_users_is_judged_by_what_it_can_tell():
     """A day of two users lies low by chance; one of ten million does not, nor one of none."""
+    before = judged(days(MEANS, n=5_000, standard_error=0.0044))
     for users in (1, 2, 10, 5_000, 10**7):
         error = None if users == 1 else 0.31 / np.sqrt(users)
-        found = state(
-            [
-                *days(MEANS, n=5_000, standard_error=0.0044),
-                record(7, measured(0.3, n=users, standard_error=error)),
-            ]
-        )
+        rejudging = deepcopy(before)
+        rejudging.judge(record(7, measured(0.3, n=users, standard_error=error)))
+        found = rejudging.states[WATCH]
         assert (found.outcome is Outcome.BREACH) == (users >= 5_000)
         assert found.outcome is not Outcome.ERROR
 
