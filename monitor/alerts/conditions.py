@@ -170,7 +170,9 @@ def judge_stale(
 
 
 def _judge_wait(
-    comparison: Comparison, states: Sequence[AlertState], wait: Staleness
+    comparison: Comparison,
+    states: Sequence[AlertState],
+    wait: Staleness,
 ) -> Iterator[tuple[Rule, str, Verdict]]:
     missed = comparison.judging.stale_after
     reason = write_stale(wait.since, missed, wait.cause, has_succeeded=wait.has_succeeded)
@@ -188,14 +190,17 @@ def _judge_wait(
 
 
 def count_standstills(
-    comparison: Comparison, scores: Sequence[ArmScore], past: Sequence[PastRun]
+    comparison: Comparison,
+    scores: Sequence[ArmScore],
+    past: Sequence[PastRun],
 ) -> tuple[Standstill, ...]:
     """What each rule on standstill has counted, with this run, in the order of rules."""
     churn = {arm: score.value or 0.0 for arm, score in _find_churn(scores).items()}
     counts: Mapping[str, Standstill] = {}
     states: Mapping[tuple[str, str], State] = {}
     if past:
-        counts, states = past[-1].standstills, past[-1].states
+        counts = past[-1].standstills
+        states = past[-1].states
     counted = []
     for rule in comparison.judging.rules:
         if not isinstance(rule, StandstillRule):
@@ -213,7 +218,8 @@ def _count(before: Standstill, churn: Mapping[Arm, float], *, was_firing: bool) 
     # Without lists of the last run nothing is known about either arm.
     if len(churn) < len(Arm):
         return before
-    churn_of_arm, churn_of_other = churn[before.arm], churn[before.arm.other]
+    churn_of_arm = churn[before.arm]
+    churn_of_other = churn[before.arm.other]
     still = STILL * churn_of_other
     if was_firing:
         # Otherwise the alert of an arm with a tenth of the churn would start and end repeatedly.
@@ -264,15 +270,19 @@ def judge_standstill(
 
 
 def _compare_standstill(churn: dict[Arm, ArmScore], standstill: Standstill, most: int) -> Verdict:
-    arm, other, missed = standstill.arm, standstill.arm.other, standstill.missed
+    arm = standstill.arm
+    other = standstill.arm.other
+    missed = standstill.missed
     seen = f"lists of the {arm} change"
     if missed:
         seen = (
             f"lists of the {arm} have not changed while those of the {other} changed {missed} times"
         )
-    outcome, limit = Outcome.OK, f"at most {most} is normal"
+    outcome = Outcome.OK
+    limit = f"at most {most} is normal"
     if missed > most:
-        outcome, limit = Outcome.BREACH, f"more than {most} is normal"
+        outcome = Outcome.BREACH
+        limit = f"more than {most} is normal"
     replaced = f"{churn[arm].value:.0%} of the {arm}, {churn[other].value:.0%} of the {other}"
     return Verdict(
         outcome=outcome,

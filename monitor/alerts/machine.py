@@ -33,7 +33,10 @@ class Evaluation:
 
 
 def advance(
-    rule: Rule, verdict: Verdict, previous: AlertState | None, evaluation: Evaluation
+    rule: Rule,
+    verdict: Verdict,
+    previous: AlertState | None,
+    evaluation: Evaluation,
 ) -> tuple[AlertState, Transition | None]:
     """Move the state by one verdict. Returns the transition too if the state changed.
 
@@ -52,9 +55,11 @@ def advance(
     # A slot that is run again, or an older one, must not count a breach twice.
     if previous is not None and evaluation.slot <= previous.judged_slot:
         return previous, None
-    was, streak = State.QUIET, 0
+    was = State.QUIET
+    streak = 0
     if previous is not None:
-        was, streak = previous.state, previous.streak
+        was = previous.state
+        streak = previous.streak
     now, streak = _step(was, streak, verdict, rule)
     if verdict.is_ignored and now is not was:
         verdict = replace(verdict, reason=f"{verdict.reason}: ended, but not seen to recover")
@@ -69,7 +74,12 @@ def advance(
     return state, _transition(rule, previous, state, evaluation, is_new_normal=is_new_normal)
 
 
-def _step(state: State, streak: int, verdict: Verdict, rule: Rule) -> tuple[State, int]:
+def _step(
+    state: State,
+    streak: int,
+    verdict: Verdict,
+    rule: Rule,
+) -> tuple[State, int]:
     if verdict.outcome not in (Outcome.OK, Outcome.BREACH):
         return (State.QUIET, 0) if verdict.is_ignored else (state, streak)
     # While an alert fires the streak counts recovered runs, before that breaches.
@@ -92,12 +102,15 @@ def _state(
     state: State,
     streak: int,
 ) -> AlertState:
-    since, severity, dedup_key = evaluation.slot, rule.severity, None
+    since = evaluation.slot
+    severity = rule.severity
+    dedup_key = None
     if previous is not None and previous.state is state:
         since = previous.since
         if state is State.FIRING:
             # Receivers know the firing by its severity and key.
-            severity, dedup_key = previous.severity, previous.dedup_key
+            severity = previous.severity
+            dedup_key = previous.dedup_key
     elif state is State.FIRING:
         dedup_key = stable_key(
             evaluation.slot,
@@ -132,13 +145,17 @@ def _transition(
     *,
     is_new_normal: bool,
 ) -> Transition:
-    was, since = State.QUIET, evaluation.slot
-    severity, dedup_key = rule.severity, state.dedup_key
+    was = State.QUIET
+    since = evaluation.slot
+    severity = rule.severity
+    dedup_key = state.dedup_key
     if previous is not None and previous.state is not State.QUIET:
-        was, since = previous.state, previous.since
+        was = previous.state
+        since = previous.since
     if previous is not None and was is State.FIRING:
         # An end has the severity and key of its start.
-        severity, dedup_key = previous.severity, previous.dedup_key
+        severity = previous.severity
+        dedup_key = previous.dedup_key
     return Transition(
         comparison=evaluation.comparison,
         alert=rule.alert,

@@ -49,7 +49,9 @@ def find_unmatched_segments(
 
 
 def find_unmatched_matchers(
-    owner: str, matchers: Sequence[Matcher], alerts: Sequence[Labels]
+    owner: str,
+    matchers: Sequence[Matcher],
+    alerts: Sequence[Labels],
 ) -> UnmatchedName | None:
     """The first matcher after which no alert is left. None if all matchers match an alert.
 
@@ -184,11 +186,10 @@ def share_selectors(
     alerts = {each.name: _alerts_in_any_segment(each) for each in comparisons}
     for owner, matchers in selectors.items():
         without_segment = [matcher for matcher in matchers if matcher.name != "segment"]
-        matched = [
-            name
-            for name in alerts
-            if find_unmatched_matchers(owner, without_segment, alerts[name]) is None
-        ]
+        matched = []
+        for name, labels in alerts.items():
+            if find_unmatched_matchers(owner, without_segment, labels) is None:
+                matched.append(name)
         if len(matched) <= 1:
             for name in matched or shared:
                 shared[name][owner] = tuple(map(str, matchers))

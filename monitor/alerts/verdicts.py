@@ -126,7 +126,7 @@ def read_coverage(
     if reading is None and is_trait:
         why = "there are no lists to compare"
         if rule.share.lack is Lack.UNCHANGED:
-            why = "too few lists of other users have changed to decide which ones should have"
+            why = "too few lists have changed: rules on `frozen` judge how long that is normal"
         return undecided(Outcome.NO_DATA, f"{why}{_of(segment)}", is_learning=True)
     if reading is None:
         if status in (RunStatus.OK, RunStatus.INSUFFICIENT):
@@ -426,10 +426,10 @@ def _find_trend(direction: Direction, expectation: Expectation) -> tuple[bool, s
     evidence, limit = expectation.evidence or 0.0, expectation.evidence_limit or math.inf
     is_breach = evidence >= limit
     drift = "fall" if direction is Direction.BELOW else "rise"
-    finding = f"no lasting {drift} so far"
     if is_breach:
-        finding = f"with the runs before it a lasting {drift}"
-    return is_breach, f"{finding} (evidence {evidence:,.3g}, limit {limit:,.3g})"
+        times = format_value(evidence / limit, 1.0)
+        return True, f"after a {drift} over several runs (evidence is {times} times the limit)"
+    return False, f"no lasting {drift} so far (evidence {evidence:,.3g}, limit {limit:,.3g})"
 
 
 def bound_statistic(

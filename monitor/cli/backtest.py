@@ -95,7 +95,8 @@ def _pages(transitions: Iterable[Transition]) -> Counter[str]:
 
 
 def _as_dict(result: Backtest) -> dict[str, object]:
-    would, did = _pages(result.transitions), _pages(result.stored)
+    would = _pages(result.transitions)
+    did = _pages(result.stored)
     return {
         "comparison": result.comparison.name,
         "runs": {status.value: count for status, count in result.runs.items()},
@@ -137,7 +138,8 @@ def _runs_line(result: Backtest) -> str:
 
 
 def _page_rows(result: Backtest) -> list[tuple[str, str, str]]:
-    would, did = _pages(result.transitions), _pages(result.stored)
+    would = _pages(result.transitions)
+    did = _pages(result.stored)
     alerts = dict.fromkeys(rule.alert for rule in result.comparison.judging.rules)
     rows = [(alert, f"{would[alert]:,}", f"{did[alert]:,}") for alert in alerts]
     for alert, count in did.items():

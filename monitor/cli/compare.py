@@ -99,7 +99,9 @@ def compare_lists(  # noqa: PLR0913 - one a flag
     max_unreadable: Annotated[
         float | None,
         typer.Option(
-            min=0, max=1, help="Largest share of rows that may be unreadable; default: 0.01."
+            min=0,
+            max=1,
+            help="Largest share of rows that may be unreadable; default: 0.01.",
         ),
     ] = None,
     item_ids: Annotated[
@@ -173,7 +175,13 @@ def compare_lists(  # noqa: PLR0913 - one a flag
         require_writable(html)
         count = worst or _DRAWN
     result = compare_files(
-        arms, metrics, k, users=selected_users, by=by, worst=count, catalogue=catalogue
+        arms,
+        metrics,
+        k,
+        users=selected_users,
+        by=by,
+        worst=count,
+        catalogue=catalogue,
     )
     item_titles: Mapping[str, str] = {}
     if titles is not None:
@@ -262,7 +270,9 @@ def _find_column(path: Path, names: Sequence[str]) -> str:
 
 
 def _shaped(
-    path: Path, user: str | None, shapes: Sequence[Mapping[str, object]]
+    path: Path,
+    user: str | None,
+    shapes: Sequence[Mapping[str, object]],
 ) -> FileSourceOptions:
     """Return the options of the first shape whose columns the file has.
 

@@ -82,7 +82,11 @@ def list_alerts(
     limit: Annotated[
         int | None,
         typer.Option(
-            "--limit", "-n", min=1, max=1_000_000, help="Only the newest transitions; default: all."
+            "--limit",
+            "-n",
+            min=1,
+            max=1_000_000,
+            help="Only the newest transitions; default: all.",
         ),
     ] = None,
     as_json: AsJson = False,
@@ -205,7 +209,9 @@ def accept(  # noqa: PLR0913 - the command's options
     start: Annotated[
         str,
         typer.Option(
-            "--from", metavar="SLOT", help="Slot of the first run at the new level, ISO 8601."
+            "--from",
+            metavar="SLOT",
+            help="Slot of the first run at the new level, ISO 8601.",
         ),
     ],
     undo: Annotated[
@@ -225,7 +231,8 @@ def accept(  # noqa: PLR0913 - the command's options
     from monitor.model.alerts import accepted_level
     from monitor.pipeline.alert_actions import Signature
 
-    slot, now = parse_instant(start), utc_now()
+    slot = parse_instant(start)
+    now = utc_now()
     if slot > now:
         raise typer.BadParameter(
             f"--from {start} is in the future: name the slot of a run, see `rankwatch runs "
@@ -233,7 +240,9 @@ def accept(  # noqa: PLR0913 - the command's options
         )
     with opened_database(config) as (store, configured):
         records = store.history.run_records(
-            comparison, after=slot - timedelta(microseconds=1), limit=1
+            comparison,
+            after=slot - timedelta(microseconds=1),
+            limit=1,
         )
         if not records:
             require_known(comparison, configured)
@@ -293,7 +302,10 @@ def add_silence(  # noqa: PLR0913 - the command's options
     starts_at = now if start is None else parse_instant(start)
     signed = Signature(author=author_name(by), comment=comment, at=now)
     silence = make_silence(
-        matchers, signed, starts_at=starts_at, ends_at=_end_of(starts_at, span, until)
+        matchers,
+        signed,
+        starts_at=starts_at,
+        ends_at=_end_of(starts_at, span, until),
     )
     with opened_database(config) as (store, configured):
         silence = store.alerts.add_silence(silence)
@@ -350,7 +362,9 @@ def expire_silences(
 
 
 def _print_unmatched(
-    silences: Sequence[Silence], states: Sequence[AlertState], comparisons: Sequence[str]
+    silences: Sequence[Silence],
+    states: Sequence[AlertState],
+    comparisons: Sequence[str],
 ) -> None:
     from monitor.alerts.unmatched import find_unmatched_silences
     from monitor.texts.unmatched_names import write_unmatched

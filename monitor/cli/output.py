@@ -37,10 +37,12 @@ SOURCE_EXIT = 3
 DELIVERY_EXIT = 5
 OUTPUT_EXIT = 74
 # The codes that a shell uses.
-INTERRUPTED_EXIT, TERMINATED_EXIT = 130, 143
+INTERRUPTED_EXIT = 130
+TERMINATED_EXIT = 143
 VERDICT_EXITS = {"safe": 0, "breach": 1, "inconclusive": 2}
 # Errors of `gate`, which must differ from verdicts. From sysexits.h.
-USAGE_EXIT, INTERNAL_EXIT = 64, 70
+USAGE_EXIT = 64
+INTERNAL_EXIT = 70
 
 _PIPE_WIDTH = 10_000
 _LEAST_WIDTH = 12
@@ -137,7 +139,10 @@ def _plain(value: object) -> object:
 
 
 def print_table(
-    columns: Sequence[str], rows: Iterable[Sequence[str]], *, title: str | None = None
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    title: str | None = None,
 ) -> None:
     """Print a table.
 
@@ -164,7 +169,11 @@ def print_table(
             narrowest = min(widest, _LEAST_WIDTH)
         least += narrowest + _GAP
         table.add_column(
-            name, justify=justify, overflow="fold", min_width=narrowest, no_wrap=not is_terminal
+            name,
+            justify=justify,
+            overflow="fold",
+            min_width=narrowest,
+            no_wrap=not is_terminal,
         )
     for row in cells:
         table.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in row))

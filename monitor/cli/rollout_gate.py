@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 
 _CLICK_USAGE = 2  # the exit code of usage errors in other commands
 
-_MOST_LOOKS, _MOST_CHARTS = 24, 6
+_MOST_LOOKS = 24
+_MOST_CHARTS = 6
 _COLUMNS = (
     "segment",
     "users>",
@@ -242,7 +243,10 @@ def _draw_course(certificate: Certificate, place: int) -> Markup:
         )
         points.append(Point(at=slot, value=each.mean_best, note=note, low=each.low, high=each.high))
     margin = Level(
-        value=certificate.question.margin, name="margin", kind="limit", is_always_drawn=True
+        value=certificate.question.margin,
+        name="margin",
+        kind="limit",
+        is_always_drawn=True,
     )
     label = f"mean excess of {certificate.segments[place].segment} by run"
     return draw_series(points, label=label, levels=[margin])

@@ -142,7 +142,9 @@ def plan(  # noqa: PLR0913 - a command is all of its options
     share: Annotated[
         float | None,
         typer.Option(
-            min=1e-9, max=1.0, help="Or the share of users with broken lists, such as 0.02."
+            min=1e-9,
+            max=1.0,
+            help="Or the share of users with broken lists, such as 0.02.",
         ),
     ] = None,
     to: Annotated[
@@ -191,7 +193,9 @@ def plan(  # noqa: PLR0913 - a command is all of its options
     learned: Annotated[
         int | None,
         typer.Option(
-            min=2, max=10**6, help="Number of healthy runs before; default: the stored ones."
+            min=2,
+            max=10**6,
+            help="Number of healthy runs before; default: the stored ones.",
         ),
     ] = None,
     config: Config = DEFAULT_CONFIG,
@@ -215,7 +219,9 @@ def plan(  # noqa: PLR0913 - a command is all of its options
     for name, value in figures.items():
         if value is not None:
             overrides[name] = value
-    configured, stored, until = None, [sample_size.PlanInputs()], None
+    configured = None
+    stored = [sample_size.PlanInputs()]
+    until = None
     if comparison is not None:
         by_rule = share is not None and not overrides
         configured, stored, until = _stored(comparison, config, metric, segment, by_rule=by_rule)
@@ -228,7 +234,12 @@ def plan(  # noqa: PLR0913 - a command is all of its options
         part = alpha or inputs.alpha or sample_size.alpha_of_budget(configured)
         plans.append(
             sample_size.plan_sample_size(
-                inputs, drop=size, users=users, runs=runs, share=part, power=power
+                inputs,
+                drop=size,
+                users=users,
+                runs=runs,
+                share=part,
+                power=power,
             )
         )
     best = min(plans, key=sample_size.rank_plan)
@@ -245,7 +256,12 @@ def plan(  # noqa: PLR0913 - a command is all of its options
 
 
 def _stored(
-    name: str, config: Config, metric: str | None, segment: str, *, by_rule: bool
+    name: str,
+    config: Config,
+    metric: str | None,
+    segment: str,
+    *,
+    by_rule: bool,
 ) -> tuple[Comparison, list[PlanInputs], tuple[int, int] | None]:
     from monitor.service.analysis.backtest import configured_comparison
     from monitor.service.analysis.sample_size import (
@@ -268,7 +284,8 @@ def _stored(
 
 
 def _plan_dict(plan: SampleSizePlan) -> dict[str, object]:
-    inputs, search = plan.inputs, plan.search
+    inputs = plan.inputs
+    search = plan.search
     return {
         **pick(plan, "drop", "users", "runs", "chance"),
         "power": search.power,
@@ -282,7 +299,9 @@ def _plan_dict(plan: SampleSizePlan) -> dict[str, object]:
 
 
 def _print_plan(plan: SampleSizePlan) -> None:
-    search, inputs, rule = plan.search, plan.inputs, plan.inputs.rule
+    search = plan.search
+    inputs = plan.inputs
+    rule = plan.inputs.rule
     if rule is not None:
         scale = " (as angles: arcsin of the root)" if rule.is_share else ""
         print_line(f"seen first by {rule.alert}, {rule.statistic} of {rule.metric}{scale}")

@@ -157,7 +157,8 @@ def replay(  # noqa: PLR0913 - the command's options
     """
     from monitor.service.commands.one_shot import open_one_shot
 
-    first, last = parse_instant(start), parse_instant(end)
+    first = parse_instant(start)
+    last = parse_instant(end)
     parse_period(start, end)
     log_errors_only()
     results: list[RunResult] = []
@@ -360,7 +361,8 @@ def _print_backfill(filled_runs: Sequence[BackfilledRun]) -> None:
 def _backfill_row(filled: BackfilledRun, metrics: Sequence[str]) -> tuple[str, ...]:
     summaries = _of_all(filled.summaries)
     means = {summary.metric: summary.mean for summary in summaries}
-    waits_until, users = "", "-"
+    waits_until = ""
+    users = "-"
     if summaries:
         users = f"{max(summary.n for summary in summaries):,}"
     elif filled.run.labels_until is not None:

@@ -83,7 +83,11 @@ def show(
     users: Annotated[
         int,
         typer.Option(
-            "--users", "-n", min=0, max=1_000_000, help="How many of the worst users to show."
+            "--users",
+            "-n",
+            min=0,
+            max=1_000_000,
+            help="How many of the worst users to show.",
         ),
     ] = 3,
     as_json: AsJson = False,
@@ -99,7 +103,8 @@ def show(
     chosen = None if slot is None else parse_instant(slot)
     with opened_database(config) as (store, _):
         record = _find(store, comparison, chosen)
-        run, explanation = record.run, record.explanation
+        run = record.run
+        explanation = record.explanation
         evidence = store.history.evidence(run.id)
         transitions = store.alerts.transitions(comparison=comparison, limit=None)
         attempts = _earlier_attempts(store, run)
@@ -138,7 +143,8 @@ def show(
         print_line(f"the same lists as in the run of {instant(each)}")
     for change in transitions:
         if change.alert == ACCEPTED:
-            since, at = instant(change.slot), instant(change.at)
+            since = instant(change.slot)
+            at = instant(change.at)
             print_line(f"normal since {since}: {change.reason}, {at}")
     print_evidence(worst, titles)
     for name in attempts:
@@ -203,14 +209,20 @@ def _earlier_attempts(store: SqlStore, run: Run) -> list[str]:
 
     prefix = f"{run.comparison}{KEPT_MARK}"
     listed = store.history.runs(
-        comparison=None, limit=_LOOKED_THROUGH, since=run.slot, until=run.slot
+        comparison=None,
+        limit=_LOOKED_THROUGH,
+        since=run.slot,
+        until=run.slot,
     )
     return [each.comparison for each in listed if each.comparison.startswith(prefix)]
 
 
 def _find(store: SqlStore, comparison: str, slot: datetime | None) -> RunRecord:
     listed = store.history.runs(
-        comparison=comparison, limit=_LOOKED_THROUGH, since=slot, until=slot
+        comparison=comparison,
+        limit=_LOOKED_THROUGH,
+        since=slot,
+        until=slot,
     )
     for run in listed:
         if run.status != "running" and (record := store.history.record(run.id)) is not None:
@@ -225,7 +237,8 @@ def _find(store: SqlStore, comparison: str, slot: datetime | None) -> RunRecord:
 def _print_run(record: RunRecord) -> None:
     from monitor.presentation import arm_rows, explanation_tables, explanation_title
 
-    run, explanation = record.run, record.explanation
+    run = record.run
+    explanation = record.explanation
     compared = f"{run.paired or 0:,} of {run.asked or 0:,} users compared"
     print_line(f"{run.comparison}  slot {instant(run.slot)}  {run.status}  {compared}")
     if run.reason:

@@ -91,7 +91,9 @@ class Expectation:
 
 
 def normal_band(
-    expected: float | None, limit: float | None, opposite: float | None
+    expected: float | None,
+    limit: float | None,
+    opposite: float | None,
 ) -> tuple[float | None, float | None]:
     """The lowest and the highest normal value of an expectation. None on a side without limit."""
     if expected is None or limit is None:
@@ -234,7 +236,12 @@ class Transition:
         return self.from_state is State.FIRING and self.to_state is State.FIRING
 
 
-def accepted_level(comparison: str, slot: datetime, reason: str, at: datetime) -> Transition:
+def accepted_level(
+    comparison: str,
+    slot: datetime,
+    reason: str,
+    at: datetime,
+) -> Transition:
     """The record that the level since the slot is normal: a transition of no alert, not sent."""
     return Transition(
         comparison=comparison,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from operator import itemgetter
 
 from monitor.model.instants import format_instant
 from monitor.model.rankings import Arm
@@ -34,7 +35,8 @@ class ArmModel:
 
     def followed_by(self, users: Mapping[str, int], slot: datetime) -> ArmModel:
         """The model in the next run, of this slot. ``users``: how many each version answered."""
-        ranked = sorted(users.items(), key=lambda item: (-item[1], item[0]))[:MOST_KEPT]
+        by_version = sorted(users.items())
+        ranked = sorted(by_version, key=itemgetter(1), reverse=True)[:MOST_KEPT]
         version = self.now
         if ranked and ranked[0][1] >= LEAST_SHARE * sum(users.values()):
             version = ranked[0][0]
@@ -48,7 +50,9 @@ Models = Mapping[Arm, ArmModel]
 
 
 def follow(
-    last: Models | None, versions: Mapping[Arm, Mapping[str, int]], slot: datetime
+    last: Models | None,
+    versions: Mapping[Arm, Mapping[str, int]],
+    slot: datetime,
 ) -> Models | None:
     """The models in the run of the slot, from those of the last run. Only arms that report one."""
     models = {}

@@ -56,12 +56,22 @@ class Notification:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KnownCause:
+    """The cause that an earlier run of an incident found: its slot, and sentences."""
+
+    slot: datetime
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Briefing:
     """Facts on the run in which an alert began to fire, besides its transitions."""
 
     explanation: Explanation | None = None
     examples: tuple[ExampleLists, ...] = ()  # users whose lists show what changed, two at most
     models: tuple[str, ...] = ()  # sentences on those that changed
+    # Of the newest earlier run of the incident that found a cause, if this run found none
+    known_cause: KnownCause | None = None
 
 
 class MessageStatus(StrEnum):

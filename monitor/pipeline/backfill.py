@@ -91,11 +91,18 @@ def _fill(
     k = run.k or comparison.measuring.k
     scores = score_kept_lists(lists, k, metrics, table)
     summaries = summarize_scores(
-        comparison.judging.similarity_rules, k, lists.segments, scores, metrics
+        comparison.judging.similarity_rules,
+        k,
+        lists.segments,
+        scores,
+        metrics,
     )
     drawn = draw_scores(scores, comparison.measuring.keep_scores, comparison)
     if not store.runs.store_relevance(
-        run, summaries=summaries, scores=drawn if len(drawn.users) else None, at=clock.now()
+        run,
+        summaries=summaries,
+        scores=drawn if len(drawn.users) else None,
+        at=clock.now(),
     ):
         return BackfilledRun(run=run, trouble="another process measured it again meanwhile")
     return BackfilledRun(run=run, summaries=summaries)

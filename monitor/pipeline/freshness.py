@@ -63,13 +63,17 @@ def doubt_floor(first: RankingTable, second: RankingTable, overlaps: Sequence[fl
     """
     if first.traces is None or second.traces is None:
         return None
-    (rows, again), before, after = _rows_of_both(first, second), first.traces, second.traces
-    count, since_s = len(rows), before.came_s[rows] - after.came_s[again]
+    rows, again = _rows_of_both(first, second)
+    before = first.traces
+    after = second.traces
+    count = len(rows)
+    since_s = before.came_s[rows] - after.came_s[again]
     # A cached first answer may be the second answer, if that was stored before.
     is_first_stored = (since_s > 0) & (before.age_s[rows] <= since_s + 1)
     cached = (np.isfinite(after.age_s[again]) | is_first_stored).sum()
     # Ids identify requests only if nearly every request has a different id.
-    ids, requests = (len(np.unique(x[np.isfinite(x)])) for x in (before.ids, before.came_s))
+    ids = len(np.unique(before.ids[np.isfinite(before.ids)]))
+    requests = len(np.unique(before.came_s[np.isfinite(before.came_s)]))
     are_unique = ids > max(1, 0.9 * requests)
     same = ((before.ids[rows] == after.ids[again]) & are_unique).sum()
     # A user with another list lowers the mean by 1 at most.

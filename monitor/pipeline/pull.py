@@ -87,9 +87,10 @@ class Arms:
     def describe(self, unreadable: Iterable[Unreadable]) -> list[str]:
         """Sentences about what could not be read, without examples if users have pseudonyms."""
         shows_example = self.pseudonyms is None
-        sentences = [
-            part.sentence(shows_example=shows_example) for part in unreadable if part.count
-        ]
+        sentences = []
+        for part in unreadable:
+            if part.count:
+                sentences.append(part.sentence(shows_example=shows_example))
         return list(dict.fromkeys(sentences))
 
     def reason(self, error: SourceError) -> str:
@@ -125,7 +126,11 @@ class Answers:
 
 @contextmanager
 def join_all(
-    comparison: Comparison, arms: Arms, source: ports.JoinedSource, slot: datetime, timeout_s: float
+    comparison: Comparison,
+    arms: Arms,
+    source: ports.JoinedSource,
+    slot: datetime,
+    timeout_s: float,
 ) -> Iterator[Answers]:
     """The answers for all users, joined by the source while they are read.
 
@@ -170,7 +175,12 @@ def join_all(
         )
 
 
-def draw_panel(comparison: Comparison, arms: Arms, slot: datetime, timeout_s: float) -> Panel:
+def draw_panel(
+    comparison: Comparison,
+    arms: Arms,
+    slot: datetime,
+    timeout_s: float,
+) -> Panel:
     """Draw the panel from the users' source. It has the users' ids."""
     late = f"users of {comparison.name}: the list of users did not arrive before the run's deadline"
     table = ask_in_time(partial(arms.users.users, slot, arms.dimensions), timeout_s, late)
@@ -192,7 +202,8 @@ def pull_all(
     memory: Memory = _NOTHING,
 ) -> Answers:
     """All answers, pulled in parallel so that they are from the same moment."""
-    measuring, family = comparison.measuring, comparison.family or comparison.name
+    measuring = comparison.measuring
+    family = comparison.family or comparison.name
     # By family, so that a baseline that is pulled for several candidates keeps the same order.
     together = (str(measuring.seed), family, slot.isoformat(), *panel.users[:1])
     request = PullRequest(
@@ -210,7 +221,10 @@ def pull_all(
     # All calls begin before the first wait. Otherwise the answers would be of different moments.
     pulling: dict[Arm, BackgroundCall[Pull]] = {}
     for arm, source, name in zip(
-        Arm, (arms.baseline, arms.candidate), comparison.arms, strict=True
+        Arm,
+        (arms.baseline, arms.candidate),
+        comparison.arms,
+        strict=True,
     ):
         of_arm = replace(request, what=arm, kept_at=arms.kept_at(slot, name))
         pull = partial(_pull, source, of_arm, arm, took_s)
@@ -279,7 +293,8 @@ def pull_until_certain(
     # Executors of Spark import this module, but have no scipy.
     from monitor.sequential.gate import is_certain, round_ends  # noqa: PLC0415
 
-    deadline, ends = Deadline.after(timeout_s), round_ends(len(panel))
+    deadline = Deadline.after(timeout_s)
+    ends = round_ends(len(panel))
     seed = (comparison.measuring.seed, int(slot.timestamp()))
     order = np.random.default_rng(seed).permutation(len(panel))
     users = panel.users if arms.pseudonyms is None else arms.pseudonyms.hide(panel.users)
@@ -318,7 +333,8 @@ def pull_until_certain(
             answers = ask(start, end, replace(arms, weights=None, relevance=None))
             lacks.update(dict.fromkeys(answers.lacks))
             seconds.update({arm: seconds[arm] + more for arm, more in answers.seconds.items()})
-            gaps.update({what: gaps.get(what, []) + more for what, more in answers.gaps.items()})
+            for what, more_gaps in answers.gaps.items():
+                gaps[what] = gaps.get(what, []) + more_gaps
             for batch in answers.batches(size):
                 yield replace(batch, weights=first.weights, relevance=first.relevance)
 
@@ -375,7 +391,8 @@ class _Extra(Generic[T]):
         reason: Callable[[SourceError], str] = str,
     ) -> None:
         self.answer: T | None = None
-        self._what, self._reason = what, reason
+        self._what = what
+        self._reason = reason
         self._call = None if source is None else BackgroundCall(partial(read, source), name=what)
 
     @property
@@ -396,7 +413,12 @@ class _Extra(Generic[T]):
         return None
 
 
-def _pull(source: ports.Source, request: PullRequest, arm: Arm, took_s: dict[Arm, float]) -> Pull:
+def _pull(
+    source: ports.Source,
+    request: PullRequest,
+    arm: Arm,
+    took_s: dict[Arm, float],
+) -> Pull:
     begun_at = time.monotonic()
     try:
         return source.pull(request)
@@ -406,7 +428,11 @@ def _pull(source: ports.Source, request: PullRequest, arm: Arm, took_s: dict[Arm
 
 
 def _pulled(
-    call: BackgroundCall[Pull], panel: Panel, deadline: Deadline, late: str, arms: Arms
+    call: BackgroundCall[Pull],
+    panel: Panel,
+    deadline: Deadline,
+    late: str,
+    arms: Arms,
 ) -> Pull:
     try:
         return call.wait(deadline)

@@ -87,7 +87,12 @@ def execute(
         measurement = measure_slot(comparison, arms, claim.slot, memory, watch, scores=scores)
     except SourceError as error:
         return failed_result(
-            comparison, claim, memory, clock, reason=arms.reason(error), stage_seconds=watch.seconds
+            comparison,
+            claim,
+            memory,
+            clock,
+            reason=arms.reason(error),
+            stage_seconds=watch.seconds,
         )
     status, reason = assess(measurement, comparison, memory.unmatched)
     if memory.anew_since is not None and learning_rules(comparison):
@@ -101,7 +106,11 @@ def execute(
     if arms.scores_to is not None:
         with watch.stage("write"):
             write_error = _write_scores(
-                comparison, arms.scores_to, claim, status, measurement.run.scores
+                comparison,
+                arms.scores_to,
+                claim,
+                status,
+                measurement.run.scores,
             )
         reason = _join([reason, write_error])
     measured = replace(_storable(comparison, measurement.run, status), stage_seconds=watch.seconds)
@@ -178,7 +187,9 @@ def _judge(
     lost: Finding | None = None,
 ) -> RunResult:
     judgement = judge_findings(comparison, findings, memory, at)
-    measured, last, k = findings.measured, memory.last_ok, comparison.measuring.k
+    measured = findings.measured
+    last = memory.last_ok
+    k = comparison.measuring.k
     if any(change.is_start for change in judgement.transitions):
         explanation = recall_fault(measured.explanation, memory.explained)
         measured = replace(measured, explanation=explanation)
@@ -200,7 +211,10 @@ def _judge(
         k=k,
         states=judgement.states,
         transitions=add_explanations(
-            judgement.transitions, shown, write_models(measured.models, findings.slot), lost=lost
+            judgement.transitions,
+            shown,
+            write_models(measured.models, findings.slot),
+            lost=lost,
         ),
         expectations=judgement.expectations,
         standstills=judgement.standstills,
@@ -214,7 +228,8 @@ def _storable(comparison: Comparison, measured: MeasuredRun, status: RunStatus) 
     thin = thin_segments(measured.coverage, comparison.judging.min_paired_share)
     if status is RunStatus.FAILED:
         measured = replace(measured, summaries=(), arm_scores=())
-    lists, is_ok = None, status is RunStatus.OK
+    lists = None
+    is_ok = status is RunStatus.OK
     if is_ok and measured.lists is not None:
         # Thin segments are not measured later either.
         segments = measured.lists.segments
@@ -261,7 +276,8 @@ def assess(
     The reason says why too few users were compared, or what an ok run left out.
     ``silences``: those that match nothing.
     """
-    coverage, least = measurement.coverage.all, comparison.judging.min_paired_share
+    coverage = measurement.coverage.all
+    least = comparison.judging.min_paired_share
     # A run without pairs fails even if no share is required.
     is_ok = coverage.paired > 0 and coverage.paired >= least * coverage.asked
     deadline_s = comparison.measuring.deadline.total_seconds()

@@ -136,7 +136,8 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
         last, former = _recode(memory, measuring, sample)
         arm_scores = _measure_arms(measuring, sample, last)
     with watch.stage("explain"):
-        split, explanation = None, None
+        split = None
+        explanation = None
         try:
             split, explanation = explain_run(
                 comparison,
@@ -266,7 +267,9 @@ def _note_sample(explanation: Explanation | None, sampled: int, asked: int) -> E
 
 
 def _measure_arms(
-    measuring: MeasuringPlan, sample: Sample, last: RecodedLists | None
+    measuring: MeasuringPlan,
+    sample: Sample,
+    last: RecodedLists | None,
 ) -> tuple[ArmScore, ...]:
     if not measuring.arm_metrics:
         return ()
@@ -280,7 +283,9 @@ def _measure_arms(
 
 
 def _recode(
-    memory: Memory, measuring: MeasuringPlan, sample: Sample
+    memory: Memory,
+    measuring: MeasuringPlan,
+    sample: Sample,
 ) -> tuple[RecodedLists | None, RecodedLists | None]:
     """Lists of the last run, and of the last run before the alerts that still fire.
 

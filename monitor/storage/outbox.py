@@ -5,6 +5,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from operator import attrgetter
 from typing import Any
 
 from sqlalchemy import (
@@ -99,7 +100,13 @@ class SqlOutbox:
         self._database = database
 
     def claim_deliveries(
-        self, receiver: str, *, owner: str, now: datetime, until: datetime, limit: int
+        self,
+        receiver: str,
+        *,
+        owner: str,
+        now: datetime,
+        until: datetime,
+        limit: int,
     ) -> tuple[Delivery, ...]:
         with self._database.write() as connection:
             comparison = _comparison_due_longest(connection, receiver, now)
@@ -118,10 +125,15 @@ class SqlOutbox:
                 deliveries.c.id.in_([row.delivery_id for row in rows]), is_free
             )
             connection.execute(leased.values(leased_by=owner, leased_until=until))
-        return tuple(map(_delivery, sorted(rows, key=lambda row: row.id)))
+        return tuple(map(_delivery, sorted(rows, key=attrgetter("id"))))
 
     def firing_snapshot(
-        self, comparison: str, receiver: str, changes: Sequence[Transition], *, now: datetime
+        self,
+        comparison: str,
+        receiver: str,
+        changes: Sequence[Transition],
+        *,
+        now: datetime,
     ) -> FiringSnapshot:
         with self._database.read() as connection:
             firing = read_firing(connection, comparison)
@@ -163,7 +175,12 @@ class SqlOutbox:
         return Briefing(explanation=explanation, examples=examples, models=models)
 
     def mark_sending(
-        self, sending: Sequence[Delivery], *, message_key: str, owner: str, until: datetime
+        self,
+        sending: Sequence[Delivery],
+        *,
+        message_key: str,
+        owner: str,
+        until: datetime,
     ) -> None:
         is_sent = deliveries.c.id.in_([delivery.id for delivery in sending])
         marked = (
@@ -193,7 +210,11 @@ class SqlOutbox:
         return tuple(map(_delivery, self._database.rows(query)))
 
     def schedule_repetition(
-        self, repeated: Sequence[Delivery], *, at: datetime, message_key: str | None
+        self,
+        repeated: Sequence[Delivery],
+        *,
+        at: datetime,
+        message_key: str | None,
     ) -> None:
         ids = [delivery.id for delivery in repeated]
         is_repeated = and_(deliveries.c.id.in_(ids), deliveries.c.repeat_at.is_not(None))
@@ -209,7 +230,7 @@ class SqlOutbox:
         ends = _select(transitions).where(is_sent, IS_END, deliveries.c.settled_at >= ended_since)
         with self._database.read() as connection:
             rows = [*connection.execute(starts), *connection.execute(ends)]
-        return tuple(map(transition_of_row, sorted(rows, key=lambda row: row.id)))
+        return tuple(map(transition_of_row, sorted(rows, key=attrgetter("id"))))
 
     def retry_refused(self, now: datetime, *, receivers: Sequence[str]) -> int:
         is_configured = deliveries.c.receiver.in_(list(receivers))
@@ -234,16 +255,16 @@ class SqlOutbox:
             _IS_WAITING, deliveries.c.receiver.not_in(list(known))
         )
         with self._database.write() as connection:
-            outcomes = [
-                Notification(
+            outcomes = []
+            for number in connection.scalars(removed):
+                outcome = Notification(
                     delivery_id=number,
                     status=DeliveryStatus.DEAD,
                     reason=_REMOVED,
                     at=now,
                     next_attempt_at=None,
                 )
-                for number in connection.scalars(removed)
-            ]
+                outcomes.append(outcome)
             record_outcomes(connection, outcomes)
         return len(outcomes)
 
@@ -269,16 +290,17 @@ class SqlOutbox:
             .order_by(deliveries.c.receiver)
         )
         rows = self._database.rows(query)
-        return {
-            receiver: (count, max(0.0, (now - oldest).total_seconds()))
-            for receiver, count, oldest in rows
-        }
+        backlog = {}
+        for receiver, count, oldest in rows:
+            backlog[receiver] = count, max(0.0, (now - oldest).total_seconds())
+        return backlog
 
     def records(self) -> Mapping[str, ReceiverRecord]:
         newest = (
             select(notifications).order_by(notifications.c.id.desc()).limit(_OUTCOMES).subquery()
         )
-        status, reason = newest.c.status, newest.c.reason
+        status = newest.c.status
+        reason = newest.c.reason
         # A delivery that joined an incident without a message has a reason. One that was not tried
         # has none.
         is_success = and_(status == DeliveryStatus.SENT, reason.is_(None))
@@ -324,7 +346,9 @@ class SqlOutbox:
 def record_outcomes(connection: Connection, outcomes: Sequence[Notification]) -> None:
     """Store the outcomes, and move the deliveries that no other attempt has settled meanwhile."""
     stored = _lock(connection, [outcome.delivery_id for outcome in outcomes])
-    news, moves, refused = [], [], []
+    news = []
+    moves = []
+    refused = []
     for outcome in outcomes:
         row = stored.get(outcome.delivery_id)
         if row is None:
@@ -392,7 +416,8 @@ def _deliver_to_fallbacks(
     connection: Connection, refused: Sequence[tuple[int, str, datetime]]
 ) -> None:
     """Deliver each transition to a fallback receiver, from the instant on."""
-    again, fresh = [], []
+    again = []
+    fresh = []
     for number, receiver, at in refused:
         again.append({"its_transition": number, "fallback": receiver, "due_at": at})
         fresh.append(pending_delivery(number, receiver, at))
@@ -423,7 +448,10 @@ def _comparison_due_longest(connection: Connection, receiver: str, now: datetime
     is_waiting = and_(deliveries.c.receiver == receiver, _IS_WAITING)
     leased = _select(transitions.c.comparison).where(is_waiting, _is_leased(now))
     due = _select(transitions.c.comparison).where(
-        is_waiting, _is_due(now), ~_is_leased(now), transitions.c.comparison.not_in(leased)
+        is_waiting,
+        _is_due(now),
+        ~_is_leased(now),
+        transitions.c.comparison.not_in(leased),
     )
     first = due.order_by(deliveries.c.next_attempt_at, transitions.c.id).limit(1)
     comparison: str | None = connection.scalar(first)
@@ -431,7 +459,10 @@ def _comparison_due_longest(connection: Connection, receiver: str, now: datetime
 
 
 def _is_being_delivered(
-    connection: Connection, receiver: str, comparison: str, now: datetime
+    connection: Connection,
+    receiver: str,
+    comparison: str,
+    now: datetime,
 ) -> bool:
     # A newer delivery must not overtake it.
     lock_comparisons(connection, {comparison})
@@ -466,7 +497,10 @@ def _is_leased(now: datetime) -> ColumnElement[bool]:
 
 
 def _sent_rows(
-    connection: Connection, receiver: str, comparison: str, changes: Sequence[Transition]
+    connection: Connection,
+    receiver: str,
+    comparison: str,
+    changes: Sequence[Transition],
 ) -> list[Row[Any]]:
     """Return starts and ends that the receiver was sent or may have got, in order of storing.
 
@@ -491,7 +525,7 @@ def _sent_rows(
 def _starts_after_ends(rows: Sequence[Row[Any]]) -> tuple[Transition, ...]:
     """Return starts that were sent after the last sent end of their incident, as they were sent."""
     sent = [row for row in rows if row.status == DeliveryStatus.SENT and row.incident is not None]
-    sent.sort(key=lambda row: row.settled_at)
+    sent.sort(key=attrgetter("settled_at"))
     ended_at = {row.incident: row.settled_at for row in sent if row.to_state != State.FIRING}
     starts = []
     for row in sent:
@@ -502,7 +536,9 @@ def _starts_after_ends(rows: Sequence[Row[Any]]) -> tuple[Transition, ...]:
 
 
 def _refused(
-    connection: Connection, comparison: str, keys: Iterable[str]
+    connection: Connection,
+    comparison: str,
+    keys: Iterable[str],
 ) -> frozenset[tuple[str, str]]:
     """Return receivers that refused the start of a firing for good, each with the firing's key."""
     query = _select(deliveries.c.receiver, transitions.c.dedup_key).where(

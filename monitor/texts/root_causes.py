@@ -27,3 +27,8 @@ def write_stale(since: datetime, missed_runs: int, cause: RootCause, *, has_succ
 def write_known_cause(slot: datetime, cause: str) -> str:
     """The cause that an earlier run of the same incident named."""
     return f"Known since the run of {format_instant(slot)}: {cause}"
+
+
+def write_beginning(alert: str, slot: datetime, cause: str) -> str:
+    """The alert with which the incident began."""
+    return f"The incident began with {alert} in the run of {format_instant(slot)}: {cause}"

@@ -258,7 +258,8 @@ def server_tls_context(options: TlsOptions) -> ssl.SSLContext:
 
 
 def _load_pair(context: ssl.SSLContext, options: TlsOptions) -> None:
-    cert, key = str(options.cert_file), str(options.key_file)
+    cert = str(options.cert_file)
+    key = str(options.key_file)
     _read(cert, "cert_file")  # OpenSSL would wait for a pipe, and read a device without end
     _read(key, "key_file")
     try:

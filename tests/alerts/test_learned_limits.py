@@ -71,7 +71,7 @@ this rule cannot judge: after 9 healthy runs no possible value is higher than no
 # A trend is evidence that reached its limit, whatever this run says.
 trend  0.47  1874  z=1.5 evidence=12000  breach  no
 mean of extended_tau is 0.47 over 1,874 users,
-with the runs before it a lasting fall (evidence 1.2e+04, limit 1e+04); 0.53 was expected after 9 healthy runs
+after a fall over several runs (evidence is 1.2 times the limit); 0.53 was expected after 9 healthy runs
 trend  0.2  1874  z=8 evidence=9900  ok  no
 mean of extended_tau is 0.2 over 1,874 users,
 no lasting fall so far (evidence 9.9e+03, limit 1e+04); 0.53 was expected after 9 healthy runs

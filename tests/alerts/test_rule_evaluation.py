@@ -184,7 +184,7 @@ def test_a_share_is_told_in_users_and_identical_lists_ask_what_to_look_at_first(
 
 
 def test_what_cannot_be_told_says_why():
-    untold = "too few lists of other users have changed to decide which ones should have"
+    untold = "too few lists have changed: rules on `frozen` judge how long that is normal"
     assert verdict(Lack.UNCHANGED, unchanged("all", 2000, 2000)) == (Outcome.NO_DATA, untold)
     few = "only 20 users could be looked at, fewer than the 30 needed"
     assert verdict(Lack.UNCHANGED, unchanged("all", 2, 20)) == (Outcome.TOO_FEW, few)

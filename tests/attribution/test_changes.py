@@ -243,6 +243,8 @@ MIXED_UP 33061 33056 8
 NOISE 13065 13064 14
 REORDERED 17043 17040 12
 TRUNCATED 23129 23128 11
+STALE 51060 51056 12
+ITEMS_GONE 57006 57000 11
 """
 """A kind of fault, its seed, that of its shop, and its day."""
 
@@ -254,6 +256,23 @@ def test_what_lists_do_beside_a_fault_is_not_told_in_its_place(line):
     seed, of_shop, begins = map(int, numbers)
     shop = draw_shop(of_shop)
     assert explain(draw_fault(Kind[kind], seed, begins=begins), past(shop, begins), shop)[1] == []
+
+
+def test_lists_that_are_identical_by_chance_are_as_usual():
+    shop = draw_shop(57024)  # a tenth of its lists always are, and on day 10 more than ever before
+    found = measure(Fault(kind=Kind.NOISE, begins=99), 10, past(shop, 8), shop).explanation
+    assert found is not None
+    assert found.finding is None
+
+
+def test_whole_lists_that_turned_are_their_first_three_items_if_many_kept_these():
+    shop = draw_shop(57024)
+    fault = draw_fault(Kind.TOP_SHUFFLED, 57030, begins=8)
+    lists = measure(fault, 9, past(shop, 8), shop).lists
+    since = replace(past(shop, 8), last_lists=lists, former_lists=lists)
+    found = measure(fault, 10, since, shop).explanation
+    assert found is not None
+    assert find_wrong(fault, shop, read(found.sentence), 10) == []
 
 
 @pytest.mark.parametrize("kind", [Kind.TRUNCATED, Kind.STALE])
@@ -277,6 +296,17 @@ def test_users_who_came_to_share_a_list_a_few_a_day_are_all_told():
     assert found is not None
     assert found.sentence.startswith(
         "20 of 800 users (2 %) all get the same list from the candidate: the most popular items."
+    )
+
+
+def test_a_list_that_few_users_share_since_the_run_before_is_not_called_stale():
+    fault = Fault(kind=Kind.SHARED_LIST, begins=BEGINS, share=0.01)
+    lists = measure(fault, BEGINS, past()).lists
+    since = replace(past(), last_lists=lists, former_lists=lists)
+    found = measure(fault, BEGINS + 1, since).explanation
+    assert found is not None
+    assert found.sentence.startswith(
+        "8 of 800 users (1 %) all get the same list from the candidate"
     )
 
 

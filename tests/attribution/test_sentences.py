@@ -111,10 +111,15 @@ CUT = Finding(
 
 def test_a_fault_is_told_with_whom_it_concerns_and_what_the_mean_did():
     told = (
-        "250 of 1,000 users (25 %), mostly in country=FR (100 % of its users), get shorter lists "
-        "from the candidate: 5 items instead of 10."
+        "250 of 1,000 users (25 %), most of them in country=FR, get shorter lists from the "
+        "candidate: 5 items instead of 10. It concerns 100 % of the users in country=FR."
     )
-    whole = told.replace("mostly in country=FR (100 % of its users)", "exactly those of country=FR")
+    whole = told.replace("most of them in", "exactly the users in").partition(" It concerns")[0]
+    duplicated = replace(CUT, segment="all", detail={**CUT.detail, "duplicated": 0.5})
+    assert write_finding(duplicated, None).startswith(
+        "250 of 1,000 users (25 %) get lists with duplicates from the candidate: 5 different items "
+        "instead of 10."
+    )
     assert write_finding(replace(CUT, is_exact=True), None).startswith(whole)
     assert write_finding(CUT, None) == f"{told} (No earlier lists to compare with.)"
     assert (

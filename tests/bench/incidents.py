@@ -101,7 +101,7 @@ _SENTENCES = (
     # The cause, and where none is given the reason of an alert.
     re.compile(
         r"(?P<users>[0-9,]+) of [0-9,]+ users \([0-9.]+ %\)"
-        r"(?:, (?:mostly in|exactly those of) (?P<segment>.+?)(?: \([0-9.]+ % of its users\))?,)? "
+        r"(?:, (?:most of them|exactly the users) in (?P<segment>.+?),)? "
         rf"(?P<what>[^.]*?(?:from|by) the {_ARMS}[^.]*)"
     ),
     re.compile(

@@ -258,7 +258,7 @@ def test_an_interrupt_ends_a_replay_with_its_code_and_leaves_no_half_written_run
 @pytest.mark.usefixtures("fired")
 def test_show_prints_a_run_by_segment_and_the_worst_users_side_by_side():
     shown = rankwatch("show feed --users 1").stdout
-    why = "What sets lists apart by extended_tau: No earlier lists to compare with. "
+    why = "Both arms compared by extended_tau: No earlier lists to compare with. "
     assert [words in shown for words in ("60 of 60 users compared", "new", why)] == [True] * 3
     (found,) = read_json("show feed --slot 2024-01-08")
     assert found["evidence"][0]["candidate"] == [str(item) for item in APART]
@@ -290,10 +290,7 @@ def test_show_and_messages_say_why_a_run_fell_since_the_one_before(collector):
     read_json("run-once --slot 2024-01-09")
 
     shown = rankwatch("show feed").stdout
-    assert (
-        "Why, by extended_tau against the lists that 60 users had in the run of 2024-01-08 00:00: "
-        in shown
-    )
+    assert "Compared with the run of 2024-01-08 00:00 by extended_tau, for 60 users: " in shown
     for title in ("Pieces of the drop", "Segments", "Items, users of ", "Lists, users of "):
         assert title in shown
     (found,) = read_json("show feed")

@@ -1,15 +1,20 @@
 """What makes on-call miss a drop, or hear of it twice: the corners of telling, each with the receiver's side looked at."""
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from factories import DAY, HOUR, MINUTE, SLOT, HeldClock, comparison, rule
+from messages import explanation, message, start
 from monitor.alerts.machine import retire_alerts
 from monitor.alerts.notification_policy import NotificationPolicy, Route
 from monitor.errors import DeliveryError
-from monitor.model.notifications import MessageStatus, Treatment, Updates
-from monitor.pipeline.delivery import RECHECK_AFTER, next_attempt
+from monitor.model.explanation import FaultKind, Finding
+from monitor.model.notifications import Briefing, MessageStatus, Treatment, Updates
+from monitor.model.rankings import Arm
+from monitor.pipeline.delivery import RECHECK_AFTER, brief_message, next_attempt
 from monitor.service.daemon.delivery_loops import LONGEST_REST_S, POLL_S, DeliveryLoop
 from pipeline.test_delivery import (
     BUSY,
@@ -245,3 +250,28 @@ def test_what_lasts_is_told_again_in_the_turn_in_which_it_is_due(scene):
         loop.take_turn()
         scene.clock.pass_by(30)
     assert [message.is_repetition for message in scene.receiver.sent] == [False, True, True]
+
+
+def test_a_message_whose_run_found_no_cause_has_the_newest_one_of_its_incident():
+    slots = [SLOT + number * HOUR for number in range(4)]
+    finding = Finding(
+        kind=FaultKind.NOISE,
+        arms=(Arm.CANDIDATE,),
+        segment="all",
+        segment_share=1.0,
+        users=9,
+        compared=9,
+    )
+    causes = {slots[0]: ("old", finding), slots[1]: ("new", finding), slots[2]: ("vague", None)}
+    briefings = {
+        slot: Briefing(explanation=explanation(sentence=sentence, finding=found))
+        for slot, (sentence, found) in causes.items()
+    }
+    outbox: Any = SimpleNamespace(briefing=lambda _, slot: briefings.get(slot, Briefing()))
+    starts = [start(slot=slot, dedup_key=str(slot)) for slot in slots]
+    for number, known in ((0, None), (1, None), (2, "new"), (3, "new")):
+        sent = message(starts[number], firing=tuple(starts[: number + 1]))
+        told = brief_message(sent, outbox, NotificationPolicy()).briefing
+        assert told is not None
+        cause = told.known_cause
+        assert (cause and (cause.slot, cause.sentence)) == (known and (slots[1], known))

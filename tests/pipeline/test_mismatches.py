@@ -72,7 +72,7 @@ def test_a_changed_spelling_of_one_segment_names_the_segment():
     found = result.explanation
     assert found is not None
     assert (kind_of(found), found.segment) == (FaultKind.RESPELLED, "country=DE")
-    assert "exactly those of country=DE, get items from the candidate" in found.sentence
+    assert "exactly the users in country=DE, get items from the candidate" in found.sentence
     # Half of the items are in both arms.
     assert (found.id_mismatches, result.reason) == ((), None)
 

@@ -93,9 +93,9 @@ def test_a_run_with_earlier_lists_explains_its_drop_by_segment_items_and_users()
     assert (found.paired, found.before, found.now) == (80, 0.0, 1.0)
     assert (found.segment, found.arm) == ("country=DE", Arm.CANDIDATE)
     assert found.sentence == (
-        "About 40 of 80 users (50 %), mostly in country=DE (100 % of its users), get lists from "
-        "the candidate that look random: no user had such lists before. This explains all of the "
-        "drop. The baseline did not change."
+        "About 40 of 80 users (50 %), most of them in country=DE, get lists from the candidate "
+        "that look random: no user had such lists before. It concerns 100 % of the users in "
+        "country=DE. This explains all of the drop. The baseline did not change."
     )
     falls = {fall.segment: fall.whole for fall in found.falls}
     assert falls == {"country=DE": 1.0, "country=UK": 0.0}
@@ -138,7 +138,15 @@ def test_lists_that_became_identical_are_a_rise_with_a_cause_of_its_own():
     assert (alert.explanation or "").startswith(sentence)
     half = {name: SAME[name] if name in NAMES[:40] else [7, 8, 9] for name in NAMES}
     assert explained(half, above, before).sentence.startswith(
-        "40 of 80 users (50 %), exactly those of country=DE, get the baseline's list"
+        "40 of 80 users (50 %), exactly the users in country=DE, get the baseline's list"
+    )
+
+
+def test_lists_that_are_shorter_without_their_duplicates_are_called_so():
+    found = explained({name: [1, 1, 2] for name in NAMES}, memory=after(run(SAME)))
+    assert found.sentence.startswith(
+        "80 of 80 users (100 %) get lists with duplicates from the candidate: 2 different items "
+        "instead of 3."
     )
 
 
@@ -173,7 +181,7 @@ SAID = """
 
 @pytest.mark.parametrize(("least", "failed", "got"), cells(SAID))
 def test_alerts_on_users_without_a_list_name_their_segment_and_the_cause(least, failed, got):
-    said = f"40 of 80 users (50 %), exactly those of country=DE, got {got}"
+    said = f"40 of 80 users (50 %), exactly the users in country=DE, got {got}"
     what = changed(TWO, min_paired_share=float(least), rules=(*TWO.judging.rules, *LOST))
     failures = {} if failed == "-" else dict.fromkeys(NAMES[:40], CoverageReason(failed))
     candidate = pull({name: SAME[name] for name in NAMES[40:]}, failures)

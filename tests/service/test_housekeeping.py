@@ -20,7 +20,7 @@ from monitor.model.runs import RunStatus
 from monitor.pipeline.pull import Arms
 from monitor.receivers.message.safe_text import cause_of, commands_of
 from monitor.service.daemon import jobs
-from monitor.service.daemon.outage import OutageMonitor
+from monitor.service.daemon.outage import OutageMonitor, look_again
 from monitor.service.daemon.slots import PAUSE_S, SlotChooser, StalenessMonitor
 from monitor.service.runner import Runner, Watched
 from monitor.settings.configuration import RetentionOptions
@@ -48,7 +48,11 @@ class World:
         self.restart()
 
     def restart(self) -> None:
-        self.staleness = StalenessMonitor(alerts=self.store.alerts, clock=self.clock)
+        self.staleness = StalenessMonitor(
+            alerts=self.store.alerts,
+            clock=self.clock,
+            away_s_since=self.store.maintenance.away_s_since,
+        )
 
     def look(self) -> bool:
         return bool(self.staleness.look([self.watched], self.latest, ("hook",)))
@@ -94,14 +98,14 @@ def test_runs_that_fail_are_no_success_and_one_that_is_ok_begins_the_wait_anew(w
     assert world.watch(9 * HOUR) == SLOT + 4 * HOUR + timedelta(minutes=10)
 
 
-def test_it_names_why_the_newest_run_failed_and_that_the_database_was_away(world):
+def test_it_names_why_the_newest_run_failed_and_that_the_database_was_away_before_a_restart(world):
     why = "the candidate gave no usable answer for 5 of 5 users: recs:80 answered with an HTML page"
     world.run(SLOT + HOUR, RunStatus.FAILED, reason=f"{why}; the baseline answered 5 of 5")
     database = OutageMonitor(clock=world.clock, publisher=PrometheusPublisher(version="1"))
-    world.staleness.away_s_since = database.away_s_since
     database.failed(DatabaseError("away", permanent=False, trouble=DatabaseTrouble.UNREACHABLE))
     world.watch(HOUR + timedelta(seconds=16))
-    database.answered()
+    look_again(world.store, database)
+    world.restart()
     world.watch(5 * HOUR)
     (stale,) = world.changes()
     cause = (

@@ -9,7 +9,7 @@ from datetime import datetime
 import pytest
 from sqlalchemy import func, select
 
-from factories import DAY, HOUR, SLOT
+from factories import DAY, HOUR, MINUTE, SLOT
 from monitor.model.notifications import DeliveryStatus
 from monitor.model.retention import DataKind, Pruned
 from monitor.model.runs import RunStatus
@@ -200,3 +200,13 @@ def test_sizes_tell_bytes_rows_and_the_oldest_of_each_kind(store):
     assert sum(each.used_bytes for each in whole.kinds) == whole.used_bytes
     assert store.maintenance.sizes()[DataKind.SCORES] == scores.used_bytes
     assert store.maintenance.sizes(anew=False) is store.maintenance.sizes(anew=False)
+
+
+def test_outages_that_overlap_count_once_and_those_that_ended_before_not_at_all(store):
+    for begin, end in ((0, 10), (60, 100), (70, 90), (80, 130)):
+        store.maintenance.record_outage(SLOT + begin * MINUTE, SLOT + end * MINUTE)
+    assert store.maintenance.away_s_since(SLOT + 10 * MINUTE) == 70 * 60
+    store.maintenance.record_outage(SLOT + 60 * MINUTE, SLOT + 120 * MINUTE)
+    assert store.maintenance.away_s_since(SLOT) == (10 + 70) * 60
+    store.maintenance.record_outage(SLOT + 9 * DAY, SLOT + 9 * DAY + MINUTE)
+    assert store.maintenance.away_s_since(SLOT) == 60

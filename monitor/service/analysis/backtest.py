@@ -68,7 +68,8 @@ def backtest_rules(
     def is_in_period(slot: datetime) -> bool:
         return (start is None or slot >= start) and (end is None or slot <= end)
 
-    accepted, stored = [], []
+    accepted = []
+    stored = []
     for transition in store.alerts.transitions(comparison=comparison.name, limit=None):
         if transition.alert == ACCEPTED:
             accepted.append(transition)
@@ -76,7 +77,9 @@ def backtest_rules(
             stored.append(transition)
     installation = store.alerts.installation(create=False)
     rejudging = Rejudgement(
-        comparison=comparison, installation=installation, accepted=tuple(accepted)
+        comparison=comparison,
+        installation=installation,
+        accepted=tuple(accepted),
     )
     runs: Counter[RunStatus] = Counter()
     lacking: Counter[str] = Counter()
@@ -86,7 +89,8 @@ def backtest_rules(
     for record in finished_records(comparison.name, store.history, end):
         completed, lacks = complete_record(comparison, record, store.history)
         changes = rejudging.judge(completed, is_whole=not lacks)
-        slot, status = record.run.slot, record.run.status
+        slot = record.run.slot
+        status = record.run.status
         if not is_in_period(slot):
             continue
         runs[status] += 1
@@ -109,7 +113,9 @@ def backtest_rules(
 
 
 def finished_records(
-    comparison: str, history: History, end: datetime | None
+    comparison: str,
+    history: History,
+    end: datetime | None,
 ) -> Iterator[RunRecord]:
     """Yield all finished runs up to this slot, oldest first. Reads AT_ONCE runs at a time."""
     after: datetime | None = None
@@ -137,14 +143,17 @@ class Suggestion:
 
 
 def configured_comparison(
-    settings: Settings, name: str, every: timedelta | None
+    settings: Settings,
+    name: str,
+    every: timedelta | None,
 ) -> tuple[Comparison, timedelta]:
     """Return the configured comparison, and the time between its runs.
 
     ``every`` replaces the accepted time between false pages.
     """
     options = pick_comparison({each.name: each for each in settings.comparisons}, name)
-    comparison, interval = to_comparison(options), to_schedule(options).interval
+    comparison = to_comparison(options)
+    interval = to_schedule(options).interval
     if every is None:
         return comparison, interval
     judging = replace(comparison.judging, runs_a_false_page=every / interval)
@@ -221,7 +230,8 @@ def _worst(rule: SimilarityRule, k: int) -> float:
     """Return the limit of the range on the side that the rule watches, on the judged scale."""
     low, high = parse(rule.metric).bounds(k)
     if rule.is_share:
-        low, high = 0.0, np.pi / 2
+        low = 0.0
+        high = np.pi / 2
     return low if rule.direction is Direction.BELOW else high
 
 
@@ -311,7 +321,8 @@ def pick_healthy(
     few are healthy, all are returned.
     """
     name = (series.segment, series.rule.metric)
-    summaries, healthy = [], []
+    summaries = []
+    healthy = []
     for run in past:
         is_healthy = not any(segment in (series.segment, ALL) for _, segment in run.states)
         for each in run.summaries:
@@ -340,7 +351,10 @@ def _why_so_few(series: RuleSeries[SimilarityRule], healthy: Sequence[Summary], 
 
 
 def _suggestion(
-    series: RuleSeries[SimilarityRule], users: int, runs: int, proposed: Threshold
+    series: RuleSeries[SimilarityRule],
+    users: int,
+    runs: int,
+    proposed: Threshold,
 ) -> Suggestion:
     expected, limit, usually, nearly_always = (
         series.show(float(each[0]), users) or 0.0
@@ -368,7 +382,9 @@ def _days(span: timedelta) -> str:
 
 
 def _with_caught(
-    comparison: Comparison, suggestions: Sequence[Suggestion], history: History
+    comparison: Comparison,
+    suggestions: Sequence[Suggestion],
+    history: History,
 ) -> tuple[Suggestion, ...]:
     """Add the pages that the suggestions would have sent in runs of the present configuration."""
     rules = tuple(each.rule for each in suggestions if each.obstacle is None)

@@ -66,7 +66,10 @@ class SampleSizePlan:
 
 
 def read_plan_inputs(
-    comparison: Comparison, history: History, metric: str | None, segment: str
+    comparison: Comparison,
+    history: History,
+    metric: str | None,
+    segment: str,
 ) -> PlanInputs:
     """Read the figures of a metric (default: the first) in a segment from the newest healthy runs.
 
@@ -75,7 +78,11 @@ def read_plan_inputs(
     name = str(parse(metric or comparison.measuring.metrics[0]))
     limit = FixedLimit(direction=Direction.BELOW, value=0.0, resolve_at=0.0)
     rule = SimilarityRule(
-        alert="planned", metric=name, limit=limit, segments=(segment,), min_users=2
+        alert="planned",
+        metric=name,
+        limit=limit,
+        segments=(segment,),
+        min_users=2,
     )
     inputs, runs = _read(RuleSeries(rule, segment), newest_runs(comparison, history))
     if inputs is None:
@@ -87,7 +94,10 @@ def read_plan_inputs(
 
 
 def read_rule_inputs(
-    comparison: Comparison, history: History, metric: str | None, segment: str
+    comparison: Comparison,
+    history: History,
+    metric: str | None,
+    segment: str,
 ) -> list[PlanInputs]:
     """Read the same figures for each rule that learns a drop in the segment, and of the metric."""
     past = newest_runs(comparison, history)
@@ -122,7 +132,8 @@ def users_until_certain(comparison: Comparison, history: History) -> tuple[int, 
 
     None if it cannot stop, or is set already.
     """
-    rules, size = comparison.judging.similarity_rules, comparison.measuring.sample
+    rules = comparison.judging.similarity_rules
+    size = comparison.measuring.sample
     if size is not None and size.stops_early:
         return None
     if not rules or not all(rule.thresholds for rule in rules):
@@ -247,10 +258,19 @@ def plan_sample_size(
             "with stored runs"
         )
     search = DropSearch(
-        sd=inputs.sd, wander=inputs.wander, learned=inputs.learned, share=share, power=power
+        sd=inputs.sd,
+        wander=inputs.wander,
+        learned=inputs.learned,
+        share=share,
+        power=power,
     )
     plan = SampleSizePlan(
-        inputs=inputs, search=search, drop=drop, users=users, runs=runs, chance=None
+        inputs=inputs,
+        search=search,
+        drop=drop,
+        users=users,
+        runs=runs,
+        chance=None,
     )
     if users is not None and runs is not None:
         return replace(plan, chance=search.chance(drop, users, runs))

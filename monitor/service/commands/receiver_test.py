@@ -19,7 +19,8 @@ from monitor.ports import Clock, Receiver
 from monitor.receivers import open_receivers
 from monitor.settings.configuration import Settings
 
-TEST_COMPARISON, TEST_ALERT = "TEST-of-rankwatch", "TestOfThisReceiver"
+TEST_COMPARISON = "TEST-of-rankwatch"
+TEST_ALERT = "TestOfThisReceiver"
 _BEGUN = (
     "THIS IS A TEST of the receiver, asked for by hand: nothing is wrong and nothing has to be done"
 )

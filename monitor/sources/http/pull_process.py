@@ -47,7 +47,10 @@ class PullProcess:
             command = [sys.executable, "-P", "-c", _PROGRAM, folder, str(descriptor)]
             # With a new session the child ignores Ctrl-C, which is for the parent.
             self._child = subprocess.Popen(  # noqa: S603 - this very program
-                command, pass_fds=[descriptor], stdin=subprocess.DEVNULL, start_new_session=True
+                command,
+                pass_fds=[descriptor],
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
             )
 
     @property
@@ -102,7 +105,9 @@ Their other pulls stay here, because limits are for all pulls of a host, and run
 
 
 def pull_in_place(
-    options: HttpSourceOptions, request: PullRequest, pull_here: Callable[..., Pull]
+    options: HttpSourceOptions,
+    request: PullRequest,
+    pull_here: Callable[..., Pull],
 ) -> Pull:
     """Pull in the child process, or by ``pull_here`` if there is none or it ends meanwhile."""
     deadline = Deadline.after(request.timeout_s)

@@ -54,19 +54,29 @@ def optional(kind: _Type, *names: str) -> list[Column[Any]]:
 def numbered_table(name: str, *items: SchemaItem) -> Table:
     """Return a table whose rows have ids that are never used again."""
     return Table(
-        name, metadata, Column("id", Id, primary_key=True), *items, sqlite_autoincrement=True
+        name,
+        metadata,
+        Column("id", Id, primary_key=True),
+        *items,
+        sqlite_autoincrement=True,
     )
 
 
 def table_of_runs(
-    name: str, *items: SchemaItem, key: Sequence[str] = (), is_large: bool = False
+    name: str,
+    *items: SchemaItem,
+    key: Sequence[str] = (),
+    is_large: bool = False,
 ) -> Table:
     """Return a table of data of runs; ``key`` distinguishes the rows of one run.
 
     Large rows are not stored in the order of their key.
     """
     run_id: Column[int] = Column(
-        "run_id", Id, ForeignKey("runs.id", ondelete="CASCADE"), nullable=False
+        "run_id",
+        Id,
+        ForeignKey("runs.id", ondelete="CASCADE"),
+        nullable=False,
     )
     return Table(
         name,

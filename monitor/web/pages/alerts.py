@@ -20,7 +20,8 @@ from monitor.web.pages.site import AbsentPageError, Query, Site
 
 A_PAGE = timedelta(days=1)
 """A page of ended incidents covers at least a day, within the limits that follow."""
-LEAST, MOST = 25, 100
+LEAST = 25
+MOST = 100
 """The least and the most ended incidents of a page, if a day has fewer or more."""
 _MOST_FIRING = 500
 _MESSAGES = 10
@@ -162,18 +163,17 @@ def read_alert_page(site: Site, query: Query) -> AlertPage:
     """One incident."""
     key = query.path["key"]
     history = site.store.pages.incident(key)
-    if not history.transitions:
+    transitions = history.transitions
+    if not transitions:
         raise AbsentPageError(f"no incident {key}: it never was, or is deleted")
     now = site.clock.now()
-    comparison = history.transitions[0].comparison
+    comparison = transitions[0].comparison
     firing = {}
     for state in site.store.alerts.states(comparison, state=State.FIRING):
         if key in (state.incident, state.dedup_key):
             firing[state.dedup_key] = state
     policy = site.policy()
-    lasting = [
-        change for change in history.transitions if change.is_start and change.dedup_key in firing
-    ]
+    lasting = [change for change in transitions if change.is_start and change.dedup_key in firing]
     held = []
     for start in lasting:
         why = "dry run" if policy.is_muted(start) else policy.in_maintenance(start, now)
@@ -227,7 +227,10 @@ def _sent_messages(site: Site, history: IncidentHistory) -> tuple[SentMessage, .
 
 
 def _compose(
-    site: Site, changes: Sequence[Transition], positions: Sequence[int], at: datetime
+    site: Site,
+    changes: Sequence[Transition],
+    positions: Sequence[int],
+    at: datetime,
 ) -> Iterator[Message]:
     """Compose the messages on the changes at these positions as they were sent at this time."""
     delivered = tuple(change for change in changes[: min(positions)] if change.is_start)
@@ -251,7 +254,9 @@ def _keys_of(changes: Sequence[Transition]) -> frozenset[str]:
 
 
 def _incident(
-    key: str, changes: Sequence[Transition], firing: dict[str | None, AlertState]
+    key: str,
+    changes: Sequence[Transition],
+    firing: dict[str | None, AlertState],
 ) -> Incident:
     """Return an incident, from changes in any order, some twice, and from firing states by key."""
     starts = [change for change in changes if change.is_start] or list(changes)

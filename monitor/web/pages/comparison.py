@@ -229,7 +229,9 @@ def _opening_segment(alert: str | None, blamed: str | None, states: Iterable[Ale
 
 
 def _choose_time(
-    query: Query, latest: LatestRun | None, now: datetime
+    query: Query,
+    latest: LatestRun | None,
+    now: datetime,
 ) -> tuple[str, datetime, datetime]:
     """Return the period with its start and end: now, or the newest run if that is older."""
     period = query.chosen.get("period")
@@ -281,7 +283,9 @@ def _fall(part: SegmentMeans) -> float:
 
 
 def alert_spans(
-    changes: Iterable[FiringChange], states: Iterable[AlertState], since: datetime
+    changes: Iterable[FiringChange],
+    states: Iterable[AlertState],
+    since: datetime,
 ) -> tuple[AlertSpan, ...]:
     """Return the firings after ``since``, by these changes and by the states of those that last."""
     lasting = {}

@@ -95,7 +95,8 @@ def read_overview_page(site: Site, _: Query | None = None) -> Overview:
             # A new row takes long: a comparison may have thousands of states.
             cached = (latest, comparison, _new_row(latest, comparison))
             site.rows[name] = cached
-        rows[name] = replace(cached[2], age_s=(now - latest.run.slot).total_seconds())
+        age = now - latest.run.slot
+        rows[name] = replace(cached[2], age_s=age.total_seconds())
     for removed in site.rows.keys() - rows.keys():
         site.rows.pop(removed, None)
     counts = dict.fromkeys(map(str, Standing), 0)

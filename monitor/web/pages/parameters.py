@@ -74,7 +74,9 @@ def _adapter(name: str) -> TypeAdapter[Any]:
 
 
 def read_parameters(
-    query: Mapping[str, str], required: Sequence[str], optional: Sequence[str]
+    query: Mapping[str, str],
+    required: Sequence[str],
+    optional: Sequence[str],
 ) -> dict[str, Any]:
     """Return the values of a page's parameters. Other parameters are ignored.
 

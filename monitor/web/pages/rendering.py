@@ -24,7 +24,9 @@ from monitor.web.pages import site as addresses
 from monitor.web.pages.comparison import PERIODS, ComparisonPage
 from monitor.web.pages.run import RunPage
 
-_MINUTE, _HOUR, _DAY = 60, 3600, 86_400
+_MINUTE = 60
+_HOUR = 3600
+_DAY = 86_400
 _MOST_SEGMENTS = 12
 
 
@@ -116,10 +118,10 @@ def drop_chart(explanation: Explanation) -> Markup:
     """Draw the drop from the distance before to the distance now, by cause."""
     if explanation.before is None:
         return Markup()
-    pieces = [
-        Bar(name=str(cause.part), amount=cause.amount, figure=f"{cause.amount:+.4f}")
-        for cause in explanation.causes
-    ]
+    pieces = []
+    for cause in explanation.causes:
+        figure = f"{cause.amount:+.4f}"
+        pieces.append(Bar(name=str(cause.part), amount=cause.amount, figure=figure))
     before = _total("distance before", explanation.before)
     now = _total("distance now", explanation.now)
     return draw_waterfall(before, pieces, now, label="the drop, piece by piece")
@@ -142,7 +144,12 @@ def segment_chart(explanation: Explanation) -> Markup:
     return draw_bars(bars, label=f"what each {dimension} adds to the drop")
 
 
-def user_chart(name: str, user: str, history: Sequence[UserRun], metric: str) -> Markup:
+def user_chart(
+    name: str,
+    user: str,
+    history: Sequence[UserRun],
+    metric: str,
+) -> Markup:
     """Draw one user's scores of one metric over runs."""
     points = []
     for run in history:
@@ -174,7 +181,10 @@ def show_instant(value: datetime | None) -> str:
 
 
 def _table(
-    columns: Sequence[str], rows: Iterable[Sequence[object]], caption: str = "", kind: str = ""
+    columns: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    caption: str = "",
+    kind: str = "",
 ) -> Markup:
     """Return a table. A template would take four times as long.
 
@@ -190,10 +200,9 @@ def _table(
         starts.append(f"<td{label}{class_}>")
     lines = []
     for row in rows:
-        cells = [
-            f"{start}{escape(_spell_out(cell))}</td>"
-            for start, cell in zip(starts, row, strict=True)
-        ]
+        cells = []
+        for start, cell in zip(starts, row, strict=True):
+            cells.append(f"{start}{escape(_spell_out(cell))}</td>")
         lines.append(f"<tr>{''.join(cells)}</tr>\n")
     content = f"<thead><tr>{''.join(heads)}</tr></thead>\n<tbody>\n{''.join(lines)}</tbody>"
     table = element("table", Markup(content), class_=kind or None)  # noqa: S704 - parts are escaped

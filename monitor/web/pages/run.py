@@ -145,15 +145,15 @@ def read_user_page(site: Site, query: Query) -> UserPage:
     run = _run(site, name, query.chosen.get("slot"))
     pages = site.store.pages
     lists = pages.user_lists(run.id, user)
-    history = pages.user_scores(name, user, until=run.slot, runs=RUNS)
+    slot = run.slot
+    history = pages.user_scores(name, user, until=slot, runs=RUNS)
     if lists is None and not history:
         raise AbsentPageError(
-            f"nothing is stored of user {user} up to the run of {name} at "
-            f"{run.slot:%Y-%m-%d %H:%M} UTC"
+            f"nothing is stored of user {user} up to the run of {name} at {slot:%Y-%m-%d %H:%M} UTC"
         )
-    before, after = pages.neighbours(name, run.slot)
+    before, after = pages.neighbours(name, slot)
     scores: Mapping[str, float | None] = {}
-    if history and history[-1].slot == run.slot:
+    if history and history[-1].slot == slot:
         scores = history[-1].scores
     arm = Arm.CANDIDATE
     alike: list[ExampleLists] = []
@@ -165,13 +165,13 @@ def read_user_page(site: Site, query: Query) -> UserPage:
             if len(others) < len(group.examples):
                 alike = others[:_LIKE]
                 break
-    former_slot, former_lists = pages.former_lists(name, user, run.slot)
+    former_slot, former_lists = pages.former_lists(name, user, slot)
     former: tuple[str, ...] = getattr(former_lists, arm, ())
     moves: tuple[Move, ...] = ()
     items: Collection[str] = ()
     if lists is not None:
         items = {*former, *lists.baseline, *lists.candidate}
-    titles = site.titles(name, run.slot, items)
+    titles = site.titles(name, slot, items)
     if lists is not None:
         moves = list_moves(lists, titles)
     return UserPage(

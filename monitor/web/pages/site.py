@@ -174,5 +174,6 @@ def _quote(name: str) -> str:
 
 
 def _query(chosen: Mapping[str, object]) -> str:
-    query = urlencode({key: value for key, value in chosen.items() if value not in (None, "")})
+    parameters = {key: value for key, value in chosen.items() if value not in (None, "")}
+    query = urlencode(parameters)
     return f"?{query}" if query else ""
