@@ -66,32 +66,24 @@ def test_a_message_that_never_left_is_composed_again_with_what_joined(scene):
     assert [segments for _, segments in messages_of(scene)] == [["a=1", "all"]]
 
 
-def test_a_part_that_ended_is_repeated_with_the_rest(scene):
+@pytest.mark.parametrize("ends", [True, False])
+def test_a_part_that_ended_or_is_silenced_is_repeated_with_the_rest(scene, ends):
     scene.receiver.errors = [SILENT]
     scene.fire(segments=BOTH)
     scene.deliver()
-    scene.store.alerts.resolve(
-        "home-feed", [("SimilarityLow", "a=1")], reason="resolved by anna", at=scene.clock.at
-    )
-    scene.deliver(after=HOUR)
-
-    first, second = messages_of(scene)
-    assert first == second
-    scene.end(HOUR, segments=BOTH)
-    scene.deliver(after=HOUR)
-    assert messages_of(scene)[2][1] == ["a=1", "all"]
-
-
-def test_a_part_that_is_silenced_holds_back_nothing_of_a_message_that_may_have_arrived(scene):
-    scene.receiver.errors = [SILENT]
-    scene.fire(segments=BOTH)
-    scene.deliver()
-    scene.silence("segment=a=1")
+    if ends:
+        part = [("SimilarityLow", "a=1")]
+        scene.store.alerts.resolve("home-feed", part, reason="resolved", at=scene.clock.at)
+    else:
+        scene.silence("segment=a=1")
     scene.deliver(after=HOUR)
 
     first, second = messages_of(scene)
     assert first == second
     assert scene.held() == 0
+    scene.end(HOUR, segments=BOTH)
+    scene.deliver(after=HOUR)
+    assert messages_of(scene)[2][1] == ["a=1", "all"]
 
 
 def test_a_sender_that_died_is_followed_under_the_same_key(scene):
