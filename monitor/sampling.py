@@ -76,7 +76,7 @@ def _top_up(everybody: Panel, drawn: Rows, minimum: int, salt: str) -> Panel:
     return Panel(users=everybody.users[panel_rows], segments=segments)
 
 
-def kept_among(
+def select_kept(
     users: pd.Index[str], keep: Keep | int, comparison: Comparison
 ) -> npt.NDArray[np.bool_]:
     """Of which of these users a run keeps scores or lists: bool (n,).

@@ -86,7 +86,7 @@ def rule(**changes: Any) -> SimilarityRule:
 def coverage_rule(share: str, **changes: Any) -> CoverageRule:
     limit = take_limit(changes, direction=Direction.ABOVE, threshold=1.0)
     return replace(
-        CoverageRule(alert="ListsMissing", share=CoverageShare.parse(share), limit=limit), **changes
+        CoverageRule(alert="MissingLists", share=CoverageShare.parse(share), limit=limit), **changes
     )
 
 

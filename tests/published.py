@@ -108,7 +108,7 @@ def coverage(**changes: Any) -> Coverage:
         segment="all",
         asked=200,
         paired=190,
-        reasons={
+        users_by_reason={
             (Arm.CANDIDATE, CoverageReason.MISSING): 10,
             (Arm.BASELINE, CoverageReason.SHORT): 3,
         },
@@ -119,7 +119,7 @@ def coverage(**changes: Any) -> Coverage:
         segment="country=UK",
         asked=50,
         paired=50,
-        reasons={(Arm.BASELINE, CoverageReason.SHORT): 3},
+        users_by_reason={(Arm.BASELINE, CoverageReason.SHORT): 3},
     )
     return Coverage(rows=(row, uk))
 
@@ -217,7 +217,7 @@ def result(**changes: Any) -> RunResult:
         k=10,
         stage_seconds={"pull": 3.0, "score": 0.5},
         pull_seconds={Arm.BASELINE: 3.0, Arm.CANDIDATE: 2.5},
-        gap_seconds={"candidate": {"0.5": 0.1, "0.99": 0.5}},
+        gap_s={"candidate": {"0.5": 0.1, "0.99": 0.5}},
     )
     return replace(base, **changes)
 
@@ -245,7 +245,7 @@ def fill(publisher: PrometheusPublisher) -> PrometheusPublisher:
     publisher.outbox({"pager": (3, 7.5)}, {"pager": (2, 0.0)}, {"pager": 1})
     publisher.show("database_up", 1)
     publisher.database_sizes({DataKind.SCORES: 4096})
-    publisher.pruned(Pruned(by_kind={DataKind.SCORES: 6, DataKind.LISTS: 2}), at=SLOT)
+    publisher.pruned(Pruned(deleted_by_kind={DataKind.SCORES: 6, DataKind.LISTS: 2}), at=SLOT)
     for name, value in {
         "leader": 1,
         "lease_epoch": 7,
@@ -271,10 +271,10 @@ def site(**given: Any) -> Site:
     status = Status(
         version="1.2.3",
         started_at=SLOT,
-        state=DaemonState(role=Role(kind=RoleKind.LEADER, leader="host:1", epoch=7)),
+        daemon=DaemonState(role=Role(kind=RoleKind.LEADER, leader="host:1", epoch=7)),
         unready=None,
         database="sqlite",
-        schedule=(ScheduledRun(name="home-feed", next_at=SLOT, running_s=None),),
+        schedule=(ScheduledRun(comparison="home-feed", next_at=SLOT, running_s=None),),
         receivers=("pager",),
         configuration="comparisons: []",
     )

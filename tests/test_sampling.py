@@ -12,7 +12,7 @@ import pytest
 from factories import comparison
 from monitor.model.comparison import Keep, SampleSize
 from monitor.model.rankings import UserTable
-from monitor.sampling import draw, frequent, kept_among, split
+from monitor.sampling import draw, frequent, select_kept, split
 
 SLOT = datetime(2024, 1, 1, tzinfo=UTC)
 
@@ -31,7 +31,7 @@ def test_without_a_sample_everybody_is_asked_in_sorted_order():
     )
     panel = draw(table, comparison(sample=None), SLOT)
     assert list(panel.users) == ["a", "b", "c"]
-    assert not kept_among(panel.users, Keep.PANEL, comparison(sample=None)).any()
+    assert not select_kept(panel.users, Keep.PANEL, comparison(sample=None)).any()
     found = {name: "".join(panel.users[rows]) for name, rows in panel.segments.items()}
     assert found == {"all": "abc", "x=1": "ab", "x=2": "c"}
 
@@ -60,11 +60,11 @@ def test_whose_scores_are_kept_is_the_same_in_each_run():
     table, both = users(1000), comparison(sample=SampleSize(fixed=50, rotating=50))
     today, tomorrow = (draw(table, both, SLOT + timedelta(days=day)).users for day in (0, 1))
     for keep, count in ((Keep.PANEL, 50), (50, 50), (20, 20)):
-        kept = [set(asked[kept_among(asked, keep, both)]) for asked in (today, tomorrow)]
+        kept = [set(asked[select_kept(asked, keep, both)]) for asked in (today, tomorrow)]
         assert len(kept[0]) == count
         assert kept[0] == kept[1] <= drawn(table, sample=SampleSize(fixed=50))
-    assert kept_among(today, Keep.ALL, both).all()
-    assert not kept_among(today, Keep.NONE, both).any()
+    assert select_kept(today, Keep.ALL, both).all()
+    assert not select_kept(today, Keep.NONE, both).any()
 
 
 @pytest.mark.parametrize("other", [{"seed": 1}, {"name": "other"}])

@@ -381,7 +381,7 @@ def _message(
     begun: Mapping[str | None, Transition],
     snapshot: FiringSnapshot,
 ) -> Message:
-    sent = [start for start in snapshot.told if _incident_of(start) == name]
+    sent = [start for start in snapshot.sent_starts if _incident_of(start) == name]
     sent_keys = {start.dedup_key for start in sent}
     sent_before = [start for start in sent if start.dedup_key not in begun]
     # In the order of sending, also in a repetition: the first one never changes.

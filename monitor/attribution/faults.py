@@ -68,7 +68,7 @@ def find_missing(coverage: Sequence[CoverageRow], usual: float | None) -> Findin
     share = lost_by_segment[likeliest] / rows[likeliest].asked
     is_place = likeliest != ALL and in_segment >= _IN_SEGMENT and share >= 1.5 * lost / users
     segment = likeliest if is_place else ALL
-    detail = {"empty": rows[ALL].reasons.get((arm, CoverageReason.EMPTY), 0) / lost}
+    detail = {"empty": rows[ALL].users_by_reason.get((arm, CoverageReason.EMPTY), 0) / lost}
     if usual is not None:
         detail["before"] = usual
     return Finding(
@@ -86,7 +86,7 @@ def find_missing(coverage: Sequence[CoverageRow], usual: float | None) -> Findin
 def _count_lost(row: CoverageRow, arm: Arm) -> int:
     harmless = (CoverageReason.SHORT, CoverageReason.DUPLICATED)
     lost = 0
-    for (reason_arm, reason), count in row.reasons.items():
+    for (reason_arm, reason), count in row.users_by_reason.items():
         if reason_arm is arm and reason not in harmless:
             lost += count
     return lost

@@ -193,7 +193,7 @@ def _share_duplicated(scene: Scene, arm: Arm) -> float:
     """Share of the users whose lists had items more than once, which count only once."""
     for row in scene.coverage:
         if row.segment == ALL and row.asked:
-            return row.reasons.get((arm, CoverageReason.DUPLICATED), 0) / row.asked
+            return row.users_by_reason.get((arm, CoverageReason.DUPLICATED), 0) / row.asked
     return 0.0
 
 

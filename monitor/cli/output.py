@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import asdict, is_dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TextIO
+from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 import typer
 
@@ -26,8 +26,7 @@ from monitor.redaction import escape_controls
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from monitor.model.rankings import Arm, CoverageReason
-    from monitor.model.runs import Evidence, PullProgress
+    from monitor.model.runs import Evidence, PullProgress, Summary
 
 # rich is imported where it is used: `--version`, `--json` and completion do not need it.
 
@@ -119,16 +118,17 @@ def pick(value: object, *names: str) -> dict[str, object]:
     return {name: getattr(value, name) for name in names}
 
 
-def coverage_dict(reasons: Mapping[tuple[Arm, CoverageReason], int]) -> dict[str, int]:
-    """Return how many users were not compared, by ``arm.reason``."""
-    return {f"{arm}.{reason}": count for (arm, reason), count in reasons.items()}
+def summary_dict(summary: Summary) -> dict[str, Any]:
+    """Return a summary for JSON."""
+    names = "segment metric n n_undefined mean standard_error statistics"
+    return pick(summary, *names.split())
 
 
 def _plain(value: object) -> object:
     if is_dataclass(value) and not isinstance(value, type):
         value = asdict(value)
     if isinstance(value, Mapping):
-        return {str(key): _plain(each) for key, each in value.items()}
+        return {_key(key): _plain(each) for key, each in value.items()}
     if isinstance(value, (list, tuple)):
         return [_plain(each) for each in value]
     if isinstance(value, datetime):
@@ -136,6 +136,11 @@ def _plain(value: object) -> object:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
+
+
+def _key(key: object) -> str:
+    # As the API writes them: "candidate,missing".
+    return ",".join(key) if isinstance(key, tuple) else str(key)
 
 
 def print_table(

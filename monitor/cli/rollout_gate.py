@@ -188,7 +188,7 @@ def _print(certificate: Certificate) -> None:
     if certificate.segments:
         print_table(_COLUMNS, map(_row, certificate.segments))
         print_line(_scale_line(certificate))
-    print_line(f"{certificate.verdict.value.upper()}: {certificate.words}")
+    print_line(f"{certificate.verdict.value.upper()}: {certificate.sentence}")
 
 
 def _question_lines(certificate: Certificate) -> list[str]:

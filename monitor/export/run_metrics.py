@@ -70,7 +70,7 @@ def _add_coverage(gauges: Gauges, comparison: str, coverage: Coverage) -> None:
         if row.segment == ALL:
             # Every arm and reason, so that alert rules always find a series.
             counts = dict.fromkeys(product(Arm, CoverageReason), 0)
-        counts.update(row.reasons)
+        counts.update(row.users_by_reason)
         for (arm, reason), users in counts.items():
             gauges.set("coverage_users", (comparison, row.segment, arm.value, reason.value), users)
 

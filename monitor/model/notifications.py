@@ -197,10 +197,8 @@ class FiringSnapshot:
     firing: tuple[Transition, ...]  # the starts of all firings that last, oldest first
     # Keys of the firings, ended ones too, that the receiver has or may have
     delivered: frozenset[str]
-    told: tuple[
-        Transition, ...
-        # Starts that it was sent of incidents whose end it was not sent since, as they were sent
-    ] = ()
+    # Starts that it was sent of incidents whose end it was not sent since, as they were sent
+    sent_starts: tuple[Transition, ...] = ()
     acknowledged: frozenset[str] = frozenset()  # keys of acknowledged firings
     silences: tuple[Silence, ...] = ()  # active ones
     refused: frozenset[tuple[str, str]] = (

@@ -57,13 +57,13 @@ def tell_changes(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FiringChange:
-    """The start or end of a firing in the run of a slot. ``key``: of its incident."""
+    """The start or end of a firing in the run of a slot. ``incident``: its key."""
 
     alert: str
     segment: str
     slot: datetime
     is_start: bool
-    key: str | None
+    incident: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +71,7 @@ class SegmentMeans:
     """One segment's mean in each of the newest ok runs, oldest first. None without users."""
 
     segment: str
-    users: int  # compared in the newest run
+    n: int  # users compared in the newest run
     means: tuple[float | None, ...]
 
 
@@ -95,14 +95,14 @@ class UserLists:
 class Attempt:
     """What a receiver answered at one time, or why it was not sent.
 
-    ``changes``: positions among the incident's transitions.
+    ``positions``: places among the incident's transitions.
     """
 
     receiver: str
     at: datetime
     status: DeliveryStatus
     reason: str | None
-    changes: tuple[int, ...]
+    positions: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,6 +135,6 @@ class IncidentStart:
 class ReceiverRecord:
     """The last results of a receiver's deliveries. None if there is none, or it was deleted."""
 
-    last_success: datetime | None = None
-    last_error: datetime | None = None  # first seen: repetitions are not stored
+    last_success_at: datetime | None = None
+    last_error_at: datetime | None = None  # first seen: repetitions are not stored
     reason: str | None = None  # of the last error

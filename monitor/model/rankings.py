@@ -279,7 +279,7 @@ class CoverageRow:
     segment: str
     asked: int
     paired: int
-    reasons: Mapping[tuple[Arm, CoverageReason], int]
+    users_by_reason: Mapping[tuple[Arm, CoverageReason], int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

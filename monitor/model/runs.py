@@ -41,32 +41,32 @@ class RunStatus(StrEnum):
 class PullProgress:
     """Progress of the pull of ``what``.
 
-    ``kept``: answers of an earlier attempt. ``trouble``: why answers cannot be stored.
+    ``stored_answers``: those of an earlier attempt. ``reason``: why answers cannot be stored.
     """
 
     what: str
     users: int
     answered: int
     failed: int
-    kept: int
+    stored_answers: int
     elapsed_s: float
-    trouble: str | None = None
+    reason: str | None = None
 
     @property
     def words(self) -> str:
         """The progress for people, with the time left at the current rate."""
         clauses = [f"{self.answered:,} of {self.users:,} users answered"]
-        if self.kept:
-            clauses.append(f"{self.kept:,} of them before a restart")
+        if self.stored_answers:
+            clauses.append(f"{self.stored_answers:,} of them before a restart")
         if self.failed:
             clauses.append(f"{self.failed:,} failed")
-        a_second = (self.answered + self.failed - self.kept) / self.elapsed_s
+        a_second = (self.answered + self.failed - self.stored_answers) / self.elapsed_s
         if a_second:
             waiting = self.users - self.answered - self.failed
             minutes, seconds = divmod(round(waiting / a_second), 60)
             clauses += [f"{a_second:,.3g} a second", f"{minutes:,} min {seconds} s left"]
-        if self.trouble:
-            clauses.append(f"which a restart would lose: {self.trouble}")
+        if self.reason:
+            clauses.append(f"which a restart would lose: {self.reason}")
         return ", ".join(clauses)
 
 
@@ -75,8 +75,8 @@ class PullRequest:
     """Requests the top k lists of users for a slot from one arm, within ``timeout_s`` seconds.
 
     - ``what``: an arm, or the noise floor.
-    - ``tell``: gets the progress of a long pull.
-    - ``kept_at``: beginning of the path of a file that stores answers, valid for ``kept_s``.
+    - ``on_progress``: gets the progress of a long pull.
+    - ``answers_path``: beginning of the path of a file that stores answers, valid for ``answers_valid_s``.
     - ``together``: seeds the random order in which HTTP pulls of one run request users.
       Without it they keep the given order.
     - ``is_uncached``: asks caches not to answer.
@@ -87,9 +87,9 @@ class PullRequest:
     slot: datetime
     timeout_s: float
     what: str = ""
-    tell: Callable[[PullProgress], object] = str
-    kept_at: str | None = None
-    kept_s: float = 0.0
+    on_progress: Callable[[PullProgress], object] = str
+    answers_path: str | None = None
+    answers_valid_s: float = 0.0
     together: str = ""
     is_uncached: bool = False
 
@@ -234,7 +234,7 @@ class MeasuredRun:
     # Each arm's time to answer: shown and not stored
     pull_seconds: Mapping[Arm, float] = field(default_factory=dict)
     # Quantiles of `Answers.gaps`: not stored
-    gap_seconds: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    gap_s: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     models: Models | None = None  # None as long as no version is known
     input_hash: str | None = None  # of all users' lists: equal in runs over the same lists
     # Stored with the explanation, and in words in the reason
@@ -341,7 +341,7 @@ class LatestRun(RunRecord):
     expectations: tuple[Expectation, ...] = ()
     # Means of the leading metric, all users, in the newest ok runs
     recent: tuple[tuple[datetime, float | None], ...] = ()
-    ended: Transition | None = None  # the last end of a firing within the week before the run
+    last_end: Transition | None = None  # the last end of a firing within the week before the run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

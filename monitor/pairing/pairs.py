@@ -163,7 +163,9 @@ def _count_coverage(
                 if count:
                     reasons[arm, reason] = count
         paired = int(is_paired[positions].sum())
-        rows.append(CoverageRow(segment=name, asked=len(positions), paired=paired, reasons=reasons))
+        rows.append(
+            CoverageRow(segment=name, asked=len(positions), paired=paired, users_by_reason=reasons)
+        )
     return Coverage(rows=tuple(rows))
 
 
@@ -179,12 +181,12 @@ def sum_coverage(parts: Sequence[Coverage], segments: Iterable[str]) -> Coverage
 def _sum_rows(segment: str, rows: Sequence[CoverageRow]) -> CoverageRow:
     counts: Counter[tuple[Arm, CoverageReason]] = Counter()
     for row in rows:
-        counts.update(row.reasons)
+        counts.update(row.users_by_reason)
     return CoverageRow(
         segment=segment,
         asked=sum(row.asked for row in rows),
         paired=sum(row.paired for row in rows),
-        reasons=dict(counts),
+        users_by_reason=dict(counts),
     )
 
 

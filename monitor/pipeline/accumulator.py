@@ -42,7 +42,7 @@ from monitor.pipeline.user_batches import (
     take_kept,
     take_users,
 )
-from monitor.sampling import hash_users, is_sampled, kept_among
+from monitor.sampling import hash_users, is_sampled, select_kept
 from monitor.summaries import (
     SegmentRows,
     SummaryAccumulator,
@@ -288,7 +288,7 @@ class RunAccumulator:
 
     def _drawn(self, lists: KeptLists) -> KeptLists:
         keep = self._comparison.measuring.keep_lists
-        return take_kept(lists, kept_among(lists.panel.users, keep, self._comparison))
+        return take_kept(lists, select_kept(lists.panel.users, keep, self._comparison))
 
     def sample(self) -> Sample:
         """The sampled users. Frees what was stored to make the sample, so call it once."""

@@ -492,7 +492,9 @@ def _compose(deliveries: Iterable[Delivery], snapshot: FiringSnapshot) -> list[M
         messages += [replace(message, key=key) for message in compose_messages(changes, snapshot)]
         starts = tuple(change for change in changes if change.is_start)
         delivered = snapshot.delivered.union(str(start.dedup_key) for start in starts)
-        snapshot = replace(snapshot, told=(*snapshot.told, *starts), delivered=delivered)
+        snapshot = replace(
+            snapshot, sent_starts=(*snapshot.sent_starts, *starts), delivered=delivered
+        )
     return [*messages, *compose_messages(fresh, snapshot)]
 
 

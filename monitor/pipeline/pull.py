@@ -57,8 +57,8 @@ class Arms:
     - ``dimensions``: the columns of the users' source that segments are made of.
     - ``again``: the baseline's second lists, if a noise floor is pulled.
     - ``joined``: lists of both arms joined by the source, if all users are asked.
-    - ``tell``: gets the progress of each pull.
-    - ``kept_at``: where the answers for a slot and an arm's name are stored, for each request.
+    - ``on_progress``: gets the progress of each pull.
+    - ``answers_path``: where the answers for a slot and an arm's name are stored, for each request.
     - ``scores_to``: where all scores are written, in addition to the database.
     - ``pseudonyms``: replace users' ids in everything that leaves this module.
       ``relevance`` replaces them itself.
@@ -74,8 +74,8 @@ class Arms:
     titles: ports.ItemTitleSource | None = None
     again: ports.Source | None = None
     joined: ports.JoinedSource | None = None
-    tell: Callable[[PullProgress], object] = str
-    kept_at: Callable[[datetime, str], str | None] = lambda *_: None
+    on_progress: Callable[[PullProgress], object] = str
+    answers_path: Callable[[datetime, str], str | None] = lambda *_: None
     scores_to: ports.ScoreSink | None = None
     pseudonyms: Pseudonyms | None = None
     listed: Mapping[Arm, ports.UserSource] = field(default_factory=dict)
@@ -212,8 +212,8 @@ def pull_all(
         slot=slot,
         timeout_s=max(timeout_s, 0.001),
         together="\0".join(together),
-        tell=arms.tell,
-        kept_s=measuring.deadline.total_seconds(),
+        on_progress=arms.on_progress,
+        answers_valid_s=measuring.deadline.total_seconds(),
     )
     begun_at = time.monotonic()
     deadline = Deadline(begun_at + request.timeout_s + GRACE_S)
@@ -226,14 +226,14 @@ def pull_all(
         comparison.arms,
         strict=True,
     ):
-        of_arm = replace(request, what=arm, kept_at=arms.kept_at(slot, name))
+        of_arm = replace(request, what=arm, answers_path=arms.answers_path(slot, name))
         pull = partial(_pull, source, of_arm, arm, took_s)
         pulling[arm] = BackgroundCall(pull, name=f"{comparison.name}-{arm}")
     weights, relevance = _ask_extras(arms, slot)
     of_floor = replace(
         request,
         what="noise floor",
-        kept_at=arms.kept_at(slot, "noise floor"),
+        answers_path=arms.answers_path(slot, "noise floor"),
         # A cache would give the first answer again, which is no second answer.
         is_uncached=measuring.noise_floor is NoiseFloor.SERVE,
     )

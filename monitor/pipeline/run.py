@@ -305,7 +305,7 @@ def _obstacles(
     notes = _notes_by_reason(measurement)
     by_arm: dict[Arm, list[tuple[int, CoverageNote]]] = {}
     is_late = False
-    reasons = measurement.coverage.all.reasons
+    reasons = measurement.coverage.all.users_by_reason
     for (arm, reason), count in sorted(reasons.items(), key=lambda item: -item[1]):
         if reason not in (*_COMPARED, *ignored):
             note = notes.get((arm, reason), CoverageNote(text=reason))

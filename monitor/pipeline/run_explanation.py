@@ -207,7 +207,7 @@ def _add_note(finding: Finding | None, coverage: Coverage, notes: Notes) -> Find
     if finding is None or finding.kind is not FaultKind.MISSING:
         return finding
     most_users, text = 0, None
-    for (arm, reason), users in coverage.all.reasons.items():
+    for (arm, reason), users in coverage.all.users_by_reason.items():
         note = notes.get((arm, reason))
         if arm is finding.arms[0] and note is not None and users > most_users:
             most_users = users

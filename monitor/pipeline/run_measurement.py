@@ -180,7 +180,7 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
         split=split,
         explanation=explanation,
         pull_seconds=answers.seconds or dict.fromkeys(Arm, watch.seconds["pull"]),
-        gap_seconds=summarize_gaps(answers.gaps),
+        gap_s=summarize_gaps(answers.gaps),
         models=follow(
             memory.last_ok.models if memory.last_ok else None, accumulator.versions, slot
         ),

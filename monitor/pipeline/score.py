@@ -18,7 +18,7 @@ from monitor.model.statistics import DerivedMetric, Statistic, parse_derived
 from monitor.pairing import pair
 from monitor.pairing.ids import decode
 from monitor.ports import ScoreSpool
-from monitor.sampling import kept_among
+from monitor.sampling import select_kept
 from monitor.summaries import Bounds, SummaryAccumulator
 
 _T = TypeVar("_T")
@@ -253,10 +253,10 @@ def take_scores(scores: Scores, is_taken: Flags) -> Scores:
 
 
 def draw_scores(scores: Scores, keep: Keep | int, comparison: Comparison) -> Scores:
-    """The scores that a run stores. A draw of joined draws is a draw of all, see `kept_among`."""
+    """The scores that a run stores. A draw of joined draws is a draw of all, see `select_kept`."""
     if keep is Keep.ALL:
         return scores
-    return take_scores(scores, kept_among(scores.users, keep, comparison))
+    return take_scores(scores, select_kept(scores.users, keep, comparison))
 
 
 def join_scores(parts: Sequence[Scores]) -> Scores:

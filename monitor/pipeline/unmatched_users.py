@@ -20,7 +20,7 @@ def explain_missing_users(
     """How each arm that lacks nearly all users spells them, if it can name its users."""
     mismatches = []
     for arm in Arm:
-        missing = coverage.all.reasons.get((arm, CoverageReason.MISSING), 0)
+        missing = coverage.all.users_by_reason.get((arm, CoverageReason.MISSING), 0)
         if missing > (1 - LEAST_COMMON) * coverage.all.asked:
             mismatches.append(compare_users(arms, arm, slot, seconds_left))
     return tuple(filter(None, mismatches))

@@ -495,8 +495,8 @@ class Outbox(Protocol):
         Returns the number of deliveries.
         """
 
-    def give_up_unknown(self, *, known: Sequence[str], now: datetime) -> int:
-        """Give up deliveries to receivers that are not in ``known``. Returns how many."""
+    def give_up_removed(self, *, configured: Sequence[str], now: datetime) -> int:
+        """Give up deliveries to receivers that are not in ``configured``. Returns how many."""
 
     def deliveries(self, *, receiver: str | None, settled: int, limit: int) -> tuple[Delivery, ...]:
         """The oldest ``limit`` waiting deliveries to this receiver (to all with None), as stored.
@@ -535,17 +535,17 @@ class Maintenance(Protocol):
     def prune(self, cutoffs: Cutoffs, *, now: datetime) -> Pruned:
         """Delete data of older slots, in many small transactions.
 
-        - Refused (``Pruned.refused``) if neither runs nor the server's clock confirm ``now``.
+        - Refused (``Pruned.reason``) if neither runs nor the server's clock confirm ``now``.
         - Keeps states, and transitions with waiting deliveries.
         - Rolls up past days first. Deletes explanations together with evidence.
         - Deletes stored lists earlier, except each comparison's newest ones and those that wait for
           relevance. Deletes scores by days on PostgreSQL.
         """
 
-    def sizes(self, *, anew: bool = True) -> Mapping[DataKind, int]:
+    def sizes(self, *, refresh: bool = True) -> Mapping[DataKind, int]:
         """Bytes on disk of each kind of data.
 
-        Without ``anew`` the last result, because SQLite must read most of its file to measure.
+        Without ``refresh`` the last result, because SQLite must read most of its file to measure.
         """
 
 

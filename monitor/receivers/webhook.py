@@ -53,7 +53,7 @@ class WebhookOptions(HttpReceiverEntry):
     )
     updates: bool = Field(
         default=False,
-        description='Whether alerts that join an incident are sent at once, as `"update": true`. '
+        description='Whether alerts that join an incident are sent at once, as `"is_update": true`. '
         "For programs that page nobody for them. "
         "Otherwise they are in the next message of the incident.",
     )
@@ -114,7 +114,7 @@ def webhook_body(message: Message, *, receiver: str, external_url: str) -> dict[
     if message.worse:
         body["worse"] = message.worse
     if message.is_update:
-        body["update"] = True
+        body["is_update"] = True
     body["alerts"] = []
     body["alerts"] = _fit(alerts, MAX_BYTES - _size(body))
     body["truncatedAlerts"] = len(alerts) - len(body["alerts"])
@@ -197,8 +197,8 @@ def _figures(change: Transition) -> dict[str, str]:
         "dedup_key": change.dedup_key or "",
         "reason": clean(change.reason),
         "direction": change.direction.value,
-        "from": change.from_state.value,
-        "to": change.to_state.value,
+        "from_state": change.from_state.value,
+        "to_state": change.to_state.value,
         "slot": format_instant(change.slot),
         "at": format_instant(change.at),
         "since": format_instant(change.since),

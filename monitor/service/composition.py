@@ -242,7 +242,7 @@ def reconcile(wiring: Wiring, store: Store, clock: Clock) -> None:
     ends = retire_alerts(store.alerts.states(), store.alerts.firing(), comparisons, at=clock.now())
     if ends:
         store.alerts.retire(ends, receivers=wiring.receiver_names)
-    store.outbox.give_up_unknown(known=wiring.receiver_names, now=clock.now())
+    store.outbox.give_up_removed(configured=wiring.receiver_names, now=clock.now())
     store.outbox.retry_refused(clock.now(), receivers=wiring.receiver_names)
 
 

@@ -359,9 +359,9 @@ class Runner:
 
         The thread locks the sources until it ends.
         """
-        arms = replace(watched.arms, tell=partial(self._note_progress, claim))
+        arms = replace(watched.arms, on_progress=partial(self._note_progress, claim))
         if watched.answers is not None:
-            arms = replace(arms, kept_at=watched.answers.place)
+            arms = replace(arms, answers_path=watched.answers.place)
 
         def measure() -> RunResult:
             try:
@@ -436,7 +436,7 @@ class Runner:
             status=result.status,
             reason=result.reason,
             paired=paired,
-            gap_seconds=result.gap_seconds,
+            gap_s=result.gap_s,
         )
         for transition in result.transitions:
             log.warning(

@@ -130,16 +130,16 @@ class SqlMaintenance:
         with self._database.read() as connection:
             doubt = doubt_about(connection, now)
         if doubt is not None:
-            return Pruned(refused=doubt)
+            return Pruned(reason=doubt)
         pruned = prune(self._database, cutoffs, now)
         by_kind = Counter[DataKind]()
         for kind, tables in TABLES.items():
             for table in tables:
-                by_kind[kind] += pruned.rows.get(table.name, 0)
-        return replace(pruned, by_kind=dict(+by_kind))
+                by_kind[kind] += pruned.deleted_rows.get(table.name, 0)
+        return replace(pruned, deleted_by_kind=dict(+by_kind))
 
-    def sizes(self, *, anew: bool = True) -> Mapping[DataKind, int]:
-        if anew or not self._sizes:
+    def sizes(self, *, refresh: bool = True) -> Mapping[DataKind, int]:
+        if refresh or not self._sizes:
             with self._database.read() as connection:
                 self._sizes = bytes_by_kind(connection)
         return self._sizes

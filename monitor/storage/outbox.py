@@ -145,7 +145,7 @@ class SqlOutbox:
             return FiringSnapshot(
                 firing=firing,
                 delivered=frozenset(row.dedup_key for row in sent if row.to_state == State.FIRING),
-                told=_starts_after_ends(sent),
+                sent_starts=_starts_after_ends(sent),
                 acknowledged=frozenset(
                     state.dedup_key for state in states if state.dedup_key and state.acknowledged_by
                 ),
@@ -250,9 +250,9 @@ class SqlOutbox:
                 )
         return len(ids)
 
-    def give_up_unknown(self, *, known: Sequence[str], now: datetime) -> int:
+    def give_up_removed(self, *, configured: Sequence[str], now: datetime) -> int:
         removed = select(deliveries.c.id).where(
-            _IS_WAITING, deliveries.c.receiver.not_in(list(known))
+            _IS_WAITING, deliveries.c.receiver.not_in(list(configured))
         )
         with self._database.write() as connection:
             outcomes = []
@@ -323,9 +323,9 @@ class SqlOutbox:
         for row in rows:
             record = records.get(row.receiver, ReceiverRecord())
             if row.status is DeliveryStatus.SENT:
-                record = replace(record, last_success=row.attempted_at)
+                record = replace(record, last_success_at=row.attempted_at)
             else:
-                record = replace(record, last_error=row.attempted_at, reason=row.reason)
+                record = replace(record, last_error_at=row.attempted_at, reason=row.reason)
             records[row.receiver] = record
         return records
 

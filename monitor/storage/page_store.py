@@ -189,9 +189,7 @@ class SqlPageStore:
         for stored_name, by_run in means.items():
             segment = unescape(stored_name)
             of_runs = tuple(by_run.values())
-            segments.append(
-                SegmentMeans(segment=segment, users=users.get(segment, 0), means=of_runs)
-            )
+            segments.append(SegmentMeans(segment=segment, n=users.get(segment, 0), means=of_runs))
         return tuple(segments)
 
     def means(self, run_id: int) -> Mapping[tuple[str, str], float | None]:
@@ -216,7 +214,7 @@ class SqlPageStore:
         key = func.coalesce(transitions.c.incident, transitions.c.dedup_key)
         columns = (transitions.c.alert, transitions.c.segment, transitions.c.scheduled_for)
         query = (
-            select(*columns, is_start.label("is_start"), key.label("key"))
+            select(*columns, is_start.label("is_start"), key.label("incident"))
             .where(
                 transitions.c.comparison == comparison,
                 transitions.c.scheduled_for.between(since, until),
@@ -300,7 +298,7 @@ class SqlPageStore:
                     delivered.append(places[number])
         attempts = tuple(
             Attempt(
-                receiver=receiver, at=at, status=status, reason=reason, changes=tuple(delivered)
+                receiver=receiver, at=at, status=status, reason=reason, positions=tuple(delivered)
             )
             for (receiver, at, status, reason), delivered in places_by_attempt.items()
         )

@@ -121,7 +121,7 @@ def prune(database: Database, cutoffs: Cutoffs, now: datetime) -> Pruned:
     with database.write() as connection:
         counts += _execute(connection, delete(silences).where(silences.c.ends_at < cutoffs.runs))
         counts += _execute(connection, delete(daily).where(daily.c.day < cutoffs.daily))
-    return Pruned(rows=dict(+counts), put_off=obstacles)
+    return Pruned(deleted_rows=dict(+counts), put_off=obstacles)
 
 
 def _delete_of_runs(

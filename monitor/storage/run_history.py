@@ -466,7 +466,7 @@ def _latest(
         unlabelled=connection.scalar(unlabelled) or 0,
         first_slot=connection.scalar(first),
         recent=_recent(connection, run, record.leading_metric),
-        ended=None if ended is None else transition_of_row(ended),
+        last_end=None if ended is None else transition_of_row(ended),
     )
 
 

@@ -73,7 +73,7 @@ def replace_results(connection: Connection, result: RunResult) -> None:
     reasons = []
     for position, row in enumerate(result.coverage.rows if result.coverage else ()):
         covered.append(to_row(row, coverage, position=position))
-        for (arm, reason), users in row.reasons.items():
+        for (arm, reason), users in row.users_by_reason.items():
             reasons.append({"segment": row.segment, "arm": arm, "reason": reason, "users": users})
     put(coverage, covered)
     put(coverage_reasons, reasons)
@@ -186,7 +186,7 @@ def coverage_of(
     rows: dict[int, list[CoverageRow]] = defaultdict(list)
     for row in connection.execute(counts):
         of_segment = users.get((row.run_id, row.segment), {})
-        rows[row.run_id].append(from_row(CoverageRow, row, reasons=of_segment))
+        rows[row.run_id].append(from_row(CoverageRow, row, users_by_reason=of_segment))
     return {run_id: Coverage(rows=tuple(segments)) for run_id, segments in rows.items()}
 
 

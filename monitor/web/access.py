@@ -211,7 +211,7 @@ class CertificateStore:
                 return
             self._failed_stamp = stamp
             reason = str(error) if isinstance(error, MonitorError) else describe_error(error)
-            self.refusal = Refusal(what=Refused.CERTIFICATE, at=utc_now(), reason=reason)
+            self.refusal = Refusal(file=Refused.CERTIFICATE, at=utc_now(), reason=reason)
             log.error(  # noqa: TRY400 - the reason is enough
                 "certificate not read again; the old one stays in force", reason=reason
             )

@@ -248,7 +248,9 @@ def answer_gate(site: Site, request: Request) -> Response:
     verdict = certificate["verdict"]
     status = 200 if verdict == wanted else 409
     # Controllers show the whole body, so it is one line.
-    return PlainTextResponse(f"{verdict}: {certificate['words']}\n", status, headers=PLAIN_HEADERS)
+    return PlainTextResponse(
+        f"{verdict}: {certificate['sentence']}\n", status, headers=PLAIN_HEADERS
+    )
 
 
 def _read_query(request: Request) -> dict[str, Any]:

@@ -141,7 +141,8 @@ def test_what_one_rule_lacks_is_no_want_of_data_or_users():
 def covering(*names: str) -> Coverage:
     return Coverage(
         rows=tuple(
-            CoverageRow(segment=name, asked=100, paired=100, reasons={}) for name in ("all", *names)
+            CoverageRow(segment=name, asked=100, paired=100, users_by_reason={})
+            for name in ("all", *names)
         )
     )
 

@@ -71,7 +71,7 @@ def situation(
     *lasting: Transition, told: tuple[Transition, ...] = (), **more: Any
 ) -> FiringSnapshot:
     keys = frozenset(start.dedup_key or "" for start in told)
-    return FiringSnapshot(firing=lasting, delivered=keys, told=told, **more)
+    return FiringSnapshot(firing=lasting, delivered=keys, sent_starts=told, **more)
 
 
 def decide(
@@ -400,8 +400,8 @@ def test_a_fault_of_another_kind_and_a_run_that_fails_for_everybody_page_again()
     grown = replace(missing, segment="country=FR", value=1.0, users=480, slot=LATER + MINUTE)
     assert count_concerned([first, all_users]) == 20
     assert count_concerned([first, all_users, grown]) == 500
-    lasting = opened(alert="ListsFailed", segment="country=NO")
-    everybody, _ = begin(LATER, alert="ListsFailed")
+    lasting = opened(alert="FailedLists", segment="country=NO")
+    everybody, _ = begin(LATER, alert="FailedLists")
     fails = replace(condition("error"), alert="Stale", slot=LATER)
     _, (outage,) = named((replace(everybody, value=1.0, users=500), fails), before=(lasting,))
     assert (outage.incident, outage.users) == (lasting.incident, 500)
@@ -434,7 +434,7 @@ CONDITIONS = (
     ConditionRule(alert="NoData", condition=Condition.NO_DATA),
 )
 WITHOUT_LIST = (
-    coverage_rule("failed(candidate)", alert="ListsFailed"),
+    coverage_rule("failed(candidate)", alert="FailedLists"),
     coverage_rule("missing(candidate)"),
 )
 
@@ -506,8 +506,8 @@ def test_that_nothing_can_be_judged_joins_drift_and_is_joined_by_that_no_run_suc
 
 def test_an_outage_joins_failed_lists_and_what_began_with_it():
     for alert, since, joins in (
-        ("ListsFailed", 1, True),
-        ("ListsMissing", 1, True),
+        ("FailedLists", 1, True),
+        ("MissingLists", 1, True),
         ("SimilarityLow", 0, True),
         ("SimilarityLow", 1, False),
     ):
@@ -517,16 +517,16 @@ def test_an_outage_joins_failed_lists_and_what_began_with_it():
         )
         assert (outage.incident == first.incident) is joins
     drift = opened()
-    missing = opened(SLOT + HOUR, drift, alert="ListsMissing")
+    missing = opened(SLOT + HOUR, drift, alert="MissingLists")
     later = SLOT + 2 * HOUR
     assert (
         opened(later, drift, missing, alert="Stale", since=later, **CONDITION).incident
         == drift.incident
     )
     stale = opened(alert="Stale", **CONDITION)
-    assert opened(later, stale, alert="ListsMissing", segment="a=2").incident == stale.incident
+    assert opened(later, stale, alert="MissingLists", segment="a=2").incident == stale.incident
     _, together = named(
-        begin(SLOT, alert="ListsFailed", segment="a=1"), begin(SLOT, alert="Stale", **CONDITION)
+        begin(SLOT, alert="FailedLists", segment="a=1"), begin(SLOT, alert="Stale", **CONDITION)
     )
     assert len({change.incident for change in together}) == 1
 

@@ -94,7 +94,8 @@ def test_a_failed_run_is_an_error_for_every_segment_and_moves_none():
 def test_a_segment_that_nobody_belongs_to_is_told_with_the_three_largest_of_its_dimension():
     asked = (("all", 100), (DE, 10), (UK, 50), ("country=US", 30), ("country=FR", 10))
     rows = tuple(
-        CoverageRow(segment=name, asked=count, paired=count, reasons={}) for name, count in asked
+        CoverageRow(segment=name, asked=count, paired=count, users_by_reason={})
+        for name, count in asked
     )
     absent = (
         rule(segments=("country=nosuch",)),
@@ -199,7 +200,7 @@ COUNTS = {
     (Arm.CANDIDATE, CoverageReason.SHORT): 300,
     (Arm.BASELINE, CoverageReason.EMPTY): 7,
 }
-ROW = CoverageRow(segment="all", asked=704, paired=654, reasons=COUNTS)
+ROW = CoverageRow(segment="all", asked=704, paired=654, users_by_reason=COUNTS)
 
 
 def test_a_share_prints_whose_and_is_of_the_candidate_where_no_arm_is_named():
@@ -219,7 +220,9 @@ def test_what_is_no_share_is_refused_with_all_there_are():
 def test_every_reason_is_counted_by_exactly_one_share_of_an_arm_but_that_rankwatch_itself_was_too_slow():
     shares = [CoverageShare(lack, Arm.BASELINE) for lack in set(Lack) - TRAITS - {Lack.UNPAIRED}]
     for reason in CoverageReason:
-        row = CoverageRow(segment="all", asked=10, paired=5, reasons={(Arm.BASELINE, reason): 3})
+        row = CoverageRow(
+            segment="all", asked=10, paired=5, users_by_reason={(Arm.BASELINE, reason): 3}
+        )
         assert sum(share.count(row) for share in shares) == (
             0 if reason is CoverageReason.TOO_SLOW else 3
         )
@@ -277,7 +280,7 @@ def test_where_nobody_was_asked_a_run_that_failed_is_an_error_with_its_reason_an
 
 
 def test_few_users_are_not_judged():
-    row = CoverageRow(segment="x=y", asked=29, paired=0, reasons={})
+    row = CoverageRow(segment="x=y", asked=29, paired=0, users_by_reason={})
     found = judged_share("unpaired", row, min_users=30)
     assert (found.outcome, found.reason) == (
         Outcome.TOO_FEW,
@@ -291,15 +294,18 @@ def test_each_looks_at_the_segments_that_were_asked_even_when_none_of_them_was_c
         rules=(coverage_rule("missing", threshold=0.5, segments="each"), rule(alert="Other"))
     )
     lost = CoverageRow(
-        segment=DE, asked=40, paired=0, reasons={(Arm.CANDIDATE, CoverageReason.MISSING): 40}
+        segment=DE,
+        asked=40,
+        paired=0,
+        users_by_reason={(Arm.CANDIDATE, CoverageReason.MISSING): 40},
     )
     states, (transition,) = evaluate(
         watched, summaries=[summary()], coverage=Coverage(rows=(ROW, lost))
     )
 
     assert [(state.alert, state.segment, state.state) for state in states] == [
-        ("ListsMissing", "all", State.QUIET),
-        ("ListsMissing", DE, State.FIRING),
+        ("MissingLists", "all", State.QUIET),
+        ("MissingLists", DE, State.FIRING),
         ("Other", "all", State.QUIET),
     ]
     assert transition.statistic == "missing(candidate)"
@@ -308,7 +314,7 @@ def test_each_looks_at_the_segments_that_were_asked_even_when_none_of_them_was_c
 def test_a_segment_is_thin_below_the_share_of_its_users_that_must_be_compared():
     counts = {"all": 1, DE: 24, "country=FR": 25, "country=IT": 0}
     rows = tuple(
-        CoverageRow(segment=name, asked=50, paired=paired, reasons={})
+        CoverageRow(segment=name, asked=50, paired=paired, users_by_reason={})
         for name, paired in counts.items()
     )
     assert thin_segments(Coverage(rows=rows), 0.5) == {

@@ -119,7 +119,7 @@ def bounded(
     mean: float = 0.4,
 ) -> Verdict:
     """What becomes of a verdict on 90 users where so many more were asked."""
-    row = CoverageRow(segment="all", asked=90 + missing, paired=90, reasons={})
+    row = CoverageRow(segment="all", asked=90 + missing, paired=90, users_by_reason={})
     return apply_bounds(watched, verdict, summary(n=90, mean=mean), row, expected)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from commands import assert_refused, objects, one_line, rankwatch, read_json
+from commands import assert_refused, objects, of_all, one_line, rankwatch, read_json
 from forking import ended, started
 from monitor.storage import open_store
 from servers.daemon import wait_for
@@ -59,14 +59,14 @@ def test_a_low_slot_pends_the_next_fires_and_both_are_listed(fired):
     assert (
         first["status"],
         first["paired"],
-        first["summaries"]["extended_tau"]["all"]["mean"],
+        of_all(first)["extended_tau"]["mean"],
     ) == ("ok", 60, -1.0)
-    assert [each["to"] for each in (*first["transitions"], *second["transitions"])] == [
+    assert [each["to_state"] for each in (*first["transitions"], *second["transitions"])] == [
         "pending",
         "firing",
     ]
     _, listed = read_json("alerts")
-    assert (listed["slot"], listed["from"], listed["to"]) == (
+    assert (listed["slot"], listed["from_state"], listed["to_state"]) == (
         "2024-01-09T00:00:00Z",
         "pending",
         "firing",
@@ -153,7 +153,7 @@ def test_check_shows_both_lists_of_a_few_users_side_by_side(world):
     assert "was 2" in done.stdout
     assert "new" in done.stdout
     (shown,) = read_json("check --users 2")
-    assert [each["baseline"] for each in shown["users"]] == [["1", "2", "3", "4", "5"]] * 2
+    assert [each["baseline"] for each in shown["evidence"]] == [["1", "2", "3", "4", "5"]] * 2
 
 
 @pytest.mark.usefixtures("world")

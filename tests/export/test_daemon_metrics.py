@@ -179,7 +179,7 @@ def test_a_finished_run_is_observed_whole_and_by_its_stages_its_lag_and_its_arms
         pull_duration_seconds_sum{comparison="home-feed",arm="candidate"} 2.5
         arm_gap_seconds{comparison="home-feed",lists="candidate",q="0.99"} 0.5
     """)
-    publisher.run_finished(published.result(gap_seconds={}))
+    publisher.run_finished(published.result(gap_s={}))
     assert not scraped(publisher).labelled("arm_gap_seconds")
 
 

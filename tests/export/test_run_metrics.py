@@ -331,7 +331,9 @@ def test_neither_the_whole_nor_what_fires_may_be_left_out():
 
 def test_hundreds_of_segments_do_not_pass_the_bound_of_the_page(publisher):
     segments = ["all", *(f"country={number}" for number in range(200))]
-    rows = tuple(CoverageRow(segment=each, asked=200, paired=190, reasons={}) for each in segments)
+    rows = tuple(
+        CoverageRow(segment=each, asked=200, paired=190, users_by_reason={}) for each in segments
+    )
     summaries = tuple(published.summary(segment=each) for each in segments)
     firing, quiet = (
         published.state(segment="country=199"),

@@ -51,13 +51,13 @@ def test_users_are_matched_by_name_in_the_panels_order():
     assert lists_of(found) == [("3 4", "4 3"), ("1 2", "2 1")]
     assert list(found.panel_rows) == [0, 1]
     assert found.coverage.all.paired == 2
-    assert found.coverage.all.reasons == {}
+    assert found.coverage.all.users_by_reason == {}
 
 
 def test_lists_are_cut_to_k_before_duplicates_are_dropped():
     found = paired("a", {"a": [1, 1, 2, 3]}, {"a": [1, 2, 3, 4]}, 3)
     assert lists_of(found) == [("1 2", "1 2 3")]
-    assert found.coverage.all.reasons == {
+    assert found.coverage.all.users_by_reason == {
         (B, CoverageReason.SHORT): 1,
         (B, CoverageReason.DUPLICATED): 1,
     }
@@ -75,19 +75,19 @@ def test_every_user_who_cannot_be_compared_is_counted_under_arm_and_reason():
         "left": (2, 1),
         "right": (3, 0),
     }
-    assert rows["all"].reasons == {
+    assert rows["all"].users_by_reason == {
         (B, CoverageReason.MISSING): 1,
         (B, CoverageReason.EMPTY): 1,
         (C, CoverageReason.EMPTY): 1,
         (C, CoverageReason.TIMEOUT): 1,
         (C, CoverageReason.MISSING): 2,
     }
-    assert rows["right"].reasons[C, CoverageReason.MISSING] == 2
+    assert rows["right"].users_by_reason[C, CoverageReason.MISSING] == 2
 
 
 def test_flaws_of_lists_that_are_not_compared_are_not_counted_as_short():
     found = paired("a", {"a": []}, {"a": [1, 2]}, 2)
-    assert found.coverage.all.reasons == {(B, CoverageReason.EMPTY): 1}
+    assert found.coverage.all.users_by_reason == {(B, CoverageReason.EMPTY): 1}
 
 
 def test_numbers_and_their_text_name_the_same_item_across_arms():
@@ -99,7 +99,7 @@ def test_numbers_and_their_text_name_the_same_item_across_arms():
 def test_when_nobody_answers_nothing_is_paired_and_nothing_breaks():
     found = paired("ab", {}, {}, 3)
     assert len(found.batch) == 0
-    assert found.coverage.all.reasons == {
+    assert found.coverage.all.users_by_reason == {
         (B, CoverageReason.MISSING): 2,
         (C, CoverageReason.MISSING): 2,
     }

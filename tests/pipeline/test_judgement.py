@@ -47,7 +47,9 @@ def record(
     day: float, *summaries: Summary, status: RunStatus = RunStatus.OK, **changes: Any
 ) -> RunRecord:
     found = published.record(SLOT + day * DAY, *summaries, status=status, **changes)
-    whole = Coverage(rows=(CoverageRow(segment="all", asked=1000, paired=1000, reasons={}),))
+    whole = Coverage(
+        rows=(CoverageRow(segment="all", asked=1000, paired=1000, users_by_reason={}),)
+    )
     return replace(found, coverage=None if status is RunStatus.FAILED else whole)
 
 

@@ -301,8 +301,8 @@ def test_gaps_are_those_between_the_answers_of_each_user_who_has_both():
         answers(came=PLACES - np.where(PLACES < 400, 0.25, 3.0)),
         answers(came=PLACES + 0.5),
     )
-    assert result.gap_seconds == {
+    assert result.gap_s == {
         "candidate": {"0.5": 0.5, "0.99": 0.5},
         "noise_floor": {"0.5": 0.25, "0.99": 3.0},
     }
-    assert not measured(pull("u001:1"), answers()).gap_seconds
+    assert not measured(pull("u001:1"), answers()).gap_s

@@ -120,7 +120,7 @@ def test_a_dead_arm_fails_the_run_and_judges_nothing_as_similar_or_drifted():
         "baseline answered 1 of 1; nothing could be compared"
     )
     assert result.coverage is not None
-    assert result.coverage.all.reasons == {(Arm.CANDIDATE, CoverageReason.UNAVAILABLE): 1}
+    assert result.coverage.all.users_by_reason == {(Arm.CANDIDATE, CoverageReason.UNAVAILABLE): 1}
     assert [state.outcome for state in result.states] == [Outcome.ERROR]
 
 

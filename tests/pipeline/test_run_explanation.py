@@ -166,7 +166,7 @@ def test_missing_users_are_told_where_it_is_known_by_the_same_metric_how_many_ar
 
 LOST = (
     coverage_rule("missing(candidate)", threshold=0.1),
-    coverage_rule("failed(candidate)", alert="ListsFailed", threshold=0.1),
+    coverage_rule("failed(candidate)", alert="FailedLists", threshold=0.1),
     ConditionRule(alert="NoData", condition=Condition.NO_DATA),
 )
 
@@ -201,7 +201,7 @@ def test_users_without_a_list_in_all_segments_explain_that_there_is_no_data_and_
     result = run({name: SAME[name] for name in NAMES[::2]}, what)
     said = {alert.alert: alert.explanation for alert in result.transitions}
     assert said == {
-        "ListsMissing": None,
+        "MissingLists": None,
         "NoData": "40 of 80 users (50 %) got no list from the candidate.",
     }
 

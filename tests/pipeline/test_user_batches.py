@@ -120,7 +120,7 @@ def plain(value: Any) -> Any:
     return "nan" if isinstance(value, float) and np.isnan(value) else value
 
 
-NOT_FOUND = {"stage_seconds", "pull_seconds", "gap_seconds"}
+NOT_FOUND = {"stage_seconds", "pull_seconds", "gap_s"}
 
 
 def require_same(found: Measurement, whole: Measurement, *but: str) -> None:

@@ -86,11 +86,11 @@ def test_all_users_stand_for_their_segments_of_which_the_one_farthest_out_comes_
 
 
 def test_what_became_worse_says_so_first_and_names_what_joined_meanwhile():
-    missing = start(alert="ListsMissing", dedup_key="m", value=None)
+    missing = start(alert="MissingLists", dedup_key="m", value=None)
     found = content(
         message(missing, firing=(EVERYBODY, BRITISH, missing), pages=2, worse="its severity rose")
     )
-    assert found.title == f"Worse: ListsMissing firing on home-feed: {missing.reason}"
+    assert found.title == f"Worse: MissingLists firing on home-feed: {missing.reason}"
     assert found.more == (
         "Sent again because it became worse: its severity rose.",
         "Still firing: SimilarityLow (all users and country=UK).",
@@ -98,7 +98,7 @@ def test_what_became_worse_says_so_first_and_names_what_joined_meanwhile():
 
 
 def test_a_thousand_changes_are_five_in_full_and_the_rest_by_name():
-    other = start(alert="ListsMissing", segment="shop=0001", dedup_key="m", value=None)
+    other = start(alert="MissingLists", segment="shop=0001", dedup_key="m", value=None)
     found = content(message(*many(999), other))
     assert len(found.changes) == 5
     assert found.title.startswith(
@@ -107,7 +107,7 @@ def test_a_thousand_changes_are_five_in_full_and_the_rest_by_name():
     assert found.changes[0].heading == "SimilarityLow firing in shop=0998"
     assert found.more == (
         (
-            "This message also reports 995 more alerts: SimilarityLow (994 segments), ListsMissing "
+            "This message also reports 995 more alerts: SimilarityLow (994 segments), MissingLists "
             "(shop=0001)."
         ),
     )
@@ -226,7 +226,9 @@ def test_the_subject_of_a_mail_stays_when_an_earlier_slot_or_a_severity_joins():
     stale = start(alert="Stale", dedup_key="s", reason="no run has succeeded", explanation=None)
     before, later = (
         FiringSnapshot(firing=(failing,), delivered=frozenset()),
-        FiringSnapshot(firing=(failing, stale), delivered=frozenset({"firing"}), told=(failing,)),
+        FiringSnapshot(
+            firing=(failing, stale), delivered=frozenset({"firing"}), sent_starts=(failing,)
+        ),
     )
     subjects = [
         mail_subject(each)
@@ -258,11 +260,11 @@ def test_an_acknowledgement_says_who_and_no_old_figures():
 def test_a_repetition_says_since_when_after_which_alert_and_no_more():
     segment, before = (
         start(segment="a=b", dedup_key="ab", since=SLOT - timedelta(days=3)),
-        start(alert="ListsFailed"),
+        start(alert="FailedLists"),
     )
     found = content(repetition(EVERYBODY, segment, first=(before,)))
     assert found.title.startswith(
-        "SimilarityLow still firing on home-feed since 2024-01-05T00:00:00Z, after ListsFailed: "
+        "SimilarityLow still firing on home-feed since 2024-01-05T00:00:00Z, after FailedLists: "
         "mean "
     )
     told = (

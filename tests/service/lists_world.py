@@ -7,6 +7,7 @@ from typing import Any
 
 from typer.testing import CliRunner
 
+from json_keys import read_listed
 from monitor.cli.main import app
 
 SIMILAR = [1, 2, 3, 4, 5]
@@ -72,4 +73,4 @@ def command(folder: Path, *args: str) -> str:
 
 def objects(folder: Path, *args: str) -> list[dict[str, Any]]:
     """The same as JSON."""
-    return [json.loads(line) for line in command(folder, *args, "--json").splitlines()]
+    return [read_listed(line) for line in command(folder, *args, "--json").splitlines()]

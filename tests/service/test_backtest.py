@@ -152,7 +152,7 @@ def test_a_statistic_that_was_not_summarized_comes_from_kept_scores_for_all_user
     told = backtest(replayed, rules, tmp_path)
     assert told["rules"]["Half"]["runs_not_judged"] == 0
     assert told["rules"]["HalfEach"]["runs_not_judged"] == 7
-    first = next(each for each in told["changes"] if each["alert"] == "Half")
+    first = next(each for each in told["transitions"] if each["alert"] == "Half")
     assert first["slot"] == "2024-01-08T00:00:00Z"
     with closing(open_store(load_settings(replayed).database, create=False)) as store:
         run = next(
@@ -180,7 +180,7 @@ def test_kept_lists_make_up_for_segments_and_for_metrics_that_were_not_measured(
     )
 
     assert [told["rules"][name]["runs_not_judged"] for name in ("Half", "Jaccard")] == [2, 2]
-    assert [(each["alert"], each["segment"], each["slot"]) for each in told["changes"]] == [
+    assert [(each["alert"], each["segment"], each["slot"]) for each in told["transitions"]] == [
         ("Jaccard", "all", "2024-01-08T00:00:00Z"),
         ("Jaccard", "country=UK", "2024-01-08T00:00:00Z"),
     ]

@@ -138,9 +138,10 @@ def pages(url: str, names: list[str]) -> Iterator[tuple[str, bytes]]:
         if isinstance(route, Route) and "GET" in (route.methods or ())
     ]
     rows = requests.get(f"{url}/api/v1/comparisons", auth=LOOKER, timeout=60).json()["rows"]
-    assert {row["name"] for row in rows} == set(names)
+    assert {row["comparison"] for row in rows} == set(names)
     shown = [
-        {"name": row["name"], "slot": row["slot"], "user": "nobody", "key": "none"} for row in rows
+        {"name": row["comparison"], "slot": row["slot"], "user": "nobody", "key": "none"}
+        for row in rows
     ]
     # All pages of one comparison, and of each other one that with the errors of its sources.
     wanted = [

@@ -90,7 +90,7 @@ class Gated:
                 segment=segment,
                 asked=len(places),
                 paired=sum(panel.users[place] in paired for place in places),
-                reasons={},
+                users_by_reason={},
             )
             for segment, places in panel.segments.items()
         )
@@ -194,7 +194,7 @@ def test_a_fixed_sample_is_judged_for_its_users_like_a_census_and_says_so(store)
         3,
         [300],
     )
-    assert found.words.endswith("; the same 300 users are asked in each run: this is about them")
+    assert found.sentence.endswith("; the same 300 users are asked in each run: this is about them")
     world.comparison = sampled(sample=SampleSize(fixed=2000))  # more than there are
     world.run(constant(-0.4))
     assert [run.users for run in world.ask().runs] == [1000]
@@ -210,7 +210,7 @@ def test_missing_users_are_set_to_their_worst_and_decide(world):
     assert segment.mean_worst is not None
     assert segment.mean_best is not None
     assert segment.mean_best < -0.1 < segment.mean_worst
-    assert "have no score, which decides" in found.words
+    assert "have no score, which decides" in found.sentence
 
 
 def test_an_undefined_score_is_a_missing_one(world):
@@ -254,7 +254,7 @@ def test_without_a_run_that_can_be_judged_it_is_said_why(world, act, left_out, w
     found = world.ask()
     assert said(found) == ("inconclusive", "no_data")
     assert found.left_out == dict.fromkeys(left_out, 1)
-    assert words in found.words
+    assert words in found.sentence
 
 
 def test_runs_before_since_do_not_count_and_its_slot_does(world):
@@ -309,7 +309,7 @@ def test_segments_are_safe_together_only_where_each_is(world):
         "country=UK": "safe",
     }
     assert sum(users for users, _, _ in figures(found).values()) == 600
-    assert found.words.startswith("country=DE: the mean excess is above 0.05: at least ")
+    assert found.sentence.startswith("country=DE: the mean excess is above 0.05: at least ")
     assert world.ask(segments=("country=UK",)).verdict == "safe"
     assert [each.segment for each in world.ask(segments=("all", "each")).segments] == [
         "all",

@@ -121,7 +121,8 @@ def _page(url: str, name: str) -> dict[str, Any]:
 def _pages(url: str) -> Iterator[tuple[str, bytes]]:
     """Every page of both comparisons and of each user, found by the id, as HTML and as JSON."""
     keys = [
-        each["key"] for each in requests.get(f"{url}/api/v1/alerts", timeout=60).json()["firing"]
+        each["incident"]
+        for each in requests.get(f"{url}/api/v1/alerts", timeout=60).json()["firing_incidents"]
     ]
     assert keys
     below = ["", "/alerts", "/daemon", *(f"/alerts/{key}" for key in keys)]

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from commands import of_all
 from drift_lists import compare, lists_folder, write_config
 from factories import DAY, HOUR, HeldClock
 from monitor.cli.main import app
@@ -65,8 +66,8 @@ def test_the_command_measures_what_has_arrived_and_tells_what_waits_since_when(b
         arrive(bought, day)
     lines = cli("backfill", "shop", "--config", config, "--to", "2024-01-02", "--json").splitlines()
     filled: list[dict[str, Any]] = [json.loads(line) for line in lines]
-    assert [each["outcome"] for each in filled] == ["labelled", "labelled"]
-    assert filled[0]["summaries"][NDCG]["users"] == 36
+    assert [each["status"] for each in filled] == ["labelled", "labelled"]
+    assert of_all(filled[0])[NDCG]["n"] == 36
     told = cli("backfill", "shop", "--config", config)
     assert "0 runs labelled now, 1 still waits, the oldest since 2024-01-03T00:00:00Z" in told
     assert "relevance: labelled" in cli("show", "shop", "--slot", "2024-01-02", "--config", config)

@@ -1,6 +1,5 @@
 """Thresholds and plans from stored runs whose true mean, spread and faults are known."""
 
-import json
 import math
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,6 +12,7 @@ from scipy import stats
 from typer.testing import CliRunner
 
 from factories import DAY, SLOT, summary
+from json_keys import read_listed
 from monitor.cli.main import app
 from monitor.errors import ConfigError
 from monitor.model.comparison import Comparison
@@ -91,7 +91,7 @@ def test_the_threshold_is_students_t_limit_at_the_share_of_the_budget_rounded_aw
         1 + 1 / h
     )
     assert found.rule.threshold == math.floor(limit * 10_000) / 10_000
-    assert (found.runs, found.obstacle, found.caught) == (h, None, ())
+    assert (found.runs, found.reason, found.caught) == (h, None, ())
     assert found.expected == pytest.approx(np.mean(MEANS))
     assert found.usually == pytest.approx(np.mean(MEANS) - limit, abs=1e-6)
     assert (found.nearly_always or 0) > (found.usually or 1)
@@ -125,11 +125,11 @@ def test_where_a_bad_threshold_keeps_nearly_every_run_in_alarm_all_are_learned_f
 def test_without_enough_to_learn_from_nothing_is_proposed_and_it_is_said_why(what, store):
     fill(store, what, MEANS[:4])
     found = propose(what, store)
-    assert (found.obstacle, found.caught) == ("4 of the 5 healthy runs that are needed", ())
+    assert (found.reason, found.caught) == ("4 of the 5 healthy runs that are needed", ())
     put(store, what, 4, measured(MEANS[4]))
     unknown = propose(what, store, statistics=["share_below(0.2)"])
     assert (
-        unknown.obstacle
+        unknown.reason
         == "share_below(0.2) was not summarized: runs do so once any rule asks for it"
     )
     with pytest.raises(
@@ -142,8 +142,8 @@ def test_a_history_too_short_for_the_rate_says_what_it_could_promise(what, store
     fill(store, what, [0.1, 0.6, -0.2, 0.5, 0.0, 0.4])
     found = propose(what, store)
 
-    assert found.obstacle is not None
-    assert found.obstacle.startswith(
+    assert found.reason is not None
+    assert found.reason.startswith(
         "6 healthy runs are too few for one false page in 90 days: at best one in "
     )
 
@@ -179,20 +179,22 @@ def test_the_rules_that_are_printed_can_be_backtested(config, what, store):
     rules = config.with_name("rules.yaml")
     suggested = run_cli("suggest", "home-feed", "--segment", "each", "--config", str(config))
     assert "all together: one false page in 90 days" in suggested
-    assert "ExtendedTauMean would have paged at 2024-01-18T00:00:00Z" in suggested
+    assert "ExtendedTauMeanDrop would have paged at 2024-01-18T00:00:00Z" in suggested
     rules.write_text(
         run_cli("suggest", "home-feed", "--segment", "each", "--yaml", "--config", str(config))
     )
 
-    told = json.loads(run_cli("backtest", "--rules", str(rules), "--config", str(config), "--json"))
+    told = read_listed(
+        run_cli("backtest", "--rules", str(rules), "--config", str(config), "--json")
+    )
     proposed = [
-        json.loads(line) for line in run_cli(*SUGGEST_EACH, "--config", str(config)).splitlines()
+        read_listed(line) for line in run_cli(*SUGGEST_EACH, "--config", str(config)).splitlines()
     ]
     assert {
         name: found["pages"]
         for name, found in told["rules"].items()
         if name not in CONDITION_ALERTS.values()
-    } == {each["alert"]: len(each["pages"]) for each in proposed if each["pages"] is not None}
+    } == {each["alert"]: len(each["caught"]) for each in proposed if each["caught"] is not None}
     assert sum(found["pages"] for found in told["rules"].values()) >= 2
 
 
@@ -209,7 +211,7 @@ def known(store: SqlStore, what: Comparison, wander: float) -> None:
 @pytest.fixture
 def ask(config: Path) -> Callable[..., dict[str, Any]]:
     """Asks for a plan with these options."""
-    return lambda *args: json.loads(
+    return lambda *args: read_listed(
         run_cli("plan", "home-feed", *args, "--config", str(config), "--json")
     )
 
@@ -223,7 +225,7 @@ def test_plan_tells_users_runs_or_chance(ask, what, store):
     )
     assert ask("--drop", "0.1", "--users", str(users))["runs"] == 1
     assert ask("--share", "0.1", "--to", "0.3")["drop"] == pytest.approx(0.1 * 0.2, rel=0.1)
-    assert ask("--drop", "0.005")["obstacle"].startswith(
+    assert ask("--drop", "0.005")["reason"].startswith(
         "no number of users helps: the mean wanders by 0.0"
     )
 
@@ -251,14 +253,14 @@ def test_plan_for_a_share_of_users_plans_for_the_rules_in_force_and_names_the_fi
             ),
         )
 
-    assert ask("--share", "0.01")["obstacle"].startswith("no number of users helps")
+    assert ask("--share", "0.01")["reason"].startswith("no number of users helps")
     config.write_text(
         config.read_text().replace(
             "rules: [{alert: Low, metric: extended_tau, below: 0.3}]", "rules: default"
         )
     )
     found = ask("--share", "0.01")
-    assert (found["alert"], found["obstacle"], found["runs"]) == ("UsersVeryFar", None, 1)
+    assert (found["alert"], found["reason"], found["runs"]) == ("UsersBelowQuarter", None, 1)
     assert found["users"] < 5 * USERS
     assert ask("--share", "0.01", "--users", str(found["users"]), "--runs", "1")[
         "chance"
@@ -266,14 +268,14 @@ def test_plan_for_a_share_of_users_plans_for_the_rules_in_force_and_names_the_fi
     assert ask("--share", "0.2", "--metric", "extended_tau")["runs"] == 1
     said = run_cli("plan", "home-feed", "--share", "0.01", "--config", str(config))
     assert said.startswith(
-        "seen first by UsersVeryFar, share_below(-0.5) of extended_tau (as angles: arcsin of the "
+        "seen first by UsersBelowQuarter, share_below(-0.5) of extended_tau (as angles: arcsin of the "
         "root)"
     )
 
 
 @pytest.mark.usefixtures("store")
 def test_plan_works_without_history_and_says_what_it_lacks(config):
-    told = json.loads(
+    told = read_listed(
         run_cli(
             "plan", "--drop", "0.05", "--sd", "0.3", "--wander", "0", "--learned", "1000", "--json"
         )

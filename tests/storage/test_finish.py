@@ -118,7 +118,7 @@ def test_numpy_numbers_and_nan_are_stored_as_plain_numbers_and_nothing(store):
         mean=np.float64("nan"),
         statistics={"p05": np.float64(0.5), "p95": float("nan")},
     )
-    row = CoverageRow(segment="all", asked=np.int64(3), paired=np.int64(2), reasons={})  # type: ignore[arg-type]
+    row = CoverageRow(segment="all", asked=np.int64(3), paired=np.int64(2), users_by_reason={})  # type: ignore[arg-type]
     kept = evidence(scores={"a": float("nan")})
     run(store, SLOT, summaries=(odd, empty), coverage=Coverage(rows=(row,)), evidence=(kept,))
 
@@ -213,7 +213,7 @@ def test_evidence_comes_worst_first_then_by_position_and_every_reason_of_the_mod
         evidence(position=0),
     )
     reasons = {(arm, reason): 1 for arm in Arm for reason in CoverageReason}
-    row = CoverageRow(segment="all", asked=1, paired=0, reasons=reasons)
+    row = CoverageRow(segment="all", asked=1, paired=0, users_by_reason=reasons)
     run_id = run(store, SLOT, evidence=kept, coverage=Coverage(rows=(row, coverage().rows[1])))
 
     assert store.history.evidence(run_id) == (kept[2], kept[1], kept[0])

@@ -117,12 +117,12 @@ def test_a_clock_that_is_years_ahead_deletes_nothing_before_or_after_runs_are_ma
         run(store, ahead + hours * HOUR)
     beside_its_runs = housekept(store, ahead + 30 * HOUR)
 
-    assert (alone.rows, beside_its_runs.rows) == ({}, {})
-    assert alone.refused
-    assert beside_its_runs.refused
+    assert (alone.deleted_rows, beside_its_runs.deleted_rows) == ({}, {})
+    assert alone.reason
+    assert beside_its_runs.reason
     assert (
         "no run is newer than 2024-01-11T00:00:00Z: correct the clock; if it is right"
-        in beside_its_runs.refused
+        in beside_its_runs.reason
     )
     assert len(runs_of(store)) == 4 + 6
 
@@ -135,21 +135,21 @@ def test_what_is_old_is_deleted_again_once_two_days_of_runs_confirm_the_clock(st
         run(store, back + days * DAY)
         found.append(housekept(store, back + days * DAY + HOUR))
 
-    assert [each.rows.get("scores", 0) for each in found] == [0, 0, 3, 0]
-    assert [bool(each.refused) for each in found] == [True, True, False, False]
+    assert [each.deleted_rows.get("scores", 0) for each in found] == [0, 0, 3, 0]
+    assert [bool(each.reason) for each in found] == [True, True, False, False]
 
 
 @pytest.mark.parametrize("every", [HOUR, 31 * DAY])
 def test_runs_of_every_schedule_confirm_the_clock_but_not_the_first_of_a_rare_one(store, every):
     """A young or empty database confirms every clock."""
-    assert housekept(store, SLOT).refused is None
+    assert housekept(store, SLOT).reason is None
     run(store, SLOT)
-    assert housekept(store, SLOT + 10 * DAY).refused is None
-    assert housekept(store, SLOT + 10 * DAY + HOUR).refused
+    assert housekept(store, SLOT + 10 * DAY).reason is None
+    assert housekept(store, SLOT + 10 * DAY + HOUR).reason
     for number in range(1, 6):
         run(store, SLOT + number * every)
 
-    assert housekept(store, SLOT + 6 * every - HOUR).refused is None
+    assert housekept(store, SLOT + 6 * every - HOUR).reason is None
 
 
 def test_days_confirm_the_clock_where_no_run_is_left(store):
@@ -159,8 +159,8 @@ def test_days_confirm_the_clock_where_no_run_is_left(store):
         for table in (*RUN_TABLES, runs):
             connection.execute(table.delete())
 
-    assert housekept(store, SLOT + 600 * DAY).refused
-    assert housekept(store, SLOT + 6 * DAY).refused is None
+    assert housekept(store, SLOT + 600 * DAY).reason
+    assert housekept(store, SLOT + 6 * DAY).reason is None
 
 
 def test_a_clock_ahead_of_the_servers_is_not_trusted_though_runs_confirm_it(migrated_url):
@@ -174,10 +174,10 @@ def test_a_clock_ahead_of_the_servers_is_not_trusted_though_runs_confirm_it(migr
         found = housekept(store, now)
         in_time = housekept(store, servers)
 
-    assert found.rows == {}
-    assert found.refused
-    assert ", the database's " in found.refused
-    assert in_time.refused is None
+    assert found.deleted_rows == {}
+    assert found.reason
+    assert ", the database's " in found.reason
+    assert in_time.reason is None
 
 
 def test_every_table_is_of_one_kind():
@@ -199,7 +199,7 @@ def test_sizes_tell_bytes_rows_and_the_oldest_of_each_kind(store):
     whole = store.maintenance.measure()
     assert sum(each.used_bytes for each in whole.kinds) == whole.used_bytes
     assert store.maintenance.sizes()[DataKind.SCORES] == scores.used_bytes
-    assert store.maintenance.sizes(anew=False) is store.maintenance.sizes(anew=False)
+    assert store.maintenance.sizes(refresh=False) is store.maintenance.sizes(refresh=False)
 
 
 def test_outages_that_overlap_count_once_and_those_that_ended_before_not_at_all(store):

@@ -140,7 +140,9 @@ def test_what_is_held_back_is_looked_at_again_and_counted_apart(owed):
 def test_what_was_given_up_is_counted_until_it_is_tried_again_but_not_what_is_owed_to_nobody(owed):
     for each, minutes in zip(lease(owed, NOW), (0, 1, 1), strict=True):
         refuse(owed, each, at=NOW + minutes * MINUTE)
-    assert [owed.outbox.give_up_unknown(known=["hook"], now=NOW + MINUTE) for _ in range(2)] == [
+    assert [
+        owed.outbox.give_up_removed(configured=["hook"], now=NOW + MINUTE) for _ in range(2)
+    ] == [
         3,
         0,
     ]
@@ -163,10 +165,10 @@ def test_receivers_have_their_last_success_and_their_last_error_as_it_was_first_
     fail(owed, failed, at=NOW + MINUTE, reason="502", again=NOW)
     for minutes in (2, 3):
         fail(owed, failed, at=NOW + minutes * MINUTE, again=NOW)
-    owed.outbox.give_up_unknown(known=["hook"], now=NOW + HOUR)
+    owed.outbox.give_up_removed(configured=["hook"], now=NOW + HOUR)
 
     assert owed.outbox.records() == {
-        "hook": ReceiverRecord(last_success=NOW, last_error=NOW + 2 * MINUTE, reason="503"),
+        "hook": ReceiverRecord(last_success_at=NOW, last_error_at=NOW + 2 * MINUTE, reason="503"),
     }
 
 

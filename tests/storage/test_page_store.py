@@ -41,7 +41,7 @@ def series(
 
 def test_a_series_has_each_finished_run_with_what_was_expected_of_it(filled):
     running = claimed(filled, SLOTS[-1] + DAY)
-    found = series(filled, alert="SimilarityDropped", until=running.slot)
+    found = series(filled, alert="SimilarityDrop", until=running.slot)
     means = (0.5, 0.5, 0.5, 0.25)
     assert [(each.slot, each.mean, each.n) for each in found] == [
         (slot, mean, 1874) for slot, mean in zip(SLOTS, means, strict=True)
@@ -95,14 +95,14 @@ def test_distributions_and_coverage_are_those_of_the_runs(filled):
     assert filled.pages.histograms(ids, METRIC, "all").keys() == {*ids}
     assert filled.pages.histograms(ids[:1], METRIC, "all")[ids[0]].counts == (0, 1874)
     covered = filled.pages.coverage(ids, "country=UK")
-    assert {run_id: (row.asked, dict(row.reasons)) for run_id, row in covered.items()} == {
+    assert {run_id: (row.asked, dict(row.users_by_reason)) for run_id, row in covered.items()} == {
         run_id: (50, {(Arm.BASELINE, CoverageReason.SHORT): 3}) for run_id in ids
     }
 
 
 def test_segments_have_their_means_in_the_newest_runs(filled):
     found = filled.pages.segments(NAME, METRIC, until=SLOTS[-1], runs=3)
-    assert [(each.segment, each.users, each.means) for each in found] == [
+    assert [(each.segment, each.n, each.means) for each in found] == [
         ("all", 1874, (0.5, 0.5, 0.25)),
         (f"country={NAME}", 9, (0.25, 0.25, 0.125)),
     ]
@@ -112,7 +112,7 @@ def test_segments_have_their_means_in_the_newest_runs(filled):
         )
     (whole, _) = filled.pages.segments(NAME, METRIC, until=SLOTS[-1], runs=3)
     paired = filled.pages.coverage([series(filled)[-1].run_id], "all").popitem()[1].paired
-    assert (whole.users, whole.means[-1]) == (paired, None)
+    assert (whole.n, whole.means[-1]) == (paired, None)
     assert paired > 0
 
 

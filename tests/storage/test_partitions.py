@@ -223,7 +223,7 @@ def pruned_beside(store: SqlStore) -> Counter[str]:
     )
     for _ in range(DAYS):
         with suppress(DatabaseError):
-            return Counter(store.maintenance.prune(old, now=SLOT + DAYS * DAY).rows)
+            return Counter(store.maintenance.prune(old, now=SLOT + DAYS * DAY).deleted_rows)
     return Counter(failed=1)
 
 

@@ -29,6 +29,7 @@ from monitor.reference.prediction import refer
 from monitor.reference.thresholds import Budget, Threshold, propose
 from monitor.service.runner import pick_comparison
 from monitor.settings.configuration import Settings
+from monitor.settings.default_rules import name_metrics
 from monitor.settings.translation import to_comparison, to_schedule
 
 AT_ONCE = 100
@@ -138,7 +139,7 @@ class Suggestion:
     usually: float | None = None  # the change that one run detects with a probability of 50 %
     nearly_always: float | None = None  # the same for 95 %
     caught: tuple[Transition, ...] = ()  # starts of its firings in all stored runs
-    obstacle: str | None = None  # why there is no threshold
+    reason: str | None = None  # why there is no threshold
     note: str | None = None  # a warning about the runs
 
 
@@ -247,16 +248,19 @@ def _all_series(
         for summary in run.summaries:
             stored_segments[summary.metric].add(summary.segment)
     parsed = list(map(Statistic.parse, statistics))
+    metrics = [
+        metric
+        for metric in map(parse, comparison.measuring.metrics)
+        if metric.need is not Need.RELEVANCE
+    ]
     series = []
-    for metric in map(parse, comparison.measuring.metrics):
-        if metric.need is Need.RELEVANCE:
-            continue
+    for metric, name in zip(metrics, name_metrics(metrics), strict=True):
         stored = stored_segments[str(metric)]
         wanted = [ALL, *sorted(stored - {ALL})] if "each" in segments else segments
         for statistic in parsed:
             for segment in wanted:
                 if segment in stored:
-                    series.append(RuleSeries(_rule(metric, statistic, segment), segment))
+                    series.append(RuleSeries(_rule(name, metric, statistic, segment), segment))
     if not series:
         raise ConfigError(
             f"no run of {comparison.name} has summaries of the segments {', '.join(segments)}"
@@ -264,16 +268,16 @@ def _all_series(
     return series
 
 
-def _rule(metric: Metric, statistic: Statistic, segment: str) -> SimilarityRule:
-    name = f"{metric} {statistic}"
-    if segment != ALL:
-        name += f" {segment}"
+def _rule(name: str, metric: Metric, statistic: Statistic, segment: str) -> SimilarityRule:
     # The rule watches the side of less similar lists.
     is_share = statistic.floor is not None
     direction = Direction.BELOW if metric.higher_is_more_alike is not is_share else Direction.ABOVE
-    words = re.findall(r"[A-Za-z0-9]+", name)
+    text = str(statistic) if segment == ALL else f"{statistic} {segment}"
+    for word in re.findall(r"[A-Za-z0-9]+", text):
+        name += word[0].upper() + word[1:]
+    change = "Drop" if direction is Direction.BELOW else "Rise"
     return SimilarityRule(
-        alert="".join(word[0].upper() + word[1:] for word in words)[:100],
+        alert=name[: 100 - len(change)] + change,
         metric=str(metric),
         statistic=statistic,
         limit=FixedLimit(direction=direction, value=0.0, resolve_at=0.0),
@@ -337,7 +341,7 @@ def pick_healthy(
 
 
 def _none(series: RuleSeries[SimilarityRule], runs: int, obstacle: str) -> Suggestion:
-    return Suggestion(rule=series.rule, segment=series.segment, runs=runs, obstacle=obstacle)
+    return Suggestion(rule=series.rule, segment=series.segment, runs=runs, reason=obstacle)
 
 
 def _why_so_few(series: RuleSeries[SimilarityRule], healthy: Sequence[Summary], runs: int) -> str:
@@ -387,7 +391,7 @@ def _with_caught(
     history: History,
 ) -> tuple[Suggestion, ...]:
     """Add the pages that the suggestions would have sent in runs of the present configuration."""
-    rules = tuple(each.rule for each in suggestions if each.obstacle is None)
+    rules = tuple(each.rule for each in suggestions if each.reason is None)
     judging = replace(comparison.judging, rules=rules)
     rejudging = Rejudgement(comparison=replace(comparison, judging=judging))
     starts: dict[str, list[Transition]] = defaultdict(list)

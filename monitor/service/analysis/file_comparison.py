@@ -44,7 +44,7 @@ class ChangeBreakdown:
     metric: str
     # Of the mean distance from identical lists; None if identical lists have no value.
     parts: PartMeans | None
-    kinds: Mapping[Change, float]
+    shares: Mapping[Change, float]  # of the lists
 
 
 def break_down_changes(
@@ -63,7 +63,7 @@ def break_down_changes(
         breakdowns[segment] = ChangeBreakdown(
             metric=str(metric),
             parts=None if parts is None else average_parts(parts, rows),
-            kinds=share_kinds(kinds[rows]),
+            shares=share_kinds(kinds[rows]),
         )
     return breakdowns
 
@@ -75,7 +75,7 @@ class FileComparison:
     coverage: Coverage
     summaries: tuple[Summary, ...]
     worst: tuple[Evidence, ...]
-    catalogue: int  # the number of items, as given, or else all listed items
+    catalogue_size: int  # the number of items, as given, or else all listed items
     length: int | None  # the typical length of compared lists
     # The expected score of random lists by metric, None without a typical length.
     by_chance: Mapping[str, float | None]
@@ -123,7 +123,7 @@ def compare_files(  # noqa: PLR0913 - what the command is given
     for (arm, reason), note in results.notes.items():
         notes.append(f"{reason} in {arm}: {note}")
         if reason in _UNREAD:
-            arms_by_problem[note].append(arm)
+            arms_by_problem[str(note)].append(arm)
     if arms_by_problem:
         problems = [f"{' and '.join(arms)}: {note}" for note, arms in arms_by_problem.items()]
         raise InputError("; ".join(problems))
@@ -145,7 +145,7 @@ def compare_files(  # noqa: PLR0913 - what the command is given
         coverage=results.coverage,
         summaries=results.summaries,
         worst=results.worst,
-        catalogue=catalogue,
+        catalogue_size=catalogue,
         length=length,
         by_chance=chance_scores(metrics, length, catalogue),
         apart=break_down_changes(pairs, metrics[0], sample.segments),
@@ -195,7 +195,7 @@ def _require_pairs(
     if coverage.paired:
         return
     reasons = ", ".join(
-        f"{count:,} {reason} in {arm}" for (arm, reason), count in coverage.reasons.items()
+        f"{count:,} {reason} in {arm}" for (arm, reason), count in coverage.users_by_reason.items()
     )
     failure = (
         f"none of {coverage.asked:,} users could be compared ({reasons}): check that both files "

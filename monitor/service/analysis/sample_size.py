@@ -62,7 +62,7 @@ class SampleSizePlan:
     users: int | None
     runs: int | None
     chance: float | None
-    obstacle: str | None = None
+    reason: str | None = None
 
 
 def read_plan_inputs(
@@ -127,7 +127,7 @@ def _series_of(rules: Iterable[SeriesRuleT], figures: Figures) -> list[RuleSerie
     return series
 
 
-def users_until_certain(comparison: Comparison, history: History) -> tuple[int, int] | None:
+def users_until_decided(comparison: Comparison, history: History) -> tuple[int, int] | None:
     """Estimate how many users ``stop_when: decided`` would ask, of how many, in the newest ok run.
 
     None if it cannot stop, or is set already.
@@ -235,7 +235,7 @@ def drop_of_share(inputs: PlanInputs, share: float, to: float | None) -> float:
 
 def rank_plan(plan: SampleSizePlan) -> tuple[object, ...]:
     """Return a sort key: possible plans first, then by probability, fewer runs and fewer users."""
-    return plan.obstacle is not None, -(plan.chance or 0.0), plan.runs or 0, plan.users or 0
+    return plan.reason is not None, -(plan.chance or 0.0), plan.runs or 0, plan.users or 0
 
 
 def plan_sample_size(
@@ -293,7 +293,7 @@ def _with_users(plan: SampleSizePlan, runs: int) -> SampleSizePlan:
         f"no number of users helps: the mean wanders by {search.wander:.3g} between runs, so "
         f"{span} can show {search.least_drop(math.inf, runs):.3g} at best; {remedy}"
     )
-    return replace(plan, runs=runs, obstacle=obstacle)
+    return replace(plan, runs=runs, reason=obstacle)
 
 
 def _with_runs(plan: SampleSizePlan, users: int) -> SampleSizePlan:
@@ -306,4 +306,4 @@ def _with_runs(plan: SampleSizePlan, users: int) -> SampleSizePlan:
         f"{search.least_drop(users, math.inf):.3g} at best; more of them, or more users in each "
         "run, can show it"
     )
-    return replace(plan, obstacle=obstacle)
+    return replace(plan, reason=obstacle)

@@ -296,7 +296,7 @@ class Daemon:
         return Status(
             version=__version__,
             started_at=self._started_at,
-            state=self._state(),
+            daemon=self._state(),
             unready=self.unready(),
             database=self.store.place,
             schedule=self._scheduler.runs(),
@@ -360,7 +360,7 @@ class Daemon:
 
     def _refuse(self, reason: str) -> bool:
         now = self._clock.now()
-        self._refusal = Refusal(what=Refused.CONFIGURATION, at=now, reason=reason)
+        self._refusal = Refusal(file=Refused.CONFIGURATION, at=now, reason=reason)
         self._publisher.reloaded(ok=False, at=now)
         return False
 

@@ -261,9 +261,9 @@ class DaemonJobs:
         with errors_logged("relevance not measured", comparison=name):
             for filled in backfill_runs(watched, self.runner.store, self.runner.clock):
                 slot = format_instant(filled.run.slot)
-                if filled.trouble is not None:
+                if filled.reason is not None:
                     log.warning(
-                        "relevance not measured", comparison=name, slot=slot, reason=filled.trouble
+                        "relevance not measured", comparison=name, slot=slot, reason=filled.reason
                     )
                 elif filled.summaries:
                     measured += 1
@@ -340,14 +340,14 @@ def prune_old(
     """
     with errors_logged("old rows not deleted"):
         pruned = store.maintenance.prune(retention.cutoffs(now), now=now)
-        if pruned.refused:
+        if pruned.reason:
             log.warning(
-                "old rows not deleted: nothing confirms this machine's clock", reason=pruned.refused
+                "old rows not deleted: nothing confirms this machine's clock", reason=pruned.reason
             )
         else:
             publisher.pruned(pruned, at=now)
-        if pruned.rows:
-            log.info("old rows deleted", **pruned.rows)
+        if pruned.deleted_rows:
+            log.info("old rows deleted", **pruned.deleted_rows)
         for reason in pruned.put_off:
             log.warning("old rows put off", reason=reason)
         publish_sizes(store, publisher)

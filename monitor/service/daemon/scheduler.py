@@ -216,7 +216,7 @@ class JobScheduler:
                 start_s = begun_s.get(name)
                 running_s = None if start_s is None else now_s - start_s
                 next_at = job and job.next_run_time
-                runs.append(ScheduledRun(name=name, next_at=next_at, running_s=running_s))
+                runs.append(ScheduledRun(comparison=name, next_at=next_at, running_s=running_s))
         return tuple(runs)
 
     def overdue(self) -> tuple[str, ...]:

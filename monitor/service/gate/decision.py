@@ -71,7 +71,7 @@ class Certificate:
     segments: tuple[GateResult, ...]
     verdict: GateVerdict
     reason: GateReason
-    words: str
+    sentence: str
     version: str
     at: datetime
     # ``segments`` as of some slots.
@@ -232,7 +232,7 @@ def judge_stored(
         segments=segments,
         verdict=verdict,
         reason=reason,
-        words=words,
+        sentence=words,
         version=__version__,
         at=clock.now(),
         course=course,
@@ -313,7 +313,7 @@ def describe_certificate(certificate: Certificate) -> dict[str, object]:
         "comparison": question.comparison.name,
         "verdict": certificate.verdict,
         "reason": certificate.reason,
-        "words": certificate.words,
+        "sentence": certificate.sentence,
         "looks": certificate.looks,
         "left_out": certificate.left_out,
         "version": certificate.version,
@@ -322,16 +322,17 @@ def describe_certificate(certificate: Certificate) -> dict[str, object]:
         "margin": question.margin,
         "alpha": question.alpha,
         "since": question.since,
-        "judged": excess.yardstick,
+        "yardstick": excess.yardstick,
         "series": excess.series,
         "reference": excess.reference,
-        "range": [excess.scale.low, excess.scale.high],
+        "low": excess.scale.low,
+        "high": excess.scale.high,
         "design": design,
         "config_hash": question.comparison.config_hash,
         "users": sum(run.users for run in certificate.runs),
         "missing": sum(run.missing for run in certificate.runs),
-        "runs": [asdict(run) for run in certificate.runs],
-        "segments": [_segment_dict(each, certificate.level) for each in certificate.segments],
+        "judged_runs": [asdict(run) for run in certificate.runs],
+        "by_segment": [_segment_dict(each, certificate.level) for each in certificate.segments],
     }
 
 
@@ -342,7 +343,8 @@ def _segment_dict(result: GateResult, level: float) -> dict[str, object]:
         "reason": result.reason,
         "users": result.users,
         "missing": result.missing,
-        "mean": {"missing_at_best": result.mean_best, "missing_at_worst": result.mean_worst},
+        "mean_best": result.mean_best,
+        "mean_worst": result.mean_worst,
         "confidence_sequence": {"low": result.low, "high": result.high, "alpha_each_side": level},
         "log10_e_value": {"safe": result.evidence_safe, "breach": result.evidence_breach},
     }

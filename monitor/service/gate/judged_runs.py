@@ -16,7 +16,7 @@ from monitor.model.instants import format_instant
 from monitor.model.rankings import ALL, Panel, UserTable
 from monitor.model.runs import Run, RunStatus
 from monitor.ports import History
-from monitor.sampling import draw, kept_among
+from monitor.sampling import draw, select_kept
 from monitor.sequential.gate import Scale
 from monitor.service.gate.question import Question
 
@@ -127,7 +127,7 @@ def read_run(
         return None
     # Fixed users without a score look like rotating users. All of them count as rotating, so that
     # bounds are never too narrow.
-    is_rotating = ~kept_among(scores.users, Keep.PANEL, question.comparison) | question.is_census
+    is_rotating = ~select_kept(scores.users, Keep.PANEL, question.comparison) | question.is_census
     everyone = np.arange(len(scores.users), dtype=np.intp)
     members: dict[str, tuple[Rows, int]] = {ALL: (everyone, run.asked or 0)}
     record = history.record(run.id) if question.needs_panel else None

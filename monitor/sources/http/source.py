@@ -109,8 +109,8 @@ class _HttpPull:
         users = request.users.tolist()
         if request.together:
             random.Random(request.together).shuffle(users)  # noqa: S311 - the same for all pulls
-        self._answers = AnswerFile(request.kept_at, _question(options, request.k))
-        self._remaining = self._answers.recall(users, self._lists, request.kept_s)
+        self._answers = AnswerFile(request.answers_path, _question(options, request.k))
+        self._remaining = self._answers.recall(users, self._lists, request.answers_valid_s)
         self._recalled = len(self._lists)
         self._count = len(users)
         self._traces = TraceCollector()
@@ -170,11 +170,11 @@ class _HttpPull:
             users=self._count,
             answered=len(self._lists),
             failed=failed,
-            kept=self._recalled,
+            stored_answers=self._recalled,
             elapsed_s=elapsed_s,
-            trouble=self._answers.trouble,
+            reason=self._answers.trouble,
         )
-        self._request.tell(progress)
+        self._request.on_progress(progress)
         if self._writing is None or self._writing.done():
             write = self._answers.take(self._lists)
             self._writing = asyncio.get_running_loop().run_in_executor(None, write)

@@ -57,7 +57,7 @@ DESCRIPTIONS = {
     "severity": "Incidents whose most severe alert has this severity.",
     "state": "Incidents that are firing, or that ended.",
     "text": "Part of an alert, a segment, a reason or an explanation, in any case.",
-    "before": "Ended incidents before this number, which is `older` of the previous page.",
+    "before": "Ended incidents before this number, which is `next_page_before` of the previous page.",
 }
 
 PATH_DESCRIPTIONS = {

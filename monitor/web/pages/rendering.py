@@ -55,7 +55,7 @@ def series_chart(page: ComparisonPage) -> Markup:
                 at=run.slot,
                 value=run.mean,
                 note=note,
-                link=addresses.run_url(page.name, run.slot),
+                link=addresses.run_url(page.comparison, run.slot),
                 is_marked=run.low is not None and run.mean is not None and run.mean < run.low,
                 low=run.low,
                 high=run.high,
@@ -68,7 +68,7 @@ def series_chart(page: ComparisonPage) -> Markup:
     spans = []
     for firing in page.spans:
         name = f"{firing.alert} fires"
-        spans.append(Span(start=firing.start, end=firing.end, name=name, kind="firing"))
+        spans.append(Span(start=firing.started_at, end=firing.ended_at, name=name, kind="firing"))
     for silence in page.silences:
         name = f"silenced: {silence.comment}"
         span = Span(start=silence.starts_at, end=silence.ends_at, name=name, kind="silenced")
@@ -100,11 +100,11 @@ def coverage_chart(page: ComparisonPage) -> Markup:
     slots, rows = zip(*page.coverage, strict=True)
     reasons: set[tuple[Arm, CoverageReason]] = set()
     for row in rows:
-        reasons.update(row.reasons)
+        reasons.update(row.users_by_reason)
     shares: dict[str, list[float]] = {}
     keys = []
     for number, reason in enumerate(sorted(reasons)):
-        of_runs = [row.reasons.get(reason, 0) / max(1, row.asked) for row in rows]
+        of_runs = [row.users_by_reason.get(reason, 0) / max(1, row.asked) for row in rows]
         name = ": ".join(reason)
         shares[name] = of_runs
         key_class = f"key s{number % 8}"
@@ -241,7 +241,7 @@ def linked_rows(rows: Iterable[Sequence[str]], urls: Mapping[str, str]) -> list[
 
 def _summary_rows(page: RunPage) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = []
-    for summary, moved in zip(page.summaries, page.moved, strict=True):
+    for summary, moved in zip(page.summaries, page.mean_changes, strict=True):
         mean = show_number(summary.mean)
         move = "-" if moved is None else f"{moved:+.4f}"
         p05 = show_number(summary.value("p05"))
@@ -255,7 +255,7 @@ def _coverage_rows(coverage: Coverage) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = []
     for row in coverage.rows:
         reasons = ", ".join(
-            f"{count:,} {reason} in {arm}" for (arm, reason), count in row.reasons.items()
+            f"{count:,} {reason} in {arm}" for (arm, reason), count in row.users_by_reason.items()
         )
         rows.append((row.segment, f"{row.asked:,}", f"{row.paired:,}", reasons))
     return rows

@@ -103,7 +103,10 @@ def test_a_process_that_is_killed_costs_no_pull_and_another_one_is_begun(recomme
     source = source_of(http={"url": recommender.url, "timeout": "5m"})
     with ThreadPoolExecutor(1) as threads:
         asked = replace(
-            request(*USERS), tell=told.append, kept_at=str(tmp_path / "answers"), kept_s=864_000
+            request(*USERS),
+            on_progress=told.append,
+            answers_path=str(tmp_path / "answers"),
+            answers_valid_s=864_000,
         )
         pulling = threads.submit(source.pull, asked)
         wait_for(
