@@ -1,9 +1,10 @@
 """The daemon's housekeeping: comparisons of which no run succeeds, slots without a run by reason, and what is deleted."""
 
 import threading
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from structlog.testing import CapturingLogger
@@ -181,25 +182,12 @@ def test_what_is_deleted_is_counted_by_kind_and_logged(store, logs):
 START = datetime(2024, 1, 1, tzinfo=UTC)
 
 
-@dataclass
-class Stored:
-    """Runs of which the last slot alone is known."""
-
-    last: datetime | None = START
-
-    @property
-    def history(self) -> "Stored":
-        return self
-
-    def runs(self, **_: object) -> list[Any]:
-        return [] if self.last is None else [published.run(slot=self.last)]
-
-
-def chooser(store: Stored) -> SlotChooser:
-    only: Any = store
-    return SlotChooser(
-        runner=Runner(store=only, clock=HeldClock(START + 4 * MINUTE + timedelta(seconds=3)))
-    )
+def chooser(*slots: datetime) -> SlotChooser:
+    """Over a store that has runs of these slots."""
+    store: Any = Mock()
+    store.history.runs.return_value = [published.run(slot=slot) for slot in slots]
+    now = START + 4 * MINUTE + timedelta(seconds=3)
+    return SlotChooser(runner=Runner(store=store, clock=HeldClock(now)))
 
 
 def watched() -> Watched:
@@ -222,7 +210,7 @@ SKIPPED = """
 def test_slots_passed_while_a_run_was_at_work_are_overlap_while_one_waited_for_a_place_busy_and_others_missed(
     due_s, overlapped, counts
 ):
-    slots = chooser(Stored())
+    slots = chooser(START)
     slots.note_overlap(
         "feed", [START + int(minutes) * MINUTE for minutes in overlapped.strip("-").split()]
     )
@@ -237,6 +225,6 @@ def test_slots_passed_while_a_run_was_at_work_are_overlap_while_one_waited_for_a
     assert slots.choose(watched()).skipped == {"missed": 3}  # what was noted counts once
 
 
-@pytest.mark.parametrize("last", [None, START + 3 * MINUTE, START + 4 * MINUTE])
-def test_no_slot_passed_means_no_count(last):
-    assert chooser(Stored(last)).choose(watched()).skipped == {}
+@pytest.mark.parametrize("slots", [[], [START + 3 * MINUTE], [START + 4 * MINUTE]])
+def test_no_slot_passed_means_no_count(slots):
+    assert chooser(*slots).choose(watched()).skipped == {}

@@ -107,26 +107,6 @@ def housekept(store: SqlStore, now: datetime) -> Pruned:
     return store.maintenance.prune(RetentionOptions().cutoffs(now), now=now)
 
 
-def test_a_clock_that_is_years_ahead_deletes_nothing_before_or_after_runs_are_made_under_it(store):
-    for number in range(4):
-        run(store, SLOT + number * DAY)
-    ahead = SLOT + 3650 * DAY if store.database.is_sqlite else SLOT + 700 * DAY
-
-    alone = housekept(store, ahead)
-    for hours in range(0, 30, 5):
-        run(store, ahead + hours * HOUR)
-    beside_its_runs = housekept(store, ahead + 30 * HOUR)
-
-    assert (alone.deleted_rows, beside_its_runs.deleted_rows) == ({}, {})
-    assert alone.reason
-    assert beside_its_runs.reason
-    assert (
-        "no run is newer than 2024-01-11T00:00:00Z: correct the clock; if it is right"
-        in beside_its_runs.reason
-    )
-    assert len(runs_of(store)) == 4 + 6
-
-
 def test_what_is_old_is_deleted_again_once_two_days_of_runs_confirm_the_clock(store):
     run(store, SLOT)
     back = SLOT + 60 * DAY
@@ -137,6 +117,9 @@ def test_what_is_old_is_deleted_again_once_two_days_of_runs_confirm_the_clock(st
 
     assert [each.deleted_rows.get("scores", 0) for each in found] == [0, 0, 3, 0]
     assert [bool(each.reason) for each in found] == [True, True, False, False]
+    assert "no run is newer than 2024-01-08T00:00:00Z: correct the clock; if" in str(
+        found[0].reason
+    )
 
 
 @pytest.mark.parametrize("every", [HOUR, 31 * DAY])
@@ -195,9 +178,6 @@ def test_sizes_tell_bytes_rows_and_the_oldest_of_each_kind(store):
     scores = found[DataKind.SCORES]
     assert (scores.runs, scores.oldest) == (3, SLOT)
     assert (found[DataKind.EVIDENCE].runs, found[DataKind.LISTS].runs) == (3, 0)
-    assert scores.bytes_per_run == pytest.approx(scores.used_bytes / 3)
-    whole = store.maintenance.measure()
-    assert sum(each.used_bytes for each in whole.kinds) == whole.used_bytes
     assert store.maintenance.sizes()[DataKind.SCORES] == scores.used_bytes
     assert store.maintenance.sizes(refresh=False) is store.maintenance.sizes(refresh=False)
 
