@@ -1,7 +1,8 @@
 """What a daemon would publish, for tests of export, web and deploy: complete values, each field open to change."""
 
+from collections.abc import Sequence
 from dataclasses import fields, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from starlette.applications import Starlette
@@ -24,7 +25,16 @@ from monitor.model.explanation import (
 from monitor.model.model_versions import ArmModel
 from monitor.model.rankings import Arm, Coverage, CoverageReason, CoverageRow
 from monitor.model.retention import DataKind, Pruned
-from monitor.model.runs import ArmScore, Histogram, LatestRun, Run, RunResult, RunStatus, Summary
+from monitor.model.runs import (
+    ArmScore,
+    Histogram,
+    LatestRun,
+    Run,
+    RunRecord,
+    RunResult,
+    RunStatus,
+    Summary,
+)
 from monitor.receivers.message.content import content_of
 from monitor.receivers.message.plain_text import plain_text
 from monitor.web.app import create_app
@@ -55,6 +65,18 @@ def run(**changes: Any) -> Run:
         models={Arm.CANDIDATE: ArmModel(now="v12")},
     )
     return replace(base, **changes)
+
+
+def record(
+    slot: datetime, *summaries: Summary, arm_scores: Sequence[ArmScore] = (), **changes: Any
+) -> RunRecord:
+    """A run of this slot, with what it measured."""
+    return RunRecord(
+        run=run(slot=slot, **changes),
+        coverage=None,
+        summaries=summaries,
+        arm_scores=tuple(arm_scores),
+    )
 
 
 def summary(**changes: Any) -> Summary:

@@ -9,7 +9,6 @@ import pytest
 
 from factories import DAY, SLOT, comparison, rule
 from monitor.errors import SourceError
-from monitor.metrics.relevance import Ndcg, Recall
 from monitor.model.alerts import Outcome
 from monitor.model.comparison import Comparison, Keep
 from monitor.model.memory import Memory
@@ -20,7 +19,7 @@ from monitor.storage.tables.run_tables import kept_lists
 from pipeline.canned import CannedRelevance, StillClock, arms, users
 from storage.worked import record
 
-NDCG, RECALL = str(Ndcg(arm="candidate")), str(Recall(arm="candidate"))
+NDCG, RECALL = "ndcg(arm=candidate, gain=linear)", "recall(arm=candidate)"
 
 
 def watched(**changes: Any) -> Comparison:

@@ -17,6 +17,7 @@ from monitor.model.rankings import Arm
 from monitor.pipeline.delivery import RECHECK_AFTER, brief_message, next_attempt
 from monitor.service.daemon.delivery_loops import LONGEST_REST_S, POLL_S, DeliveryLoop
 from pipeline.test_delivery import (
+    BUSY,
     DOWN,
     EACH,
     ENDS,
@@ -66,25 +67,16 @@ def test_what_waits_behind_more_than_a_claim_that_is_held_is_told_and_the_look_e
     scene.receiver.treatment = Treatment(updates=Updates.EACH)
     scene.silence("segment=~a=.*")
     many = tuple(f"a={n:04d}" for n in range(30))
-    scene.fire(watched=EACH, segments=("all", *many))
-    scene.fire(HOUR, watched=EACH, segments=("all", *many, "b=1"))
+    scene.fire(segments=("all", *many))
+    scene.fire(HOUR, segments=("all", *many, "b=1"))
     looks = iter(range(8))
     scene.deliver(should_stop=lambda: next(looks, None) is None)
     assert scene.receiver.segments == [STARTS, ("starts", "b=1")]
     assert next(looks, None) is not None
 
 
-def test_who_died_in_telling_of_one_comparison_holds_up_no_other(scene):
-    scene.fire(watched=EACH)
-    scene.lease(5 * MINUTE)
-    scene.fire(MINUTE, watched=EACH, segments=SEGMENTS)
-    scene.fire(MINUTE, watched=replace(EACH, name="search"))
-    scene.deliver(after=MINUTE)
-    assert [change.comparison for change in scene.receiver.told] == ["search"]
-
-
 def test_an_acknowledgement_of_a_part_does_not_read_as_one_of_the_whole_incident(scene):
-    scene.fire(watched=EACH, segments=SEGMENTS)
+    scene.fire(segments=SEGMENTS)
     scene.deliver()
     for segments, status in (
         (("a=1",), MessageStatus.FIRING),
@@ -129,10 +121,10 @@ def test_nobody_is_woken_for_what_somebody_looks_after_by_then(scene):
 
 def test_segments_are_told_when_the_telling_of_all_users_that_may_have_arrived_is_given_up(scene):
     scene.receiver.errors = [SILENT, REFUSED]
-    scene.fire(watched=EACH)
+    scene.fire()
     scene.deliver()
     scene.deliver(after=MINUTE)
-    scene.fire(HOUR, watched=EACH, segments=SEGMENTS)
+    scene.fire(HOUR, segments=SEGMENTS)
     scene.deliver()
     assert scene.receiver.segments == [("starts", "a=1"), ("starts", "a=2")]
 
@@ -153,8 +145,8 @@ def test_a_repetition_that_failed_waits_for_its_time_or_as_long_as_its_receiver_
     scene.receiver.treatment = Treatment(repeat_every_s=3600)
     scene.fire()
     scene.deliver()
-    told, busy = scene.outlet(), DeliveryError("busy", permanent=False, retry_after_s=300)
-    for error, too_soon_s, later_s in ((REFUSED, 60, 3600), (busy, 290, 60)):
+    told = scene.outlet()
+    for error, too_soon_s, later_s in ((REFUSED, 60, 3600), (BUSY, 115, 60)):
         scene.clock.pass_by(3600)
         scene.receiver.errors = [error]
         with pytest.raises(DeliveryError):
@@ -179,10 +171,8 @@ def test_who_is_no_longer_named_by_a_route_is_not_reminded_but_told_the_end(scen
 def test_routes_that_change_while_something_fires_tell_the_new_one_and_end_it_for_both(scene):
     pager, chat = FakeReceiver("pager"), FakeReceiver("chat")
     scene.fire(to=("pager", "chat"))
-    for receiver in ("pager", "chat"):
-        scene.policy = NotificationPolicy(
-            routes=(Route(matchers=(), receivers=frozenset({receiver})),)
-        )
+    for routes in (ONLY_PAGER, (replace(ONLY_PAGER[0], receivers=frozenset({"chat"})),)):
+        scene.policy = NotificationPolicy(routes=routes)
         scene.retry_refused("pager", "chat")
         scene.deliver(pager, chat)
     scene.end(DAY)
@@ -237,9 +227,6 @@ def test_the_next_attempt_is_so_many_seconds_away():
     ):
         again = next_attempt(attempts, now=SLOT, draw=draw, retry_after_s=asked)
         assert (again - SLOT).total_seconds() == pytest.approx(seconds)
-
-
-BUSY = DeliveryError("fake answered 429", permanent=False, retry_after_s=120)
 
 
 def test_a_receiver_that_asks_for_a_pause_is_told_nothing_at_all_until_it_is_over(scene):
