@@ -1,7 +1,6 @@
 """The servers of an evening on call: two shops, everybody who is notified, Prometheus and the daemon."""
 
 import json
-import re
 import signal
 import socket
 from collections.abc import Callable, Iterator
@@ -9,11 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from email import message_from_bytes
-from email.policy import default
-from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import yaml
 from sqlalchemy import make_url
@@ -29,6 +25,7 @@ from servers import free_port
 from servers.alertmanager import AlertmanagerServer
 from servers.certificates import self_signed
 from servers.daemon import ServeProcess
+from servers.heard import Heard, read_body, read_mail
 from servers.pagerduty import KEY, FakePagerDuty
 from servers.postgres import PASSWORD, PostgresServer
 from servers.prometheus import Prometheus, running_prometheus
@@ -47,7 +44,6 @@ PACE = 60
 SHOPS = {"home-feed": Shop(seed=1, users=700), "newsletter": Shop(seed=2, users=100)}
 COUNTRIES = {name: shop.values["country"].tolist() for name, shop in SHOPS.items()}
 SECRETS = (KEY, PASSWORD, LOGIN[1], "canary-hook-secret", "canarycanarycanary", "canary-users-key")
-_END = re.compile(r"✅|resolved?:|\[RESOLVED")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,56 +69,6 @@ class Question:
 
 Change = Callable[[Question], object]
 """What an arm answers for one user; None leaves the user out."""
-
-
-class Heard(NamedTuple):
-    """What a receiver heard.
-
-    ``headline`` begins with its status or severity; ``page`` is PagerDuty's key.
-    """
-
-    receiver: str
-    headline: str
-    text: str
-    page: str = ""
-
-    @property
-    def is_end(self) -> bool:
-        return _END.match(self.headline) is not None
-
-    @property
-    def is_critical(self) -> bool:
-        return "critical:" in self.headline.lower()
-
-    @property
-    def shop(self) -> str:
-        """The comparison that it is about; empty for none."""
-        return next((name for name in SHOPS if name in self.headline), "")
-
-
-@cache
-def read_mail(content: bytes) -> Heard:
-    mail = message_from_bytes(content, policy=default)
-    body = mail.get_body(("plain",))
-    assert body is not None
-    return Heard("mail", mail["Subject"], f"{mail['Subject']}\n{body.get_content()}")
-
-
-@cache
-def read_body(body: bytes) -> Heard:
-    """The body of a request: PagerDuty's has the service's key, which is no secret there."""
-    text, message = body.decode(), json.loads(body)
-    if "text" in message:
-        return Heard("slack", message["text"], text)
-    if "payload" in message:
-        about, action = message["payload"], message["event_action"]
-        headline = f"{action}: {about['severity']}: {about['group']}: {about['summary']}"
-        return Heard("pagerduty", headline, text.replace(KEY, ""), message["dedup_key"])
-    labels, first = message["groupLabels"], message["alerts"][0]["annotations"]
-    headline = (
-        f"{message['status']}: {labels['severity']}: {labels['comparison']}: {first.get('summary')}"
-    )
-    return Heard("webhook", headline, text)
 
 
 def answer_with(change: Change, shop: str, arm: Arm, asked: dict[str, Any]) -> Reply:
