@@ -90,32 +90,18 @@ def _measure(k: int, many: int, fewer: int, few: int) -> Iterator[Row]:
     ]
     everything = tuple(parse(name) for name, kind in METRICS.items() if kind.need is None)
     _check(batch.take(slice(0, few)), lists)
-    ours, numpy, ragged, ragged_numpy, full, full_numpy = _medians(
-        (many, _score(Engine.NUMBA, batch, PAIR)),
-        (many, _score(Engine.NUMPY, batch, PAIR)),
-        (many, _score(Engine.NUMBA, uneven, PAIR)),
-        (many, _score(Engine.NUMPY, uneven, PAIR)),
-        (fewer, _score(Engine.NUMBA, part, everything)),
-        (fewer, _score(Engine.NUMPY, part, everything)),
-    )
-    name = f"extended tau + RBO, k={k}"
-    yield (name, ours, "our numpy engine", numpy, "pairs/s")
+    named = {
+        f"extended tau + RBO, k={k}": (batch, PAIR),
+        f"extended tau + RBO, 0 to {k} items": (uneven, PAIR),
+        f"all {len(everything)} pairwise measures, k={k}": (part, everything),
+    }
+    engines = (Engine.NUMBA, Engine.NUMPY)
+    works = [(len(of[0]), _score(engine, *of)) for of in named.values() for engine in engines]
+    rates = _medians(*works)
+    for number, name in enumerate(named):
+        yield (name, rates[2 * number], "our numpy engine", rates[2 * number + 1], "pairs/s")
     for other, rate in _measure_others(lists):
-        yield (name, ours, other, rate, "pairs/s")
-    yield (
-        f"extended tau + RBO, 0 to {k} items",
-        ragged,
-        "our numpy engine",
-        ragged_numpy,
-        "pairs/s",
-    )
-    yield (
-        f"all {len(everything)} pairwise measures, k={k}",
-        full,
-        "our numpy engine",
-        full_numpy,
-        "pairs/s",
-    )
+        yield (f"extended tau + RBO, k={k}", rates[0], other, rate, "pairs/s")
 
 
 def _score(

@@ -24,11 +24,10 @@ from urllib.parse import quote
 import numpy as np
 import pandas as pd
 import sqlalchemy as sql
-from rich import table as rich_table
-from rich.console import Console
 
 import factories
 import published
+from bench import show
 from monitor.model.alerts import Expectation, State
 from monitor.model.instants import format_instant
 from monitor.model.rankings import Arm, RankingTable
@@ -50,6 +49,8 @@ STATES = (State.FIRING, State.QUIET)
 A_DAY = 96
 SPELL = 16
 """In how many runs an alert begins or ends."""
+WHOLE = 4
+"""Earlier runs of `wide` with scores of all users."""
 KEPT = 200
 """Users of whom every run has scores; the newest has those of all."""
 
@@ -192,7 +193,7 @@ def _copy_runs(connection: sql.Connection, numbers: range, given: argparse.Names
     is_followed = sql.or_(
         tables.scores.c.user_id < f"u{KEPT:07}",
         tables.scores.c.user_id == f"u{given.users - 1:07}",
-        past.n <= given.whole,
+        past.n <= WHOLE,
     )
     of_scores = {tables.scores: sql.and_(tables.scores.c.run_id == _IS_WIDE, is_followed)}
     copied = {**_COPIED, **of_scores, **(_COPIED_OF_A_DAY if numbers.start < A_DAY else {})}
@@ -260,6 +261,8 @@ _COPIED_OF_A_DAY = {
 
 
 MOST_MS, MOST_KB = 150, 300
+REQUESTS = 40
+"""Of each page."""
 
 
 def main(arguments: list[str]) -> None:
@@ -271,36 +274,16 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--days", type=int, default=60)
     parser.add_argument("--users", type=int, default=1_000_000)
     parser.add_argument(
-        "--whole", type=int, default=4, help="earlier runs of `wide` with scores of all users"
-    )
-    parser.add_argument("--requests", type=int, default=40, help="of each page")
-    parser.add_argument(
         "--database", choices=("sqlite", "postgresql"), nargs="*", default=("sqlite", "postgresql")
     )
     given = parser.parse_args(arguments)
     gc.set_threshold(50_000, 20, 20)  # as the daemon does
     for kind in given.database:
         with database(kind) as url, closing(open_store(url, create=True)) as store:
-            started = time.perf_counter()
             fill(store, given)
-            title = (
-                f"{kind}: {given.comparisons} comparisons, {given.days} days, {given.users:,} users"
-            )
-            Console(stderr=True).print(f"{title}, written in {time.perf_counter() - started:.0f} s")
-            table = rich_table.Table(
-                "page",
-                "p50 ms",
-                "p95 ms",
-                "CPU p50",
-                "CPU p95",
-                "kB",
-                "",
-                title=title,
-                title_justify="left",
-            )
-            for row in measure(store, given):
-                table.add_row(*row)
-            Console(width=100).print(table)
+            title = f"{given.comparisons} comparisons, {given.days} days, {given.users:,} users"
+            columns = ("page", "p50 ms", "p95 ms", "CPU p50", "CPU p95", "kB", "verdict")
+            show(f"{kind}: {title}", columns, measure(store, given))
 
 
 @contextmanager
@@ -344,22 +327,12 @@ def measure(store: SqlStore, given: argparse.Namespace) -> Iterator[tuple[str, .
     ) as site:
         for name, path in pages.items():
             shown[0] = _all_firing(latest) if name.endswith("all firing") else latest
-            found = [_ask(site, path) for _ in range(given.requests + 1)][1:]
-            p50, p95 = np.quantile([took for took, _, _ in found], (0.5, 0.95)) * 1000
-            cpu = np.quantile([spent for _, spent, _ in found], (0.5, 0.95)) * 1000
-            weight = found[-1][2] / 1000
-            verdict = " ".join(
-                (["slow"] if p95 > MOST_MS else []) + (["heavy"] if weight > MOST_KB else [])
-            )
-            yield (
-                name,
-                f"{p50:.0f}",
-                f"{p95:.0f}",
-                f"{cpu[0]:.0f}",
-                f"{cpu[1]:.0f}",
-                f"{weight:.0f}",
-                verdict,
-            )
+            found = [_ask(site, path) for _ in range(REQUESTS + 1)][1:]
+            took, cpu, sizes = np.array(found).T
+            p50, p95 = np.quantile(took, (0.5, 0.95)) * 1000
+            figures = (p50, p95, *np.quantile(cpu, (0.5, 0.95)) * 1000, sizes[-1] / 1000)
+            verdict = "slow " * (p95 > MOST_MS) + "heavy" * (figures[-1] > MOST_KB)
+            yield (name, *(f"{each:.0f}" for each in figures), verdict)
 
 
 def _all_firing(latest: Sequence[LatestRun]) -> list[LatestRun]:

@@ -4,19 +4,19 @@
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from rich.console import Console
-from rich.table import Table
 from scipy.special import ndtri
 from scipy.stats import binomtest
 
+from bench import show
 from drift_lists import lists_folder
 from monitor import compare_many
 from monitor.sequential.gate import Scale, follow_capital
@@ -27,15 +27,15 @@ Rng = np.random.Generator
 
 HISTORIES = 10_000
 BATCH = 500
+COLUMNS = ("what", "promise", "measured", "95 % bounds", "peeking z-test", "95 % bounds")
 Z_FROM = 30
 """Users before the z-test looks first, as its own textbook asks."""
 
 
 def main(_: list[str]) -> None:
     """Print the tables, one after the other."""
-    console = Console(width=150)
-    for build in (tabulate_coverage, tabulate_gate):
-        console.print(build(np.random.default_rng(20240108)))
+    for tabulate in (tabulate_coverage, tabulate_gate):
+        tabulate(np.random.default_rng(20240108))
 
 
 def real_excess() -> Floats:
@@ -89,49 +89,23 @@ def populations() -> Iterator[Population]:
     )
 
 
-def tabulate_coverage(
-    rng: Rng, *, alpha: float = 0.05, users: int = 1000, histories: int = HISTORIES
-) -> Table:
+def tabulate_coverage(rng: Rng) -> None:
     """How often the confidence sequence ever leaves out the mean, drawn independently and from a population of 1.25 n."""
-    table = _table(
-        f"Confidence sequence: mean left out at any of {users:,} looks, alpha {alpha}",
-        "peeking z-test",
-    )
+    alpha, users = 0.05, 1000
+    rows = []
     for of in populations():
-        batches = [of.draw(rng, (BATCH, users)) for _ in range(histories // BATCH)]
-        table.add_row(
-            f"{of.name}, independent",
-            f"{alpha}",
-            *_rates(
-                _ever(
-                    _is_left_out(batch, np.full(BATCH, of.mean), None, alpha) for batch in batches
-                )
-            ),
-            *_rates(
-                _ever(
-                    _is_peeked(batch, np.full((BATCH, 1), of.mean), alpha / 2) for batch in batches
-                )
-            ),
-        )
-        size = users * 5 // 4
-        whole = [of.draw(rng, (BATCH, size)) for _ in range(histories // BATCH)]
-        table.add_row(
-            f"{of.name}, {users:,} of {size:,}",
-            f"{alpha}",
-            *_rates(
-                _ever(
-                    _is_left_out(batch[:, :users], batch.mean(axis=1), size, alpha)
-                    for batch in whole
-                )
-            ),
-            *_rates(
-                _ever(
-                    _is_peeked(batch[:, :users], batch.mean(axis=1, keepdims=True), alpha / 2)
-                    for batch in whole
-                )
-            ),
-        )
-    return table
+        for size in (None, users * 5 // 4):
+            ours, theirs = [], []
+            for _ in range(HISTORIES // BATCH):
+                whole = of.draw(rng, (BATCH, size or users))
+                means = whole.mean(axis=1) if size else np.full(BATCH, of.mean)
+                seen = whole[:, :users]
+                ours.append(_is_left_out(seen, means, size, alpha).any(axis=1))
+                theirs.append(_is_peeked(seen, means[:, np.newaxis], alpha / 2).any(axis=1))
+            how = f"{users:,} of {size:,}" if size else "independent"
+            rows.append((f"{of.name}, {how}", alpha, *_rates(ours), *_rates(theirs)))
+    title = f"Confidence sequence: mean left out at any of {users:,} looks, alpha {alpha}"
+    show(title, COLUMNS, rows)
 
 
 def _is_left_out(scores: Floats, means: Floats, population: int | None, alpha: float) -> Flags:
@@ -139,21 +113,13 @@ def _is_left_out(scores: Floats, means: Floats, population: int | None, alpha: f
 
     Histories share a mean where there is no population.
     """
-    if population is None:
-        sides = [
-            follow_capital(scores, float(means[0])),
-            follow_capital(1 - scores, 1 - float(means[0])),
-        ]
-    else:
-        sides = [
-            np.stack(
-                [
-                    follow_capital(row, mean, population)
-                    for row, mean in zip(side, side_means, strict=True)
-                ]
-            )
-            for side, side_means in ((scores, means), (1 - scores, 1 - means))
-        ]
+    sides = []
+    for side, side_means in ((scores, means), (1 - scores, 1 - means)):
+        if population is None:
+            sides.append(follow_capital(side, float(side_means[0])))
+        else:
+            pairs = zip(side, side_means, strict=True)
+            sides.append(np.stack([follow_capital(*each, population) for each in pairs]))
     return np.maximum(*sides) >= math.log(2 / alpha)
 
 
@@ -188,20 +154,17 @@ class World:
 
 def worlds() -> Iterator[World]:
     """Truth exactly at the margin and near it, moving from run to run, without replacement, and the worst missing."""
-    yield World("at the margin", lambda rng, pool: _shifted(rng, pool, 0.0, 0.0))
-    yield World("0.01 above the margin", lambda rng, pool: _shifted(rng, pool, 0.0025, 0.0))
-    yield World("0.01 below the margin", lambda rng, pool: _shifted(rng, pool, -0.0025, 0.0))
-    yield World(
-        "at the margin on average, runs move by 0.03",
-        lambda rng, pool: _shifted(rng, pool, 0.0, 0.0075),
-    )
+    yield World("at the margin", _shifted)
+    yield World("0.01 above the margin", partial(_shifted, by=0.0025))
+    yield World("0.01 below the margin", partial(_shifted, by=-0.0025))
+    yield World("at the margin on average, runs move by 0.03", partial(_shifted, shock=0.0075))
     yield World("at the margin, 200 of 300 users", _without_replacement)
     yield World("at the margin, the 2 % farthest missing", _farthest_missing)
-    yield World("0.05 below the margin", lambda rng, pool: _shifted(rng, pool, -0.0125, 0.0))
-    yield World("0.05 above the margin", lambda rng, pool: _shifted(rng, pool, 0.0125, 0.0))
+    yield World("0.05 below the margin", partial(_shifted, by=-0.0125))
+    yield World("0.05 above the margin", partial(_shifted, by=0.0125))
 
 
-def _shifted(rng: Rng, pool: Floats, by: float, shock: float) -> tuple[Floats, Floats]:
+def _shifted(rng: Rng, pool: Floats, by: float = 0.0, shock: float = 0.0) -> tuple[Floats, Floats]:
     """Scores around margin + by, all users of a run moved by one shock.
 
     The mean of clipped scores is that of the pool.
@@ -222,34 +185,25 @@ def _without_replacement(rng: Rng, pool: Floats) -> tuple[Floats, Floats]:
 
 
 def _farthest_missing(rng: Rng, pool: Floats) -> tuple[Floats, Floats]:
-    scores, means = _shifted(rng, pool, 0.0, 0.0)
+    scores, means = _shifted(rng, pool)
     by_run = scores.reshape(BATCH, RUNS, USERS)
     is_missing = by_run >= np.quantile(by_run, 0.98, axis=2, keepdims=True)
     return np.where(is_missing, np.nan, by_run).reshape(BATCH, -1), means
 
 
-def tabulate_gate(rng: Rng, *, alpha: float = 0.01, histories: int = HISTORIES) -> Table:
+def tabulate_gate(rng: Rng) -> None:
     """How often either verdict is ever said, with a look after each run, and how often wrongly."""
-    pool = real_excess()
-    title = (
-        f"Gate: said at any of {RUNS} looks, one a run of {USERS} users, alpha {alpha}; "
-        "wrong at most alpha"
-    )
-    table = _table(title, "peeking z-test")
+    alpha, pool, rows = 0.01, real_excess(), []
     for world in worlds():
-        found = [_said(*world.draw(rng, pool), alpha) for _ in range(histories // BATCH)]
-        for verdict in ("safe", "breach"):
-            for kind in ("wrong", "right"):
-                ours, theirs = (
-                    np.concatenate([each[who, verdict, kind] for each in found])
-                    for who in ("gate", "z")
-                )
-                if ours.any() or theirs.any() or kind == "wrong":
-                    promise = f"{alpha}" if kind == "wrong" else ""
-                    table.add_row(
-                        f"{world.name}: {kind} {verdict}", promise, *_rates(ours), *_rates(theirs)
-                    )
-    return table
+        found = [_said(*world.draw(rng, pool), alpha) for _ in range(HISTORIES // BATCH)]
+        for verdict, kind in product(("safe", "breach"), ("wrong", "right")):
+            ours, theirs = ([each[who, verdict, kind] for each in found] for who in ("gate", "z"))
+            if np.any(ours) or np.any(theirs) or kind == "wrong":
+                promise = alpha if kind == "wrong" else ""
+                what = f"{world.name}: {kind} {verdict}"
+                rows.append((what, promise, *_rates(ours), *_rates(theirs)))
+    title = f"Gate: said at any of {RUNS} looks, one a run of {USERS} users; wrong at most {alpha}"
+    show(title, COLUMNS, rows)
 
 
 def _said(scores: Floats, means: Floats, alpha: float) -> dict[tuple[str, str, str], Flags]:
@@ -284,28 +238,9 @@ def _present_z(scores: Floats, looks: npt.NDArray[np.int64]) -> Floats:
     return np.asarray((mean - MARGIN) / np.sqrt((squares / n - mean**2) / n))
 
 
-def _ever(batches: Iterator[Flags]) -> Flags:
-    return np.concatenate([batch.any(axis=1) for batch in batches])
-
-
-def _rates(flags: Flags) -> tuple[str, str]:
+def _rates(batches: Sequence[Flags]) -> tuple[str, str]:
     """The share and its exact 95 % bounds (Clopper and Pearson 1934)."""
+    flags = np.concatenate(batches)
     found = binomtest(int(flags.sum()), len(flags))
     low, high = found.proportion_ci()
     return f"{found.statistic:.4f}", f"{low:.4f} to {high:.4f}"
-
-
-def _table(title: str, other: str) -> Table:
-    table = Table(
-        "what",
-        "promise",
-        "measured",
-        "95 % bounds",
-        other,
-        "95 % bounds",
-        title=title,
-        title_justify="left",
-    )
-    for column in (1, 2, 4):
-        table.columns[column].justify = "right"
-    return table

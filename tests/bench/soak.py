@@ -19,9 +19,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
+from bench import show
 from bench.many import Plan, serving
 from bench.pull import canned_server
 
@@ -36,6 +35,8 @@ COLUMNS = (
     "scrapes",
 )
 _SCRAPERS = 4
+LOOK_S = 30
+"""Between two looks."""
 
 
 def main(arguments: list[str]) -> None:
@@ -55,7 +56,6 @@ def main(arguments: list[str]) -> None:
     )
     parser.add_argument("--scrapes", type=float, default=0, help="scrapes a second")
     parser.add_argument("--seconds", type=int, default=7200)
-    parser.add_argument("--look", type=float, default=30, help="seconds between two looks")
     parser.add_argument("--most", type=float, default=5, help="MB an hour by which memory may grow")
     given = parser.parse_args(arguments)
     plan = Plan(
@@ -70,12 +70,12 @@ def main(arguments: list[str]) -> None:
     )
     with canned_server(None) as address, tempfile.TemporaryDirectory() as name:
         seen = Path(name) / "seen"
-        with serving(plan, Path(name), address, WATCHED, str(seen), str(given.look)) as (
+        with serving(plan, Path(name), address, WATCHED, str(seen), str(LOOK_S)) as (
             daemon,
             url,
         ):
             with scraping(url, given.scrapes) as scrapes:
-                counts = watch_scrapes(scrapes, given.seconds, given.look)
+                counts = watch_scrapes(scrapes, given.seconds)
             if daemon.poll() is not None:
                 sys.exit(
                     f"the daemon ended with {daemon.returncode}: "
@@ -83,16 +83,10 @@ def main(arguments: list[str]) -> None:
                 )
         looks = np.loadtxt(seen, ndmin=2)
     looks = np.column_stack([looks[: len(counts)], counts[: len(looks)]])
-    table = Table(
-        *COLUMNS,
-        title=f"{given.comparisons} x {given.users} users, {plan.root}",
-        title_justify="left",
-    )
-    for look in looks:
-        table.add_row(*(f"{each:,.0f}" if each > 1000 else f"{each:,.1f}" for each in look))
     slopes = slopes_an_hour(looks)
-    table.add_row("slope an hour", *(f"{slope:+,.1f}" for slope in slopes))
-    Console(width=110).print(table)
+    rows = [[f"{each:,.1f}" for each in look] for look in looks]
+    rows.append(["slope an hour", *(f"{slope:+,.1f}" for slope in slopes)])
+    show(f"{given.comparisons} x {given.users} users, {plan.root}", COLUMNS, rows)
     sys.exit(1 if slopes[0] > given.most else 0)
 
 
@@ -122,11 +116,11 @@ def scraping(url: str, a_second: float) -> Iterator[list[float]]:
             thread.join()
 
 
-def watch_scrapes(scrapes: list[float], seconds: float, look_s: float) -> list[int]:
+def watch_scrapes(scrapes: list[float], seconds: float) -> list[int]:
     """How many scrapes were made until each look, over so many seconds."""
     counts = []
-    for _ in range(int(seconds / look_s)):
-        time.sleep(look_s)
+    for _ in range(int(seconds / LOOK_S)):
+        time.sleep(LOOK_S)
         counts.append(len(scrapes))
     return counts
 
