@@ -331,7 +331,7 @@ def measure(store: SqlStore, given: argparse.Namespace) -> Iterator[tuple[str, .
             took, cpu, sizes = np.array(found).T
             p50, p95 = np.quantile(took, (0.5, 0.95)) * 1000
             figures = (p50, p95, *np.quantile(cpu, (0.5, 0.95)) * 1000, sizes[-1] / 1000)
-            verdict = "slow " * (p95 > MOST_MS) + "heavy" * (figures[-1] > MOST_KB)
+            verdict = f"{'slow ' if p95 > MOST_MS else ''}{'heavy' if figures[-1] > MOST_KB else ''}"
             yield (name, *(f"{each:.0f}" for each in figures), verdict)
 
 

@@ -139,35 +139,6 @@ def test_a_real_one_holds_a_firing_alert_through_resends_and_lets_it_go_at_its_e
 
 
 @pytest.mark.integration
-def test_a_real_one_holds_one_alert_for_a_fault_in_62_segments_until_the_last_of_them_ends(
-    make_alertmanager, collector
-):
-    server = make_alertmanager(collector.url)
-    server.start()
-    receiver, starts = opened(alertmanager={"urls": [server.url]}), many(62)
-    ends = tuple(
-        end(
-            at=SLOT + timedelta(days=2),
-            since=each.slot,
-            segment=each.segment,
-            dedup_key=each.dedup_key,
-        )
-        for each in starts
-    )
-    receiver.send(message(*starts), now=FUTURE)
-    receiver.send(message(*ends[:-1], firing=starts[-1:]), now=FUTURE)
-
-    (held,) = server.alerts()
-    assert (held["status"]["state"], "segment" in held["labels"]) == ("active", False)
-    assert len(json.dumps(held)) < 8000
-    receiver.send(message(ends[-1]), now=FUTURE)
-
-    wait_for(lambda: server.alerts() == [], "the alert is gone")
-    statuses = [json.loads(request.body)["status"] for request in collector.wait_for(2)]
-    assert statuses == ["firing", "resolved"]
-
-
-@pytest.mark.integration
 def test_a_real_one_takes_hostile_names(make_alertmanager):
     server = make_alertmanager()
     server.start()

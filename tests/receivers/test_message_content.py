@@ -29,7 +29,7 @@ from monitor.alerts.notification_policy import compose_messages
 from monitor.alerts.verdicts import BOTH_FAILED
 from monitor.cli.main import app
 from monitor.cli.parameters import DEFAULT_CONFIG
-from monitor.model.alerts import Removed, State
+from monitor.model.alerts import Removed
 from monitor.model.explanation import Cause, FaultKind, Finding, Part
 from monitor.model.notifications import Briefing, FiringSnapshot, MessageStatus
 from monitor.model.rankings import Arm
@@ -392,13 +392,6 @@ def test_a_page_escapes_its_links_and_the_rest_by_name_and_links_only_to_the_web
     page = mail_page(replace(content(message(EVERYBODY)), more=("<img>",), links=links))
     assert not any(tag in page for tag in ("<img", "<script", 'href="javascript'))
     assert 'href="https://x.test/&#34;&gt;&lt;script&gt;"' in page
-
-
-def test_the_summary_of_an_end_names_alert_place_and_reason():
-    ended = transition(
-        segment="country=UK", from_state=State.FIRING, to_state=State.QUIET, reason="it is over"
-    )
-    assert summary_of(ended) == "SimilarityLow resolved on home-feed (country=UK): it is over"
 
 
 def test_the_description_has_the_reason_since_when_and_what_to_run():

@@ -1,6 +1,5 @@
 """Chromium without a screen, driven over its DevTools protocol through two pipes: no port, no library."""
 
-import base64
 import json
 import os
 import subprocess
@@ -126,14 +125,6 @@ class Tab:
         self._browser.events.clear()
         self.press(key)
         self._browser.await_event("Page.loadEventFired")
-
-    def picture(self, path: Path, *, whole: bool = False) -> None:
-        """What stands in the window, or the whole page, as PNG."""
-        path.write_bytes(
-            base64.b64decode(
-                self.call("Page.captureScreenshot", captureBeyondViewport=whole)["data"]
-            )
-        )
 
 
 @contextmanager

@@ -4,7 +4,6 @@ import html
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 from xml.etree import ElementTree as ET
@@ -74,18 +73,6 @@ def ask(filled: SqlStore) -> Iterator[Ask]:
 def latest(filled: SqlStore) -> LatestRun:
     (found,) = filled.history.latest(["home-feed"])
     return found
-
-
-def test_every_page_has_its_template_and_every_template_its_page():
-    folder = Path(pages.__file__).parents[1] / "templates"
-    reports = {"report.html", "compared.html", "certificate.html", "backtest.html"}
-    kept = {"layout.html", "macros.html", "absent.html", "section.html", *reports}
-    assert {path.name for path in folder.iterdir()} - kept == {
-        page.template for page in pages.PAGES
-    }
-    unsafe = re.compile(r"\|\s*safe\b|autoescape|style=|\son\w+=")
-    assert [path.name for path in folder.iterdir() if unsafe.search(path.read_text())] == []
-    assert paths_of("a", "b").keys() == {page.path for page in pages.PAGES}
 
 
 def test_a_page_without_a_name_in_its_address_is_linked_from_every_page(ask):
