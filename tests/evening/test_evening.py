@@ -18,12 +18,12 @@ from monitor.model.rankings import Arm
 from monitor.model.runs import RunStatus
 from servers.daemon import wait_for
 from servers.heard import Heard
-from servers.webhook import Reply, Request, answer
+from servers.webhook import Reply, Request, answer, hang
 
 pytestmark = [
     pytest.mark.integration,
-    pytest.mark.early(300),
-    pytest.mark.timeout(1800),  # twenty faults, many of them one after the other
+    pytest.mark.early(500),
+    pytest.mark.timeout(1800),  # thirty faults, many of them one after the other
 ]
 RECEIVERS = ("pagerduty", "slack", "mail", "webhook")
 POPULAR = [f"SKU-{item}" for item in range(10)]
@@ -168,8 +168,9 @@ def of_first(users: int, change: Change) -> Change:
     return lambda question: change(question) if question.row < users else question.items()
 
 
-def respelled(question: Question) -> list[str]:
-    return [item.replace("SKU-", "sku_") for item in question.items()]
+def of_ids(respell: Callable[[str], object]) -> Change:
+    """Each id is spelled otherwise, without the prefix that it has."""
+    return lambda question: [respell(item.removeprefix("SKU-")) for item in question.items()]
 
 
 def slowly(question: Question) -> list[str]:
@@ -193,20 +194,27 @@ def plant_nothing(*_: object) -> AbstractContextManager[None]:
 
 
 RANDOM = broken(random_list)
-IN_GERMANY = broken(of_country("DE", random_list))
 FAULTS = {
     "home-feed": [
         Fault("lists empty for one country", "country=DE", broken(of_country("DE", lambda _: []))),
+        Fault("users missing, one country", "country=FR", broken(of_country("FR", lambda _: None))),
+        Fault("all users without lists", "700 of 700", broken(lambda _: None)),
         Fault("popular list for 1 %", "same list", broken(of_first(7, lambda _: POPULAR))),
+        Fault("popular list for 20 %", "same list", broken(of_first(140, lambda _: POPULAR))),
         Fault("random lists", "random", RANDOM),
+        Fault(
+            "top 3 reversed",
+            "another order",
+            broken(lambda asked: asked.items()[2::-1] + asked.items()[3:]),
+        ),
         Fault(
             "candidate = baseline",
             "baseline's list|identical",
             broken(lambda asked: asked.items(arm=Arm.BASELINE)),
         ),
         Fault("stale lists", "as in the last run", broken(lambda asked: asked.items(day=1))),
-        Fault("one segment broken", "country=DE", IN_GERMANY),
-        Fault("the same again", "country=DE", IN_GERMANY),
+        Fault("one segment broken", "country=DE", broken(of_country("DE", random_list))),
+        Fault("the same again", "country=DE", broken(of_country("DE", random_list))),
         Fault(
             "baseline broken",
             "from the baseline that look random",
@@ -216,14 +224,20 @@ FAULTS = {
     "newsletter": [
         Fault("host gone", r"recs-v2\.invalid", contextmanager(renamed_host)),
         Fault("connection refused", "refused", contextmanager(cut_off)),
+        Fault("HTTP 500", "500", broken(reply=answer(500))),
         Fault("HTML login page", "HTML", broken(reply=LOGIN_PAGE)),
+        Fault("HTTP 401", "401", broken(reply=answer(401))),
         Fault("slow", "(?s)^(?!.*both arms).*not answered", broken(slowly)),
+        Fault("time-out", "no answer|not answered", broken(reply=hang)),
         Fault("baseline answers 503", "baseline.*503", broken(reply=answer(503), arm=Arm.BASELINE)),
-        Fault("ids respelled", "sku_", broken(respelled)),
+        Fault("ids respelled", "sku_", broken(of_ids("sku_{}".format))),
+        Fault("ids without their prefix", "SKU-", broken(of_ids(str))),
+        Fault("(item, score) pairs", "list in it", broken(of_ids(lambda item: [item, 0.5]))),
+        Fault("float ids", "not whole", broken(of_ids(lambda item: int(item) + 0.5))),
         Fault("duplicates", "twice|duplicate", broken(lambda asked: asked.items()[:5] * 2)),
+        Fault("lists short", "4 items instead of 10", broken(lambda asked: asked.items()[:4])),
     ],
 }
-"""One fault of each class. `tests/sources/test_fault_matrix.py` has all that a source can do wrong."""
 OF_THE_DAEMON = {
     "home-feed": [
         Fault("kill -9 of the daemon", "random", RANDOM, restart),
@@ -333,3 +347,4 @@ def test_people_hear_of_every_fault_of_an_evening_once_with_its_cause_and_of_its
         for text in texts
         if any(secret in text for secret in SECRETS) or re.search(r"\bu\d{5}\b", text)
     ] == []
+    assert len(rows) > 25
