@@ -18,8 +18,6 @@ and when each receiver is paged at most `MOST_PAGES` times before the end, the w
 is never paged, or names no cause, is wrong. Ends and the sizes of other messages are shown, and not judged.
 """
 
-import argparse
-import json
 import logging
 import re
 import shutil
@@ -38,7 +36,7 @@ import pyarrow.parquet as pq
 import structlog
 import yaml
 
-from bench import show
+from bench import parse_options, show
 from faults import Fault, Kind, Shop, draw_fault, draw_shop, write_lists
 from monitor.model.rankings import ALL, Arm
 from monitor.model.runs import RunResult
@@ -59,6 +57,28 @@ OFF, OFF_OF_IT = 0.1, 0.2
 RIGHT = 0.95
 RECEIVERS = ("webhook", "slack", "pagerduty", "mail")
 WHAT = ("kind", "segment", "share", "arm")
+CONFIG = """
+database: sqlite:///{folder}/rankwatch.db
+listen: 127.0.0.1:0
+comparisons:
+- name: home-feed
+  every: 1d
+  k: {k}
+  baseline: {{file: &lists {{path: "baseline/{{slot:%Y-%m-%d}}.parquet", user: user_id, items: items}}}}
+  candidate: {{file: {{<<: *lists, path: "candidate/{{slot:%Y-%m-%d}}.parquet"}}}}
+  users: {{file: {{path: users.parquet, user: user_id}}, segments: [country, activity]}}
+  metrics: [extended_tau, rbo, overlap]
+  rules: default
+"""
+RECEIVED = """
+receivers:
+- webhook: {{url: {fakes.webhook.url}}}
+- slack: {{url: {fakes.slack.url}, repeat_every: null}}
+- pagerduty: {{url: {fakes.pagerduty.url}, routing_key: {key}}}
+- email:
+    {{host: 127.0.0.1, port: {fakes.mail.port}, tls: none, sender: rankwatch@example.com,
+    to: [kim@example.com], repeat_every: null}}
+"""
 _DAY = timedelta(days=1)
 Sent = tuple[int, Heard]
 """A day, and a message of that day."""
@@ -161,20 +181,9 @@ class Fakes:
     pagerduty: FakePagerDuty
     mail: smtp.MailServer
 
-    def entries(self) -> list[dict[str, object]]:
+    def entries(self) -> str:
         """The configuration's ``receivers``."""
-        mail = {
-            "host": "127.0.0.1",
-            "port": self.mail.port,
-            "tls": "none",
-            "sender": "rankwatch@example.com",
-        }
-        return [
-            {"webhook": {"url": self.webhook.url}},
-            {"slack": {"url": self.slack.url, "repeat_every": None}},
-            {"pagerduty": {"url": self.pagerduty.url, "routing_key": KEY}},
-            {"email": {**mail, "to": ["kim@example.com"], "repeat_every": None}},
-        ]
+        return RECEIVED.format(fakes=self, key=KEY)
 
     def take(self) -> list[Heard]:
         """What was sent since they were last asked."""
@@ -238,35 +247,15 @@ def _pass_days(
 
 def write_world(folder: Path, fault: Fault, shop: Shop, days: range, fakes: Fakes | None) -> Path:
     """The lists of these days, and the configuration over them."""
-    arms: dict[str, object] = {}
     for arm in Arm:
         (folder / arm).mkdir(parents=True)
         for day in days:
-            write_lists(
-                folder / arm / f"{START + day * _DAY:%Y-%m-%d}.parquet", fault.lists(shop, arm, day)
-            )
-        arms[arm] = {
-            "file": {
-                "path": f"{arm}/{{slot:%Y-%m-%d}}.parquet",
-                "user": "user_id",
-                "items": "items",
-            }
-        }
+            name = f"{START + day * _DAY:%Y-%m-%d}.parquet"
+            write_lists(folder / arm / name, fault.lists(shop, arm, day))
     # Those of the baseline would leave out whom it gives no list.
-    users = {
-        "file": {"path": "users.parquet", "user": "user_id"},
-        "segments": ["country", "activity"],
-    }
     pq.write_table(pa.table({"user_id": shop.names, **shop.values}), folder / "users.parquet")
-    judged = {"metrics": ["extended_tau", "rbo", "overlap"], "rules": "default"}
-    comparison = {"name": "home-feed", "every": "1d", "k": shop.k, **arms, "users": users, **judged}
-    config = {
-        "database": f"sqlite:///{folder}/rankwatch.db",
-        "listen": "127.0.0.1:0",
-        "comparisons": [comparison],
-    }
     path = folder / "rankwatch.yaml"
-    path.write_text(json.dumps({**config, "receivers": [] if fakes is None else fakes.entries()}))
+    path.write_text(CONFIG.format(folder=folder, k=shop.k) + (fakes.entries() if fakes else ""))
     return path
 
 
@@ -353,10 +342,7 @@ def main(args: list[str]) -> None:
 
     Exit code 1 below `RIGHT`.
     """
-    parser = argparse.ArgumentParser(prog="make bench ARGS=incidents", description=__doc__)
-    parser.add_argument("--count", type=int, default=200)
-    parser.add_argument("--seed", type=int, default=0)
-    asked = parser.parse_args(args)
+    asked = parse_options(args, count=200, seed=0)
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     found = []
     for shop, faults in generate(asked.count, asked.seed):

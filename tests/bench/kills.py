@@ -4,7 +4,6 @@ Each database gets so many kills, in worlds of ten. It ends with 1 if a slot was
 transition is lost, or a message that may have arrived was followed by another one under another key.
 """
 
-import argparse
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +12,7 @@ from dataclasses import astuple, fields
 from itertools import repeat
 from pathlib import Path
 
-from bench import show
+from bench import parse_options, show
 from killing.storms import Damage, play_storm
 from servers.postgres import running_postgres
 
@@ -22,10 +21,7 @@ IN_A_WORLD = 10
 
 def main(arguments: list[str]) -> None:
     """Print a row a database."""
-    parser = argparse.ArgumentParser(prog="kills", description=__doc__)
-    parser.add_argument("--kills", type=int, default=100, help="on each database")
-    parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args(arguments)
+    given = parse_options(arguments, kills=100, seed=0)
     seeds = range(given.seed, given.seed + -(-given.kills // IN_A_WORLD))
 
     def play(database: str, seed: int) -> Damage:

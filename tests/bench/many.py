@@ -5,7 +5,6 @@ The daemon is a process of its own, of the checkout at ``--root``, so that two c
 process that keeps them in memory. The first two rounds of slots are not counted, nor are the hanging ones but for their CPU.
 """
 
-import argparse
 import gzip
 import os
 import re
@@ -23,9 +22,10 @@ from pathlib import Path
 
 import numpy as np
 
-from bench import show
+from bench import parse_options, show
 from bench.pull import canned_server
 
+ROOT = Path(__file__).parents[2]
 WARM_ROUNDS = 2
 COLUMNS = (
     "comparisons",
@@ -90,36 +90,13 @@ class Plan:
 
 def main(arguments: list[str]) -> None:
     """Print one row a number of comparisons."""
-    parser = argparse.ArgumentParser(prog="many", description=__doc__)
-    parser.add_argument(
-        "comparisons",
-        nargs="*",
-        default=["10", "100", "200", "400", "200+12"],
-        help="N, or N+HANGING",
+    numbers = ("10", "100", "200", "400", "200+12")
+    given = parse_options(
+        arguments, numbers, root=ROOT, users=200, every=30, seconds=300, spread=False
     )
-    parser.add_argument(
-        "--root",
-        type=Path,
-        default=Path(__file__).parents[2],
-        help="checkout whose daemon is measured",
-    )
-    parser.add_argument("--users", type=int, default=200)
-    parser.add_argument(
-        "--every", type=int, default=30, help="seconds between two slots of a comparison"
-    )
-    parser.add_argument(
-        "--seconds",
-        type=int,
-        default=300,
-        help="how long each number is measured, rounded up to slots",
-    )
-    parser.add_argument(
-        "--spread", action="store_true", help="spread the slots over the interval with `offset`"
-    )
-    given = parser.parse_args(arguments)
     rows = []
     with canned_server(None) as address:
-        for one in given.comparisons:
+        for one in given.rest:
             healthy, _, hanging = one.partition("+")
             plan = Plan(
                 root=given.root.resolve(),

@@ -8,7 +8,6 @@ quarter of an hour before are copies, with other means, of what pages read of ma
 whole. Every run of `wide` has the scores of 200 users, the newest ones those of all.
 """
 
-import argparse
 import gc
 import hashlib
 import tempfile
@@ -27,7 +26,7 @@ import sqlalchemy as sql
 
 import factories
 import published
-from bench import show
+from bench import parse_options, show
 from monitor.model.alerts import Expectation, State
 from monitor.model.instants import format_instant
 from monitor.model.rankings import Arm, RankingTable
@@ -55,7 +54,7 @@ KEPT = 200
 """Users of whom every run has scores; the newest has those of all."""
 
 
-def fill(store: SqlStore, given: argparse.Namespace) -> None:
+def fill(store: SqlStore, given: Any) -> None:
     """The newest runs as runs store them, and all before as copies."""
     for number, name in enumerate(names_of(given.comparisons)):
         _store_newest(
@@ -171,7 +170,7 @@ def _store_newest(store: SqlStore, name: str, segments: tuple[str, ...], count: 
     assert store.runs.finish(result, receivers=["pager"])
 
 
-def _copy_runs(connection: sql.Connection, numbers: range, given: argparse.Namespace) -> None:
+def _copy_runs(connection: sql.Connection, numbers: range, given: Any) -> None:
     """Runs so many quarters of an hour before the newest, with what that has in the tables that pages read of many runs."""
     wobble = np.random.default_rng(numbers.start).uniform(0.95, 1.05, len(numbers))
     _PAST.create(connection)
@@ -267,18 +266,10 @@ REQUESTS = 40
 
 def main(arguments: list[str]) -> None:
     """Print a table for each database."""
-    parser = argparse.ArgumentParser(
-        prog="pages", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--comparisons", type=int, default=400)
-    parser.add_argument("--days", type=int, default=60)
-    parser.add_argument("--users", type=int, default=1_000_000)
-    parser.add_argument(
-        "--database", choices=("sqlite", "postgresql"), nargs="*", default=("sqlite", "postgresql")
-    )
-    given = parser.parse_args(arguments)
+    databases = "sqlite postgresql"
+    given = parse_options(arguments, comparisons=400, days=60, users=1_000_000, database=databases)
     gc.set_threshold(50_000, 20, 20)  # as the daemon does
-    for kind in given.database:
+    for kind in given.database.split():
         with database(kind) as url, closing(open_store(url, create=True)) as store:
             fill(store, given)
             title = f"{given.comparisons} comparisons, {given.days} days, {given.users:,} users"
@@ -298,7 +289,7 @@ def database(kind: str) -> Iterator[str]:
             )
 
 
-def measure(store: SqlStore, given: argparse.Namespace) -> Iterator[tuple[str, ...]]:
+def measure(store: SqlStore, given: Any) -> Iterator[tuple[str, ...]]:
     """A row a page: median and 95th percentile of its times, and its weight."""
     slot = format_instant(factories.SLOT)
     wide = "/c/wide"
@@ -331,7 +322,9 @@ def measure(store: SqlStore, given: argparse.Namespace) -> Iterator[tuple[str, .
             took, cpu, sizes = np.array(found).T
             p50, p95 = np.quantile(took, (0.5, 0.95)) * 1000
             figures = (p50, p95, *np.quantile(cpu, (0.5, 0.95)) * 1000, sizes[-1] / 1000)
-            verdict = f"{'slow ' if p95 > MOST_MS else ''}{'heavy' if figures[-1] > MOST_KB else ''}"
+            verdict = (
+                f"{'slow ' if p95 > MOST_MS else ''}{'heavy' if figures[-1] > MOST_KB else ''}"
+            )
             yield (name, *(f"{each:.0f}" for each in figures), verdict)
 
 

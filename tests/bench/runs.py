@@ -5,7 +5,6 @@ names one. Each run is a process of its own, whose CPU includes the start of the
 ``--root`` is the checkout that it runs, so that two can be compared. The second file holds its users in another order.
 """
 
-import argparse
 import json
 import os
 import resource
@@ -23,11 +22,19 @@ import psycopg
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from bench import show
+from bench import parse_options, show
 from servers.postgres import running_postgres
 
 ROOT = Path(__file__).parents[2]
-SIZES = (*((10**power, 10) for power in (4, 5, 6, 7)), *((10**power, 100) for power in (4, 5, 6)))
+SIZES = [
+    "10000x10",
+    "100000x10",
+    "1000000x10",
+    "10000000x10",
+    "10000x100",
+    "100000x100",
+    "1000000x100",
+]
 ITEMS = 50_000
 WRITTEN_USERS = 100_000
 CONFIG = """
@@ -74,15 +81,9 @@ def run() -> Iterator[tuple[str, float, str, float, str]]:
 
 def main(args: list[str]) -> None:
     """Print one row a database and size."""
-    parser = argparse.ArgumentParser(prog="make bench ARGS=runs", description=__doc__)
-    parser.add_argument("sizes", nargs="*", help="users x k, such as 1000000x10")
-    parser.add_argument("--database", choices=("SQLite", "PostgreSQL"), action="append")
-    parser.add_argument("--root", type=Path, default=ROOT)
-    asked = parser.parse_args(args)
-    sizes = [
-        (int(users), int(k)) for users, _, k in (size.partition("x") for size in asked.sizes)
-    ] or list(SIZES)
-    costs = _costs(asked.database or ["SQLite", "PostgreSQL"], sizes, asked.root.resolve())
+    asked = parse_options(args, SIZES, database="SQLite PostgreSQL", root=ROOT)
+    sizes = [tuple(map(int, size.split("x"))) for size in asked.rest]
+    costs = _costs(asked.database.split(), sizes, asked.root.resolve())
     show("One run: 3 metrics", Cost._fields, costs)
 
 

@@ -8,7 +8,6 @@ The table also shows what malloc gave out and what it holds: the difference is f
 Nothing collects garbage for the daemon before a look, so cyclic garbage counts.
 """
 
-import argparse
 import sys
 import tempfile
 import threading
@@ -20,8 +19,8 @@ from pathlib import Path
 
 import numpy as np
 
-from bench import show
-from bench.many import Plan, serving
+from bench import parse_options, show
+from bench.many import ROOT, Plan, serving
 from bench.pull import canned_server
 
 COLUMNS = (
@@ -41,23 +40,17 @@ LOOK_S = 30
 
 def main(arguments: list[str]) -> None:
     """Print a line a look, and the slopes of the second half."""
-    parser = argparse.ArgumentParser(prog="soak", description=__doc__)
-    parser.add_argument(
-        "--root",
-        type=Path,
-        default=Path(__file__).parents[2],
-        help="checkout whose daemon is measured",
+    given = parse_options(
+        arguments,
+        root=ROOT,
+        comparisons=1,
+        users=40,
+        segments=0,
+        every=1,
+        scrapes=0.0,
+        seconds=7200,
+        most=5.0,
     )
-    parser.add_argument("--comparisons", type=int, default=1)
-    parser.add_argument("--users", type=int, default=40)
-    parser.add_argument("--segments", type=int, default=0, help="countries of the users")
-    parser.add_argument(
-        "--every", type=int, default=1, help="seconds between two slots of a comparison"
-    )
-    parser.add_argument("--scrapes", type=float, default=0, help="scrapes a second")
-    parser.add_argument("--seconds", type=int, default=7200)
-    parser.add_argument("--most", type=float, default=5, help="MB an hour by which memory may grow")
-    given = parser.parse_args(arguments)
     plan = Plan(
         root=given.root.resolve(),
         healthy=given.comparisons,

@@ -71,8 +71,6 @@ def test_a_low_slot_pends_the_next_fires_and_both_are_listed(fired):
         "pending",
         "firing",
     )
-    subject = {"comparison": "feed", "alert": "SimilarityLow", "segment": "all"}
-    assert listed.items() >= {**subject, "value": -1.0, "threshold": 0.35, "users": 60}.items()
     assert [each["slot"][:10] for each in read_json("runs")] == ["2024-01-09", "2024-01-08"]
     assert re.search("(?s)firing.*below 0.35", rankwatch("alerts").stdout)
 
@@ -164,15 +162,6 @@ def test_check_says_how_many_ids_match_and_which_forms_would_help():
     assert "  no item is in both arms: the ids differ in several ways, such as" in shown
     assert 'Set item_ids: [{prefix: "item:"}, int] for both arms: then 2 of 3 match\n' in shown
     assert re.search(r"  ([0-9]+) of \1 users match\n", shown)
-    text = CANDIDATE.read_text()
-    CANDIDATE.write_text(
-        text.replace(': "u', ': " u').replace("item:", "").replace('"01"', '"1.0"')
-    )
-    shown = rankwatch("check --users 2").stdout
-    assert "the ids differ in blanks, such as 'u0' among the users" in shown
-    assert re.search(
-        r"Set user_ids: \[strip\] for users and both arms: then ([0-9]+) of \1 match\n", shown
-    )
 
 
 @pytest.mark.usefixtures("world")
@@ -268,14 +257,6 @@ def test_show_prints_a_run_by_segment_and_the_worst_users_side_by_side():
         None,
     )
     assert_refused("show feed --slot 2024-01-10 | 2 | 2024-01-10")
-    # A table in a pipe has one line a row and no blanks at its end.
-    lines = [
-        line
-        for command in ("notify list", "metrics")
-        for line in rankwatch(command).stdout.splitlines()
-    ]
-    assert lines == [line.rstrip() for line in lines]
-    assert len(rankwatch("runs").stdout.splitlines()) == 3
 
 
 @pytest.mark.usefixtures("world")

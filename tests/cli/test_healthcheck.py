@@ -1,9 +1,7 @@
 """The command `healthcheck` against real servers: plain, encrypted, with passwords and with clients' certificates."""
 
-import os
 import socket
 import socketserver
-import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -12,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from commands import assert_refused, rankwatch
-from servers import listening, require
+from servers import listening
 from servers.certificates import found
 from web.sites import serving
 
@@ -157,23 +155,4 @@ def test_what_cannot_be_asked_is_wrong_usage():
         healthcheck --key x.key | 2 | --key needs --cert
         healthcheck --cert x.crt | 2 | x.crt: is no file
         healthcheck --timeout 0 | 2 | greater than or equal to 0.1
-    """)
-
-
-@pytest.mark.integration
-def test_a_certificate_or_key_that_cannot_be_shown_is_told_in_words(
-    tmp_path, client_pair, server_pair
-):
-    os.mkfifo(tmp_path / "fifo")
-    locking = f"pkey -in {client_pair.key} -aes256 -passout pass:word -out locked.key"
-    subprocess.run([require("openssl"), *locking.split()], cwd=tmp_path, check=True)
-    (tmp_path / "empty").touch()
-
-    certificate = f"healthcheck --cert {client_pair.cert}"
-    assert_refused(f"""
-        healthcheck --cert fifo | 2 | fifo: is no file
-        {certificate} --key fifo | 2 | fifo: is no file
-        {certificate} --key locked.key | 2 | and locked.key must be a certificate and its key in PEM, the key without
-        {certificate} --key {server_pair.key} | 2 | must be a certificate and its key in PEM
-        healthcheck --cert empty | 2 | empty and empty must be a certificate and its key in PEM
     """)

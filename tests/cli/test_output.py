@@ -1,45 +1,13 @@
 """What commands print: tables on a terminal, titles wherever there is a list, all that a metric declares."""
 
 import json
-import re
-from contextlib import redirect_stdout
-from io import StringIO
 
 import pytest
 
 from commands import assert_refused, rankwatch, read_json
 from monitor.arm_metrics import ARM_METRICS
-from monitor.cli.output import print_table
 from monitor.metrics import METRICS
 from service.lists_world import APART, SIMILAR, write_lists
-
-
-class Terminal(StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
-def test_text_folds_within_the_terminal_numbers_stay_whole_and_a_table_too_narrow_is_wider_and_loses_nothing(
-    monkeypatch,
-):
-    columns, numbers = (
-        ("user", "segment", "users>", "mean>", "by chance>", "reason"),
-        ("1,234,567", "-0.123456", "-0.983972"),
-    )
-    for width, reason in (
-        (80, "the mean is below its threshold since the run of yesterday"),
-        (40, "too low"),
-    ):
-        monkeypatch.setenv("COLUMNS", str(width))
-        with redirect_stdout(Terminal()) as shown:
-            print_table(columns, [("u-1", "country=nonUK", *numbers, reason)])
-        text = re.sub(r"\x1b\[[0-9;]*m", "", shown.getvalue())
-        assert [
-            word for word in (*numbers, "u-1", "by chance", *reason.split()) if word not in text
-        ] == []
-        assert "…" not in text
-        assert (max(len(line.rstrip()) for line in text.splitlines()) > width) is (width == 40)
-
 
 COMMANDS = (
     "check --users 1",

@@ -31,11 +31,10 @@ PAGE = Page(
         "comparison": "home-feed",
         "metric": METRIC,
         "arm_metric": "catalogue_coverage",
-        "segment": ["all", "country=UK", "odd \\ (p=0.9).*"],
+        "segment": ["all", "country=UK", 'odd \\ (p="0.9").*'],
         "alert": ["SimilarityLow", "MeanDrop"],
     }
 )
-HOSTILE = "say \"hi\" {x=~'.*'} back\\slash العربية\n}\n# TYPE evil counter\nevil 1\n"
 OF_ONE_DAEMON = {"Daemons that lead"}
 """What tells daemons from each other, so that a second one shows."""
 
@@ -57,7 +56,6 @@ def _latest() -> LatestRun:
     return published.latest(
         states=(*base.states, learns),
         expectations=(*base.expectations, expected),
-        summaries=(*base.summaries, published.summary(segment=HOSTILE)),
     )
 
 
@@ -144,21 +142,6 @@ def test_the_normal_band_beside_the_mean_is_of_the_rule_that_judges_this_mean(pa
     assert values["similarity"] == 0.625
     assert (values["normal from"], values["normal to"], values["threshold"]) == (0.5, 0.75, 0.5)
     assert (values["error from"], values["error to"]) == (0.59375, 0.65625)
-
-
-@pytest.mark.integration
-def test_a_hostile_name_arrives_as_it_is_and_a_quoted_one_finds_no_other(pair):
-    page = Page(values={**PAGE.values, "segment": ["country=UK", 'a"b']})
-    query = page.promql(
-        'rankwatch_similarity_mean{job=~"$job", metric="$metric", segment=~"$segment"}'
-    )
-    assert {sample["metric"]["segment"] for sample in pair.prometheus.query(query)} == {
-        "country=UK"
-    }
-    assert HOSTILE in {
-        sample["metric"]["segment"] for sample in pair.prometheus.query("rankwatch_similarity_mean")
-    }
-    assert pair.prometheus.query("evil") == []
 
 
 @pytest.mark.integration

@@ -11,7 +11,6 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import yaml
 from sqlalchemy import make_url
 
 from deploy.shipped import text_of
@@ -140,22 +139,34 @@ class Evening:
         return self.store.history.runs(comparison=shop or None, limit=1)[0]
 
 
-def comparison(shop: str, places: dict[Arm, str]) -> dict[str, Any]:
-    asked = {
-        "method": "POST",
-        "batch": SHOPS[shop].users // 10,
-        "concurrency": 2,
-        "timeout": "2s",
-        "retries": 0,
-    }
-    asked |= {"body": {"users": "{users}", "slot": "{slot:%M%S}"}}
-    arms = {
-        str(arm): {"http": {"url": f"http://{place}/{shop}/{arm}", **asked}}
-        for arm, place in places.items()
-    }
-    users = {"file": {"path": f"{shop}.csv", "user": "user_id"}, "segments": ["country"]}
-    about = {"name": shop, "every": f"{EVERY_S}s", "deadline": "2900ms", "k": 10, "users": users}
-    return about | arms | {"metrics": ["rbo(p=0.9)", "overlap"], "rules": "default"}
+CONFIG = """
+database: {database}
+lease: 5s
+database_alert_after: {every}s
+privacy: {{users: hmac, key_file: users.key}}
+receivers:
+- pagerduty: {{routing_key: {key}, url: {pagerduty}}}
+- slack: {{url: {slack}}}
+- email:
+    {{host: 127.0.0.1, port: {mail_port}, sender: a@example.com, to: [b@example.com],
+    username: {login[0]}, password: {login[1]}, ca_file: {certificate}}}
+- webhook: {{url: {webhook}, secret: canary-hook-secret}}
+- alertmanager: {{urls: [{alertmanager}], labels: {{job: rankwatch}}}}
+comparisons:
+"""
+COMPARISON = """
+- name: {shop}
+  every: {every}s
+  deadline: 2900ms
+  k: 10
+  users: {{file: {{path: {shop}.csv, user: user_id}}, segments: [country]}}
+  baseline: {{http: &arm {{url: "http://127.0.0.1:{port}/{shop}/baseline", method: POST,
+    batch: {batch}, concurrency: 2, timeout: 2s, retries: 0,
+    body: {{users: "{{users}}", slot: "{{slot:%M%S}}"}}}}}}
+  candidate: {{http: {{<<: *arm, url: "http://127.0.0.1:{gate}/{shop}/candidate"}}}}
+  metrics: [rbo(p=0.9), overlap]
+  rules: default
+"""
 
 
 def write_users(folder: Path) -> None:
@@ -198,41 +209,24 @@ def open_evening(
         stack.callback(evening.alertmanager.stop)
         evening.alertmanager.start()
         to, ports = evening.alertmanager.url, (free_port(), free_port())
-        login = {"username": LOGIN[0], "password": LOGIN[1], "ca_file": str(certificate)}
-        mail = {
-            "host": "127.0.0.1",
-            "port": evening.mail.port,
-            "sender": "a@example.com",
-            "to": ["b@example.com"],
-        }
-        config: dict[str, Any] = {
-            "database": make_url(url)
-            .set(port=gates["database"].port)
-            .render_as_string(hide_password=False),
-            "lease": "5s",
-            "database_alert_after": f"{EVERY_S}s",
-            "privacy": {"users": "hmac", "key_file": "users.key"},
-            "comparisons": [
-                comparison(
-                    name,
-                    {
-                        Arm.BASELINE: f"127.0.0.1:{port}",
-                        Arm.CANDIDATE: f"127.0.0.1:{gates[name].port}",
-                    },
-                )
-                for name in SHOPS
-            ],
-            "receivers": [
-                {"pagerduty": {"routing_key": KEY, "url": duty.url}},
-                {"slack": {"url": slack.url}},
-                {"email": mail | login},
-                {"webhook": {"url": hooks[2].url, "secret": "canary-hook-secret"}},
-                {"alertmanager": {"urls": [to], "labels": {"job": "rankwatch"}}},
-            ],
-        }
+        database = make_url(url).set(port=gates["database"].port)
+        config = CONFIG.format(
+            database=database.render_as_string(hide_password=False),
+            every=EVERY_S,
+            key=KEY,
+            pagerduty=duty.url,
+            slack=slack.url,
+            mail_port=evening.mail.port,
+            login=LOGIN,
+            certificate=certificate,
+            webhook=hooks[2].url,
+            alertmanager=to,
+        )
+        for name, shop in SHOPS.items():
+            ways = {"port": port, "gate": gates[name].port, "batch": shop.users // 10}
+            config += COMPARISON.format(shop=name, every=EVERY_S, **ways)
         for number, own in enumerate(ports):
-            text = yaml.safe_dump(config | {"listen": f"127.0.0.1:{own}"})
-            (folder / f"{number}.yaml").write_text(text)
+            (folder / f"{number}.yaml").write_text(f"listen: 127.0.0.1:{own}\n{config}")
         replay(folder, server)
         rules = folder / "rankwatch.rules.yml"
         rules.write_text(quicken(text_of("prometheus/rankwatch.rules.yml"), PACE))

@@ -35,7 +35,7 @@ from monitor.model.notifications import Briefing, FiringSnapshot, MessageStatus
 from monitor.model.rankings import Arm
 from monitor.model.rules import Severity
 from monitor.receivers.email import mail_page, mail_subject
-from monitor.receivers.message.content import SideBySide, content_of
+from monitor.receivers.message.content import content_of
 from monitor.receivers.message.identity import description_of, summary_of
 from monitor.receivers.message.plain_text import plain_text
 from monitor.receivers.message.safe_text import clean, page_url
@@ -365,25 +365,6 @@ def test_text_has_its_parts_in_order_and_lists_side_by_side():
     assert (
         plain_text(content(message(EVERYBODY, BRITISH, briefing=briefing(examples=examples))))
         == TEXT
-    )
-
-
-def test_what_is_empty_is_left_out():
-    found = content(message(EVERYBODY))
-    parts = plain_text(found, has_title=False).split("\n\n")
-    assert [part.partition("\n")[0] for part in parts] == [
-        "Why:",
-        "SimilarityLow firing",
-        "Links:",
-        "Commands:",
-    ]
-    assert "<h4>" not in mail_page(replace(found, why=(), links=(), commands=()))
-
-
-def test_a_long_item_is_cut_so_that_columns_stay():
-    example = SideBySide(user="u", rows=(("1", "x" * 100, "y"),))
-    assert f"  1  {'x' * 23}…{'x' * 10}  y" in plain_text(
-        replace(content(message(EVERYBODY)), examples=(example,))
     )
 
 

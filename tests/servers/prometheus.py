@@ -83,25 +83,14 @@ def running_prometheus(
     program = require("prometheus")
     home = Path(tempfile.mkdtemp(prefix="rankwatch-prometheus-"))
     config, port = home / "prometheus.yml", free_port()
+    targeted = {"job_name": "rankwatch", "static_configs": [{"targets": list(targets)}]}
+    notified = {"static_configs": [{"targets": [alertmanager] if alertmanager else []}]}
+    timing = ("scrape_interval", "scrape_timeout", "evaluation_interval")
     document = {
-        "global": {
-            "scrape_interval": interval,
-            "scrape_timeout": interval,
-            "evaluation_interval": interval,
-        },
+        "global": dict.fromkeys(timing, interval),
         "rule_files": [str(path) for path in rules],
-        "alerting": {
-            "alertmanagers": [
-                {"static_configs": [{"targets": [alertmanager] if alertmanager else []}]}
-            ]
-        },
-        "scrape_configs": [
-            {
-                "job_name": "rankwatch",
-                "static_configs": [{"targets": list(targets)}],
-                **(scrape or {}),
-            }
-        ],
+        "alerting": {"alertmanagers": [notified]},
+        "scrape_configs": [targeted | dict(scrape or {})],
     }
     config.write_text(yaml.safe_dump(document), encoding="utf-8")
     stored, url = data or home / "data", f"http://127.0.0.1:{port}"

@@ -163,10 +163,6 @@ def test_the_interval_is_the_shortest_way_from_slot_to_slot(text, shortest, long
     assert (cron.interval, cron.longest) == (parse_duration(shortest), parse_duration(longest))
 
 
-def test_the_interval_of_leap_days_is_four_years():
-    assert Cron.parse("0 0 29 2 *").interval == timedelta(days=1461)
-
-
 PAUSES = """
 15m | 22:00-24:00 | 22h15m
 15m | 22:00-06:00 | 16h15m

@@ -146,16 +146,6 @@ def test_requests_leave_no_line_in_the_log(client, caplog):
     assert [record for record in caplog.records if record.name.startswith("uvicorn")] == []
 
 
-@pytest.mark.parametrize("limits", [Limits(connections=2)])
-def test_who_has_asked_before_stays_when_connections_must_give_way(client, many):
-    regular = many.enter_context(client.open())
-    assert _is_answered(regular)
-    silent = many.enter_context(client.open())
-    assert client.status("/-/healthy") == 200
-    assert _has_ended(silent)
-    assert _is_answered(regular)
-
-
 @pytest.mark.parametrize("limits", [Limits(exchange_s=0.5)])
 @pytest.mark.parametrize(
     "head",
