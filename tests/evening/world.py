@@ -160,10 +160,10 @@ COMPARISON = """
   deadline: 2900ms
   k: 10
   users: {{file: {{path: {shop}.csv, user: user_id}}, segments: [country]}}
-  baseline: {{http: &arm {{url: "http://127.0.0.1:{port}/{shop}/baseline", method: POST,
+  baseline: {{http: &{shop} {{url: "http://127.0.0.1:{port}/{shop}/baseline", method: POST,
     batch: {batch}, concurrency: 2, timeout: 2s, retries: 0,
     body: {{users: "{{users}}", slot: "{{slot:%M%S}}"}}}}}}
-  candidate: {{http: {{<<: *arm, url: "http://127.0.0.1:{gate}/{shop}/candidate"}}}}
+  candidate: {{http: {{<<: *{shop}, url: "http://127.0.0.1:{gate}/{shop}/candidate"}}}}
   metrics: [rbo(p=0.9), overlap]
   rules: default
 """
