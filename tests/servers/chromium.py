@@ -163,6 +163,8 @@ _SHOWN = """({text: document.body.innerText,
     notes: [...document.querySelectorAll('svg circle title')].map((each) => each.textContent),
     spans: [...document.querySelectorAll('svg .span title')].map((each) => each.textContent),
     levels: [...document.querySelectorAll('svg .level + text')].map((each) => each.textContent),
+    has_script: document.getElementById('hover') !== null,
+    border: getComputedStyle(document.querySelector('.card') || document.body).borderTopWidth,
     wide: document.documentElement.scrollWidth - innerWidth})"""
 
 

@@ -82,15 +82,6 @@ def test_the_pack_stands_beside_own_rules_and_gives_way_to_those_of_its_names():
     assert "SimilarityDropped" in {rule.alert for rule in rules}
 
 
-def test_metrics_that_await_relevance_are_not_judged():
-    relevance = "    relevance: {file: {path: bought.csv, user: u, item: i}}\n"
-    text = f"{MINIMAL}{relevance}    metrics: [ndcg, overlap]\n    rules: default\n"
-
-    metrics = {rule.subject.metric for rule in rules_on_drift(text)}
-    assert "overlap" in metrics
-    assert not any(name.startswith("ndcg") for name in metrics)
-
-
 def test_the_pack_knows_every_lack_of_lists_of_both_arms():
     rules = rules_on_drift(f"{MINIMAL}    rules: default\n")
 
