@@ -8,6 +8,7 @@ import importlib
 import re
 import signal
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -103,26 +104,12 @@ def _of_module(module: ModuleType, tree: ast.Module) -> Iterator[Expression]:
             yield Expression(short, name, method, found)
         elif found is re and method not in ("compile", "escape"):
             text = ast.unparse(node.args[0])
-            flags = [*node.args[2:], *(keyword.value for keyword in node.keywords)]
-            if (value := _value(module, text)) is not None:
-                yield Expression(short, text, method, _compiled(module, value, flags))
-
-
-def _compiled(module: ModuleType, text: str | bytes, flags: list[ast.expr]) -> re.Pattern[Any]:
-    given = [
-        value
-        for each in flags
-        if isinstance(value := _value(module, ast.unparse(each)), re.RegexFlag)
-    ]
-    found: re.Pattern[Any] = re.compile(text, *given)
-    return found
-
-
-def _value(module: ModuleType, text: str) -> Any:
-    try:
-        return eval(text, {**vars(module), "name": "name", "pattern": "x"})  # noqa: S307 - our own source
-    except (AttributeError, NameError):  # of a variable
-        return None
+            flags = re.findall(r"\bre\.([A-Z]+)\b", ast.unparse(node))
+            # A name that only a call has is a variable.
+            with suppress(AttributeError, NameError):
+                value = eval(text, {**vars(module), "name": "name", "pattern": "x"})  # noqa: S307 - our own source
+                given = sum(getattr(re, flag) for flag in flags)
+                yield Expression(short, text, method, re.compile(value, given))
 
 
 def attacks(pattern: re.Pattern[Any], length: int) -> Iterator[str]:

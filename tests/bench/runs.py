@@ -140,18 +140,17 @@ def write_lists(folder: Path, users: int, k: int) -> None:
             for name in names
         ]
         for start in range(0, users, WRITTEN_USERS):
-            for writer, of in zip(
-                writers, (np.arange(start, min(start + WRITTEN_USERS, users)), None), strict=True
+            end = min(start + WRITTEN_USERS, users)
+            for writer, numbers in zip(
+                writers, (np.arange(start, end), shuffled[start:end]), strict=True
             ):
-                numbers = shuffled[start : start + WRITTEN_USERS] if of is None else of
                 lists = distinct(numbers, k)
-                if of is None:
+                if writer is writers[1]:
                     lists = np.where(rng.random(lists.shape) < 0.7, lists, lists + ITEMS)
                 offsets = np.arange(len(numbers) + 1, dtype=np.int32) * k
                 items = pa.ListArray.from_arrays(offsets, lists.ravel())
-                writer.write_table(
-                    pa.table({"user_id": _names(numbers), "items": items}, schema=schema)
-                )
+                columns = {"user_id": _names(numbers), "items": items}
+                writer.write_table(pa.table(columns, schema=schema))
 
 
 def distinct(numbers: np.ndarray, k: int) -> np.ndarray:

@@ -196,8 +196,6 @@ def test_the_fault_comes_after_the_healthy_days_is_repaired_and_comes_back_after
     ]
     healthy, broken, calm = (Chapter.HEALTHY, 6), (Chapter.BROKEN, 4), (Chapter.HEALED, 11)
     assert told == [healthy, broken, calm, broken, (Chapter.HEALED, 3)]
-    healed = StoryDay(day=200, chapter=Chapter.HEALED)
-    assert next_day(FAST_STORY, healed).chapter is Chapter.HEALED
     late = StoryDay(day=50, chapter=Chapter.BROKEN)
     assert next_day(NORMAL_STORY, late, is_noticed=False) == replace(late, day=51)
     assert next_day(NORMAL_STORY, late).since_day == 51
