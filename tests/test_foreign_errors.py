@@ -21,7 +21,6 @@ from canary.marks import canary
 from monitor import scratch
 from monitor.errors import SourceError
 from monitor.foreign_errors import describe_error, file_cause, redis_cause, sql_cause, store_cause
-from monitor.plugins import Guard
 from monitor.service import logs
 from tables import rows
 
@@ -194,15 +193,6 @@ def test_a_traceback_in_the_log_has_places_and_no_texts_of_other_programs(form):
     assert "test_foreign_errors.py" in written
     assert "SourceError: lists.csv has no end" in written
     assert "Task exception was never retrieved" in written
-
-
-def test_a_plugin_that_raises_an_id_is_told_by_class_and_line():
-    def work() -> None:
-        raise LookupError(ID)
-
-    with pytest.raises(SourceError, match="shop failed with LookupError in line ") as caught:
-        Guard("shop", SourceError).run(work)
-    assert ID not in str(caught.value)
 
 
 def test_without_a_temporary_folder_what_fits_into_memory_is_read_and_the_folders_are_named_otherwise(

@@ -200,18 +200,6 @@ def test_metrics_come_packed_and_as_openmetrics_when_asked(client):
     assert gzip.decompress(body).endswith(b"# EOF\n")
 
 
-def test_probes_say_so_and_why_when_not_and_pages_are_served_all_the_same(client, health):
-    for path, word in (("/-/healthy", b"healthy"), ("/-/ready", b"ready")):
-        assert client.get(path)[::2] == (200, word + b"\n")
-    health.sick, health.lacking = "the scheduler has not moved for 90 s", "the database is away"
-    assert client.get("/-/healthy")[::2] == (
-        503,
-        b"not healthy: the scheduler has not moved for 90 s\n",
-    )
-    assert client.get("/-/ready")[::2] == (503, b"not ready: the database is away\n")
-    assert client.status("/metrics") == 200
-
-
 def test_other_paths_and_methods_get_their_plain_answer_and_none_names_the_server_software(client):
     wanted = {
         ("GET", "/nowhere"): 404,
