@@ -167,22 +167,6 @@ def test_links_lead_to_dashboards_and_variables_that_exist_and_to_the_others_by_
             assert (name[1] or name[2]) in there, part
 
 
-def test_overrides_name_fields_that_the_panel_has(board):
-    for panel in dashboards.panels(board):
-        named = {each["matcher"]["options"] for each in panel["fieldConfig"]["overrides"]}
-        legends = {target.get("legendFormat", "") for target in panel["targets"]}
-        if panel["type"] == "table" and panel["transformations"]:
-            renamed = panel["transformations"][1]["options"]["renameByName"]
-            assert {f"Value #{target['refId']}" for target in panel["targets"]} <= set(renamed)
-            assert named <= set(renamed.values()), panel["title"]
-        elif (
-            panel["type"] != "table"
-            and "rawSql" not in panel["targets"][0]
-            and "{{" not in "".join(legends)
-        ):
-            assert named <= legends, panel["title"]
-
-
 SCHEMA = Path(__file__).parent / "schema"
 
 
