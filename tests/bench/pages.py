@@ -34,9 +34,10 @@ from monitor.model.rules import Direction, LearnedLimit, Learning
 from monitor.model.runs import Evidence, EvidenceKind, Histogram, KeptLists, LatestRun, Scores
 from monitor.storage import SqlStore, open_store
 from monitor.storage.partitions import ensure_partitions, utc_day
+from monitor.storage.tables import alert_tables
 from monitor.storage.tables import run_tables as tables
-from monitor.storage.tables.alert_tables import transitions
 from servers.postgres import running_postgres
+from storage.worked import claimed
 from web.sites import Site, running
 from web.stored_pages import application
 
@@ -78,10 +79,7 @@ def names_of(comparisons: int) -> list[str]:
 
 def _store_newest(store: SqlStore, name: str, segments: tuple[str, ...], count: int) -> None:
     slot, draw = factories.SLOT, np.random.default_rng(7)
-    claim = store.runs.claim(
-        name, slot, owner="bench", now=slot, until=slot + EVERY, config_hash="0" * 64, rerun=False
-    )
-    assert claim is not None
+    claim = claimed(store, slot, comparison=name, until=slot + EVERY)
     users = pd.Index([f"u{number:07}" for number in range(count)], dtype="str")
     lists = [
         RankingTable(
@@ -93,25 +91,18 @@ def _store_newest(store: SqlStore, name: str, segments: tuple[str, ...], count: 
     ]
     histogram = Histogram(low=-1.0, high=1.0, counts=tuple(range(20)))
     base = published.coverage().rows[0]
-    states = [
-        factories.state(
-            comparison=name,
-            alert=alert,
-            segment=segment,
-            judged_slot=slot,
-            state=state,
-            dedup_key=f"{name} {alert} {segment}" if state is State.FIRING else None,
-            incident=f"k-{name}" if state is State.FIRING else None,
-        )
-        for number, segment in enumerate(segments)
-        for alert in RULES
-        for state in [
-            State.FIRING
-            if number < 20 and alert in RULES[:5] and name.endswith(("wide", "0"))
-            else State.QUIET
-        ]
-    ]
-    firing = [each for each in states if each.state is State.FIRING]
+    states, transitions = [], []
+    for number, segment in enumerate(segments):
+        for alert in RULES:
+            about = {"comparison": name, "alert": alert, "segment": segment}
+            fires = number < 20 and alert in RULES[:5] and name.endswith(("wide", "0"))
+            if fires:
+                about |= {"dedup_key": f"{name} {alert} {segment}", "incident": f"k-{name}"}
+                transitions.append(
+                    factories.transition(from_state=State.QUIET, slot=slot, at=slot, **about)
+                )
+            state = State.FIRING if fires else State.QUIET
+            states.append(factories.state(state=state, judged_slot=slot, **about))
     result = published.result(
         claim=claim,
         coverage=replace(
@@ -153,19 +144,7 @@ def _store_newest(store: SqlStore, name: str, segments: tuple[str, ...], count: 
             for each in segments
         ),
         states=states,
-        transitions=tuple(
-            factories.transition(
-                from_state=State.QUIET,
-                comparison=name,
-                alert=each.alert,
-                segment=each.segment,
-                slot=slot,
-                at=slot,
-                dedup_key=each.dedup_key,
-                incident=each.incident,
-            )
-            for each in firing
-        ),
+        transitions=tuple(transitions),
     )
     assert store.runs.finish(result, receivers=["pager"])
 
@@ -229,8 +208,8 @@ _PAST = sql.Table(
     sql.Column("n", sql.BigInteger, primary_key=True),
     sql.Column("slot", tables.runs.c.scheduled_for.type),
     sql.Column("wobble", sql.Double),
-    sql.Column("from_state", transitions.c.to_state.type),
-    sql.Column("to_state", transitions.c.to_state.type),
+    sql.Column("from_state", alert_tables.transitions.c.to_state.type),
+    sql.Column("to_state", alert_tables.transitions.c.to_state.type),
     sql.Column("key", sql.Text),
     prefixes=["TEMPORARY"],
 )
@@ -247,8 +226,10 @@ _COPIED: Mapping[sql.Table, sql.ColumnElement[bool]] = {
     tables.coverage_reasons: sql.true(),
     tables.expectations: sql.true(),
     tables.score_places: tables.score_places.c.run_id == _IS_WIDE,
-    transitions: sql.and_(
-        transitions.c.comparison == "wide", transitions.c.alert == RULES[0], _PAST.c.n % SPELL == 0
+    alert_tables.transitions: sql.and_(
+        alert_tables.transitions.c.comparison == "wide",
+        alert_tables.transitions.c.alert == RULES[0],
+        _PAST.c.n % SPELL == 0,
     ),
 }
 """Which rows of the newest runs every earlier one has too."""

@@ -5,7 +5,6 @@
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -24,6 +23,7 @@ from monitor.sequential.gate import Scale, follow_capital
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 Rng = np.random.Generator
+Draw = Callable[[Rng, tuple[int, int]], Floats]
 
 HISTORIES = 10_000
 BATCH = 500
@@ -62,48 +62,32 @@ def _excess_of_day(folder: Path, day: str) -> Floats:
     return (floor - score).dropna().to_numpy(np.float64)
 
 
-@dataclass(frozen=True)
-class Population:
-    """A distribution by name: independent scores of shape (histories, n) and their mean."""
-
-    name: str
-    mean: float
-    draw: Callable[[Rng, tuple[int, int]], Floats]
-
-
-def populations() -> Iterator[Population]:
-    """What coverage is tried on: rare, common and nearly sure; smooth; two points; real."""
-
-    def draw_bernoulli(p: float, rng: Rng, shape: tuple[int, int]) -> Floats:
-        return (rng.random(shape) < p).astype(float)
-
+def populations() -> Iterator[tuple[str, float, Draw]]:
+    """Name, mean and draws of what coverage is tried on: rare, common and nearly sure; smooth; two points; real."""
     for p in (0.01, 0.1, 0.5, 0.99):
-        yield Population(f"Bernoulli {p}", p, partial(draw_bernoulli, p))
-    yield Population("beta(2, 5)", 2 / 7, lambda rng, shape: rng.beta(2, 5, shape))
-    yield Population(
-        "0.4 or 0.9", 0.5, lambda rng, shape: np.where(rng.random(shape) < 0.2, 0.9, 0.4)
-    )
+        yield f"Bernoulli {p}", p, lambda rng, shape, p=p: (rng.random(shape) < p).astype(float)
+    yield "beta(2, 5)", 2 / 7, lambda rng, shape: rng.beta(2, 5, shape)
+    yield "0.4 or 0.9", 0.5, lambda rng, shape: np.where(rng.random(shape) < 0.2, 0.9, 0.4)
     real = real_excess()
-    yield Population(
-        "real excess over the floor", float(real.mean()), lambda rng, shape: rng.choice(real, shape)
-    )
+    yield "real excess over the floor", real.mean(), lambda rng, shape: rng.choice(real, shape)
 
 
 def tabulate_coverage(rng: Rng) -> None:
     """How often the confidence sequence ever leaves out the mean, drawn independently and from a population of 1.25 n."""
     alpha, users = 0.05, 1000
     rows = []
-    for of in populations():
+    for name, mean, draw in populations():
         for size in (None, users * 5 // 4):
             ours, theirs = [], []
             for _ in range(HISTORIES // BATCH):
-                whole = of.draw(rng, (BATCH, size or users))
-                means = whole.mean(axis=1) if size else np.full(BATCH, of.mean)
+                whole = draw(rng, (BATCH, size or users))
+                means = whole.mean(axis=1) if size else np.full(BATCH, mean)
                 seen = whole[:, :users]
                 ours.append(_is_left_out(seen, means, size, alpha).any(axis=1))
-                theirs.append(_is_peeked(seen, means[:, np.newaxis], alpha / 2).any(axis=1))
+                z = _z(seen, means[:, np.newaxis])
+                theirs.append((np.abs(z) > -ndtri(alpha / 2)).any(axis=1))
             how = f"{users:,} of {size:,}" if size else "independent"
-            rows.append((f"{of.name}, {how}", alpha, *_rates(ours), *_rates(theirs)))
+            rows.append((f"{name}, {how}", alpha, *_rates(ours), *_rates(theirs)))
     title = f"Confidence sequence: mean left out at any of {users:,} looks, alpha {alpha}"
     show(title, COLUMNS, rows)
 
@@ -123,45 +107,9 @@ def _is_left_out(scores: Floats, means: Floats, population: int | None, alpha: f
     return np.maximum(*sides) >= math.log(2 / alpha)
 
 
-def _is_peeked(scores: Floats, means: Floats, tail: float) -> Flags:
-    """By look, whether a z-test with this tail on each side rejects the mean."""
-    return np.abs(_z(scores, means)) > -float(ndtri(tail))
-
-
-def _z(scores: Floats, means: Floats) -> Floats:
-    """z of every look from `Z_FROM` users on; 0 while all scores are the same."""
-    n = np.arange(1, scores.shape[1] + 1)
-    mean = np.cumsum(scores, axis=1) / n
-    variance = np.cumsum(scores**2, axis=1) / n - mean**2
-    error = np.sqrt(np.maximum(variance, 0) / n)
-    return np.where(
-        (n >= Z_FROM) & (variance > 1e-12), (mean - means) / np.where(error > 0, error, 1), 0.0
-    )
-
-
 RUNS, USERS = 10, 200
 MARGIN = 0.5125
 """0.05 on a metric two wide under a noise floor."""
-
-
-@dataclass(frozen=True)
-class World:
-    """Runs of a gate: scores (histories, runs x users), NaN where missing, and the population's mean in each run."""
-
-    name: str
-    draw: Callable[[Rng, Floats], tuple[Floats, Floats]]
-
-
-def worlds() -> Iterator[World]:
-    """Truth exactly at the margin and near it, moving from run to run, without replacement, and the worst missing."""
-    yield World("at the margin", _shifted)
-    yield World("0.01 above the margin", partial(_shifted, by=0.0025))
-    yield World("0.01 below the margin", partial(_shifted, by=-0.0025))
-    yield World("at the margin on average, runs move by 0.03", partial(_shifted, shock=0.0075))
-    yield World("at the margin, 200 of 300 users", _without_replacement)
-    yield World("at the margin, the 2 % farthest missing", _farthest_missing)
-    yield World("0.05 below the margin", partial(_shifted, by=-0.0125))
-    yield World("0.05 above the margin", partial(_shifted, by=0.0125))
 
 
 def _shifted(rng: Rng, pool: Floats, by: float = 0.0, shock: float = 0.0) -> tuple[Floats, Floats]:
@@ -191,16 +139,29 @@ def _farthest_missing(rng: Rng, pool: Floats) -> tuple[Floats, Floats]:
     return np.where(is_missing, np.nan, by_run).reshape(BATCH, -1), means
 
 
+WORLDS: dict[str, Callable[[Rng, Floats], tuple[Floats, Floats]]] = {
+    "at the margin": _shifted,
+    "0.01 above the margin": partial(_shifted, by=0.0025),
+    "0.01 below the margin": partial(_shifted, by=-0.0025),
+    "at the margin on average, runs move by 0.03": partial(_shifted, shock=0.0075),
+    "at the margin, 200 of 300 users": _without_replacement,
+    "at the margin, the 2 % farthest missing": _farthest_missing,
+    "0.05 below the margin": partial(_shifted, by=-0.0125),
+    "0.05 above the margin": partial(_shifted, by=0.0125),
+}
+"""Draws of a gate's runs: scores (histories, runs x users), NaN where missing, and the population's mean in each run."""
+
+
 def tabulate_gate(rng: Rng) -> None:
     """How often either verdict is ever said, with a look after each run, and how often wrongly."""
     alpha, pool, rows = 0.01, real_excess(), []
-    for world in worlds():
-        found = [_said(*world.draw(rng, pool), alpha) for _ in range(HISTORIES // BATCH)]
+    for name, draw in WORLDS.items():
+        found = [_said(*draw(rng, pool), alpha) for _ in range(HISTORIES // BATCH)]
         for verdict, kind in product(("safe", "breach"), ("wrong", "right")):
             ours, theirs = ([each[who, verdict, kind] for each in found] for who in ("gate", "z"))
             if np.any(ours) or np.any(theirs) or kind == "wrong":
                 promise = alpha if kind == "wrong" else ""
-                what = f"{world.name}: {kind} {verdict}"
+                what = f"{name}: {kind} {verdict}"
                 rows.append((what, promise, *_rates(ours), *_rates(theirs)))
     title = f"Gate: said at any of {RUNS} looks, one a run of {USERS} users; wrong at most {alpha}"
     show(title, COLUMNS, rows)
@@ -211,7 +172,7 @@ def _said(scores: Floats, means: Floats, alpha: float) -> dict[tuple[str, str, s
     looks = np.arange(1, RUNS + 1) * USERS - 1
     average = np.cumsum(means, axis=1) / np.arange(1, RUNS + 1)
     worst, best = np.nan_to_num(scores, nan=1.0), np.nan_to_num(scores, nan=0.0)
-    z = _present_z(scores, looks)
+    z = _z(scores, np.full((BATCH, 1), MARGIN))[:, looks]
     limit = -float(ndtri(alpha))
     said = {
         ("gate", "safe"): follow_capital(worst, MARGIN)[:, looks] >= -math.log(alpha),
@@ -227,20 +188,19 @@ def _said(scores: Floats, means: Floats, alpha: float) -> dict[tuple[str, str, s
     return told
 
 
-def _present_z(scores: Floats, looks: npt.NDArray[np.int64]) -> Floats:
-    """z at the looks, over the users who have a score, as one computes it who leaves out the others."""
-    is_here = ~np.isnan(scores)
-    n = np.cumsum(is_here, axis=1)[:, looks]
-    total, squares = (
-        np.cumsum(np.nan_to_num(scores) ** power, axis=1)[:, looks] for power in (1, 2)
-    )
-    mean = total / n
-    return np.asarray((mean - MARGIN) / np.sqrt((squares / n - mean**2) / n))
-
-
 def _rates(batches: Sequence[Flags]) -> tuple[str, str]:
     """The share and its exact 95 % bounds (Clopper and Pearson 1934)."""
     flags = np.concatenate(batches)
     found = binomtest(int(flags.sum()), len(flags))
     low, high = found.proportion_ci()
     return f"{found.statistic:.4f}", f"{low:.4f} to {high:.4f}"
+
+
+def _z(scores: Floats, means: Floats) -> Floats:
+    """z of every look from `Z_FROM` users on, over users who have a score; 0 while all scores are the same."""
+    n = np.maximum(np.cumsum(~np.isnan(scores), axis=1), 1)
+    known = np.nan_to_num(scores)
+    mean = np.cumsum(known, axis=1) / n
+    variance = np.cumsum(known**2, axis=1) / n - mean**2
+    error = np.sqrt(np.maximum(variance, 1e-12) / n)
+    return np.where((n >= Z_FROM) & (variance > 1e-12), (mean - means) / error, 0.0)

@@ -208,25 +208,17 @@ def test_the_subject_of_a_mail_stays_when_an_earlier_slot_or_a_severity_joins():
         explanation=None,
     )
     stale = start(alert="Stale", dedup_key="s", reason="no run has succeeded", explanation=None)
-    before, later = (
-        FiringSnapshot(firing=(failing,), delivered=frozenset()),
-        FiringSnapshot(firing=(failing, stale), delivered=frozenset({"firing"}), told=(failing,)),
-    )
-    subjects = [
-        mail_subject(each)
-        for snapshot, changes in (
-            (before, (failing,)),
-            (later, (stale,)),
-            (later, (failing, stale)),
-        )
-        for each in compose_messages(changes, snapshot)
+    before = FiringSnapshot(firing=(failing,), delivered=frozenset())
+    firing, told = (failing, stale), (failing,)
+    later = FiringSnapshot(firing=firing, delivered=frozenset({"firing"}), told=told)
+    messages = [
+        *compose_messages((failing,), before),
+        *compose_messages((stale,), later),
+        *compose_messages((failing, stale), later),
     ]
-    parts = [each.partition("] home-feed: ") for each in subjects]
-    assert [part[0] for part in parts] == [
-        "[FIRING] [warning",
-        "[FIRING] [critical",
-        "[FIRING] [critical",
-    ]
+    parts = [mail_subject(each).partition("] home-feed: ") for each in messages]
+    wanted = ["[FIRING] [warning", "[FIRING] [critical", "[FIRING] [critical"]
+    assert [part[0] for part in parts] == wanted
     assert len({part[2] for part in parts}) == 1
 
 

@@ -7,6 +7,7 @@ import signal
 import socket
 import threading
 from contextlib import ExitStack, closing, suppress
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -212,14 +213,14 @@ def test_other_paths_and_methods_get_their_plain_answer_and_none_names_the_serve
     assert not any("server" in headers for _, headers, _ in answers.values())
 
 
-def test_a_readiness_that_does_not_answer_counts_as_not_ready(client, health, monkeypatch):
+def test_a_readiness_that_does_not_answer_counts_as_not_ready(many, monkeypatch):
     monkeypatch.setattr(web_app, "_HEALTH_S", 2)
-    health.release.clear()
-    try:
-        assert client.get("/-/ready")[::2] == (503, b"not ready: no answer within 2 s\n")
-        assert client.status("/-/healthy") == 200
-    finally:
-        health.release.set()
+    release = threading.Event()
+    slow = SimpleNamespace(unhealthy=lambda: None, unready=lambda: release.wait(10))
+    site = many.enter_context(running(published.pages(health=slow)))
+    many.callback(release.set)
+    assert site.get("/-/ready")[::2] == (503, b"not ready: no answer within 2 s\n")
+    assert site.status("/-/healthy") == 200
 
 
 SLOW = (
