@@ -56,21 +56,14 @@ def test_a_report_is_written_whole_or_not_at_all():
 
 def test_a_low_slot_pends_the_next_fires_and_both_are_listed(fired):
     first, second = map(json.loads, (fired / "runs.jsonl").read_text().splitlines())
-    assert (
-        first["status"],
-        first["paired"],
-        first["summaries"]["extended_tau"]["all"]["mean"],
-    ) == ("ok", 60, -1.0)
+    assert (first["status"], first["paired"]) == ("ok", 60)
+    assert first["summaries"]["extended_tau"]["all"]["mean"] == -1.0
     assert [each["to"] for each in (*first["transitions"], *second["transitions"])] == [
         "pending",
         "firing",
     ]
     _, listed = read_json("alerts")
-    assert (listed["slot"], listed["from"], listed["to"]) == (
-        "2024-01-09T00:00:00Z",
-        "pending",
-        "firing",
-    )
+    assert (listed["slot"][:10], listed["to"]) == ("2024-01-09", "firing")
     assert [each["slot"][:10] for each in read_json("runs")] == ["2024-01-09", "2024-01-08"]
     assert re.search("(?s)firing.*below 0.35", rankwatch("alerts").stdout)
 

@@ -1,7 +1,6 @@
 """What compose.yaml starts, started here without an engine: recommenders and a run over them, with other addresses."""
 
 import re
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -19,41 +18,30 @@ pytestmark = [pytest.mark.early, pytest.mark.integration]
 SERVICES = yaml_of("compose.yaml")["services"]
 
 
-@pytest.fixture(scope="module")
-def recommenders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
-    """Address and users file of the recommenders, started by their service's command."""
-    home = tmp_path_factory.mktemp("shop")
-    log = home.with_name("recommenders.log")
-    command = moved(
-        " ".join(SERVICES["recommenders"]["command"]),
-        {"0.0.0.0:8000": "127.0.0.1:0", "/var/lib/rankwatch": str(home)},
-    )
-    with running(command.split(), cwd=home, out=log) as process:
-        yield wait_for(lambda: _address(log), "the recommenders"), home
-        process.terminate()
-        assert ended(process, 60) == 0, log.read_text()
-
-
 def _address(log: Path) -> str:
     found = re.search(r"serve (http://\S+)/baseline", log.read_text() if log.exists() else "")
     return found[1] if found else ""
 
 
-def test_the_configuration_of_compose_finds_the_lists_of_the_recommenders_of_compose(
-    recommenders, tmp_path
-):
-    url, shop = recommenders
-    places = {
-        "/run/secrets/database_url": str(tmp_path / "database_url"),
-        "http://recommenders:8000": url,
-        "/shop/users.csv": str(shop / "users.csv"),
-    }
-    config = tmp_path / "rankwatch.yaml"
-    config.write_text(moved(text_of("compose/rankwatch.yaml"), places))
-    (tmp_path / "database_url").write_text(f"sqlite:///{tmp_path}/rankwatch.db")
-    for command in ("db upgrade", "check", "run-once"):
-        done = rankwatch(f"{command} --config {config}")
-        assert done.returncode == 0, done.stdout + done.stderr
+def test_the_configuration_of_compose_finds_the_lists_of_the_recommenders_of_compose(tmp_path):
+    log, shop, config = tmp_path / "log", tmp_path / "shop", tmp_path / "rankwatch.yaml"
+    shop.mkdir()
+    places = {"0.0.0.0:8000": "127.0.0.1:0", "/var/lib/rankwatch": str(shop)}
+    command = moved(" ".join(SERVICES["recommenders"]["command"]), places)
+    with running(command.split(), cwd=shop, out=log) as process:
+        url = wait_for(lambda: _address(log), "the recommenders")
+        places = {
+            "/run/secrets/database_url": str(tmp_path / "database_url"),
+            "http://recommenders:8000": url,
+            "/shop/users.csv": str(shop / "users.csv"),
+        }
+        config.write_text(moved(text_of("compose/rankwatch.yaml"), places))
+        (tmp_path / "database_url").write_text(f"sqlite:///{tmp_path}/rankwatch.db")
+        for command in ("db upgrade", "check", "run-once"):
+            done = rankwatch(f"{command} --config {config}")
+            assert done.returncode == 0, done.stdout + done.stderr
+        process.terminate()
+        assert ended(process, 60) == 0, log.read_text()
     with closing(open_store(f"sqlite:///{tmp_path}/rankwatch.db", create=False)) as store:
         (run,) = store.history.runs(comparison="home-feed", limit=9)
     assert (run.asked, run.paired) == (500, 500)

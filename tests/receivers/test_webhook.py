@@ -102,15 +102,10 @@ def test_a_body_is_bounded_and_names_more_than_it_shows_in_full(collector):
         for number in range(1000)
     )
     body = posted(collector, message(*many, FIRING))
-    (first, *_, last), count = body["alerts"], len(body["alerts"])
-    assert (first["labels"]["segment"], len(last["annotations"])) == (
-        "all",
-        1,
-    )  # all users stand for the segments
-    assert (count + body["truncatedAlerts"], count > 25) == (1001, True)
-    assert {alert["annotations"]["dedup_key"] for alert in body["alerts"][1:]} <= {
-        each.dedup_key for each in many
-    }
+    alerts, left_out = body["alerts"], body["truncatedAlerts"]
+    assert alerts[0]["labels"]["segment"] == "all"  # all users stand for the segments
+    assert list(alerts[-1]["annotations"]) == ["dedup_key"]
+    assert (len(alerts) + left_out, len(alerts) > 25) == (1001, True)
     assert 15_000 < len(collector.requests[-1].body) <= MAX_BYTES
 
     few = posted(collector, message(*many[:4], FIRING))

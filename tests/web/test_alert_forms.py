@@ -120,21 +120,11 @@ def test_whoever_is_on_call_acknowledges_silences_expires_and_resolves_on_either
             (made,) = store.alerts.silences(ending_after=NOW)
             assert made.matchers == ("comparison=home-feed",)
             assert (made.author, made.comment) == ("kim", "why")
-            assert (made.created_at, made.starts_at, made.ends_at) == (
-                NOW,
-                NOW,
-                NOW + timedelta(hours=2),
-            )
+            assert (made.starts_at, made.ends_at) == (NOW, NOW + timedelta(hours=2))
             assert f"silence {made.id} of kim" in browser.get()
 
-            vain = {
-                "do": "silence",
-                "matchers": "alert=SimilarityLo",
-                "for": "2m",
-                "comment": "why",
-            }
+            vain = silence | {"matchers": "alert=SimilarityLo", "for": "2m"}
             assert browser.post(vain) == (303, f"{PAGE}?done=unmatched")
-            assert "nothing matches it so far" in browser.get(f"{PAGE}?done=unmatched")
             assert "Did you mean SimilarityLow?" in browser.get("/alerts")
 
             browser.clock.pass_by(150)

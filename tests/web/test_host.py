@@ -68,23 +68,3 @@ def test_a_probe_by_another_name_gets_no_reason(open_site, health):
 def test_any_name_will_do_where_everybody_authenticates():
     with serving() as site:
         assert site.get("/metrics", KIM, Host="proxy.internal")[0] == 200
-
-
-@pytest.mark.parametrize(
-    ("headers", "status"),
-    [
-        ({}, 200),
-        ({"Origin": "https://evil.test"}, 403),
-        ({"Sec-Fetch-Site": "same-site"}, 403),
-    ],
-)
-def test_another_site_s_page_reloads_nothing(headers, status):
-    reloads: list[bool] = []
-
-    def reload() -> bool:
-        reloads.append(True)
-        return True
-
-    with serving(reload=reload) as site:
-        assert site.get("/-/reload", KIM, "POST", **headers)[0] == status
-    assert len(reloads) == (status == 200)
