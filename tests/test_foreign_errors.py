@@ -80,13 +80,6 @@ FILES: list[tuple[Callable[[], Exception], str]] = [
         "its content does not have the format or the types",
     ),
     (lambda: pa.ArrowNotImplementedError(ID), "a column has a type that cannot be used there"),
-    (lambda: OSError(errno.ENOSPC, "full", ID), "the disk is full: free some space"),
-    (
-        lambda: OSError(errno.EROFS, "read-only", ID),
-        "the file system is read-only: mount it writable",
-    ),
-    (lambda: OSError(errno.EACCES, "denied", ID), "permission denied: give this account access"),
-    (lambda: OSError(errno.EMFILE, "many", ID), "too many files are open"),
     (
         lambda: OSError(f"Couldn't deserialize thrift: {ID}"),
         "its bytes cannot be decoded: write the file again",
@@ -128,8 +121,21 @@ STORES: list[tuple[Callable[[], Exception], str]] = [
     ),
 ]
 """What other tests have no real server for: see `canary/private_faults.yaml` and `sources/faults.yaml`."""
+OF_THE_SYSTEM = """
+ENOSPC | the disk is full: free some space
+EROFS | the file system is read-only: mount it writable
+EACCES | permission denied: give this account access
+EMFILE | too many files are open
+"""
+
+
+def of_system(name: str) -> OSError:
+    return OSError(getattr(errno, name), "said", ID)
+
+
 CASES = [
     *((file_cause, *case) for case in FILES),
+    *((file_cause, partial(of_system, name), cause) for name, cause in rows(OF_THE_SYSTEM)),
     *((lambda error: sql_cause(error, "SELECT who FROM lists"), *case) for case in DATABASES),
     (redis_cause, lambda: redis.ConnectionError(ID), "the server closed the connection"),
     *((store_cause, *case) for case in STORES),

@@ -124,18 +124,13 @@ def receivers(world: Path, collector: Collector) -> Path:
 
 @pytest.mark.usefixtures("receivers")
 def test_every_receiver_is_told_a_firing_and_its_end_marked_as_a_test(collector):
-    assert [tuple(told.values()) for told in read_json("notify test")] == [
-        ("hook", "firing", True, None),
-        ("other", "firing", True, None),
-        ("hook", "resolved", True, None),
-        ("other", "resolved", True, None),
-    ]
+    told = read_json("notify test")
+    said = "hook firing, other firing, hook resolved, other resolved"
+    assert ", ".join(" ".join([*each.values()][:2]) for each in told) == said
+    assert {tuple(each.values())[2:] for each in told} == {(True, None)}
     start, _, end, _ = (json.loads(request.body) for request in collector.requests)
-    assert (start["status"], end["status"], start["groupKey"]) == (
-        "firing",
-        "resolved",
-        end["groupKey"],
-    )
+    assert (start["status"], end["status"]) == ("firing", "resolved")
+    assert start["groupKey"] == end["groupKey"]
     assert start["commonLabels"]["test"] == "true"
     assert "THIS IS A TEST" in start["alerts"][0]["annotations"]["summary"]
     assert not Path("none.db").exists()

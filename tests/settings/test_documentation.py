@@ -55,12 +55,8 @@ def test_the_gate_answers_on_the_configuration_that_the_readme_shows(tmp_path):
         (tmp_path / "secret").write_text("https://hooks.example.com/services/T0/B0/x\n")
         text = text.replace(secret, "secret")
     loaded = parse_settings(text, name="rankwatch.yaml", base_dir=tmp_path, environ={})
-    asked = make_question(
-        {each.name: to_comparison(each) for each in loaded.comparisons},
-        "home-feed",
-        margin=0.1,
-        alpha=0.01,
-    )
+    named = {each.name: to_comparison(each) for each in loaded.comparisons}
+    asked = make_question(named, "home-feed", margin=0.1, alpha=0.01)
     assert (asked.is_census, asked.census) == (True, "the same 2,000 users are asked in each run")
 
 
