@@ -12,20 +12,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from re import _parser  # type: ignore[attr-defined]  # how an expression is made up
+from re import _compiler, _parser  # type: ignore[attr-defined]  # how an expression is made up
 from re._constants import (  # type: ignore[import-not-found]
     ANY,
     BRANCH,
-    CATEGORY,
-    CATEGORY_DIGIT,
-    CATEGORY_SPACE,
     IN,
     LITERAL,
     MAX_REPEAT,
     MIN_REPEAT,
-    NEGATE,
     NOT_LITERAL,
-    RANGE,
     SUBPATTERN,
 )
 from types import ModuleType
@@ -144,19 +139,11 @@ def _inner(kind: Any, given: Any) -> list[Any]:
 
 def _example(kind: Any, given: Any, inner: list[Any]) -> str:
     if kind in (LITERAL, IN, ANY, NOT_LITERAL):
-        return _one_of(given) if kind is IN else chr(given) if kind is LITERAL else "a"
+        one = _compiler.compile(_parser.SubPattern(_parser.State(), [(kind, given)]))
+        return next(filter(one.match, map(chr, (*b"1a ~", *range(0x20000)))))
     whole = [*_beginnings(inner[0])][-1:] if inner else []
     least = given[0] if kind in (MAX_REPEAT, MIN_REPEAT) else 1
     return "".join(whole) * max(least, 1)
-
-
-def _one_of(members: list[Any]) -> str:
-    kind, given = members[0]
-    if kind is NEGATE:
-        return "~" if any(each is RANGE for each, _ in members) else "a"
-    if kind is CATEGORY:
-        return {CATEGORY_DIGIT: "1", CATEGORY_SPACE: " "}.get(given, "a")
-    return chr(given[0] if kind is RANGE else given)
 
 
 def within_limit(work: Callable[[], object]) -> bool:

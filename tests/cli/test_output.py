@@ -34,19 +34,17 @@ def test_both_lists_have_all_their_titles_and_without_the_catalogue_ids_stand_th
 
     for command in COMMANDS:
         done = rankwatch(command)
-        assert (done.returncode, done.stderr.replace("written: c.html\n", "")) == (0, "")
+        assert done.returncode == 0, done.stderr
         lists = done.stdout.partition("user u")[2]
         assert [lists.count(f"Title {item} ({item})") for item in items] == [1] * 10
-        assert json.loads(rankwatch(f"{command} --json").stdout)["titles"] == {
-            str(item): f"Title {item}" for item in items
-        }
+        titles = json.loads(rankwatch(f"{command} --json").stdout)["titles"]
+        assert titles == {str(item): f"Title {item}" for item in items}
     assert "Title 91 (91)" in (world / "c.html").read_text()
 
     (world / "catalogue.csv").unlink()
     checked, shown = map(rankwatch, ("check", "show feed"))
-    assert (checked.returncode, shown.returncode) == (0, 0)
-    assert "item_titles: " in checked.stdout
-    assert "user u" in shown.stdout
+    assert (checked.returncode, "item_titles: " in checked.stdout) == (0, True)
+    assert (shown.returncode, "user u" in shown.stdout) == (0, True)
     assert_refused(f"{COMMANDS[2]} | 2 | catalogue.csv")
 
 

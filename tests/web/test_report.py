@@ -20,6 +20,7 @@ from monitor.web.pages.rendering import show_instant
 from monitor.web.pages.report import make_report
 from monitor.web.pages.site import AbsentPageError
 from servers.chromium import shown_in_browser
+from storage.worked import claimed
 from web.stored_pages import EVIL, SLOTS, fill
 from web.test_pages import ITEM_URL, watched
 
@@ -65,10 +66,7 @@ def test_a_run_of_the_past_is_shown_as_it_stood_then(filled):
 def test_over_a_time_the_runs_in_which_alerts_began_are_shown_too(store):
     fill(store)
     slot = SLOTS[-1] + DAY
-    later = store.runs.claim(
-        "home-feed", slot, owner="t", now=SLOTS[-1], until=slot, config_hash="", rerun=False
-    )
-    assert later is not None
+    later = claimed(store, slot)
     result = published.result(claim=later, finished_at=slot, summaries=(factories.summary(),))
     assert store.runs.finish(result, receivers=())
     text = written(store, since=SLOTS[1])
