@@ -212,7 +212,8 @@ class Watch:
     def __init__(self, share: Floats) -> None:
         self.share, self.evidence = share, no_evidence(share.size)
         self.values = self.errors = self.z = np.empty((0, share.size))
-        self.alarms = self.fired = self.drifts = np.empty((0, share.size), dtype=bool)
+        never: Flags = np.empty((0, share.size), dtype=bool)
+        self.alarms, self.fired, self.drifts = never, never, never
         self.firing = np.zeros((len(KINDS), share.size), dtype=bool)
         self.pending = np.zeros(share.size, dtype=bool)
 

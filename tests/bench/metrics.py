@@ -148,8 +148,8 @@ def _measure_text(cores: int) -> Iterator[Row]:
     works = (
         code_and_score,
         _score(Engine.NUMBA, batch, PAIR, cores),
-        lambda: compare_many(*text_lists, metrics=PAIR),
-        lambda: compare_many(*integer_lists, metrics=PAIR),
+        lambda: compare_many(text_lists[0], text_lists[1], metrics=PAIR),
+        lambda: compare_many(integer_lists[0], integer_lists[1], metrics=PAIR),
     )
     coded, scored, by_text, by_integer = _medians(*((TEXT_PAIRS, work) for work in works))
     where = f"k=10, cores: {cores}"

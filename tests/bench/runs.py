@@ -82,12 +82,12 @@ def run() -> Iterator[tuple[str, float, str, float, str]]:
 def main(args: list[str]) -> None:
     """Print one row a database and size."""
     asked = parse_options(args, SIZES, database="SQLite PostgreSQL", root=ROOT)
-    sizes = [tuple(map(int, size.split("x"))) for size in asked.rest]
+    sizes = [[*map(int, size.split("x"))] for size in asked.rest]
     costs = _costs(asked.database.split(), sizes, asked.root.resolve())
     show("One run: 3 metrics", Cost._fields, costs)
 
 
-def _costs(databases: list[str], sizes: list[tuple[int, int]], root: Path) -> Iterator[Cost]:
+def _costs(databases: list[str], sizes: list[list[int]], root: Path) -> Iterator[Cost]:
     with ExitStack() as stack:
         server = stack.enter_context(running_postgres()) if "PostgreSQL" in databases else None
         for users, k in sizes:

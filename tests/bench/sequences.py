@@ -62,10 +62,14 @@ def _excess_of_day(folder: Path, day: str) -> Floats:
     return (floor - score).dropna().to_numpy(np.float64)
 
 
+def _draw_bernoulli(p: float, rng: Rng, shape: tuple[int, int]) -> Floats:
+    return (rng.random(shape) < p).astype(np.float64)
+
+
 def populations() -> Iterator[tuple[str, float, Draw]]:
     """Name, mean and draws of what coverage is tried on: rare, common and nearly sure; smooth; two points; real."""
     for p in (0.01, 0.1, 0.5, 0.99):
-        yield f"Bernoulli {p}", p, lambda rng, shape, p=p: (rng.random(shape) < p).astype(float)
+        yield f"Bernoulli {p}", p, partial(_draw_bernoulli, p)
     yield "beta(2, 5)", 2 / 7, lambda rng, shape: rng.beta(2, 5, shape)
     yield "0.4 or 0.9", 0.5, lambda rng, shape: np.where(rng.random(shape) < 0.2, 0.9, 0.4)
     real = real_excess()
@@ -78,14 +82,14 @@ def tabulate_coverage(rng: Rng) -> None:
     rows = []
     for name, mean, draw in populations():
         for size in (None, users * 5 // 4):
-            ours, theirs = [], []
+            ours, theirs = list[Flags](), list[Flags]()
             for _ in range(HISTORIES // BATCH):
                 whole = draw(rng, (BATCH, size or users))
                 means = whole.mean(axis=1) if size else np.full(BATCH, mean)
                 seen = whole[:, :users]
-                ours.append(_is_left_out(seen, means, size, alpha).any(axis=1))
+                ours.append(np.any(_is_left_out(seen, means, size, alpha), axis=1))
                 z = _z(seen, means[:, np.newaxis])
-                theirs.append((np.abs(z) > -ndtri(alpha / 2)).any(axis=1))
+                theirs.append(np.any(np.abs(z) > -ndtri(alpha / 2), axis=1))
             how = f"{users:,} of {size:,}" if size else "independent"
             rows.append((f"{name}, {how}", alpha, *_rates(ours), *_rates(theirs)))
     title = f"Confidence sequence: mean left out at any of {users:,} looks, alpha {alpha}"

@@ -113,8 +113,11 @@ def test_only_the_word_of_a_daemon_counts(collector):
 
 
 def test_of_one_who_closes_it_is_said_what_was_seen_without_tls(collector):
-    for said in (b"", b"SSH-2.0-OpenSSH_9.2\r\n"):
-        collector.default = lambda _, sock, said=said: sock.sendall(said) or disconnect(_, sock)
+    def say(_: Collector, sock: socket.socket) -> None:
+        sock.sendall(b"SSH-2.0-OpenSSH_9.2\r\n")
+        sock.shutdown(socket.SHUT_RDWR)
+
+    for collector.default in (disconnect, say):
         code, text = ask_at(collector)
         assert (code, "SSL" in text) == (1, False)
 

@@ -310,6 +310,7 @@ def test_the_web_file_that_the_documentation_shows_is_read_from_where_the_secret
     (tmp_path / "web.yaml").write_text(web.replace("$2y$10$...", hashed))
     (tmp_path / "database_url").write_text(DATABASE)
     access = load_settings(tmp_path / "rankwatch.yaml").access
+    assert access is not None
     assert access.tls_server_config.cert_file == str(tmp_path / "tls.crt")
     assert set(access.basic_auth_users) == {"prometheus"}
 

@@ -220,7 +220,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
 
 
 def test_people_hear_of_every_fault_once_and_of_nothing_else(story):
-    told = {"on-call": [], "tickets": []}
+    told: dict[str, list[str]] = {"on-call": [], "tickets": []}
     for receiver, alert, status in story.heard.said:
         if receiver != "nobody":
             told[receiver].append(f"{alert} {status}")
