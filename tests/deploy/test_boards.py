@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-import published
 from boards import DASHBOARDS
 from boards.queries import UnknownError, labels_by_name, prove
 from deploy import dashboards
@@ -60,31 +59,6 @@ def test_every_board_has_its_file():
 def test_a_query_over_what_nothing_shows_is_refused(query, legend, trouble):
     with pytest.raises(UnknownError, match=trouble):
         prove(query, legend)
-
-
-def test_every_series_stands_on_a_dashboard_or_is_known_not_to():
-    """A new series fails here until somebody has decided where it is looked at."""
-    text = "".join((dashboards.FOLDER / f"{name}.json").read_text() for name in dashboards.NAMES)
-    stems = published.series_names() - {name for name in published.series_names() if name in text}
-    shown_by_parts = {
-        name
-        for name in stems
-        if re.search(rf"{re.sub('_(bucket|g?sum|g?count)$', '', name)}_", text)
-    }
-
-    assert stems - shown_by_parts == NOT_DRAWN
-
-
-NOT_DRAWN = {
-    "rankwatch_alert_users",
-    "rankwatch_certificate_expiry_timestamp_seconds",
-    "rankwatch_config_last_reload_success_timestamp_seconds",
-    "rankwatch_model_version_info",
-    "rankwatch_noise_floor_untrusted",
-    "rankwatch_noise_floor_users",
-}
-"""Users behind a value are in the message and on the page, why a floor is untrusted too; the last reload is told by its flag, a
-certificate that ends by its alert, a model that changed by the run."""
 
 
 BUILT_IN = {"__all", "__rate_interval", "__value", "__url_time_range", "__timeFilter"}
