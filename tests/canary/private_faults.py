@@ -77,7 +77,9 @@ class Planter:
         pq.write_table(pa.table(columns), self.folder / "table")
         self.file(f"parquet-{name}", (self.folder / "table").read_bytes(), told, "parquet")
 
-    def sql(self, name: str, url: str, told: str, query: str = "SELECT 1") -> None:
+    def sql(
+        self, name: str, url: str, told: str, query: str = "SELECT who, what FROM lists"
+    ) -> None:
         options = {"url": url, "query": filled(query), "user": "who", "items": "what"}
         self.add(name, {"sql": options}, told)
 
