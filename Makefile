@@ -9,7 +9,7 @@ $(PYTHON) -m venv --clear $(1)
 $(1)/bin/python $(PIP) --upgrade pip
 endef
 
-.PHONY: demo test test-all spark faults lint bench generated preview clean
+.PHONY: demo test test-all spark mlserver faults lint bench generated preview clean
 .DEFAULT_GOAL := test
 
 demo: .venv/run/.done
@@ -31,6 +31,10 @@ test-all: $(DEV)/.done
 # Skipped by `test-all` where the server's environment has not been made: it is larger than all else that tests need.
 spark: $(DEV)/.done .venv/spark/.done
 	$(DEV)/bin/python -m pytest tests/sources/spark $(ARGS)
+
+# Likewise: it wants other versions than we do.
+mlserver: $(DEV)/.done .venv/mlserver/.done
+	$(DEV)/bin/python -m pytest tests/sources/test_peers.py $(ARGS)
 
 # What may go wrong with each kind of source, and what is said of it, as a table.
 faults: $(DEV)/.done
@@ -77,6 +81,12 @@ $(DEV)/.lint: $(DEV)/.done
 .venv/spark/.done: .ci/constraints.txt
 	$(call environment,.venv/spark)
 	.venv/spark/bin/python $(PIP) pyspark numpy pandas pyarrow
+	touch $@
+
+# All that it needs stands in the list.
+.venv/mlserver/.done: .ci/mlserver.txt
+	$(PYTHON) -m venv --clear .venv/mlserver
+	.venv/mlserver/bin/python -m pip install --quiet --disable-pip-version-check --no-compile --no-deps --requirement .ci/mlserver.txt
 	touch $@
 
 clean:
