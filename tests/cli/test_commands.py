@@ -57,13 +57,13 @@ def test_a_report_is_written_whole_or_not_at_all():
 def test_a_low_slot_pends_the_next_fires_and_both_are_listed(fired):
     first, second = map(json.loads, (fired / "runs.jsonl").read_text().splitlines())
     assert (first["status"], first["paired"]) == ("ok", 60)
-    assert first["summaries"]["extended_tau"]["all"]["mean"] == -1.0
-    assert [each["to"] for each in (*first["transitions"], *second["transitions"])] == [
+    assert of_all(first)["extended_tau"]["mean"] == -1.0
+    assert [each["to_state"] for each in (*first["transitions"], *second["transitions"])] == [
         "pending",
         "firing",
     ]
     _, listed = read_json("alerts")
-    assert (listed["slot"][:10], listed["to"]) == ("2024-01-09", "firing")
+    assert (listed["slot"][:10], listed["to_state"]) == ("2024-01-09", "firing")
     assert [each["slot"][:10] for each in read_json("runs")] == ["2024-01-09", "2024-01-08"]
     assert re.search("(?s)firing.*below 0.35", rankwatch("alerts").stdout)
 

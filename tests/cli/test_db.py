@@ -61,7 +61,7 @@ def test_current_check_and_moves_speak_to_machines():
     assert db_json("current") == {"schema": None, "wanted": head}
     assert db_json("upgrade") == {"before": None, "after": head}
     found = db_json("check")
-    assert (found["schema"], found["as_expected"], found["damage"]) == (head, True, [])
+    assert (found["schema"], found["is_as_expected"], found["damage"]) == (head, True, [])
     assert db_json("downgrade 0001") == {"before": head, "after": "0001"}
     assert_refused("""
         db downgrade nope | 4 | known versions are

@@ -81,10 +81,10 @@ def test_the_certificate_holds_what_the_verdict_rests_on_and_is_the_same_but_for
     assert printed.returncode == 0, printed.stderr
     found: dict[str, Any] = read_listed((stored / "certificate.json").read_text())
     assert found == json.loads(printed.stdout)
-    names = ("verdict", "reason", "judged", "design", "users", "missing", "metric")
+    names = ("verdict", "reason", "yardstick", "design", "users", "missing", "metric")
     told = ["safe", "decided", "identical", "rotating", 80, 0, "extended_tau"]
     assert [found[name] for name in names] == told
-    (segment,) = found["segments"]
+    (segment,) = found["by_segment"]
     assert segment["confidence_sequence"]["high"] < 0.5
     assert segment["log10_e_value"]["safe"] > 2 > segment["log10_e_value"]["breach"]
     again = json.loads(rankwatch(f"{GATE} --json").stdout)

@@ -84,7 +84,7 @@ def test_one_metric_is_told_with_all_that_it_declares_and_words_that_a_parameter
     choices = "gain (value: linear, default: linear, choices: linear, exponential)"
     assert choices in rankwatch("metrics ndcg").stdout
     (told,) = read_json("metrics novelty")
-    assert (told["arms"], told["needs"]) == (["baseline", "candidate"], "keep_lists")
+    assert (told["arms"], told["need"]) == (["baseline", "candidate"], "keep_lists")
 
 
 def test_a_name_that_is_none_names_the_likeliest():

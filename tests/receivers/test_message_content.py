@@ -225,7 +225,7 @@ def test_the_subject_of_a_mail_stays_when_an_earlier_slot_or_a_severity_joins():
     stale = start(alert="Stale", dedup_key="s", reason="no run has succeeded", explanation=None)
     before = FiringSnapshot(firing=(failing,), delivered=frozenset())
     firing, told = (failing, stale), (failing,)
-    later = FiringSnapshot(firing=firing, delivered=frozenset({"firing"}), told=told)
+    later = FiringSnapshot(firing=firing, delivered=frozenset({"firing"}), sent_starts=told)
     messages = [
         *compose_messages((failing,), before),
         *compose_messages((stale,), later),

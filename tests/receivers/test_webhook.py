@@ -1,6 +1,7 @@
 import hashlib
 import hmac
 import json
+from json_keys import read_listed
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any

@@ -331,11 +331,11 @@ def test_a_daemon_says_which_part_it_has_what_it_refused_and_what_became_of_its_
     store, monkeypatch
 ):
     why = "comparisons[0].nme: unknown key"
-    refusal = Refusal(what=Refused.CONFIGURATION, at=SLOTS[0], reason=why)
+    refusal = Refusal(file=Refused.CONFIGURATION, at=SLOTS[0], reason=why)
     role = Role(kind=RoleKind.STANDBY, leader="b:2", epoch=3)
     standby = DaemonState(role=role, refusals=(refusal,))
-    status = replace(published.site().status(), state=standby, receivers=("pager", "chat"))
-    record = ReceiverRecord(last_success=SLOTS[1], last_error=SLOTS[2], reason="answered 503")
+    status = replace(published.site().status(), daemon=standby, receivers=("pager", "chat"))
+    record = ReceiverRecord(last_success_at=SLOTS[1], last_error_at=SLOTS[2], reason="answered 503")
     monkeypatch.setattr(store.outbox, "records", lambda: {"pager": record})
     with browsing(application(store, state=lambda: standby, status=lambda: status)) as ask:
         texts = [re.sub("<[^>]*>", "", ask(page).text) for page in ("/", "/daemon")]
@@ -406,10 +406,10 @@ def test_the_overview_shows_the_worst_first_and_what_was_never_run_and_follows_w
         assert re.search(r'<form[^>]*role="search" hidden', ask("/").text), (
             "it would do nothing without JavaScript"
         )
-    standings = "c firing a no data d no data e pending f learning b quiet"
-    assert " ".join(f"{row['name']} {row['standing']}" for row in shown["rows"]) == standings
-    assert shown["counts"] == {"firing": 1, "no data": 2, "pending": 1, "learning": 1, "quiet": 1}
-    assert [row["name"] for row in later if row["standing"] == "firing"] == ["b", "c"]
+    standings = "c firing a no_data d no_data e pending f learning b quiet"
+    assert " ".join(f"{row['comparison']} {row['state']}" for row in shown["rows"]) == standings
+    assert shown["counts"] == {"firing": 1, "no_data": 2, "pending": 1, "learning": 1, "quiet": 1}
+    assert [row["comparison"] for row in later if row["state"] == "firing"] == ["b", "c"]
 
 
 def test_of_very_many_comparisons_those_that_stand_best_are_a_name_in_a_list():
