@@ -76,12 +76,9 @@ class Row:
 
     @property
     def unnamed(self) -> list[str]:
-        """Headlines of critical messages, or else of all pages, that do not name the cause."""
-        pages: dict[tuple[str, str], Heard] = {}
-        for message in self.heard:
-            if not message.is_end:
-                pages.setdefault((message.receiver, message.page or message.text), message)
-        critical = [each for each in self.heard if is_critical(each) and not each.is_end]
+        """Headlines of critical messages, or else of all, that do not name the cause."""
+        messages = [message for message in self.heard if not message.is_end]
+        critical = [message for message in messages if is_critical(message)]
         return [
             message.headline
             for message in critical or messages

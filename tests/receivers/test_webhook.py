@@ -1,12 +1,12 @@
 import hashlib
 import hmac
 import json
-from json_keys import read_listed
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 from factories import SLOT
+from json_keys import read_listed
 from messages import BRITISH, END, ENDED, FIRING, INCIDENT, LABELS, SEEN, START, message, send
 from monitor.model.notifications import Message, message_key
 from monitor.receivers import verify
