@@ -79,15 +79,13 @@ def test_scores_of_many_are_a_chart_a_metric_and_segment_over_the_metrics_range(
     assert (low, high) == ("-1.0", "1.0")
     assert mean == f"mean {frame['extended_tau'].mean():.4f}"
     assert by_chance == f"by chance {frame.attrs['by_chance']['extended_tau']:.4f}"
-    assert [
-        len(labels(monitor.plot_scores(frame, by))) for by in (["x", "y"] * 100, list(range(200)))
-    ] == [6, 100]
+    assert len(labels(monitor.plot_scores(frame, ["x", "y"] * 100))) == 6
+    assert len(labels(monitor.plot_scores(frame, list(range(200))))) == 100
     nobody = monitor.compare_many({}, {}, "footrule")
     assert labels(monitor.plot_scores(nobody)) == ["footrule, all: 0 users"]
 
 
 SHAPES: dict[str, Any] = {
-    "a Series of lists": pd.Series(BASE, name="items").rename_axis("uid"),
     "a Series of Arrow's lists": pd.Series(
         list(BASE.values()), list(BASE), pd.ArrowDtype(pa.list_(pa.string()))
     ),
@@ -141,12 +139,8 @@ def test_a_table_of_users_splits_them_by_each_of_its_columns(make):
 
     found = monitor.summarize(frame, users)["n"].xs("overlap")
     assert found.to_dict() == {"all": 3, "country=DE": 1, "country=UK": 1, "plan=all": 2}
-    for columns, message in (
-        ({"user": ["u1"]}, "needs columns of segments"),
-        ({"country": ["DE"]}, "by: the table of users has no column 'user'; found 'country'"),
-    ):
-        with pytest.raises(InputError, match=message):
-            monitor.summarize(frame, make(columns))
+    with pytest.raises(InputError, match="needs columns of segments"):
+        monitor.summarize(frame, make({"user": ["u1"]}))
 
 
 NOTEBOOK = Path(__file__).parents[2] / "monitor/frames/example.ipynb"
@@ -199,12 +193,8 @@ def test_cells_of_the_example_notebook_draw_their_results_in_light_and_dark_and_
         pair, titled, scores, summary, spreads, worst = tab.run(DRAWN)
         told = browser.events
     assert [each for each in told if each["method"] in TROUBLE] == []
-    asked = {
-        each["params"]["request"]["url"]
-        for each in told
-        if each["method"] == "Network.requestWillBeSent"
-    }
-    assert asked == {page.as_uri()}
+    sent = [each for each in told if each["method"] == "Network.requestWillBeSent"]
+    assert {each["params"]["request"]["url"] for each in sent} == {page.as_uri()}
 
     # What is not ours stays black.
     assert colours == [
