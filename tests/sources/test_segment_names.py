@@ -1,13 +1,15 @@
 """The same data gives the same segment names, whatever holds it: pulled and joined, from CSV, JSON lines, Parquet and SQL."""
 
+from dataclasses import replace
+
 import pytest
 
 from factories import SLOT, comparison
-from monitor.model.runs import JoinRequest
 from monitor.sampling import draw
 from monitor.sources import SourceOptions, UsersOptions, open_users
 from monitor.sources.file import FileSourceOptions, FileUsersOptions
 from monitor.sources.file.joined import JoinedFiles
+from sources.file.test_joined import REQUEST
 from sources.tables import WRITERS
 from tables import parsed
 
@@ -37,9 +39,7 @@ def test_users_are_in_segments_of_the_same_names(form, texts, tmp_path):
     (tmp_path / "lists.jsonl").write_text('{"user": 0, "items": [1]}\n')
     lists = FileSourceOptions(path=str(tmp_path / "lists.jsonl"), user="user", items="items")
     users = FileUsersOptions.model_validate(options["file"])
-    request = JoinRequest(k=1, slot=SLOT, timeout_s=60, max_segment_values=10)
-    with JoinedFiles({"baseline": lists, "candidate": lists}, users, DIMENSIONS).read(
-        request
-    ) as answers:
+    files = JoinedFiles({"baseline": lists, "candidate": lists}, users, DIMENSIONS)
+    with files.read(replace(REQUEST, max_segment_values=10)) as answers:
         assert set(answers.asked.segments) == NAMES
         assert {name for batch in answers.batches(10) for name in batch.panel.segments} == NAMES
