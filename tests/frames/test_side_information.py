@@ -257,14 +257,14 @@ SCORED = st.lists(st.tuples(st.integers(0, 9), st.sampled_from([np.inf, 0.0, -3.
 def test_many_users_with_scores_score_like_each_alone_and_like_the_definition(a, b, k):
     lists = [[item for item, _ in arm] for arm in (a, b)]
     scores = [[score for _, score in arm] for arm in (a, b)]
-    frames = [
+    ours, theirs = (
         pd.DataFrame({"user": [0, 1], "items": [[1, 2], items], "scores": [[2, 1], numbers]})
         for items, numbers in zip(lists, scores, strict=True)
-    ]
+    )
 
-    many = monitor.compare_many(*frames, (TAU, "rbo"), k).loc[1]
+    many = monitor.compare_many(ours, theirs, (TAU, "rbo"), k).loc[1]
 
-    alone = monitor.compare(*lists, (TAU, "rbo"), k=k, scores=scores)
+    alone = monitor.compare(lists[0], lists[1], (TAU, "rbo"), k=k, scores=scores)
     plain = monitor.compare(tidy(a, k), tidy(b, k), (TAU, "rbo"))
     np.testing.assert_array_equal(many, list(alone.values()))
     np.testing.assert_array_equal(many, list(plain.values()))

@@ -47,8 +47,8 @@ def test_nothing_defined_is_nan_and_one_user_has_no_standard_error():
     found = monitor.summarize(pd.DataFrame({"m": [np.nan, np.nan]}))
     alone = monitor.summarize(pd.DataFrame({"m": [2.0]}))
 
-    assert nobody.loc["overlap", ["n", "n_undefined"]].tolist() == [0, 0]
-    assert found.loc["m", ["n", "n_undefined"]].tolist() == [0, 2]
+    assert nobody[["n", "n_undefined"]].to_numpy().tolist() == [[0, 0]]
+    assert found[["n", "n_undefined"]].to_numpy().tolist() == [[0, 2]]
     assert found.drop(columns=["n", "n_undefined"]).isna().all(axis=None)
     assert alone["mean"].tolist() == [2.0]
     assert alone["standard_error"].isna().all()

@@ -113,9 +113,9 @@ def pull_of_answers(options: dict[str, Any], answers: dict[str, Answer]) -> Pull
 
     async def read() -> Pull:
         given = HttpSourceOptions.model_validate({"url": "http://127.0.0.1/{user}", **options})
-        pull = _HttpPull(given, request(*answers))
+        pull: Any = _HttpPull(given, request(*answers))
         for user, answer in answers.items():
-            outcome = await pull._read((user,), answer)  # type: ignore[arg-type]
+            outcome = await pull._read((user,), answer)
             found = outcome if isinstance(outcome, dict) else {user: outcome}
             for read_user, each in found.items():
                 keep = pull._add if hasattr(each, "items") else pull._fail
