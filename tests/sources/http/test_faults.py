@@ -8,7 +8,7 @@ import yaml
 from memory import with_peak_mb
 from monitor.model.rankings import CoverageReason
 from monitor.sources.http.pace import PullPace
-from servers.lists import as_lists, pull_of, request, source_of
+from servers.lists import as_lists, pull_of
 from servers.recommender import BEHAVIOURS
 
 BY_REASON = {
@@ -56,18 +56,11 @@ def test_every_behaviour_of_the_server_is_judged_here():
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_costs_only_its_user(fault, recommender):
     recommender.behaviour["bad"] = fault
-    hangs = fault in {"slow", "trickle"}
-    source = source_of(
-        http={
-            "url": recommender.url,
-            "timeout": "1s" if hangs else "20s",
-            "retries": 0 if hangs else 2,
-        }
-    )
+    http = {"url": recommender.url, "timeout": "20s"}
+    if fault in {"slow", "trickle"}:
+        http |= {"timeout": "1s", "retries": 0}
 
-    pull, peak_mb = with_peak_mb(
-        lambda: source.pull(request("good", "bad", "fine", k=3, timeout_s=60))
-    )
+    pull, peak_mb = with_peak_mb(lambda: pull_of("good", "bad", "fine", k=3, http=http))
 
     assert peak_mb < 64
     assert as_lists(pull) == {"good": ["0", "1", "2"], "fine": ["0", "1", "2"]}
@@ -96,7 +89,7 @@ def test_an_answer_nobody_asked_for_is_never_the_next_users(recommender):
 
     # Nor those of the next source, which may use the connection that this one leaves.
     for user in users[1:6:2]:
-        pull_of(users[0], http={"url": recommender.url, "concurrency": 1})
+        pull_of(users[0], http={"url": recommender.url})
         assert as_lists(pull_of(user, http={"url": recommender.url})) == {user: [user]}
 
 
