@@ -196,9 +196,9 @@ def test_a_run_names_what_it_left_out_and_hides_examples_of_users_that_are_hidde
     tmp_path, is_private, is_joined
 ):
     rows: list[Row] = [
-        {"who": f"u{n}", "what": [n], "country": "NO", "tier": 1} for n in range(199)
+        {"who": f"u{n}", "what": [n], "country": "NO", "tier": 1, "vip": True} for n in range(199)
     ]
-    rows.append({"who": {"name": "anna"}, "what": [1], "country": "NO", "tier": 1})
+    rows.append(rows[0] | {"who": {"name": "anna"}})
     path = jsonl(rows, tmp_path)["file"]["path"]
     lists, users = FileSourceOptions(path=path, **WIDE), FileUsersOptions(path=path, user="who")
     arms = arms_of(lists, lists, users)

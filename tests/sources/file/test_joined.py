@@ -45,6 +45,7 @@ PLAN = comparison(
 )
 REQUEST = JoinRequest(k=4, slot=SLOT, timeout_s=60, max_segment_values=2)
 SIZE = 120
+DIMENSIONS = ("country", "tier", "vip")
 ODD = "odd"
 """Ids in a spelling of their own, which options undo. One user is listed in two spellings."""
 second_ring = partial(pytest.param, marks=pytest.mark.integration)
@@ -64,10 +65,11 @@ def rows_of(seed: int, *, odd: bool) -> list[dict[str, Any]]:
             "items": items,
             "country": country,
             "tier": place % 3 / 2,
+            "vip": place % 2 == 0,
         }
         rows.append(row)
         if odd and place % 37 == 0:
-            rows.append(row | {"items": [9, 8], "country": "UK", "tier": None})
+            rows.append(row | {"items": [9, 8], "country": "UK", "tier": None, "vip": None})
     if odd:
         rows += [row | {"user": name, "items": [1, 2]} for name in (None, "", "x" * 2000)]
         rows = [row for place, row in enumerate(rows) if place % 13 or seed != 2]
@@ -96,7 +98,7 @@ def write(
             for row in rows
             for rank, item in enumerate(row["items"] or [])
         ]
-    columns = ("user", *names, "country", "tier")
+    columns = ("user", *names, *DIMENSIONS)
     WRITERS[path.suffix](pa.table({name: [row[name] for row in rows] for name in columns}), path)
     options = dict(zip(names, names, strict=True)) | told
     return FileSourceOptions(
@@ -172,9 +174,9 @@ def arms_of(
         baseline=FileLists(baseline),
         candidate=FileLists(candidate),
         users=FileUsers(users),
-        dimensions=("country", "tier"),
+        dimensions=DIMENSIONS,
         again=None if again is None else FileLists(again),
-        joined=JoinedFiles(lists_of(baseline, candidate, again), users, ("country", "tier")),
+        joined=JoinedFiles(lists_of(baseline, candidate, again), users, DIMENSIONS),
     )
 
 
@@ -295,7 +297,7 @@ def test_a_candidate_that_cannot_be_read_is_unavailable_to_everybody(files, dama
     ("damage", "reason"),
     [
         (Path.unlink, "does not exist"),
-        (holding(user=["", None], country=["DE", "DE"], tier=[1, 1]), "holds no user"),
+        (holding(user=[""], country=["DE"], tier=[1], vip=[True]), "holds no user"),
         (holding(user=["a"]), "has no column 'country'"),
     ],
 )

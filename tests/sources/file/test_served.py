@@ -15,7 +15,7 @@ from monitor.model.rankings import Arm, CoverageReason, Pull
 from monitor.sources.file import FILE, FileSourceOptions
 from monitor.sources.file.views import ListView
 from servers.lists import SLOT, as_lists, pull_of
-from sources.file.test_joined import WRITERS, arms_of, measure, second_ring
+from sources.file.test_joined import DIMENSIONS, WRITERS, arms_of, measure, second_ring
 
 # Minutes after the slot, the user, the arm, the items, and the request.
 LOG: list[tuple[float, str, str, list[str], int]] = json.loads("""[
@@ -47,11 +47,11 @@ def write_log(
     folder: Path, kept: str = "jsonl", form: str = "wide", time: str = "iso"
 ) -> dict[str, Any]:
     """Options of the log but for the arm."""
-    names = ("served_at", "user", "variant", "items", "request", "country", "tier")
+    names = ("served_at", "user", "variant", "items", "request", *DIMENSIONS)
     rows: list[dict[str, Any]] = []
     for minutes, *told in LOG:
         at = TIMES[time](SLOT + timedelta(minutes=minutes))
-        rows.append(dict(zip(names, (at, *told, "DE", 1), strict=True)))
+        rows.append(dict(zip(names, (at, *told, "DE", 1, True), strict=True)))
     columns = {"items": "items"}
     if form == "long":
         columns = {"item": "item", "rank": "rank"}
