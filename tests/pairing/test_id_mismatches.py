@@ -6,8 +6,7 @@ import pandas as pd
 import pytest
 import yaml
 
-from monitor.frames.lists import from_array
-from monitor.kernels.ragged import offsets_of
+from factories import rankings
 from monitor.model.id_forms import speller
 from monitor.model.id_mismatches import IdKind, IdMismatch, MismatchKind
 from monitor.model.rankings import Arm, RankingTable
@@ -75,10 +74,7 @@ def test_most_ids_need_not_meet_and_one_is_too_few():
 
 
 def lists(*rows: list[Any]) -> RankingTable:
-    items = from_array(pd.Series([item for row in rows for item in row]), "items")
-    return RankingTable(
-        users=pd.RangeIndex(len(rows)), offsets=offsets_of(map(len, rows)), items=items
-    )
+    return rankings({str(number): row for number, row in enumerate(rows)})
 
 
 def look(

@@ -6,12 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from factories import panel, pull
+from factories import panel, pull, rankings
 from monitor.metrics import METRICS, Need, parse, score_all
 from monitor.model.rankings import (
     Arm,
@@ -126,28 +125,19 @@ def test_tied_neighbours_stand_in_the_order_of_their_ids_as_text():
 BIG = 2**40
 
 
-def ids(items: list[Any]) -> Any:
-    return (
-        np.array(items, dtype=np.int64)
-        if all(isinstance(item, int) for item in items)
-        else pd.array(items, dtype="str")
-    )
-
-
 def weights(known: dict[Any, float]) -> ItemWeights:
-    return ItemWeights(
-        items=ids(list(known)), weights=np.array(list(known.values()), dtype=np.float64)
-    )
+    items = rankings({"": list(known)}).items
+    return ItemWeights(items=items, weights=np.array(list(known.values()), dtype=float))
 
 
 def relevance(known: dict[str, dict[Any, float]]) -> RelevanceTable:
+    listed = rankings({user: list(graded) for user, graded in known.items()})
+    grades = [grade for graded in known.values() for grade in graded.values()]
     return RelevanceTable(
-        users=pd.Index(list(known), dtype="str"),
-        offsets=np.cumsum([0, *map(len, known.values())], dtype=np.int64),
-        items=ids([item for graded in known.values() for item in graded]),
-        grades=np.array(
-            [grade for graded in known.values() for grade in graded.values()], dtype=np.float64
-        ),
+        users=listed.users,
+        offsets=listed.offsets,
+        items=listed.items,
+        grades=np.array(grades, dtype=float),
     )
 
 

@@ -46,16 +46,6 @@ def test_without_time_everybody_is_a_timeout_and_the_next_pull_is_not(kind, tmp_
     assert (as_lists(pull), as_lists(following)) == ({}, {"u1": ["1"]})
 
 
-def by_slot(options: Given, folder: Path) -> Given:
-    """Options with a relative path that the slot completes, where they have a path."""
-    ((kind, keys),) = options.items()
-    if "path" not in keys:
-        return options
-    file = Path(keys["path"])
-    file.rename(folder / f"2024-01-08-{file.name}")
-    return {kind: keys | {"path": f"{{slot:%Y-%m-%d}}-{file.name}"}}
-
-
 @pytest.mark.parametrize(
     ("kind", "limits", "count"),
     [
@@ -115,23 +105,22 @@ READ: dict[str, tuple[dict[str, str], Callable[[Any], object]]] = {
 )
 def test_all_that_a_kind_declares_is_read_and_its_loss_is_said(kind, role, tmp_path):
     (columns, is_read), reader = READ[role], getattr(KINDS[kind], role)
-    options = by_slot(
-        TABLES[kind]([{"who": "u1", "what": 7, "many": 2}], tmp_path, **columns), tmp_path
-    )[kind]
-    source = reader.open(
-        reader.options.model_validate(options, context={"base_dir": str(tmp_path)})
-    )
+    folder = tmp_path / f"{SLOT:%Y-%m-%d}"
+    folder.mkdir()
+    options = TABLES[kind]([{"who": "u1", "what": 7, "many": 2}], folder, **columns)[kind]
+    if "path" in options:
+        options["path"] = options["path"].replace(folder.name, "{slot:%Y-%m-%d}")
+    source = reader.open(reader.options.model_validate(options))
     assert is_read(source)
 
     if kind == "redis":
-        TABLES[kind]([], tmp_path, **columns)
+        TABLES[kind]([], folder, **columns)
     for lose in (lambda path: path.write_bytes(b"rubbish\n" * 100), Path.unlink):
-        for file in tmp_path.iterdir():
+        for file in folder.iterdir():
             lose(file)
         if role == "relevance" and lose is Path.unlink and "path" in options:
-            assert source.relevance(SLOT) is None, (
-                "a file that is not there has not arrived: raise MissingTableError"
-            )
+            # A file that is not there has not arrived.
+            assert source.relevance(SLOT) is None
             return
         with pytest.raises(SourceError) as caught:
             is_read(source)

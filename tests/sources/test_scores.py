@@ -5,8 +5,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from monitor.errors import SourceError
@@ -137,23 +135,3 @@ def test_a_column_that_cannot_hold_scores_is_refused(columns, item, odd, tmp_pat
         SourceError, match=r"column 'how' of .*\.parquet holds .*: it must hold (lists of )?numbers"
     ):
         pull_of("a", **given)
-
-
-@pytest.mark.parametrize(
-    "kind",
-    [
-        pa.large_list(pa.uint64()),
-        pa.list_(pa.float16()),
-        pa.list_(pa.float32(), 2),
-        pa.list_(pa.decimal128(9, 3)),
-    ],
-    ids=str,
-)
-def test_scores_of_every_kind_of_number_are_read(kind, tmp_path):
-    scores = pa.array([[2, 1], [4, 3]], kind)
-    table = pa.table({"who": ["a", "b"], "what": [[1, 2], [3, 4]], "how": scores})
-    pq.write_table(table, tmp_path / "lists.parquet")
-
-    pull = pull_of("b", "a", file=WIDE | {"path": str(tmp_path / "lists.parquet")})
-
-    assert scores_of(pull) == {"a": [2.0, 1.0], "b": [4.0, 3.0]}

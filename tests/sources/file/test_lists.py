@@ -33,23 +33,29 @@ def wide(path: Path, *users: str, k: int = 10, **more: Any) -> Pull:
 
 NUMBERS, TEXTS = [[7, 5], [1, 2]], [["7", "5"], ["1", "2"]]
 KEYS = pa.array(["7", "8"])
+FIXED, DECIMALS = pa.list_(pa.float32(), 2), pa.list_(pa.decimal128(9, 3))
 
 
 @pytest.mark.parametrize(
-    ("items", "users"),
+    ("items", "users", "scores"),
     [
-        (pa.array(NUMBERS, pa.list_(pa.int8())), KEYS),
-        (pa.array(NUMBERS, pa.list_(pa.uint64())), pa.array([7, 8], pa.int32())),
-        (pa.array(NUMBERS, pa.list_(pa.int64(), 2)), KEYS.dictionary_encode()),
-        (pa.array(NUMBERS, pa.list_(pa.float16())), pa.array([7.0, 8.0])),
-        (pa.array(TEXTS, pa.large_list(pa.large_string())), KEYS),
-        (pa.array(TEXTS, pa.list_(pa.dictionary(pa.int32(), pa.string()))), KEYS),
+        (pa.array(NUMBERS, pa.list_(pa.int8())), KEYS, pa.list_(pa.float64())),
+        (pa.array(NUMBERS, pa.list_(pa.uint64())), KEYS.cast(pa.int32()), pa.list_(pa.float16())),
+        (pa.array(NUMBERS, pa.list_(pa.int64(), 2)), KEYS.dictionary_encode(), FIXED),
+        (pa.array(NUMBERS, pa.list_(pa.float16())), KEYS.cast(pa.float64()), DECIMALS),
+        (pa.array(TEXTS, pa.large_list(pa.large_string())), KEYS, pa.large_list(pa.uint64())),
+        (pa.array(TEXTS, pa.list_(pa.dictionary(pa.int32(), pa.string()))), KEYS, FIXED),
     ],
 )
-def test_lists_of_every_kind_of_id_are_read_for_every_kind_of_key(items, users, tmp_path):
-    pull = wide(parquet(tmp_path, user=users, items=items), "8", "7")
+def test_lists_of_every_kind_of_id_and_score_are_read_for_every_kind_of_key(
+    items, users, scores, tmp_path
+):
+    path = parquet(tmp_path, user=users, items=items, scores=pa.array([[4, 3], [2, 1]], scores))
+
+    pull = wide(path, "8", "7", scores="scores")
 
     assert as_lists(pull) == {"7": ["7", "5"], "8": ["1", "2"]}
+    assert str(pull.rankings.scores) in {"[4. 3. 2. 1.]", "[2. 1. 4. 3.]"}
 
 
 @pytest.mark.parametrize("column", ["user", "items"])
