@@ -35,15 +35,8 @@ AT = SLOT - timedelta(minutes=1)
 
 
 def unreadable(**changes: Any) -> Unreadable:
-    given: Row = {
-        "where": "a.csv",
-        "column": "user",
-        "need": Need.IDS,
-        "count": 1,
-        "rows": 100,
-        "found": "null",
-    }
-    return Unreadable(**given | changes)
+    base = Unreadable(where="a.csv", column="user", need=Need.IDS, count=1, rows=100, found="null")
+    return replace(base, **changes)
 
 
 def test_the_share_decides_and_the_limit_itself_is_allowed():
@@ -129,9 +122,8 @@ def test_times_are_read_in_the_unit_that_their_size_tells(write, tmp_path):
     ]
     given = write(rows, tmp_path, **WIDE)
 
-    pull = source(given, served={"time": "at", "within": "1h"}).pull(
-        request(*(row["who"] for row in rows))
-    )
+    asked = request(*(row["who"] for row in rows))
+    pull = source(given, served={"time": "at", "within": "1h"}).pull(asked)
 
     assert as_lists(pull).keys() == {"u0", "u3", "u6", "u9"}
 
@@ -191,9 +183,9 @@ def test_relevance_without_a_user_is_counted(write, tmp_path):
         read(2)
 
 
-@pytest.mark.parametrize(("is_private", "is_joined"), [(True, True), (False, False)])
+@pytest.mark.parametrize("is_private", [True, False])
 def test_a_run_names_what_it_left_out_and_hides_examples_of_users_that_are_hidden(
-    tmp_path, is_private, is_joined
+    tmp_path, is_private
 ):
     rows: list[Row] = [
         {"who": f"u{n}", "what": [n], "country": "NO", "tier": 1, "vip": True} for n in range(199)
@@ -202,8 +194,10 @@ def test_a_run_names_what_it_left_out_and_hides_examples_of_users_that_are_hidde
     path = jsonl(rows, tmp_path)["file"]["path"]
     lists, users = FileSourceOptions(path=path, **WIDE), FileUsersOptions(path=path, user="who")
     arms = arms_of(lists, lists, users)
-    arms = replace(arms, pseudonyms=Pseudonyms(b"key" * 11) if is_private else None)
-    arms = arms if is_joined else replace(arms, joined=None)
+    if is_private:
+        arms = replace(arms, pseudonyms=Pseudonyms(b"key" * 11))
+    else:
+        arms = replace(arms, joined=None)
 
     found = measure(arms, slot=SLOT)
 
@@ -232,42 +226,32 @@ spoiled_rows = st.lists(
 )
 
 
-def expected(
-    rows: list[tuple[Any, Any]],
-) -> tuple[dict[str, list[str]], dict[str, CoverageReason], int]:
-    """Lists, failures by user, and rows without a user."""
-    listed, failures = dict[str, list[str]](), dict[str, CoverageReason]()
-    times = Counter(user_key(user) for user, _ in rows)
-    for user, items in rows:
-        key = user_key(user)
-        if key is None:
-            continue
-        ids = [canonical_id(item) for item in items or []]
-        if times[key] > 1:
-            failures[key] = CoverageReason.DUPLICATE_USER
-        elif items is None:
-            failures[key] = CoverageReason.MISSING
-        elif None in ids:
-            failures[key] = CoverageReason.MALFORMED
-        else:
-            listed[key] = list(map(str, ids))
-    return listed, failures, times[None]
-
-
 def check(form: str, rows: list[tuple[Any, Any]], folder: Path) -> None:
-    listed, failures, nobody = expected(rows)
+    listed, failures, odd = dict[str, list[str]](), dict[str, CoverageReason](), Counter[str]()
+    for user, items in rows:
+        ids = [canonical_id(item) for item in items or []]
+        if user_key(user) is None:
+            odd["who"] += 1
+            continue
+        odd["what"] += None in ids
+        if user in {**listed, **failures}:
+            failures[user] = CoverageReason.DUPLICATE_USER
+        elif items is None:
+            failures[user] = CoverageReason.MISSING
+        elif None in ids:
+            failures[user] = CoverageReason.MALFORMED
+        else:
+            listed[user] = list(map(str, ids))
     given = WRITERS[form]([{"who": user, "what": items} for user, items in rows], folder, **WIDE)
+
     pull = source(given, max_unreadable=1).pull(request(*(f"u{n}" for n in range(31))))
 
-    assert as_lists(pull) == listed
+    assert as_lists(pull) == {user: listed[user] for user in listed.keys() - failures}
     # Of a user with several rows any of the reasons may be told.
     assert pull.failures.keys() == failures.keys()
     for user, reason in failures.items():
         assert reason in {CoverageReason.DUPLICATE_USER, pull.failures[user]}
-    malformed = sum(
-        None in map(canonical_id, items or []) for user, items in rows if user_key(user) is not None
-    )
-    assert Counter(counts(pull)) == Counter(who=nobody, what=malformed)
+    assert Counter(counts(pull)) == odd
 
 
 quickly = settings(
