@@ -10,7 +10,7 @@ from monitor.errors import SourceError
 from monitor.model.id_forms import speller
 from monitor.model.rankings import CoverageReason
 from monitor.sources import SOURCES as KINDS
-from monitor.sources import SourceOptions, UsersOptions, open_source, open_users
+from monitor.sources import SourceOptions, UsersOptions, open_users
 from monitor.testing import SourceContract
 from servers.lists import BY_RING, LONG, SLOT, SOURCES, Given, Lists, as_lists, request, source_of
 from sources.tables import KINDS as TABLES
@@ -58,18 +58,6 @@ def test_more_than_the_limit_of_a_pull_is_refused(kind, limits, count, tmp_path)
     lists = {"u1": [*range(count)]}
     with SOURCES[kind](lists, tmp_path) as options, pytest.raises(SourceError, match="more than"):
         spelled(options, **limits).pull(request("u1", k=count))
-
-
-@pytest.mark.parametrize("kind", [case for case in BY_RING if case.id != "redis list long"])
-def test_scores_come_when_the_options_say_so(kind, tmp_path):
-    with SOURCES[kind]({"u1": [3, 1]}, tmp_path) as options:
-        plain = SourceOptions.model_validate(options)
-        column = plain.given.items or plain.given.rank  # numbers that may stand as scores
-        scored = spelled(options, scores=column).pull(request("u1"))
-
-        assert not plain.has_scores
-        assert open_source(plain).pull(request("u1")).rankings.scores is None
-    assert scored.rankings.scores.tolist() == ([1, 2] if kind in LONG else [3, 1])
 
 
 @pytest.mark.parametrize(

@@ -113,11 +113,7 @@ def test_a_type_that_holds_no_ids_is_named(word, tmp_path):
         pull_of("u", file={"path": path, "user": "user", "items": "items"})
 
 
-@pytest.mark.parametrize(
-    "odd",
-    [True, date(2024, 1, 1), 0.5, np.float32(2**24), (1, 2, 3), frozenset("a"), "", "a\0"],
-    ids=repr,
-)
+@pytest.mark.parametrize("odd", [True, date(2024, 1, 1), 0.5, (1, 2, 3), "", "a\0"], ids=repr)
 def test_lists_of_python_and_plugins_refuse_the_same_values(odd):
     with pytest.raises(
         InputError,
@@ -231,10 +227,9 @@ def test_values_that_only_fill_up_lists_are_no_items_in_files_wherever_they_stan
     form, filler, items, tmp_path
 ):
     first, second = items
-    rows = [
-        {"user": "u", "items": [first, filler, second, filler], "scores": [4.0, 3.0, 2.0, 1.0]},
-        {"user": "v", "items": [filler, filler], "scores": [2.0, 1.0]},
-    ]
+    lists = {"u": [first, filler, second, filler], "v": [filler] * 4}
+    scores = [4.0, 3.0, 2.0, 1.0]
+    rows = [{"user": user, "items": lists[user], "scores": scores} for user in lists]
     options = WRITERS[form](rows, tmp_path, user="user", items="items", scores="scores")["file"]
 
     pull = pull_of("u", "v", k=2, file=options | {"no_item": [filler]})

@@ -97,22 +97,19 @@ def test_a_segment_that_is_no_column_or_holds_lists_or_bytes_is_refused(write, t
         assert re.search(reason, caught.value.shown)
 
 
-@pytest.mark.parametrize(
-    ("users", "found"),
-    [
-        (["u1", 2, None, "u1"], (["u1", "2"], {})),
-        (
-            [{"id": 3, "country": "UK"}, {"id": "b"}, {"country": "DE"}],
-            (["3", "b"], {"country": ["UK", None]}),
-        ),
-    ],
-)
-def test_users_are_an_array_of_keys_or_of_objects_in_one_answer_over_http(users, found):
+OVER_HTTP = parsed("""
+    [["u1", 2, null, "u1"], ["u1", "2"], {}]
+    [[{"id": 3, "country": "UK"}, {"id": "b"}, {"country": "DE"}], ["3", "b"], {"country": ["UK", null]}]
+""")
+
+
+@pytest.mark.parametrize(("answer", "users", "found"), OVER_HTTP)
+def test_users_are_an_array_of_keys_or_of_objects_in_one_answer_over_http(answer, users, found):
     seen = list[Asked]()
-    with answering(lambda *_: (200, {"data": users}), seen) as url:
+    with answering(lambda *_: (200, {"data": answer}), seen) as url:
         options = {"url": f"{url}/users/{{slot:%Y-%m-%d}}", "users": "data", "user": "id"}
-        table = users_of({"http": options | {"token": "t", "timeout": "60s"}}, *found[1])
-    assert (table.users.tolist(), segments(table)) == found
+        table = users_of({"http": options | {"token": "t", "timeout": "60s"}}, *found)
+    assert (table.users.tolist(), segments(table)) == (users, found)
     (asked,) = seen
     assert (asked.target, asked.headers["authorization"]) == ("/users/2024-01-08", "Bearer t")
 

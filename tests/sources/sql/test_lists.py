@@ -81,17 +81,13 @@ def test_of_a_log_of_what_was_served_each_users_newest_list_of_the_slot_counts(d
     )
 
 
-@pytest.mark.parametrize("marked", ["IN :users", "in ( :users )"])
-def test_users_are_bound_batch_by_batch_to_a_column_of_numbers(marked, database_url):
-    execute(database_url, "CREATE TABLE recs (who integer, what integer, place integer)")
-    execute(
-        database_url, *(f"INSERT INTO recs VALUES ({user}, {user * 10}, 1)" for user in range(10))
-    )
-    query = f"SELECT who, what, place FROM recs WHERE who {marked}"
+def test_users_are_bound_batch_by_batch_to_a_column_of_numbers(database_url):
+    rows = (f"INSERT INTO recs VALUES ({user}, {user * 10}, 1)" for user in range(10))
+    execute(database_url, "CREATE TABLE recs (who integer, what integer, place integer)", *rows)
+    query = "SELECT who, what, place FROM recs WHERE who IN :users"
 
-    pull = pull_of(
-        *map(str, range(12)), sql={"url": database_url, "query": query, "batch": 4} | LONG
-    )
+    users = map(str, range(12))
+    pull = pull_of(*users, sql={"url": database_url, "query": query, "batch": 4} | LONG)
 
     assert as_lists(pull) == {str(user): [str(user * 10)] for user in range(10)}
     assert pull.rankings.items.dtype == "int64"
