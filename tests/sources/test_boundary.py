@@ -3,6 +3,7 @@
 import asyncio
 import random
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -89,33 +90,30 @@ def odd_json(draw: random.Random, depth: int = 3) -> str:
     return "{" + ",".join(f'"{draw.choice(names)}":{each}' for each in inner) + "}"
 
 
-class Answer:
+def answer(body: bytes, headers: dict[str, str]) -> Any:
     """What aiohttp hands over of an answer: its status, headers and body."""
 
-    def __init__(self, body: bytes, headers: dict[str, str]) -> None:
-        self.status, self.headers, self.content_type = 200, CIMultiDict(headers), "application/json"
-        self.content, self.content_length, self._body = self, len(body), body
+    async def read_all() -> bytes:
+        return body
 
-    async def readany(self) -> bytes:
-        """All of the body."""
-        return self._body
-
-    def at_eof(self) -> bool:
-        """There is no more."""
-        return True
-
-    def close(self) -> None:
-        """Nothing is open."""
+    return SimpleNamespace(
+        status=200,
+        headers=CIMultiDict(headers),
+        content_type="application/json",
+        content_length=len(body),
+        content=SimpleNamespace(readany=read_all, at_eof=lambda: True),
+        close=lambda: None,
+    )
 
 
-def pull_of_answers(options: dict[str, Any], answers: dict[str, Answer]) -> Pull:
+def pull_of_answers(options: dict[str, Any], answers: dict[str, Any]) -> Pull:
     """The pull in which each user gets such an answer."""
 
     async def read() -> Pull:
         given = HttpSourceOptions.model_validate({"url": "http://127.0.0.1/{user}", **options})
         pull: Any = _HttpPull(given, request(*answers))
-        for user, answer in answers.items():
-            outcome = await pull._read((user,), answer)
+        for user, given_answer in answers.items():
+            outcome = await pull._read((user,), given_answer)
             found = outcome if isinstance(outcome, dict) else {user: outcome}
             for read_user, each in found.items():
                 keep = pull._add if hasattr(each, "items") else pull._fail
@@ -125,12 +123,12 @@ def pull_of_answers(options: dict[str, Any], answers: dict[str, Answer]) -> Pull
     return asyncio.run(read())
 
 
-def odd_answers(draw: random.Random, count: int) -> Iterator[tuple[str, Answer]]:
+def odd_answers(draw: random.Random, count: int) -> Iterator[tuple[str, Any]]:
     """Users with odd answers, and among them one with a good one."""
     for number in range(count):
         headers = {name: draw.choice(VALUES) for name in draw.sample(HEADERS, draw.randrange(3))}
-        yield f"odd{number}", Answer(odd_json(draw).encode("utf-8", "replace"), headers)
-    yield "good", Answer(GOOD, {})
+        yield f"odd{number}", answer(odd_json(draw).encode("utf-8", "replace"), headers)
+    yield "good", answer(GOOD, {})
 
 
 @pytest.mark.parametrize("count", [600, pytest.param(40_000, marks=pytest.mark.integration)])
@@ -166,7 +164,7 @@ def test_odd_answers_over_http_cost_nobody_else(count):
 )
 def test_an_odd_answer_costs_its_user_at_most(items, body, failures):
     in_latin_1 = {"X-Request-Id": "\udcff"}
-    pull = pull_of_answers({"items": items}, {"odd": Answer(body.encode(), in_latin_1)})
+    pull = pull_of_answers({"items": items}, {"odd": answer(body.encode(), in_latin_1)})
 
     assert pull.failures == failures
 

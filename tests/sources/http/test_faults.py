@@ -1,7 +1,5 @@
 """Every fault an HTTP source may show ends as a counted reason, in time and in little memory."""
 
-import time
-
 import pytest
 import yaml
 
@@ -105,17 +103,10 @@ def test_a_source_that_lives_is_never_given_up_for_many_faults(recommender):
     assert recommender.attempts.keys() == {*users, "zz"}
 
 
-@pytest.mark.parametrize(
-    ("behaviour", "attempts", "pause_s"),
-    [("limited_once", 2, 1), ("cut", 3, 0), ("missing", 1, 0)],
-)
-def test_only_what_may_pass_is_asked_again_after_the_pause_that_was_asked_for(
-    behaviour, attempts, pause_s, recommender
-):
+@pytest.mark.parametrize(("behaviour", "attempts"), [("cut", 3), ("missing", 1)])
+def test_only_what_may_pass_is_asked_again(behaviour, attempts, recommender):
     recommender.otherwise = behaviour
-    started = time.monotonic()
 
     pull_of("u", http={"url": recommender.url})
 
-    assert time.monotonic() - started >= pause_s
     assert recommender.attempts == {"u": attempts}

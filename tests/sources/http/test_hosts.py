@@ -31,21 +31,18 @@ def options_of(**limits: Any) -> HttpSourceOptions:
     return HttpSourceOptions.model_validate({"url": "http://recs/{user}"} | limits)
 
 
-class Clock:
-    now_s = 100.0
-
-    async def sleep(self, seconds: float) -> None:
-        self.now_s += seconds
-
-
 def asked_at(outcomes: list[Any], **limits: Any) -> tuple[list[float], list[Any]]:
     """When each of these requests was made, from the first on, and what became of it."""
-    clock, made = Clock(), list[float]()
-    host = Host(lambda: clock.now_s, clock.sleep)
+    clock, made = HeldClock(), list[float]()
+
+    async def sleep(seconds: float) -> None:
+        clock.pass_by(seconds)
 
     async def make() -> Any:
-        made.append(clock.now_s)
+        made.append(clock.seconds)
         return outcomes[len(made) - 1]
+
+    host = Host(clock.monotonic, sleep)
 
     async def run() -> list[Any]:
         asked = (host.ask(make, "", options_of(**limits), Deadline.after(1e6)) for _ in outcomes)

@@ -138,16 +138,10 @@ def test_rows_above_max_unreadable_fail_the_run_as_in_files(spark, files, column
     assert texts[0] == texts[1]
 
 
-def a_decimal(number: int) -> Decimal:
-    return Decimal(number or "0.50")
-
-
-def a_binary(number: int) -> bytes:
-    return b"user-%d" % number if number else b"\xff"
-
-
 @pytest.mark.usefixtures("shared")
-@pytest.mark.parametrize("spell", [a_decimal, a_binary])
+@pytest.mark.parametrize(
+    "spell", [lambda n: Decimal(n or "0.50"), lambda n: b"user-%d" % n if n else b"\xff"]
+)
 def test_users_of_any_type_are_read_as_in_files_and_no_item_behind_k_counts(spark, files, spell):
     for options in files:
         rows = pq.read_table(options.path).to_pylist()
@@ -181,10 +175,11 @@ def test_tables_of_the_catalogue_and_of_other_formats_are_read_as_files_are(
     candidate = SparkSourceOptions(items="items", path=f"{tmp_path}/orc", format="orc", **given)
     users = SparkUsersOptions(table=f"default.{name}", **given)
     joined_there = joined.join_in_spark(lists_of(baseline, candidate), users, arms.dimensions)
-    assert found(measure(replace(arms, joined=joined_there))) == found(measure(arms))
+    in_tables = replace(arms, joined=joined_there)
+    assert found(measure(in_tables)) == found(measure(arms))
     shared.sql(f"DROP TABLE {fill_slot(name, SLOT)}")
     with pytest.raises(SourceError, match=r"^default.lists_\d+ does not exist: check table"):
-        measure(replace(arms, joined=joined_there))
+        measure(in_tables)
 
 
 class Faulty(RemoteMeasurer):
