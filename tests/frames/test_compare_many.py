@@ -69,6 +69,11 @@ def long(lists: dict[Any, list[Any]]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["user", "rank", "item"])
 
 
+def ranked(lists: dict[Any, list[Any]], first: int) -> pd.DataFrame:
+    columns = pd.DataFrame({user: pd.Series(items) for user, items in lists.items()}).T
+    return columns.rename(columns=lambda rank: f"rec{rank + first}").reset_index(names="user")
+
+
 def wide(lists: dict[Any, Any]) -> pd.DataFrame:
     return pd.DataFrame({"user": list(lists), "items": list(lists.values())})
 
@@ -97,6 +102,11 @@ SHAPES: dict[str, Callable[[dict[Any, list[Any]]], Any]] = {
     ),
     "another library's, lists": lambda lists: Foreign(arrow(lists).__arrow_c_stream__),
     "frame of Arrow types": lambda lists: arrow(lists).to_pandas(types_mapper=pd.ArrowDtype),
+    "a Series of Arrow's lists": lambda lists: pd.Series(
+        list(lists.values()), list(lists), pd.ArrowDtype(pa.list_(pa.string()))
+    ),
+    "a column a rank": lambda lists: ranked(lists, 0)[["rec1", "rec0", "rec2", "user"]],
+    "a column a rank from 1": lambda lists: pa.Table.from_pandas(ranked(lists, 1)),
 }
 
 
@@ -135,6 +145,7 @@ def test_columns_may_have_other_names():
     found = monitor.compare_many(frame, lists, "rbo", user="who", item="what", rank="at")
 
     assert found["rbo(p=0.9)"].tolist() == [1.0, 1.0]
+    assert found.index.name == "who"
 
 
 @pytest.mark.parametrize(("k", "cells"), [(None, 1), (None, 1 << 22), (1, 7), (60, 100)])
@@ -160,7 +171,7 @@ def test_many_users_of_any_length_in_chunks_with_all_that_can_be_known_score_lik
         ours, theirs, metrics, k, item_weights=weights, relevance=grades, progress=done.append
     )
 
-    assert list(found.index) == list(ours)
+    assert (found.index.name, list(found.index)) == ("user", list(ours))
     assert list(found.columns) == [str(monitor.parse(metric)) for metric in metrics]
     assert sum(done) == len(users)
     for i in users:

@@ -6,7 +6,6 @@ import re
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 from xml.etree import ElementTree as ET
 
 import numpy as np
@@ -83,34 +82,6 @@ def test_scores_of_many_are_a_chart_a_metric_and_segment_over_the_metrics_range(
     assert len(labels(monitor.plot_scores(frame, list(range(200))))) == 100
     nobody = monitor.compare_many({}, {}, "footrule")
     assert labels(monitor.plot_scores(nobody)) == ["footrule, all: 0 users"]
-
-
-SHAPES: dict[str, Any] = {
-    "a Series of Arrow's lists": pd.Series(
-        list(BASE.values()), list(BASE), pd.ArrowDtype(pa.list_(pa.string()))
-    ),
-    "a column a rank": pd.DataFrame(
-        {
-            "uid": list(BASE),
-            "rec_1": ["b", None, None],
-            "rec_0": ["a", "d", None],
-            "rec_2": ["c", None, None],
-        }
-    ),
-    "a column a rank from 1": pa.table(
-        {"uid": list(BASE), "top1": ["a", "d", None], "top2": ["b", None, None]}
-    ),
-}
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-def test_shapes_of_notebooks_are_read_as_the_dict_is_and_the_index_keeps_its_name(shape):
-    expected = BASE | {"u1": ["a", "b"]} if shape == "a column a rank from 1" else BASE
-    found = monitor.compare_many(SHAPES[shape], OTHER, user="uid")
-
-    pd.testing.assert_frame_equal(found, monitor.compare_many(expected, OTHER), check_names=False)
-    assert found.index.name == "uid"
-    assert monitor.compare_many(BASE, OTHER).index.name == "user"
 
 
 NO_RANKS = parsed("""

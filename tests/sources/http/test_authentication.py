@@ -88,15 +88,21 @@ def test_where_no_keys_are_given_awss_own_are_found_or_the_run_fails(monkeypatch
 
 
 @pytest.mark.integration
-def test_a_certificate_is_shown_to_a_server_that_wants_one(authority, server_pair, client_pair):
+def test_certificates_are_verified_and_shown_and_trusted_by_who_names_them_alone(
+    authority, server_pair, client_pair
+):
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(authority.cert))
     tls.verify_mode = ssl.CERT_REQUIRED
     tls.load_cert_chain(server_pair.cert, server_pair.key)
     own = {"cert_file": str(client_pair.cert), "key_file": str(client_pair.key)}
     with running_recommender(tls) as recommender:
-        trusting = {"url": recommender.url, "ca_file": str(authority.cert), "retries": 0}
-        assert as_lists(pull_of("ann", k=1, http=trusting | own)) == {"ann": ["0"]}
-        assert pull_of("ann", http=trusting).failures == {"ann": CoverageReason.UNREACHABLE}
+        strange = {"url": recommender.url, "retries": 0}
+        trusting = strange | {"ca_file": str(authority.cert)}
+        for _ in range(2):  # none uses the connection that another one leaves
+            assert as_lists(pull_of("ann", k=1, http=trusting | own)) == {"ann": ["0"]}
+            for options in (trusting, strange | own):
+                pull = pull_of("ann", http=options)
+                assert pull.failures == {"ann": CoverageReason.UNREACHABLE}
 
 
 USERS = tuple(f"u{number}" for number in range(50))

@@ -2,7 +2,6 @@
 
 import json
 import socket
-import ssl
 from dataclasses import replace
 from importlib.metadata import version
 
@@ -12,13 +11,10 @@ import pytest
 from multidict import CIMultiDict
 
 from monitor import link_local
-from monitor.errors import SourceError
 from monitor.model.rankings import CoverageReason
 from monitor.sources.http import HttpSourceOptions
 from monitor.sources.http.traces import TraceCollector
-from servers.certificates import self_signed
 from servers.lists import as_lists, pull_of, request, source_of
-from servers.recommender import running_recommender
 from tables import parsed
 
 
@@ -144,21 +140,6 @@ def test_an_answer_about_somebody_else_is_a_wrong_user(recommender):
 
     assert as_lists(pull) == {"a": ["0"], "7": ["0"]}
     assert pull.failures == {"b": CoverageReason.WRONG_USER}
-
-
-@pytest.mark.integration
-def test_certificates_are_verified_and_ca_file_is_trusted_by_who_names_it_alone(tmp_path):
-    certificate = self_signed(tmp_path)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate)
-    with running_recommender(context) as recommender:
-        for _ in range(3):  # neither uses the connection that the other leaves
-            trusting = pull_of("u", k=1, http={"url": recommender.url, "ca_file": str(certificate)})
-            stranger = pull_of("u", http={"url": recommender.url})
-            assert as_lists(trusting) == {"u": ["0"]}
-            assert stranger.failures == {"u": CoverageReason.UNREACHABLE}
-        with pytest.raises(SourceError, match=r"none\.pem: No such file"):
-            pull_of("u", http={"url": recommender.url, "ca_file": str(tmp_path / "none.pem")})
 
 
 @pytest.mark.parametrize("host", [f"{'a' * 64}.example", "a..example", f"{'a.' * 130}example"])
