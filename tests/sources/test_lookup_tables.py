@@ -1,5 +1,6 @@
 """Weights and titles of items from files and databases: those that are of use, or one line that says what is wrong."""
 
+import json
 from typing import Any
 
 import numpy as np
@@ -38,12 +39,12 @@ def test_each_item_has_its_weight_and_whole_numbers_stay_numbers(write, tmp_path
 
 NO_WEIGHT = r"^item '13' of .*table.* has no weight from 1e-50 to 1e\+50: give it one"
 TWICE = "^item '7' of .* has more than one weight: give each item once$"
-ODD_WEIGHTS: dict[str, list[Any]] = {
-    "parquet": [0, None, float("nan"), 1e200, 1e-200],
-    "csv": [0, float("-inf")],
-    "jsonl": [-0.5, "much", True, [1]],
-    "sqlite": [-0.5, None],
-}
+ODD_WEIGHTS = json.loads("""{
+    "parquet": [0, null, NaN, 1e200, 1e-200],
+    "csv": [0, -Infinity],
+    "jsonl": [-0.5, "much", true, [1]],
+    "sqlite": [-0.5, null]
+}""")
 REFUSED = [
     case(kept, kept, (13, odd), NO_WEIGHT) for kept, odds in ODD_WEIGHTS.items() for odd in odds
 ]

@@ -30,25 +30,19 @@ LEAST = 60
 """Faults that must be tried."""
 
 
-@pytest.fixture(scope="module")
-def planted(
-    tmp_path_factory: pytest.TempPathFactory, postgres_server: PostgresServer
-) -> Iterator[Planter]:
-    with ExitStack() as running_servers:
-        folder = tmp_path_factory.mktemp("private")
-        planter = Planter(folder, running_servers)
-        (folder / "baseline.jsonl").write_text(private_faults.JSON_LISTS)
-        private_faults.plant_in_files(planter)
-        url = private_faults.plant_in_sqlite(planter)
-        private_faults.plant_in_postgres(
-            planter, running_servers.enter_context(postgres_server.database())
-        )
-        private_faults.plant_in_mariadb(planter)
-        private_faults.plant_in_store(planter)
-        private_faults.plant_in_redis(planter)
-        private_faults.plant_in_http(planter)
-        private_faults.plant_in_users(planter, url)
-        yield planter
+def plant(folder: Path, servers: ExitStack, postgres: PostgresServer) -> Planter:
+    """All faults, with their servers up."""
+    planter = Planter(folder, servers)
+    (folder / "baseline.jsonl").write_text(private_faults.JSON_LISTS)
+    private_faults.plant_in_files(planter)
+    url = private_faults.plant_in_sqlite(planter)
+    private_faults.plant_in_postgres(planter, servers.enter_context(postgres.database()))
+    private_faults.plant_in_mariadb(planter)
+    private_faults.plant_in_store(planter)
+    private_faults.plant_in_redis(planter)
+    private_faults.plant_in_http(planter)
+    private_faults.plant_in_users(planter, url)
+    return planter
 
 
 def receive(request: Request) -> Reply:
@@ -119,10 +113,14 @@ def look(config: Path, faults: list[Fault]) -> Iterator[tuple[str, bytes]]:
     yield "log", log.read_bytes()
 
 
-def test_no_output_holds_the_id_of_a_user_and_each_run_names_the_cause_that_was_planted(planted):
+def test_no_output_holds_the_id_of_a_user_and_each_run_names_the_cause_that_was_planted(
+    tmp_path, postgres_server
+):
+    file = tmp_path / "rankwatch.db"
+    with ExitStack() as servers:
+        planted = plant(tmp_path, servers, postgres_server)
+        outputs = play(planted, f"sqlite:///{file}")
     assert len(planted.faults) >= LEAST
-    file = planted.folder / "rankwatch.db"
-    outputs = play(planted, f"sqlite:///{file}")
     assert all(output for name, output in outputs.items() if "page" in name or "message" in name)
     outputs["file"] = file.read_bytes()
     with closing(sqlite3.connect(file)) as database:

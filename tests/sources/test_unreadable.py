@@ -29,6 +29,7 @@ from servers.lists import SLOT, as_lists, pull_of, request, source_of
 from servers.redis import emptied_redis, shared_redis
 from sources.file.test_joined import arms_of, measure
 from sources.tables import WRITERS, case, jsonl
+from tables import parsed
 
 Row = dict[str, Any]
 AT = SLOT - timedelta(minutes=1)
@@ -86,19 +87,18 @@ def counts(found: Any) -> Row:
     return {each.column: each.count for each in found.unreadable if each.count}
 
 
-SPOILED: dict[str, tuple[list[Any], str]] = {
-    "parquet": ([1.0, None], "null"),
-    "csv": ([1, 0.5], "a number that is not whole"),
-    "jsonl": ([1, 2.0**60], "a number that is not exact in its type"),
-    "sqlite": ([1, None], "null"),
-}
+SPOILED = parsed("""
+    ["parquet", [1.0, null], "null"]
+    ["csv", [1, 0.5], "a number that is not whole"]
+    ["jsonl", [1, 1152921504606846976.0], "a number that is not exact in its type"]
+    ["sqlite", [1, null], "null"]
+""")
 
 
-@pytest.mark.parametrize("form", SPOILED)
+@pytest.mark.parametrize(("form", "items", "found"), SPOILED)
 def test_rows_without_a_user_and_items_that_are_no_ids_fail_the_source_above_the_limit(
-    form, tmp_path
+    form, items, found, tmp_path
 ):
-    items, found = SPOILED[form]
     rows: list[Row] = [{"who": f"u{n}", "what": [type(items[0])(n)]} for n in range(49)]
     asked = request("odd", *(row["who"] for row in rows))
 
