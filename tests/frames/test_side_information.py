@@ -1,6 +1,7 @@
 """What stands beside lists in any shape: scores, and what is tied by them; weights of items; relevance."""
 
 import math
+from io import StringIO
 from itertools import groupby
 from typing import Any
 
@@ -178,47 +179,44 @@ def test_metrics_that_speak_of_ties_see_them():
     assert found["rbo_a(p=0.9)"] < 1.0
 
 
-def tau(
-    rows: list[tuple[Any, ...]], names: str, lists: dict[str, list[str]], **options: Any
-) -> list[float]:
-    """Extended tau of a long frame with these columns and of lists, user by user."""
-    frame = pd.DataFrame(rows, columns=names.split())
+def tau(table: Any, lists: dict[str, list[str]], **options: Any) -> list[float]:
+    """Extended tau of a frame, or of a long one as CSV, and of lists, user by user."""
+    frame = pd.read_csv(StringIO(table)) if isinstance(table, str) else table
     return monitor.compare_many(frame, lists, TAU, **options)[TAU].tolist()
 
 
 def test_a_long_frame_without_ranks_is_ordered_by_its_scores_and_ties_before_the_cut():
-    rows = [("u", "c", 1.0), ("v", "x", 0.0), ("u", "b", 7.0), ("u", "a", 7.0)]
-    assert tau(rows, "user item score", {"u": ["a", "b", "c"], "v": ["x"]}) == [1.0, 1.0]
-    tied = [("u", item, 1.0) for item in "dcba"]
-    assert tau(tied, "user item score", {"u": ["a", "b"]}, k=2) == [1.0]
+    two_users = "user,item,score\nu,c,1\nv,x,0\nu,b,7\nu,a,7"
+    assert tau(two_users, {"u": ["a", "b", "c"], "v": ["x"]}) == [1.0, 1.0]
+    assert tau("user,item,score\nu,c,1\nu,b,1\nu,a,1", {"u": ["a", "b"]}, k=2) == [1.0]
     with pytest.raises(InputError, match="baseline has an item without a score for user 'u'"):
-        tau([("u", "a", 1.0), ("u", "b", np.nan)], "user item score", {"u": ["a"]})
+        tau("user,item,score\nu,a,1\nu,b,", {"u": ["a"]})
 
 
 def test_a_rank_rules_where_there_is_one_and_rank_none_means_rows():
-    rows = [("u", "b", 2, 0.9), ("u", "a", 1, 0.1)]
+    ranked = "user,item,rank,score\nu,b,2,0.9\nu,a,1,0.1"
 
-    assert tau(rows, "user item rank score", {"u": ["a", "b"]}) == [1.0]
-    assert tau(rows, "user item rank score", {"u": ["b", "a"]}, rank=None) == [1.0]
+    assert tau(ranked, {"u": ["a", "b"]}) == [1.0]
+    assert tau(ranked, {"u": ["b", "a"]}, rank=None) == [1.0]
 
 
 def test_scores_of_other_names_and_no_scores_at_all():
-    rows, lists = [("u", "b", 1, 5), ("u", "a", 2, 5)], {"u": ["a", "b"]}
+    named, lists = "user,item,rank,points\nu,b,1,5\nu,a,2,5", {"u": ["a", "b"]}
 
-    assert tau(rows, "user item rank points", lists, score="points") == [1.0]
-    ignored = tau(rows, "user item rank score", lists, score=None)
-    assert ignored == tau(rows, "user item rank points", lists) != [1.0]
+    assert tau(named, lists, score="points") == [1.0]
+    ignored = tau(named.replace("points", "score"), lists, score=None)
+    assert ignored == tau(named, lists) != [1.0]
     with pytest.raises(
         InputError, match=r"baseline has no column 'pts'.*name the right one with score="
     ):
-        tau(rows, "user item rank points", lists, score="pts")
+        tau(named, lists, score="pts")
 
 
 def test_scores_may_stand_in_a_list_column_beside_the_items_and_be_any_numbers():
     lists = {"u": ["a", "b"]}
-    assert tau([("u", ["b", "a"], [2, np.float32(2)])], "user items scores", lists) == [1.0]
-    table = pa.table({"user": ["u"], "items": [["b", "a"]], "scores": [[1.0, 1.0]]})
-    assert monitor.compare_many(table, lists, TAU)[TAU].tolist() == [1.0]
+    columns = {"user": ["u"], "items": [["b", "a"]]}
+    assert tau(pd.DataFrame(columns | {"scores": [[2, np.float32(2)]]}), lists) == [1.0]
+    assert tau(pa.table(columns | {"scores": [[1.0, 1.0]]}), lists) == [1.0]
 
 
 @pytest.mark.parametrize(
@@ -230,8 +228,9 @@ def test_scores_may_stand_in_a_list_column_beside_the_items_and_be_any_numbers()
     ],
 )
 def test_scores_that_are_none_are_refused(scores, message):
+    table = pd.DataFrame({"user": ["u"], "items": [["a", "b"]], "scores": [scores]})
     with pytest.raises(InputError, match=message):
-        tau([("u", ["a", "b"], scores)], "user items scores", {"u": ["a", "b"]})
+        tau(table, {"u": ["a", "b"]})
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import yaml
 from factories import rankings
 from monitor.model.id_forms import speller
 from monitor.model.id_mismatches import IdKind, IdMismatch, MismatchKind
-from monitor.model.rankings import Arm, RankingTable
+from monitor.model.rankings import RankingTable
 from monitor.pairing.batches import encode_arms
 from monitor.pairing.id_mismatches import IdComparison, find_mismatch, find_user_mismatch
 from monitor.texts.id_mismatches import Surface, write_mismatch
@@ -92,22 +92,20 @@ def test_lists_that_share_a_twentieth_of_their_items_are_not_looked_into():
     assert look((lists([]), lists([1]))) == ()
 
 
-@pytest.mark.parametrize(
-    ("baseline", "candidate", "arm", "count"),
-    [
-        (lists([5, 6, -1, -1]), lists([5, 8, -1, -1]), None, (2, 2)),
-        (lists([5, 6, 7, 8]), lists([5, 8, -1, -1]), Arm.CANDIDATE, (1, 1)),
-        (lists(*[[1, 2, 0, 0]] * 20), lists(*[[1, 2, 3, 4]] * 20), Arm.BASELINE, (20, 20)),
-    ],
-)
-def test_an_item_that_fills_up_lists_is_padding(baseline, candidate, arm, count):
-    (found,) = look((baseline, candidate))
+PADDED = parsed("""
+    [[5, 6, -1, -1], [5, 8, -1, -1], 2, null]
+    [[5, 6, 7, 8], [5, 8, -1, -1], 1, "candidate"]
+    [[1, 2, 0, 0], [1, 2, 3, 4], 20, "baseline"]
+""")
 
-    assert (found.kind, found.arm, found.common, found.compared) == (
-        MismatchKind.PADDING,
-        arm,
-        *count,
-    )
+
+@pytest.mark.parametrize(("baseline", "candidate", "count", "arm"), PADDED)
+def test_an_item_that_fills_up_lists_is_padding(baseline, candidate, count, arm):
+    users = count if arm else 1
+    (found,) = look((lists(*[baseline] * users), lists(*[candidate] * users)))
+
+    assert (found.kind, found.arm) == (MismatchKind.PADDING, arm)
+    assert found.common == found.compared == count
 
 
 def test_an_item_that_stands_twice_by_accident_is_no_padding():

@@ -17,6 +17,7 @@ from monitor.sources.http.profiles import FOLDER
 from servers.answering import answering
 from servers.lists import as_lists, pull_of
 from servers.recommender import Asked
+from tables import parsed
 
 FILES = sorted(Path(__file__).parent.glob("profiles/*.yaml"), key=lambda path: path.stem)
 RECORDED = {path.stem: yaml.safe_load(path.read_text()) for path in FILES}
@@ -76,10 +77,16 @@ def test_an_answer_of_another_shape_is_no_empty_list_and_what_came_is_told(name)
     assert "an object of detail, hint" in pull.notes[CoverageReason.MALFORMED]
 
 
+TENSORS = parsed("""
+    {"shape": [2, 2], "data": ["a"]}
+    {"shape": [1000000000, 0], "data": []}
+    {"shape": "x"}
+    {}
+""")
+
+
 def test_tensors_that_do_not_fit_their_shape_are_malformed_and_never_filled_up():
-    tensors: list[Any] = [{"shape": [2, 2], "data": ["a"]}, {"shape": [10**9, 0], "data": []}]
-    tensors += [{"shape": "x"}, {}]
-    for tensor in tensors:
+    for tensor in TENSORS:
         answer = {"outputs": [{"name": "item_ids", **tensor}]}
         with answering(lambda *_, answer=answer: (200, answer)) as url:
             pull = pull_of("ann", "bob", http=given("open-inference", url))
