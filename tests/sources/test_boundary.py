@@ -39,32 +39,11 @@ merge(@, items[0])
 items[::0]
 """.strip().splitlines()
 DEEP = "[" * 50_000 + "]" * 50_000
-ATOMS = (
-    "null",
-    "true",
-    "0",
-    "-0.0",
-    "1e400",
-    "-1e400",
-    "NaN",
-    "Infinity",
-    "9" * 400,
-    "9" * 5000,
-    "1e-400",
-    '""',
-    '"i1"',
-    '"\\ud800"',
-    '"\\u0000"',
-    '"' + "x" * 2000 + '"',
-    '"\xff"',
-    DEEP,
-    '{"a":' * 3000 + "1" + "}" * 3000,
-    "{}",
-    "[]",
-    "",
-    "}",
-    "'",
-)
+PLAIN = r"""
+null true 0 -0.0 1e400 -1e400 NaN Infinity 1e-400 "" "i1" "\ud800" "\u0000" "ÿ" {} [] } '
+"""
+LONG = ("9" * 400, "9" * 5000, '"' + "x" * 2000 + '"', DEEP, '{"a":' * 3000 + "1" + "}" * 3000)
+ATOMS = ("", *PLAIN.split(), *LONG)
 HEADERS = ["X-Request-Id", "Age", "X-Cache", "X-Varnish", "Cache-Status", "Content-Type", "X-Model"]
 VALUES = (
     "\udcff",

@@ -40,8 +40,9 @@ def test_scores_stand_beside_their_items_whatever_users_are_left_out(kept, tmp_p
     assert scores_of(part) == {"c": [3.25, 3.25]}
 
 
-NOT_AS_MANY: list[Any] = [[0.5], [0.5, 0.4, 0.3], [], None]
-NO_NUMBERS: list[Any] = [[1.0, "x"], [1.0, True], [1.0, [1]], [1.0, {}], [1.0, 10**400]]
+NOT_AS_MANY = json.loads("[[0.5], [0.5, 0.4, 0.3], [], null]")
+NO_NUMBERS = json.loads('[[1.0, "x"], [1.0, true], [1.0, [1]], [1.0, {}]]')
+NO_NUMBERS.append([1.0, 10**400])
 
 
 @pytest.mark.parametrize(

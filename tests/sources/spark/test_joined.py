@@ -182,20 +182,15 @@ def test_tables_of_the_catalogue_and_of_other_formats_are_read_as_files_are(
         measure(in_tables)
 
 
-class Faulty(RemoteMeasurer):
-    """Does something first, on the executor."""
-
-    def __init__(self, fault: Callable[[], object], *given: Any) -> None:
-        super().__init__(*given)
-        self._fault = fault
-
-    def measure(self, users: UserBatch) -> bytes:
-        self._fault()
-        return super().measure(users)
-
-
 def with_fault(monkeypatch: pytest.MonkeyPatch, fault: Callable[[], object]) -> None:
-    monkeypatch.setattr(run_measurement, "RemoteMeasurer", lambda *given: Faulty(fault, *given))
+    """Let executors do that first."""
+
+    class Faulty(RemoteMeasurer):
+        def measure(self, users: UserBatch) -> bytes:
+            fault()
+            return super().measure(users)
+
+    monkeypatch.setattr(run_measurement, "RemoteMeasurer", Faulty)
 
 
 @pytest.mark.usefixtures("shared")
