@@ -143,7 +143,7 @@ STRUCTS = [{"movieId": 1, "rating": 0.5}, {"movieId": 2, "rating": 0.25}]
 
 @pytest.mark.parametrize("form", ["parquet", "jsonl"])
 def test_lists_of_objects_are_read_by_a_field_and_else_refused_with_that_advice(form, tmp_path):
-    other = [*STRUCTS, {"movieId": None}]
+    other = [*STRUCTS, {"rating": 1.0}]
     lists = {"u": STRUCTS, "v": [], "w": other}
     rows = [{"user": {"$oid": user}, "recs": recs} for user, recs in lists.items()]
 

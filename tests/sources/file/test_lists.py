@@ -214,12 +214,6 @@ def test_csv_parts_have_one_header(tmp_path):
         wide(tmp_path, "a")
 
 
-def test_a_pattern_without_a_file_may_have_one_later(tmp_path):
-    with pytest.raises(SourceError, match=r"\*\.csv holds no file: check the path") as caught:
-        wide(tmp_path / "*.csv", "a")
-    assert not caught.value.permanent
-
-
 def test_a_column_that_stands_twice_is_an_error(tmp_path):
     twice = pa.table([["a"], [[1]], [[2]]], names=["user", "items", "items"])
     pq.write_table(twice, tmp_path / "a.parquet")
