@@ -86,8 +86,9 @@ def arrow(lists: dict[str, list[str]]) -> pa.Table:
 SHAPES: dict[str, Callable[[dict[Any, list[Any]]], Any]] = {
     "dict": dict,
     "long, shuffled": lambda lists: long(lists).sample(frac=1, random_state=2),
-    "long, user in the index": lambda lists: long(lists).set_index("user"),
-    "long, categorical": lambda lists: long(lists).astype({"user": "category", "item": "category"}),
+    "long, categorical": lambda lists: (
+        long(lists).astype({"user": "category", "item": "category"}).set_index("user")
+    ),
     "wide, arrays": lambda lists: wide(
         {user: np.array(items, dtype=object) for user, items in lists.items()}
     ),

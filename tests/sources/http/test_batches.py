@@ -47,7 +47,8 @@ BODIES = parsed("""
     [{"users": "{users}", "k": "{k}"}, {"users": ["a", "b"], "k": 10}]
     [{"instances": [{"user": "{user}", "n": "{k}"}]}, {"instances": [{"user": "a", "n": 10}, {"user": "b", "n": 10}]}]
     [{"inputs": [{"shape": ["{count}"], "data": "{users}"}]}, {"inputs": [{"shape": [2], "data": ["a", "b"]}]}]
-    [{"query": "{ recs(of: '{users}') }"}, {"query": "{ recs(of: 'a,b') }"}]
+    [{"query": "{ recs(of: '{users}', day: {slot:%d}) }"}, {"query": "{ recs(of: 'a,b', day: 08) }"}]
+    [{"all": "{users}", "flags": [true, "{k}!", null]}, {"all": ["a", "b"], "flags": [true, "10!", null]}]
 """)
 
 
@@ -56,6 +57,7 @@ def test_a_body_is_posted_for_all_users_of_a_batch(body, posted):
     seen, answer = list[Asked](), (200, [list_of("a"), list_of("b")])
     pull = pull_from(lambda *_: answer, "a", "b", seen=seen, method="POST", batch=64, body=body)
     assert [json.loads(asked.body) for asked in seen] == [posted]
+    assert seen[0].headers["content-type"] == "application/json"
     assert as_lists(pull) == by_user("ab")
 
 
