@@ -65,30 +65,25 @@ def play(planter: Planter, database: str) -> dict[str, bytes]:
         mails["refuse"].by_recipient["kim@x.test"] = f"550 5.1.1 {USER} is unknown"
         ports = {way: mail.port for way, mail in mails.items()}
         config = private_faults.write_config(folder, faults, database, collector.url, ports)
-        common = ("--config", str(config))
-        textfile = folder / "rankwatch.prom"
-        commands = {
-            "run-once": ("run-once", *common, "--textfile", str(textfile)),
-            "run-once --json": ("run-once", faults[0].name, "--json", *common),
-            "check": ("check", *common),
-            "show": ("show", faults[0].name, *common),
-        }
+        name = faults[0].name
         outputs: dict[str, bytes] = {}
-        for title, command in commands.items():
-            done = rankwatch(*command, cwd=folder, env=planter.environ, timeout_s=400)
-            outputs[title] = f"{done.stdout}\n{done.stderr}".encode()
-        outputs["textfile"] = textfile.read_bytes()
+        for command in (
+            "run-once --textfile prom",
+            f"run-once {name} --json",
+            "check",
+            f"show {name}",
+        ):
+            words = (*command.split(), "--config", str(config))
+            done = rankwatch(*words, cwd=folder, env=planter.environ, timeout_s=400)
+            outputs[command] = f"{done.stdout}\n{done.stderr}".encode()
+        outputs["textfile"] = (folder / "prom").read_bytes()
         outputs |= dict(look(config, faults))
-        outputs |= {
-            f"message by mail {number}": mail.content
-            for number, mail in enumerate(mails["good"].mails)
-        }
+        for number, mail in enumerate(mails["good"].mails):
+            outputs[f"message by mail {number}"] = mail.content
         assert mails["good"].mails
         assert "RCPT" in mails["refuse"].steps
         for number, request in enumerate(collector.requests):
-            outputs[f"message {number} {request.path}"] = (
-                f"{request.headers}\n".encode() + request.body
-            )
+            outputs[f"message {number}"] = f"{request.headers}\n".encode() + request.body
         for place in ("/hook", "/slack", "/alerts", "/pager", "/ping/fail", "/good", "/refuse"):
             assert any(request.path.startswith(place) for request in collector.requests), place
     return outputs

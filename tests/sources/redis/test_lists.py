@@ -67,7 +67,13 @@ def test_json_is_read_by_its_expressions_from_strings_and_fields_of_a_hash(clien
 
 
 def test_each_odd_key_has_its_reason_and_costs_nobody_else_a_list(client):
-    odd = {"text": "oops", "deep": "[" * 10**5, "bytes": b'["\xff"]', "object": "{}"}
+    odd = {
+        "text": "oops",
+        "deep": "[" * 10**5,
+        "bytes": b'["\xff"]',
+        "object": "{}",
+        "half": "[1, 0.5]",
+    }
     client.mset({"ok": "[1]", "huge": '["é"]' * 10**5, **odd})
     client.rpush("wrong", "1")
 
