@@ -12,8 +12,9 @@ from monitor.model.rankings import CoverageReason
 from monitor.sources import SOURCES as KINDS
 from monitor.sources import SourceOptions, UsersOptions, open_users
 from monitor.testing import SourceContract
-from servers.lists import BY_RING, LONG, SLOT, SOURCES, Given, Lists, as_lists, request, source_of
+from servers.lists import BY_RING, LONG, SLOT, SOURCES, Lists, as_lists, request, source_of
 from sources.tables import KINDS as TABLES
+from sources.tables import source_with
 from tables import parsed
 
 PULLED = {kind: each for kind, each in KINDS.items() if each.is_pulled}
@@ -57,7 +58,7 @@ def test_without_time_everybody_is_a_timeout_and_the_next_pull_is_not(kind, tmp_
 def test_more_than_the_limit_of_a_pull_is_refused(kind, limits, count, tmp_path):
     lists = {"u1": [*range(count)]}
     with SOURCES[kind](lists, tmp_path) as options, pytest.raises(SourceError, match="more than"):
-        spelled(options, **limits).pull(request("u1", k=count))
+        source_with(options, **limits).pull(request("u1", k=count))
 
 
 @pytest.mark.parametrize(
@@ -138,10 +139,6 @@ def test_forms_are_applied_in_order_and_one_that_does_not_fit_leaves_the_id(form
     assert speller(forms)([given]) == [spelled]
 
 
-def spelled(given: Given, **forms: Any) -> Any:
-    return source_of(**{kind: options | forms for kind, options in given.items()})
-
-
 @pytest.mark.parametrize("kind", BY_RING)
 def test_every_kind_hands_over_lists_as_they_are_spelled_then(kind, tmp_path):
     is_table = kind.startswith(("file", "sql table"))
@@ -151,7 +148,7 @@ def test_every_kind_hands_over_lists_as_they_are_spelled_then(kind, tmp_path):
         forms["user_ids"] = ["strip", "lower"]
         lists = {" U1": lists["u1"], "u2": ["9"], "two": ["1"], "Two": ["2", "3"]}
     with SOURCES[kind](lists, tmp_path) as given:
-        pull = spelled(given, **forms).pull(request("u1", "u2", *["two"] * is_table, k=3))
+        pull = source_with(given, **forms).pull(request("u1", "u2", *["two"] * is_table, k=3))
 
     assert as_lists(pull) == {"u1": ["7", "7", "x"], "u2": ["9"]}
     assert pull.notes[CoverageReason.DUPLICATED].endswith("item_ids make one of several items")

@@ -28,7 +28,7 @@ from monitor.sources.file import FileSourceOptions, FileUsersOptions
 from servers.lists import SLOT, as_lists, pull_of, request, source_of
 from servers.redis import emptied_redis, shared_redis
 from sources.file.test_joined import arms_of, measure
-from sources.tables import WRITERS, case, jsonl
+from sources.tables import WRITERS, case, jsonl, source_with
 from tables import parsed
 
 Row = dict[str, Any]
@@ -78,10 +78,6 @@ every_form = pytest.mark.parametrize(
 )
 
 
-def source(given: Row, **more: Any) -> Any:
-    return source_of(**{kind: options | more for kind, options in given.items()})
-
-
 def counts(found: Any) -> Row:
     """Rows that cannot be read, by column."""
     return {each.column: each.count for each in found.unreadable if each.count}
@@ -107,8 +103,8 @@ def test_rows_without_a_user_and_items_that_are_no_ids_fail_the_source_above_the
         with pytest.raises(
             UnreadableError, match=rf"column '{column}' of .*: 1 of 50 rows cannot be .*\({no_id}"
         ):
-            source(given).pull(asked)
-    pull = source(given, max_unreadable=0.02).pull(asked)
+            source_with(given).pull(asked)
+    pull = source_with(given, max_unreadable=0.02).pull(asked)
     assert (len(pull.rankings), pull.failures) == (49, {"odd": CoverageReason.MALFORMED})
 
 
@@ -123,7 +119,7 @@ def test_times_are_read_in_the_unit_that_their_size_tells(write, tmp_path):
     given = write(rows, tmp_path, **WIDE)
 
     asked = request(*(row["who"] for row in rows))
-    pull = source(given, served={"time": "at", "within": "1h"}).pull(asked)
+    pull = source_with(given, served={"time": "at", "within": "1h"}).pull(asked)
 
     assert as_lists(pull).keys() == {"u0", "u3", "u6", "u9"}
 
@@ -139,8 +135,8 @@ def test_rows_whose_time_cannot_be_read_fail_the_source(form, tmp_path):
         UnreadableError,
         match=r"column 'at' of .*: 5 of 100 rows cannot be read .*: times must be ISO",
     ):
-        source(given, served=served).pull(request("u1"))
-    pull = source(given, served=served, max_unreadable=0.05).pull(request("u1", "odd"))
+        source_with(given, served=served).pull(request("u1"))
+    pull = source_with(given, served=served, max_unreadable=0.05).pull(request("u1", "odd"))
     assert as_lists(pull) == {"u1": ["1"]}
     assert counts(pull) == {"at": 5}
 
@@ -151,7 +147,7 @@ def test_a_log_that_holds_nothing_of_the_time_names_its_newest_row(tmp_path):
     with pytest.raises(
         SourceError, match="the newest row is of 1970-08-23T06:15:08Z; check served"
     ):
-        source(given, served={"time": "at", "within": "1h"}).pull(request("u"))
+        source_with(given, served={"time": "at", "within": "1h"}).pull(request("u"))
 
 
 @every_form
@@ -244,7 +240,7 @@ def check(form: str, rows: list[tuple[Any, Any]], folder: Path) -> None:
             listed[user] = list(map(str, ids))
     given = WRITERS[form]([{"who": user, "what": items} for user, items in rows], folder, **WIDE)
 
-    pull = source(given, max_unreadable=1).pull(request(*(f"u{n}" for n in range(31))))
+    pull = source_with(given, max_unreadable=1).pull(request(*(f"u{n}" for n in range(31))))
 
     assert as_lists(pull) == {user: listed[user] for user in listed.keys() - failures}
     # Of a user with several rows any of the reasons may be told.
