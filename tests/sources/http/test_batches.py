@@ -113,7 +113,6 @@ def test_what_is_broken_in_an_answer_costs_those_users_alone_and_is_told(
 @pytest.mark.parametrize(
     "too_much",
     [lambda _: (413, {}), lambda users: (200, [["x" * 2000]] * len(users))],
-    ids=["for the server", "for max_bytes"],
 )
 def test_a_batch_that_is_too_large_is_halved_and_asked_for_again(too_much):
     sizes = []
@@ -134,16 +133,15 @@ def test_where_one_user_is_too_much_that_is_the_reason():
     assert "413" in pull.notes[CoverageReason.HTTP_ERROR]
 
 
-def versions(user: str, place: int) -> dict[str, object]:
-    """Half of the users are answered by a new model, and one of five by what names none."""
-    told: object = (
-        None if place % 5 == 1 else [] if place % 5 == 2 else "v13" if place < 5 else " v12"
-    )
-    return {"ids": list_of(user), "model": {"version": told}}
+MODELS = ["v13", None, [], "v13", "v13", " v12", None, [], " v12", " v12"]
+"""Of each user's answer: half are by a new model, and two of five name none."""
 
 
 def test_versions_are_counted_by_each_user_s_answer_else_the_whole_and_odd_ones_are_no_fault():
-    answers = {user: versions(user, place) for place, user in enumerate(USERS)}
+    answers = {
+        user: {"ids": list_of(user), "model": {"version": told}}
+        for user, told in zip(USERS, MODELS, strict=True)
+    }
     one: Any = {"items": "ids", "model_version": "model.version"}
     for usual, expected in ((None, {"v13": 3, "v12": 3}), (11, {"v13": 3, "v12": 3, "11": 4})):
         whole = {"by": answers, "model": {"version": usual}}
