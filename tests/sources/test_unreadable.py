@@ -19,16 +19,14 @@ from monitor.pipeline.pseudonyms import Pseudonyms
 from monitor.reading.ids import canonical_id, user_key
 from monitor.sources import (
     RelevanceOptions,
-    SourceOptions,
-    UsersOptions,
     open_relevance,
-    open_users,
 )
 from monitor.sources.file import FileSourceOptions, FileUsersOptions
 from servers.lists import SLOT, as_lists, pull_of, request, source_of
 from servers.redis import emptied_redis, shared_redis
 from sources.file.test_joined import arms_of, measure
 from sources.tables import WRITERS, case, jsonl, source_with
+from sources.test_users import users_of
 from tables import parsed
 
 Row = dict[str, Any]
@@ -51,16 +49,10 @@ def test_the_share_decides_and_the_limit_itself_is_allowed():
 
 
 def test_parts_of_a_column_are_added_and_the_first_example_is_kept():
-    parts = [
-        unreadable(count=0, found=""),
-        unreadable(count=2, example="'x'"),
-        unreadable(column="items", rows=5),
-    ]
+    items = unreadable(column="items", rows=5)
+    parts = [unreadable(count=0, found=""), unreadable(count=2, example="'x'"), items]
 
-    assert add_up(parts) == (
-        unreadable(count=2, rows=200, example="'x'"),
-        unreadable(column="items", rows=5),
-    )
+    assert add_up(parts) == (unreadable(count=2, rows=200, example="'x'"), items)
 
 
 def test_an_example_is_shown_on_one_line_and_only_where_it_may_be():
@@ -159,11 +151,6 @@ def test_users_and_segments_are_counted(write, tmp_path):
 
     assert len(table) == 99
     assert counts(table) == {"who": 1, "land": 1}
-
-
-def users_of(given: Row, *segments: str) -> Any:
-    lists = SourceOptions.model_validate({"http": {"url": "http://h/{user}"}})
-    return open_users(UsersOptions.model_validate(given), lists).users(SLOT, segments)
 
 
 @every_form
