@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import monitor
 from kernels import reference
-from monitor.errors import InputError, MetricError
+from monitor.errors import InputError
 from monitor.frames import chunks
 from monitor.pairing.ids import equality_key
 
@@ -242,16 +242,14 @@ def test_every_kind_of_sequence_is_read_alike(shape, items):
     assert monitor.compare(shape(items), items[::-1]) == monitor.compare(items, items[::-1])
 
 
-@pytest.mark.parametrize(
-    ("metrics", "message"),
-    [
+def test_wrong_metrics_are_refused():
+    none: Any = None
+    for metrics, message in (
         ((), "metrics is empty"),
-        (None, r"^metrics must be a name or several, such as rbo\(p=0.9\), not None"),
-    ],
-)
-def test_wrong_metrics_are_refused(metrics, message):
-    with pytest.raises((InputError, MetricError), match=message):
-        monitor.compare(["a"], ["a"], metrics=metrics)
+        (none, "^metrics must be a name or several, "),
+    ):
+        with pytest.raises(InputError, match=message):
+            monitor.compare(["a"], ["a"], metrics=metrics)
 
 
 ITEMS = st.lists(

@@ -140,7 +140,7 @@ def test_numbers_on_one_side_and_text_on_the_other_that_share_nothing_are_warned
         monitor.compare_many({"u": other}, {"u": [1, 2]}, OVERLAP)
 
 
-RANKED = pd.DataFrame({"user": [1], "item": [1], "rank": [1]})
+UNRANKED = pd.DataFrame({"user": [1], "item": [1]})
 MASKED: Any = np.ma.masked_equal([[1, 2]], 2)
 IMAGINARY: Any = [1j, 2]
 
@@ -158,7 +158,7 @@ def by_scores(scores: Any) -> object:
         (lambda: by_scores(IMAGINARY), "1j"),
         (lambda: by_scores([10**400, 2]), "a number"),
         (
-            lambda: monitor.compare_many(RANKED, RANKED, OVERLAP, rank=["rank"]),  # type: ignore[arg-type]
+            lambda: monitor.compare_many(UNRANKED, {1: [1]}, OVERLAP, rank=["rank"]),  # type: ignore[arg-type]
             r"no column \['rank'\]",
         ),
     ],

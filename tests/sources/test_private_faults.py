@@ -65,10 +65,10 @@ def play(planter: Planter, database: str) -> dict[str, bytes]:
         mails["refuse"].by_recipient["kim@x.test"] = f"550 5.1.1 {USER} is unknown"
         ports = {way: mail.port for way, mail in mails.items()}
         config = private_faults.write_config(folder, faults, database, collector.url, ports)
-        name = faults[0].name
+        name, textfile = faults[0].name, folder / "rankwatch.prom"
         outputs: dict[str, bytes] = {}
         for command in (
-            "run-once --textfile prom",
+            f"run-once --textfile {textfile}",
             f"run-once {name} --json",
             "check",
             f"show {name}",
@@ -76,7 +76,7 @@ def play(planter: Planter, database: str) -> dict[str, bytes]:
             words = (*command.split(), "--config", str(config))
             done = rankwatch(*words, cwd=folder, env=planter.environ, timeout_s=400)
             outputs[command] = f"{done.stdout}\n{done.stderr}".encode()
-        outputs["textfile"] = (folder / "prom").read_bytes()
+        outputs["textfile"] = textfile.read_bytes()
         outputs |= dict(look(config, faults))
         for number, mail in enumerate(mails["good"].mails):
             outputs[f"message by mail {number}"] = mail.content

@@ -20,11 +20,7 @@ from servers.recommender import Asked
 from tables import parsed
 
 FILES = sorted(Path(__file__).parent.glob("profiles/*.yaml"), key=lambda path: path.stem)
-RECORDED = {path.stem: yaml.safe_load(path.read_text()) for path in FILES}
-
-
-for _name, _recorded in RECORDED.items():
-    _recorded.setdefault("profile", _name)
+RECORDED = {path.stem: {"profile": path.stem} | yaml.safe_load(path.read_text()) for path in FILES}
 
 
 def given(name: str, url: str) -> dict[str, Any]:
@@ -38,9 +34,9 @@ def test_every_profile_has_a_recorded_exchange_with_its_source_and_date():
     assert {each["profile"] for each in RECORDED.values()} == {
         path.stem for path in FOLDER.glob("*.yaml")
     }
-    assert all(
-        each["documentation"].startswith("https://") and each["seen"] for each in RECORDED.values()
-    )
+    for each in RECORDED.values():
+        assert each["documentation"].startswith("https://")
+        assert each["seen"]
 
 
 @pytest.mark.parametrize("name", RECORDED)
