@@ -133,7 +133,7 @@ def test_where_one_user_is_too_much_that_is_the_reason():
     assert "413" in pull.notes[CoverageReason.HTTP_ERROR]
 
 
-MODELS = ["v13", None, [], "v13", "v13", " v12", None, [], " v12", " v12"]
+MODELS = json.loads('["v13", null, [], "v13", "v13", " v12", null, [], " v12", " v12"]')
 """Of each user's answer: half are by a new model, and two of five name none."""
 
 
