@@ -38,7 +38,6 @@ TEXTS = [["a", "b"], ["c", "d"]]
 @pytest.mark.parametrize(
     "items",
     [
-        pl.Series(TEXTS, dtype=pl.List(pl.String)),
         pl.Series(TEXTS, dtype=pl.List(pl.Categorical)),
         pl.Series(TEXTS, dtype=pl.Array(pl.Enum("abcd"), 2)),
         pa.array([*TEXTS, None], pa.list_view(pa.string_view()))[:2],
