@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import StrEnum
 from functools import cached_property
+from operator import attrgetter
 
 import numpy as np
 
@@ -104,7 +105,7 @@ class ArmMetric:
     source: str
     # Of at least one item; None if undefined or its data are unknown
     measure: Callable[[Listing], float | None]
-    count: Callable[[Listing], int] = lambda listing: listing.n  # number of lists in the value
+    count: Callable[[Listing], int] = attrgetter("n")  # number of lists in the value
     low: float = 0.0
     high: float = 1.0  # infinite if it grows with what is listed
     need: ArmNeed | None = None
@@ -112,6 +113,22 @@ class ArmMetric:
 
     def __str__(self) -> str:
         return self.name
+
+
+def _catalogue_coverage(listing: Listing) -> float:
+    return exposure.catalogue_coverage(listing.counts, listing.catalogue)
+
+
+def _gini(listing: Listing) -> float:
+    return exposure.gini(listing.counts, listing.catalogue)
+
+
+def _shared_list_share(listing: Listing) -> float:
+    return listing.largest_group / listing.n
+
+
+def _entropy(listing: Listing) -> float:
+    return exposure.entropy(listing.counts)
 
 
 def _normalized_entropy(listing: Listing) -> float | None:
@@ -125,6 +142,10 @@ def _mean(values: Floats) -> float | None:
     if not len(values):
         return None
     return float(values.mean())
+
+
+def _mean_weight(listing: Listing) -> float | None:
+    return _mean(listing.values("weights"))
 
 
 def _novelty(listing: Listing) -> float | None:
@@ -151,10 +172,17 @@ def _mean_over_users(
     need: ArmNeed | None = None,
 ) -> ArmMetric:
     """The mean of the users' known values of this name."""
+
+    def measure(listing: Listing) -> float | None:
+        return _mean(listing.values(name))
+
+    def count(listing: Listing) -> int:
+        return len(listing.values(name))
+
     return ArmMetric(
         name=name,
-        measure=lambda listing: _mean(listing.values(name)),
-        count=lambda listing: len(listing.values(name)),
+        measure=measure,
+        count=count,
         meaning=meaning,
         source=source,
         arms=arms,
@@ -165,7 +193,7 @@ def _mean_over_users(
 _MEASURES = (
     ArmMetric(
         name="catalogue_coverage",
-        measure=lambda listing: exposure.catalogue_coverage(listing.counts, listing.catalogue),
+        measure=_catalogue_coverage,
         meaning="Share of the catalogue that is listed to any user; high: many items are shown",
         source=(
             "Ge, Delgado-Battenfeld and Jannach (2010), Beyond accuracy, RecSys: catalogue coverage"
@@ -173,7 +201,7 @@ _MEASURES = (
     ),
     ArmMetric(
         name="exposure_entropy",
-        measure=lambda listing: exposure.entropy(listing.counts),
+        measure=_entropy,
         high=math.inf,
         meaning=(
             "Variety of what is listed, in bits; one more is twice as many items listed "
@@ -194,7 +222,7 @@ _MEASURES = (
     ),
     ArmMetric(
         name="exposure_gini",
-        measure=lambda listing: exposure.gini(listing.counts, listing.catalogue),
+        measure=_gini,
         meaning=(
             "Inequality of the items' exposure, including items never listed; high: few items "
             "have most places"
@@ -222,7 +250,7 @@ _MEASURES = (
     ),
     ArmMetric(
         name="mean_popularity",
-        measure=lambda listing: _mean(listing.values("weights")),
+        measure=_mean_weight,
         high=math.inf,
         meaning=(
             "Mean weight (popularity, price) of the item at a listed place; high: many items "
@@ -271,7 +299,7 @@ _MEASURES = (
     ),
     ArmMetric(
         name=Lack.SHARED.value,
-        measure=lambda listing: listing.largest_group / listing.n,
+        measure=_shared_list_share,
         meaning=(
             "Share of the users who get the most common list; high: one list for many, such "
             "as the most popular items"
@@ -344,7 +372,8 @@ def measure_arms(
 
 
 def _score(segment: str, arm: Arm, metric: ArmMetric, listing: Listing) -> ArmScore:
-    value, n = None, 0
+    value = None
+    n = 0
     if listing.n:
         value = metric.measure(listing)
     if value is not None:
@@ -353,7 +382,9 @@ def _score(segment: str, arm: Arm, metric: ArmMetric, listing: Listing) -> ArmSc
 
 
 def _arm_lists(
-    batch: PairBatch, catalogue_size: int | None, last: Mapping[Arm, LastLists]
+    batch: PairBatch,
+    catalogue_size: int | None,
+    last: Mapping[Arm, LastLists],
 ) -> dict[Arm, ArmLists]:
     baseline, candidate, items = exposure.compact_codes(batch.baseline, batch.candidate)
     # Values of both arms together are stored for the candidate.
@@ -370,13 +401,14 @@ def _arm_lists(
         values[Arm.CANDIDATE]["candidate_scores"] = batch.scores.candidate
     lists = {}
     for arm, codes in ((Arm.BASELINE, baseline), (Arm.CANDIDATE, candidate)):
+        of_arm = values[arm]
         is_new = None
         if batch.weights:
-            values[arm]["weights"] = batch.weights.of(arm)
+            of_arm["weights"] = batch.weights.of(arm)
         if arm in last:
             pair = *batch.of(arm), last[arm].codes, last[arm].lengths
-            values[arm][CHURN] = exposure.churn(*pair)
-            values[arm][Lack.UNCHANGED] = exposure.is_unchanged(*pair)
+            of_arm[CHURN] = exposure.churn(*pair)
+            of_arm[Lack.UNCHANGED] = exposure.is_unchanged(*pair)
             is_new = ~np.isin(items, last[arm].exposed)
         lists[arm] = ArmLists(
             codes=codes,
@@ -384,7 +416,7 @@ def _arm_lists(
             # A catalogue that is smaller than what is listed would give a coverage above 1.
             catalogue=max(catalogue_size or 0, len(items)),
             repeated=exposure.number_repeated(codes),
-            values=values[arm],
+            values=of_arm,
             is_new=is_new,
         )
     return lists

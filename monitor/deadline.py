@@ -92,7 +92,9 @@ class BackgroundCall(Generic[T]):
         self._is_abandoned.set()
         if self._interrupts:
             threading.Thread(
-                target=self._interrupt_until_end, name="interrupt", daemon=True
+                target=self._interrupt_until_end,
+                name="interrupt",
+                daemon=True,
             ).start()
 
     def _interrupt_until_end(self) -> None:

@@ -82,7 +82,8 @@ class UserDataError(SourceError):
 
     def __init__(self, user: str, what: str) -> None:
         super().__init__(f"user {user[:_LONGEST_USER]!r} {what}")
-        self.user, self.what = user, what
+        self.user = user
+        self.what = what
 
 
 class UnreadableError(SourceError):
@@ -140,7 +141,11 @@ class DatabaseError(MonitorError):
     trouble = DatabaseTrouble.OTHER
 
     def __init__(
-        self, message: str, *, permanent: bool = True, trouble: DatabaseTrouble | None = None
+        self,
+        message: str,
+        *,
+        permanent: bool = True,
+        trouble: DatabaseTrouble | None = None,
     ) -> None:
         super().__init__(message, permanent=permanent)
         self.trouble = trouble or self.trouble

@@ -13,6 +13,7 @@ import stat
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -24,7 +25,11 @@ _NO_FILE = "it is no file"
 
 
 def read_bounded(
-    path: str | os.PathLike[str], most: int, *, may_be_pipe: bool = False, pipe_s: float = PIPE_S
+    path: str | os.PathLike[str],
+    most: int,
+    *,
+    may_be_pipe: bool = False,
+    pipe_s: float = PIPE_S,
 ) -> bytes:
     """Content of a regular file of at most ``most`` bytes.
 
@@ -44,7 +49,7 @@ def read_bounded(
     try:
         kind = os.fstat(number).st_mode
         if stat.S_ISREG(kind):
-            return _read(most, lambda size: os.read(number, size))
+            return _read(most, partial(os.read, number))
         if may_be_pipe and stat.S_ISFIFO(kind):
             return _read_pipe(number, most, time.monotonic() + pipe_s)
         raise OSError(errno.EINVAL, _NO_FILE)
@@ -105,7 +110,10 @@ def replace_file(path: Path, content: bytes, *, mode: int | None = None) -> None
 
 @contextmanager
 def replacing(
-    path: Path, *, mode: int | None = None, is_lasting: bool = False
+    path: Path,
+    *,
+    mode: int | None = None,
+    is_lasting: bool = False,
 ) -> Iterator[IO[bytes]]:
     """Write a new file that replaces the old one, as a whole, at the end of the block.
 

@@ -105,7 +105,8 @@ def _advice(value: object) -> str:
         return f"a number needs its unit, write {text}s, {text}m or {text}h"
     clock = _CLOCK.fullmatch(text)
     if clock:
-        first, second = int(clock[1]), int(clock[2])
+        first = int(clock[1])
+        second = int(clock[2])
         return f"write {first}h{second}m or {first}m{second}s"
     nearly = _NEARLY.fullmatch(text)
     if nearly:
@@ -113,11 +114,15 @@ def _advice(value: object) -> str:
     return "write a number with its unit, such as 30s, 15m, 1h30m or 7d"
 
 
+def _is_above_zero(duration: timedelta) -> bool:
+    return duration > timedelta(0)
+
+
 # A length of time above zero, written as `15m`.
 Duration = Annotated[
     timedelta,
     BeforeValidator(parse_duration),
-    must(lambda value: value > timedelta(0), "must be longer than zero"),
+    must(_is_above_zero, "must be longer than zero"),
     WithJsonSchema(
         {
             "type": "string",
@@ -177,8 +182,13 @@ def web_url_of(text: str) -> SplitResult | None:
     return parts
 
 
+def _is_header_value(value: str) -> bool:
+    is_stripped = value != "" and value == value.strip()
+    return is_stripped and value.isascii() and value.isprintable()
+
+
 _of_header = must(
-    lambda text: text and text == text.strip() and text.isascii() and text.isprintable(),
+    _is_header_value,
     "must be printable ASCII text on one line without blanks at its ends",
 )
 HeaderText = Annotated[str, _of_header]
@@ -248,7 +258,10 @@ class Options(BaseModel):
     """
 
     model_config = ConfigDict(
-        extra="forbid", frozen=True, hide_input_in_errors=True, validate_default=False
+        extra="forbid",
+        frozen=True,
+        hide_input_in_errors=True,
+        validate_default=False,
     )
 
     @model_validator(mode="before")
@@ -333,7 +346,9 @@ def _shown(value: object) -> object:
 
 
 def _read_files(
-    values: Mapping[str, Any], names: Iterable[str], base: str | None
+    values: Mapping[str, Any],
+    names: Iterable[str],
+    base: str | None,
 ) -> dict[str, Any]:
     """Replace ``name_file: path`` of these names by ``name: text``."""
     read = dict(values)
@@ -453,6 +468,9 @@ def _add_kinds(
     # Fields of later bases come first, so kinds come before the other fields of the class.
     bases: Any = (model, create_model(f"{model.__name__}Kinds", __base__=Options, **fields))
     extended: type[_OneOfT] = create_model(
-        model.__name__, __base__=bases, __module__=model.__module__, __doc__=model.__doc__
+        model.__name__,
+        __base__=bases,
+        __module__=model.__module__,
+        __doc__=model.__doc__,
     )
     return extended

@@ -39,10 +39,14 @@ class Registry(dict[str, T]):
     """
 
     def __init__(
-        self, family: str, built_in: Mapping[str, T], read: Callable[[Any, str, str], T]
+        self,
+        family: str,
+        built_in: Mapping[str, T],
+        read: Callable[[Any, str, str], T],
     ) -> None:
         super().__init__(built_in)
-        self._group, self._read = f"rankwatch.{family}", read
+        self._group = f"rankwatch.{family}"
+        self._read = read
         self._plugins: dict[str, T | PluginError] = {}
 
     def __missing__(self, name: str) -> T:
@@ -135,7 +139,9 @@ class Guard:
         kind: type[MonitorError],
         **fields: Any,  # noqa: ANN401 - arguments of the error's class
     ) -> None:
-        self._who, self._kind, self._fields = who, kind, fields
+        self._who = who
+        self._kind = kind
+        self._fields = fields
         self._free = threading.Semaphore(_MOST_CALLS)
 
     def run(self, work: Callable[[], T]) -> T:

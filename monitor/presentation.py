@@ -10,6 +10,7 @@ from monitor.metrics import expected_by_chance, parse
 from monitor.model.explanation import Cause, Explanation, ExposedItem, Part, SegmentFall, UserGroup
 from monitor.model.rankings import Arm
 from monitor.model.runs import ArmScore, Run
+from monitor.texts.wording import count_of
 
 SEGMENTS = 8
 """Segments of the leading dimension that are shown."""
@@ -46,14 +47,12 @@ def side_by_side(
 def explanation_title(explanation: Explanation) -> str:
     """The title of an explanation: the metric, and the lists that were compared."""
     if explanation.before is None:
-        return f"What sets lists apart by {explanation.metric}"
-    when = "before"
+        return f"Both arms compared by {explanation.metric}"
+    earlier = "an earlier run"
     if explanation.since is not None:
-        when = f"in the run of {explanation.since:%Y-%m-%d %H:%M}"
-    return (
-        f"Why, by {explanation.metric} against the lists that {explanation.paired:,} users "
-        f"had {when}"
-    )
+        earlier = f"the run of {explanation.since:%Y-%m-%d %H:%M}"
+    users = count_of(explanation.paired, "user")
+    return f"Compared with {earlier} by {explanation.metric}, for {users}"
 
 
 def explanation_tables(explanation: Explanation) -> tuple[TextTable, ...]:

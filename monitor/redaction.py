@@ -60,4 +60,8 @@ def require_whole_password(url: URL) -> None:
 
 def escape_controls(text: str) -> str:
     """The text with control characters as Python's escapes. Line breaks stay."""
-    return _CONTROLS.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
+    return _CONTROLS.sub(_escape, text)
+
+
+def _escape(control: re.Match[str]) -> str:
+    return control[0].encode("unicode_escape").decode()

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from monitor.model.arrays import Flags, Hashes, Rows
 from monitor.model.comparison import Comparison, Keep, SampleSize
 from monitor.model.rankings import ALL, Panel, UserTable
 from monitor.model.segments import name_value
@@ -38,11 +39,12 @@ def draw(users: UserTable, comparison: Comparison, slot: datetime) -> Panel:
     """
     size = comparison.measuring.sample
     order = np.arange(len(users), dtype=np.intp)
-    if not users.users.is_monotonic_increasing:
-        order = users.users.argsort()
+    ids = users.users
+    if not ids.is_monotonic_increasing:
+        order = ids.argsort()
     drawn = np.arange(len(order))
     if size is not None:
-        drawn = _sample(users.users[order], size, comparison, slot)
+        drawn = _sample(ids[order], size, comparison, slot)
     minimum = size.minimum if size is not None else 0
     if not minimum:
         order = order[drawn]
@@ -50,13 +52,13 @@ def draw(users: UserTable, comparison: Comparison, slot: datetime) -> Panel:
     most = comparison.measuring.max_segment_values
     frequent_codes = {name: frequent(values, most) for name, values in users.segments.items()}
     segments = {name: values.take(order) for name, values in users.segments.items()}
-    panel = Panel(users=users.users[order], segments=split(len(order), segments, frequent_codes))
+    panel = Panel(users=ids[order], segments=split(len(order), segments, frequent_codes))
     if not minimum:
         return panel
     return _top_up(panel, drawn, minimum, _fixed_salt(comparison))
 
 
-def _top_up(everybody: Panel, drawn: npt.NDArray[np.intp], minimum: int, salt: str) -> Panel:
+def _top_up(everybody: Panel, drawn: Rows, minimum: int, salt: str) -> Panel:
     """The drawn users, and in each segment the ``minimum`` users with the smallest hashes.
 
     Positions ascend.
@@ -74,7 +76,7 @@ def _top_up(everybody: Panel, drawn: npt.NDArray[np.intp], minimum: int, salt: s
     return Panel(users=everybody.users[panel_rows], segments=segments)
 
 
-def kept_among(
+def select_kept(
     users: pd.Index[str], keep: Keep | int, comparison: Comparison
 ) -> npt.NDArray[np.bool_]:
     """Of which of these users a run keeps scores or lists: bool (n,).
@@ -95,8 +97,11 @@ def kept_among(
 
 
 def _sample(
-    users: pd.Index[str], size: SampleSize, comparison: Comparison, slot: datetime
-) -> npt.NDArray[np.intp]:
+    users: pd.Index[str],
+    size: SampleSize,
+    comparison: Comparison,
+    slot: datetime,
+) -> Rows:
     """Positions of the drawn users, ascending."""
     positions = np.arange(len(users), dtype=np.intp)
     if size.fixed + size.rotating >= len(users):
@@ -113,12 +118,12 @@ def _fixed_salt(comparison: Comparison) -> str:
     return f"{comparison.measuring.seed}\0{comparison.family or comparison.name}"
 
 
-def hash_users(users: pd.Index[str], comparison: Comparison) -> npt.NDArray[np.uint64]:
+def hash_users(users: pd.Index[str], comparison: Comparison) -> Hashes:
     """Hashes of users, the same in each run of the comparison, and independent of the draw."""
     return _hashes(users.to_numpy(dtype=object), f"{_fixed_salt(comparison)}\0looked at together")
 
 
-def is_sampled(panel: Panel, share: float, hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
+def is_sampled(panel: Panel, share: float, hashes: Hashes) -> Flags:
     """Which users are in a seeded sample of about this share of segment ``all``: bool (n,).
 
     ``hashes`` are those of `hash_users`.
@@ -130,7 +135,7 @@ def is_sampled(panel: Panel, share: float, hashes: npt.NDArray[np.uint64]) -> np
     return is_drawn & (hashes < np.uint64(share * 2**64))
 
 
-def _smallest(names: npt.NDArray[np.object_], count: int, salt: str) -> npt.NDArray[np.intp]:
+def _smallest(names: npt.NDArray[np.object_], count: int, salt: str) -> Rows:
     """Positions of the ``count`` names with the smallest hashes under this salt.
 
     Equal hashes are ordered by position.
@@ -138,7 +143,7 @@ def _smallest(names: npt.NDArray[np.object_], count: int, salt: str) -> npt.NDAr
     return np.argsort(_hashes(names, salt), kind="stable")[:count]
 
 
-def _hashes(names: npt.NDArray[np.object_], salt: str) -> npt.NDArray[np.uint64]:
+def _hashes(names: npt.NDArray[np.object_], salt: str) -> Hashes:
     key = hashlib.sha256(salt.encode()).hexdigest()[:16]
     return pd.util.hash_array(names, hash_key=key, categorize=False)
 
@@ -147,7 +152,7 @@ def split(
     n: int,
     dimensions: Mapping[str, pd.Categorical[Any]],
     segment_codes: Mapping[str, Collection[int]],
-) -> dict[str, npt.NDArray[np.intp]]:
+) -> dict[str, Rows]:
     """Positions of n users by segment name, ``all`` first, then by dimension and value.
 
     No segment is empty. ``segment_codes``: codes of each dimension that are segments. Users with
@@ -156,7 +161,7 @@ def split(
     segments = {ALL: np.arange(n, dtype=np.intp)}
     for dimension, categories in dimensions.items():
         codes = np.asarray(categories.codes)
-        named: dict[str, list[npt.NDArray[np.intp]]] = {}
+        named: dict[str, list[Rows]] = {}
         for code in segment_codes[dimension]:
             name = _shortened(name_value(str(categories.categories[code])))
             named.setdefault(name, []).append(np.flatnonzero(codes == code))
@@ -175,7 +180,8 @@ def frequent(categories: pd.Categorical[Any], most: int) -> tuple[int, ...]:
     codes = np.asarray(categories.codes)
     values = [str(value) for value in categories.categories]
     counts = np.bincount(codes[codes >= 0], minlength=len(values))
-    order = sorted(range(len(values)), key=lambda code: (-counts[code], values[code]))
+    by_value = sorted(range(len(values)), key=values.__getitem__)
+    order = sorted(by_value, key=counts.tolist().__getitem__, reverse=True)
     return tuple(order[:most])
 
 

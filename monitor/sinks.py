@@ -56,7 +56,10 @@ class ScoreFiles:
 
     @contextmanager
     def open(
-        self, slot: datetime, metrics: Sequence[str], about: Mapping[str, str]
+        self,
+        slot: datetime,
+        metrics: Sequence[str],
+        about: Mapping[str, str],
     ) -> Iterator[Callable[[Scores], object]]:
         """See the port. ``about`` becomes the metadata of the file."""
         import pyarrow as pa

@@ -6,10 +6,9 @@ from fractions import Fraction
 from typing import Self, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
-from monitor.model.arrays import Floats, Integers
+from monitor.model.arrays import Floats, Integers, Rows
 from monitor.model.rankings import ALL, Panel
 from monitor.model.runs import Histogram, Summary
 from monitor.model.statistics import Statistic
@@ -26,7 +25,7 @@ Of more scores the error is at most one of `FINE` equal bins of the metric's ran
 """
 FINE = 8192 * BINS
 
-SegmentRows: TypeAlias = Mapping[str, npt.NDArray[np.intp]]
+SegmentRows: TypeAlias = Mapping[str, Rows]
 """Rows of the scores by segment name."""
 Bounds: TypeAlias = tuple[float, float]
 
@@ -35,9 +34,7 @@ _STEPS = 61  # bits of a score as an integer
 _HALF = 31  # bits of the lower half of such an integer
 
 
-def rows_of_segments(
-    panel: Panel, panel_rows: npt.NDArray[np.intp]
-) -> dict[str, npt.NDArray[np.intp]]:
+def rows_of_segments(panel: Panel, panel_rows: Rows) -> dict[str, Rows]:
     """For every segment of the panel the rows of its paired users.
 
     Row i is panel position ``panel_rows[i]``.
@@ -52,7 +49,11 @@ def rows_of_segments(
 
 
 def summarize_one(
-    segment: str, metric: str, values: Floats, bounds: Bounds, wanted: Sequence[Statistic] = ()
+    segment: str,
+    metric: str,
+    values: Floats,
+    bounds: Bounds,
+    wanted: Sequence[Statistic] = (),
 ) -> Summary:
     """Summary of one metric over the users of one segment. See `ScoreAccumulator`."""
     scores = ScoreAccumulator(bounds, wanted)
@@ -73,7 +74,10 @@ class SummaryAccumulator:
         self._by_metric: dict[str, dict[str, ScoreAccumulator]] = {}
 
     def add(
-        self, segments: SegmentRows, scores: Mapping[str, Floats], ranges: Mapping[str, Bounds]
+        self,
+        segments: SegmentRows,
+        scores: Mapping[str, Floats],
+        ranges: Mapping[str, Bounds],
     ) -> None:
         """Add scores of a part of the users: one float64 (n,) a metric, NaN if undefined.
 
@@ -298,7 +302,8 @@ class FineBins:
     def merge(self, other: Self) -> None:
         """Add the counts of another one with the same bounds."""
         self._extend(other._least, other._most)
-        counts, high = other._counts, other._high
+        counts = other._counts
+        high = other._high
         while high < self._high:
             counts = _merge_pairs(counts)
             high = 2 * high
@@ -344,8 +349,12 @@ def _merge_pairs(counts: Integers) -> Integers:
 
 
 def worst_rows(
-    values: Floats, users: "pd.Index[str]", count: int, *, higher_is_more_alike: bool = True
-) -> npt.NDArray[np.intp]:
+    values: Floats,
+    users: "pd.Index[str]",
+    count: int,
+    *,
+    higher_is_more_alike: bool = True,
+) -> Rows:
     """Rows of the ``count`` lowest scores, or highest distances, worst first.
 
     Equal scores are ordered by user. Undefined scores are skipped.
@@ -355,12 +364,13 @@ def worst_rows(
     if count < len(rows):
         # Several users may share the last place.
         worst = np.flatnonzero(badness <= np.partition(badness, count)[count])
-        rows, badness = rows[worst], badness[worst]
+        rows = rows[worst]
+        badness = badness[worst]
     places = np.argsort(np.argsort(users[rows].to_numpy(dtype=object)))
     return rows[np.lexsort((places, badness))[:count]]
 
 
-def ordinary_rows(values: Floats, count: int, median: float) -> npt.NDArray[np.intp]:
+def ordinary_rows(values: Floats, count: int, median: float) -> Rows:
     """Rows of the ``count`` scores nearest to the median, nearest first.
 
     Equal distances are ordered by row. Undefined scores are skipped.

@@ -43,7 +43,8 @@ class WebProxy:
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
-        self.host, self.port = parts.hostname or "", parts.port or 80
+        self.host = parts.hostname or ""
+        self.port = parts.port or 80
         self.name = f"the proxy {origin(url)}"
         self.headers = {}
         if parts.username is not None:

@@ -3,7 +3,6 @@
 import atexit
 import gc
 import io
-import json
 import os
 import shlex
 import signal
@@ -14,6 +13,7 @@ from typing import Any
 from unittest.mock import patch
 
 from forking import Done
+from json_keys import read_listed
 from monitor.cli.main import main
 from tables import rows
 
@@ -59,12 +59,17 @@ def _drop_what_was_not_written(descriptor: int) -> None:
 def objects(done: Done) -> list[dict[str, Any]]:
     """The lines of a command that ended well, each a JSON object."""
     assert done.returncode == 0, done.stderr
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    return [read_listed(line) for line in done.stdout.splitlines()]
 
 
 def read_json(command: str) -> list[dict[str, Any]]:
     """The objects that this command prints for machines."""
     return objects(rankwatch(f"{command} --json"))
+
+
+def of_all(printed: Mapping[str, Any]) -> dict[str, Any]:
+    """The summaries of all users, by metric."""
+    return {each["metric"]: each for each in printed["summaries"] if each["segment"] == "all"}
 
 
 def one_line(done: Done) -> str:

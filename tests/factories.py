@@ -12,7 +12,7 @@ from monitor.alerts.rule_evaluation import evaluate_rules
 from monitor.model.alerts import AlertState, Expectation, Outcome, Standstill, State, Transition
 from monitor.model.comparison import Comparison, JudgingPlan, Keep, MeasuringPlan
 from monitor.model.memory import Memory, PastRun
-from monitor.model.rankings import CoverageReason, Panel, Pull, RankingTable
+from monitor.model.rankings import Arm, CoverageReason, Panel, Pull, RankingTable
 from monitor.model.rules import (
     CoverageRule,
     Direction,
@@ -22,6 +22,7 @@ from monitor.model.rules import (
     Severity,
     SimilarityRule,
 )
+from monitor.model.run_reasons import LossCause, RunReason, RunReasonKind
 from monitor.model.runs import Claim, Findings, Histogram, MeasuredRun, RunStatus, Summary
 from monitor.model.statistics import CoverageShare, Statistic
 from monitor.pipeline.expectations import compute_expectations
@@ -86,8 +87,15 @@ def rule(**changes: Any) -> SimilarityRule:
 def coverage_rule(share: str, **changes: Any) -> CoverageRule:
     limit = take_limit(changes, direction=Direction.ABOVE, threshold=1.0)
     return replace(
-        CoverageRule(alert="ListsMissing", share=CoverageShare.parse(share), limit=limit), **changes
+        CoverageRule(alert="MissingLists", share=CoverageShare.parse(share), limit=limit), **changes
     )
+
+
+def lost_lists(text: str, users: int, asked: int, arm: Arm = Arm.CANDIDATE) -> RunReason:
+    """The arm gave no list to these users, for one cause."""
+    cause = LossCause(reason=CoverageReason.SERVER_ERROR, users=users, text=text)
+    kind = RunReasonKind.LOST_LISTS
+    return RunReason(kind=kind, arm=arm, users=users, asked=asked, causes=(cause,))
 
 
 def comparison(**changes: Any) -> Comparison:
@@ -238,7 +246,10 @@ def findings(
     found: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value for name, value in measured.items()
     }
-    return Findings(slot=slot, status=status, reason=run_reason, measured=MeasuredRun(**found))
+    reasons: tuple[RunReason, ...] = ()
+    if run_reason is not None:
+        reasons = (RunReason(kind=RunReasonKind.ERROR, text=run_reason),)
+    return Findings(slot=slot, status=status, reasons=reasons, measured=MeasuredRun(**found))
 
 
 def evaluate(

@@ -10,6 +10,7 @@ from metrics.reactions import reactions_table
 from monitor.export.series import series_reference
 from monitor.settings.json_schema import json_schema
 from settings_reference import profiles_reference, settings_reference
+from texts.examples import golden
 
 ROOT = Path(__file__).parents[1]
 _BEGIN, _END = "<!-- generated -->\n", "<!-- end of what is generated -->"
@@ -33,6 +34,7 @@ def texts() -> Iterator[tuple[Path, str]]:
     yield _with(ROOT / "monitor/sources/http/profiles/README.md", profiles_reference())
     yield _with(ROOT / "monitor/export/README.md", series_reference())
     yield _with(ROOT / "monitor/metrics/README.md", reactions_table())
+    yield ROOT / "tests/texts/golden.txt", golden()
     for name, board in DASHBOARDS.items():
         yield ROOT / f"deploy/grafana/dashboards/{name}.json", render(board)
     yield (

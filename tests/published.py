@@ -1,7 +1,8 @@
 """What a daemon would publish, for tests of export, web and deploy: complete values, each field open to change."""
 
+from collections.abc import Sequence
 from dataclasses import fields, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from starlette.applications import Starlette
@@ -24,7 +25,16 @@ from monitor.model.explanation import (
 from monitor.model.model_versions import ArmModel
 from monitor.model.rankings import Arm, Coverage, CoverageReason, CoverageRow
 from monitor.model.retention import DataKind, Pruned
-from monitor.model.runs import ArmScore, Histogram, LatestRun, Run, RunResult, RunStatus, Summary
+from monitor.model.runs import (
+    ArmScore,
+    Histogram,
+    LatestRun,
+    Run,
+    RunRecord,
+    RunResult,
+    RunStatus,
+    Summary,
+)
 from monitor.receivers.message.content import content_of
 from monitor.receivers.message.plain_text import plain_text
 from monitor.web.app import create_app
@@ -57,6 +67,18 @@ def run(**changes: Any) -> Run:
     return replace(base, **changes)
 
 
+def record(
+    slot: datetime, *summaries: Summary, arm_scores: Sequence[ArmScore] = (), **changes: Any
+) -> RunRecord:
+    """A run of this slot, with what it measured."""
+    return RunRecord(
+        run=run(slot=slot, **changes),
+        coverage=None,
+        summaries=summaries,
+        arm_scores=tuple(arm_scores),
+    )
+
+
 def summary(**changes: Any) -> Summary:
     measured = {
         "metric": "rbo(p=0.9)",
@@ -86,7 +108,7 @@ def coverage(**changes: Any) -> Coverage:
         segment="all",
         asked=200,
         paired=190,
-        reasons={
+        users_by_reason={
             (Arm.CANDIDATE, CoverageReason.MISSING): 10,
             (Arm.BASELINE, CoverageReason.SHORT): 3,
         },
@@ -97,7 +119,7 @@ def coverage(**changes: Any) -> Coverage:
         segment="country=UK",
         asked=50,
         paired=50,
-        reasons={(Arm.BASELINE, CoverageReason.SHORT): 3},
+        users_by_reason={(Arm.BASELINE, CoverageReason.SHORT): 3},
     )
     return Coverage(rows=(row, uk))
 
@@ -195,7 +217,7 @@ def result(**changes: Any) -> RunResult:
         k=10,
         stage_seconds={"pull": 3.0, "score": 0.5},
         pull_seconds={Arm.BASELINE: 3.0, Arm.CANDIDATE: 2.5},
-        gap_seconds={"candidate": {"0.5": 0.1, "0.99": 0.5}},
+        gap_s={"candidate": {"0.5": 0.1, "0.99": 0.5}},
     )
     return replace(base, **changes)
 
@@ -223,7 +245,7 @@ def fill(publisher: PrometheusPublisher) -> PrometheusPublisher:
     publisher.outbox({"pager": (3, 7.5)}, {"pager": (2, 0.0)}, {"pager": 1})
     publisher.show("database_up", 1)
     publisher.database_sizes({DataKind.SCORES: 4096})
-    publisher.pruned(Pruned(by_kind={DataKind.SCORES: 6, DataKind.LISTS: 2}), at=SLOT)
+    publisher.pruned(Pruned(deleted_by_kind={DataKind.SCORES: 6, DataKind.LISTS: 2}), at=SLOT)
     for name, value in {
         "leader": 1,
         "lease_epoch": 7,
@@ -249,10 +271,10 @@ def site(**given: Any) -> Site:
     status = Status(
         version="1.2.3",
         started_at=SLOT,
-        state=DaemonState(role=Role(kind=RoleKind.LEADER, leader="host:1", epoch=7)),
+        daemon=DaemonState(role=Role(kind=RoleKind.LEADER, leader="host:1", epoch=7)),
         unready=None,
         database="sqlite",
-        schedule=(ScheduledRun(name="home-feed", next_at=SLOT, running_s=None),),
+        schedule=(ScheduledRun(comparison="home-feed", next_at=SLOT, running_s=None),),
         receivers=("pager",),
         configuration="comparisons: []",
     )

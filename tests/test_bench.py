@@ -44,7 +44,7 @@ def test_a_message_without_a_cause_or_of_another_one_is_wrong():
     others = (
         told.replace("300 of", "230 of"),
         told.replace("candidate", "baseline"),
-        told.replace(" get", ", mostly in country=FR (9 % of its users), get"),
+        told.replace(" get", ", most of them in country=FR, get"),
         "the candidate gave no list for 300 of 600 users (50 %), above 1 %",
     )
 

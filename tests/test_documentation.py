@@ -10,6 +10,7 @@ import pytest
 from typer.main import get_command
 
 import generated
+from json_keys import KEYS, unlisted
 from monitor import errors, plugin_v1
 from monitor.cli.main import EPILOG, app
 from monitor.cli.output import INTERNAL_EXIT, OUTPUT_EXIT, SOURCE_EXIT, USAGE_EXIT, VERDICT_EXITS
@@ -115,6 +116,17 @@ def test_the_table_of_commands_names_no_unknown_option():
 def test_the_guide_to_commands_and_help_state_the_same_exit_codes():
     assert EPILOG.partition(";")[0] in one_line(CLI_GUIDE)
     assert EXIT_CODES == ["0", "1", "2", "3", "4", "5", "74", "130", "143"]
+
+
+def test_the_guide_lists_the_keys_of_the_api_and_no_others():
+    code = "".join(path.read_text() for path in (ROOT / "monitor").rglob("*.py"))
+    assert unlisted([{"scores": {"any metric": 1}, "planted": {"at": 1}}]) == {"planted"}
+    words = set(re.findall(r"\w+", code))
+    assert {key for key in KEYS if key.rstrip("0123456789") not in words} == set()
+    for name, schema in describe_api()["components"]["schemas"].items():
+        for key, shape in schema.get("properties", {}).items():
+            assert key in KEYS, (name, key)
+            assert bool(KEYS[key]) >= ("additionalProperties" in shape), (name, key)
 
 
 def tree(kind: type[errors.MonitorError]) -> Iterator[type[errors.MonitorError]]:

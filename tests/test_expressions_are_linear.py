@@ -47,12 +47,10 @@ A linear expression takes a few milliseconds, a quadratic one half a minute.
 
 AT_MOST = {
     ("alerts.notification_policy", "_MATCHER"): 1000,
-    ("alerts.verdicts", "_LOST"): 2000,
     ("metrics.metric", "_SHAPE"): 200,
     ("options", "_PART"): 1000,
     ("pairing.id_mismatches", "_PAIR"): 400,
     ("reading.dialects", "each.pattern"): 400,
-    ("receivers.message.safe_text", "_FINDING"): 2000,
 }
 """The longest text that callers apply these expressions to, by module and name."""
 

@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 from pydantic import Field, SecretStr
 
+from commands import of_all
 from factories import SLOT, changed, claim, comparison, pull
 from kernels.reference import batch
 from messages import URL, message, start
@@ -208,9 +209,9 @@ def test_what_a_source_does_wrong_is_told_with_counts_and_examples_and_disturbs_
     assert beside.coverage
     assert (beside.status, beside.coverage.all.paired, beside.reason) == ("ok", 7, None)
     assert all(each.is_live for each in watched)
-    assert [f"{reason} {count}" for (_, reason), count in feed.coverage.all.reasons.items()] == [
-        counts
-    ] * (counts != "-")
+    assert [
+        f"{reason} {count}" for (_, reason), count in feed.coverage.all.users_by_reason.items()
+    ] == [counts] * (counts != "-")
     told = feed.reason or "-"
     assert said.format(who=WHO.format("shop", "sources").strip()) in told
     assert SECRET not in told
@@ -487,7 +488,7 @@ def test_the_example_passes_the_contracts_in_its_own_tests_and_is_used_like_what
     command = [sys.executable, "-m", "monitor", "run-once", "--json"]
     ran = subprocess.run(command, cwd=work, env=env, capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stderr) == (0, "")
-    assert json.loads(ran.stdout)["summaries"]["same_top"]["all"]["mean"] == 0
+    assert of_all(json.loads(ran.stdout))["same_top"]["mean"] == 0
     assert "TopDiffers" in (work / "log.txt").read_text()
 
 

@@ -5,9 +5,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from monitor.alerts.machine import Evaluation, advance
-from monitor.alerts.verdicts import count_users, judge_status, undecided
+from monitor.alerts.verdicts import judge_status, undecided
 from monitor.model.alerts import (
-    MIN_CHANGES,
     AlertState,
     Outcome,
     Standstill,
@@ -20,16 +19,17 @@ from monitor.model.memory import PastRun
 from monitor.model.rankings import ALL, Arm
 from monitor.model.root_causes import RootCause
 from monitor.model.rules import Condition, ConditionRule, Rule, StandstillRule
-from monitor.model.runs import ArmScore, RunStatus
+from monitor.model.runs import ArmScore, Findings
 from monitor.model.statistics import CHURN
-from monitor.texts.root_causes import write_stale
-
-_CLEAR_WORDS = {
-    Condition.ERROR: "the run did not fail",
-    Condition.NO_DATA: "there was data to judge by",
-    Condition.TOO_FEW: "there were enough users to judge by",
-    Condition.STALE: "a run has succeeded",
-}
+from monitor.texts.conditions import (
+    write_churn,
+    write_clear,
+    write_ignored,
+    write_standstill,
+    write_too_few,
+    write_unlearned,
+)
+from monitor.texts.root_causes import write_missed, write_stale
 
 JUST_AFTER = timedelta(microseconds=1)
 """The slot of a verdict between runs is this much later than the newest one that counts."""
@@ -44,8 +44,7 @@ While its alert is firing, at most twice this part.
 
 def judge_condition(
     rule: ConditionRule,
-    status: RunStatus,
-    run_reason: str | None,
+    findings: Findings,
     verdicts: Sequence[Verdict],
     *,
     is_unknown: bool = False,
@@ -60,15 +59,15 @@ def judge_condition(
     can only end ``stale``, and only if it is ok.
     """
     condition = rule.condition
-    unjudged = judge_status(status, run_reason)
+    unjudged = judge_status(findings)
     if condition is Condition.STALE:
         return _clear(condition) if unjudged is None else None
     if unjudged is not None:
         if unjudged.outcome.value == condition.value:
-            return _in_condition(unjudged.reason, 0)
+            return _in_condition(unjudged, unjudged.reason)
         return _clear(condition) if condition is Condition.ERROR else unjudged
     if condition is Condition.NO_DATA and is_unknown:
-        return _in_condition("no user of the panel belongs to the segment any more", 0)
+        return undecided(Outcome.BREACH, "no user of the panel belongs to the segment any more")
     lacking = [
         verdict
         for verdict in verdicts
@@ -81,7 +80,7 @@ def judge_condition(
     reason = lacking[0].reason
     if len(lacking) > 1:
         reason += f" ({len(lacking):,} rules say so)"
-    return _in_condition(reason, lacking[0].users)
+    return _in_condition(lacking[0], reason)
 
 
 def apply_ignored(verdict: Verdict, ignored: Collection[Condition]) -> Verdict:
@@ -93,27 +92,16 @@ def apply_ignored(verdict: Verdict, ignored: Collection[Condition]) -> Verdict:
         return verdict
     if Condition(verdict.outcome) not in ignored:
         return verdict
-    return Verdict(
-        outcome=verdict.outcome,
-        reason=_ignored_reason(verdict.reason, verdict.outcome),
-        value=verdict.value,
-        users=verdict.users,
-        is_ignored=True,
-    )
+    reason = write_ignored(verdict.reason, verdict.outcome)
+    return replace(verdict, reason=reason, is_ignored=True)
 
 
-def _ignored_reason(reason: str, condition: str) -> str:
-    return f"{reason}; not waited for, since {condition} is ignored"
-
-
-def _in_condition(reason: str, users: int) -> Verdict:
-    return Verdict(outcome=Outcome.BREACH, reason=reason, value=None, users=users)
+def _in_condition(verdict: Verdict, reason: str) -> Verdict:
+    return replace(verdict, outcome=Outcome.BREACH, reason=reason, value=None)
 
 
 def _clear(condition: Condition) -> Verdict:
-    return Verdict(
-        outcome=Outcome.OK, reason=_CLEAR_WORDS[condition], value=None, users=0, is_recovered=True
-    )
+    return replace(undecided(Outcome.OK, write_clear(condition)), is_recovered=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,32 +158,39 @@ def judge_stale(
 
 
 def _judge_wait(
-    comparison: Comparison, states: Sequence[AlertState], wait: Staleness
+    comparison: Comparison,
+    states: Sequence[AlertState],
+    wait: Staleness,
 ) -> Iterator[tuple[Rule, str, Verdict]]:
     missed = comparison.judging.stale_after
-    reason = write_stale(wait.since, missed, wait.cause, has_succeeded=wait.has_succeeded)
+    headline = write_stale(wait.since, wait.cause, has_succeeded=wait.has_succeeded)
+    reason = write_missed(headline, missed)
     rules = {rule.alert: rule for rule in comparison.judging.rules}
     for rule in rules.values():
         if isinstance(rule, ConditionRule) and rule.condition is Condition.STALE:
-            yield rule, ALL, Verdict(outcome=Outcome.BREACH, reason=reason, value=None, users=0)
+            verdict = undecided(Outcome.BREACH, reason)
+            yield rule, ALL, replace(verdict, headline=headline)
     if Condition.STALE not in comparison.judging.ignored:
         return
-    reason = _ignored_reason(reason, Condition.STALE)
-    ended = Verdict(outcome=Outcome.ERROR, reason=reason, value=None, users=0, is_ignored=True)
+    reason = write_ignored(reason, Condition.STALE)
+    ended = replace(undecided(Outcome.ERROR, reason), is_ignored=True)
     for state in states:
         if state.alert in rules and state.state is not State.QUIET:
             yield rules[state.alert], state.segment, ended
 
 
 def count_standstills(
-    comparison: Comparison, scores: Sequence[ArmScore], past: Sequence[PastRun]
+    comparison: Comparison,
+    scores: Sequence[ArmScore],
+    past: Sequence[PastRun],
 ) -> tuple[Standstill, ...]:
     """What each rule on standstill has counted, with this run, in the order of rules."""
     churn = {arm: score.value or 0.0 for arm, score in _find_churn(scores).items()}
     counts: Mapping[str, Standstill] = {}
     states: Mapping[tuple[str, str], State] = {}
     if past:
-        counts, states = past[-1].standstills, past[-1].states
+        counts = past[-1].standstills
+        states = past[-1].states
     counted = []
     for rule in comparison.judging.rules:
         if not isinstance(rule, StandstillRule):
@@ -213,7 +208,8 @@ def _count(before: Standstill, churn: Mapping[Arm, float], *, was_firing: bool) 
     # Without lists of the last run nothing is known about either arm.
     if len(churn) < len(Arm):
         return before
-    churn_of_arm, churn_of_other = churn[before.arm], churn[before.arm.other]
+    churn_of_arm = churn[before.arm]
+    churn_of_other = churn[before.arm.other]
     still = STILL * churn_of_other
     if was_firing:
         # Otherwise the alert of an arm with a tenth of the churn would start and end repeatedly.
@@ -229,11 +225,7 @@ def _count(before: Standstill, churn: Mapping[Arm, float], *, was_firing: bool) 
 
 
 def judge_standstill(
-    rule: StandstillRule,
-    status: RunStatus,
-    scores: Sequence[ArmScore],
-    standstill: Standstill | None,
-    run_reason: str | None,
+    rule: StandstillRule, findings: Findings, standstill: Standstill | None
 ) -> Verdict:
     """Judge whether the arm's lists stopped changing.
 
@@ -242,44 +234,33 @@ def judge_standstill(
     ``breach`` beyond the learned limit, recovered with the arm's next change. ``no_data``: the
     lists of this run or of the last one cannot be compared. ``too_few``: still learning.
     """
-    unjudged = judge_status(status, run_reason)
+    unjudged = judge_status(findings)
     if unjudged is not None:
         return unjudged
-    churn = _find_churn(scores)
+    churn = _find_churn(findings.measured.arm_scores)
     if rule.arm not in churn or rule.arm.other not in churn or standstill is None:
         return undecided(Outcome.NO_DATA, "there are no lists of an earlier run to compare with")
     users = churn[rule.arm].n
     if users < rule.min_users:
-        few = (
-            f"only {count_users(users, ALL)} had a list in the last run too, fewer than the "
-            f"{rule.min_users:,} needed"
-        )
-        return undecided(Outcome.TOO_FEW, few, users)
+        return undecided(Outcome.TOO_FEW, write_too_few(users, rule.min_users), users)
     # The usual time between changes is known after two changes.
     if standstill.limit is None:
-        seen = f"{standstill.changes} of {MIN_CHANGES} changes seen"
-        learning = f"learning how often the lists of the {rule.arm} change: {seen}"
-        return undecided(Outcome.TOO_FEW, learning, users, is_learning=True)
+        reason = write_unlearned(standstill)
+        return undecided(Outcome.TOO_FEW, reason, users, is_learning=True)
     return _compare_standstill(churn, standstill, standstill.limit)
 
 
 def _compare_standstill(churn: dict[Arm, ArmScore], standstill: Standstill, most: int) -> Verdict:
-    arm, other, missed = standstill.arm, standstill.arm.other, standstill.missed
-    seen = f"lists of the {arm} change"
-    if missed:
-        seen = (
-            f"lists of the {arm} have not changed while those of the {other} changed {missed} times"
-        )
-    outcome, limit = Outcome.OK, f"at most {most} is normal"
-    if missed > most:
-        outcome, limit = Outcome.BREACH, f"more than {most} is normal"
-    replaced = f"{churn[arm].value:.0%} of the {arm}, {churn[other].value:.0%} of the {other}"
+    score, score_of_other = churn[standstill.arm], churn[standstill.arm.other]
+    headline = write_standstill(standstill, most)
+    replaced = write_churn(standstill, score.value or 0.0, score_of_other.value or 0.0)
     return Verdict(
-        outcome=outcome,
-        reason=f"{seen}, {limit}; replaced in this run: {replaced}",
-        value=float(missed),
-        users=churn[arm].n,
-        is_recovered=missed == 0,
+        outcome=Outcome.BREACH if standstill.missed > most else Outcome.OK,
+        reason=f"{headline}; {replaced}",
+        value=float(standstill.missed),
+        users=score.n,
+        is_recovered=standstill.missed == 0,
+        headline=headline,
     )
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import Enum, StrEnum
 from itertools import chain, groupby
+from operator import attrgetter
 
 from monitor.alerts.machine import stable_key
 from monitor.model.alerts import AlertState, State, Transition
@@ -122,7 +123,9 @@ def _kind_of(rule: Rule) -> _Kind:
 
 
 def _may_join(
-    starts: Sequence[Transition], incident: Sequence[AlertState], kinds: Mapping[str, _Kind]
+    starts: Sequence[Transition],
+    incident: Sequence[AlertState],
+    kinds: Mapping[str, _Kind],
 ) -> bool:
     """Whether these starts of one group may join an incident with these firings."""
     kind = kinds[starts[0].alert]
@@ -208,7 +211,7 @@ def _leads_of(changes: Sequence[Transition]) -> Sequence[Transition]:
     # The alert may have ended and begun again: the newest start counts.
     everybody = of_all_users[-1]
     segments = [change for change in changes if _explains(change, everybody)]
-    return [min(segments, key=lambda change: change.users, default=everybody)]
+    return [min(segments, key=attrgetter("users"), default=everybody)]
 
 
 def _explains(segment: Transition, everybody: Transition) -> bool:
@@ -289,7 +292,7 @@ def count_pages(starts: Sequence[Transition]) -> Paging:
     """
     paging = Paging()
     seen: list[Transition] = []
-    for _, of_slot in groupby(starts, key=lambda start: start.slot):
+    for _, of_slot in groupby(starts, key=attrgetter("slot")):
         seen += of_slot
         now = Paging(
             pages=paging.pages + 1,

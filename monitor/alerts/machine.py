@@ -13,6 +13,7 @@ from monitor.model.alerts import AlertState, Outcome, Removed, State, Transition
 from monitor.model.comparison import Comparison
 from monitor.model.rankings import ALL
 from monitor.model.rules import Rule
+from monitor.texts.root_causes import write_removed
 from monitor.texts.wording import count_of
 
 INSTALLATION = "installation"
@@ -33,7 +34,10 @@ class Evaluation:
 
 
 def advance(
-    rule: Rule, verdict: Verdict, previous: AlertState | None, evaluation: Evaluation
+    rule: Rule,
+    verdict: Verdict,
+    previous: AlertState | None,
+    evaluation: Evaluation,
 ) -> tuple[AlertState, Transition | None]:
     """Move the state by one verdict. Returns the transition too if the state changed.
 
@@ -52,9 +56,11 @@ def advance(
     # A slot that is run again, or an older one, must not count a breach twice.
     if previous is not None and evaluation.slot <= previous.judged_slot:
         return previous, None
-    was, streak = State.QUIET, 0
+    was = State.QUIET
+    streak = 0
     if previous is not None:
-        was, streak = previous.state, previous.streak
+        was = previous.state
+        streak = previous.streak
     now, streak = _step(was, streak, verdict, rule)
     if verdict.is_ignored and now is not was:
         verdict = replace(verdict, reason=f"{verdict.reason}: ended, but not seen to recover")
@@ -65,11 +71,15 @@ def advance(
     state = _state(rule, verdict, previous, evaluation, now, streak)
     if now is was:
         return state, None
-    is_new_normal = was is State.FIRING and verdict.is_new_normal
-    return state, _transition(rule, previous, state, evaluation, is_new_normal=is_new_normal)
+    return state, _transition(rule, previous, state, evaluation, verdict)
 
 
-def _step(state: State, streak: int, verdict: Verdict, rule: Rule) -> tuple[State, int]:
+def _step(
+    state: State,
+    streak: int,
+    verdict: Verdict,
+    rule: Rule,
+) -> tuple[State, int]:
     if verdict.outcome not in (Outcome.OK, Outcome.BREACH):
         return (State.QUIET, 0) if verdict.is_ignored else (state, streak)
     # While an alert fires the streak counts recovered runs, before that breaches.
@@ -92,12 +102,15 @@ def _state(
     state: State,
     streak: int,
 ) -> AlertState:
-    since, severity, dedup_key = evaluation.slot, rule.severity, None
+    since = evaluation.slot
+    severity = rule.severity
+    dedup_key = None
     if previous is not None and previous.state is state:
         since = previous.since
         if state is State.FIRING:
             # Receivers know the firing by its severity and key.
-            severity, dedup_key = previous.severity, previous.dedup_key
+            severity = previous.severity
+            dedup_key = previous.dedup_key
     elif state is State.FIRING:
         dedup_key = stable_key(
             evaluation.slot,
@@ -129,16 +142,19 @@ def _transition(
     previous: AlertState | None,
     state: AlertState,
     evaluation: Evaluation,
-    *,
-    is_new_normal: bool,
+    verdict: Verdict,
 ) -> Transition:
-    was, since = State.QUIET, evaluation.slot
-    severity, dedup_key = rule.severity, state.dedup_key
+    was = State.QUIET
+    since = evaluation.slot
+    severity = rule.severity
+    dedup_key = state.dedup_key
     if previous is not None and previous.state is not State.QUIET:
-        was, since = previous.state, previous.since
+        was = previous.state
+        since = previous.since
     if previous is not None and was is State.FIRING:
         # An end has the severity and key of its start.
-        severity, dedup_key = previous.severity, previous.dedup_key
+        severity = previous.severity
+        dedup_key = previous.dedup_key
     return Transition(
         comparison=evaluation.comparison,
         alert=rule.alert,
@@ -159,7 +175,8 @@ def _transition(
         dedup_key=dedup_key,
         runbook_url=rule.runbook_url,
         labels=rule.labels,
-        is_new_normal=is_new_normal,
+        is_new_normal=was is State.FIRING and verdict.is_new_normal,
+        headline=verdict.headline,
     )
 
 
@@ -196,7 +213,7 @@ def retire_alerts(
             removed = _find_removed(state, rules)
             if removed is not None:
                 cause = last.get((state.comparison, state.alert, state.segment))
-                ends.append(_end(state, cause, removed.value, at))
+                ends.append(_end(state, cause, removed, at))
     return tuple(ends)
 
 
@@ -212,7 +229,7 @@ def _find_removed(state: AlertState, rules: dict[str, dict[str, Rule]]) -> Remov
     return None if state.segment in watched else Removed.SEGMENT
 
 
-def _end(state: AlertState, cause: Transition | None, reason: str, at: datetime) -> Transition:
+def _end(state: AlertState, cause: Transition | None, removed: Removed, at: datetime) -> Transition:
     end = Transition(
         comparison=state.comparison,
         alert=state.alert,
@@ -221,7 +238,8 @@ def _end(state: AlertState, cause: Transition | None, reason: str, at: datetime)
         at=at,
         from_state=state.state,
         to_state=State.QUIET,
-        reason=reason,
+        reason=write_removed(removed),
+        removed=removed,
         threshold=state.threshold,
         metric="unknown",
         statistic="unknown",

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
+from operator import attrgetter
 from typing import NamedTuple, Self
 
 from monitor.alerts.incidents import FaultGroup, count_pages, group_fault
@@ -37,7 +38,9 @@ ENDED_UNSENT = "it ended before its start was sent"
 ELSEWHERE = "routed to other receivers"
 DRY_RUN = "dry run"
 ACKNOWLEDGED = "acknowledged"
-_SENT, _HELD, _DROPPED = DeliveryStatus.PENDING, DeliveryStatus.HELD, DeliveryStatus.DROPPED
+_SENT = DeliveryStatus.PENDING
+_HELD = DeliveryStatus.HELD
+_DROPPED = DeliveryStatus.DROPPED
 _MUTING = ("error", "no_data", "stale")
 """Conditions under which drift cannot be judged."""
 
@@ -263,12 +266,12 @@ class Dispatch:
         delivered: set[str | None] = {*self.snapshot.delivered, *arrived}
         decisions = []
         # Ends wait for lasting firings of their incident, so starts come first.
-        for delivery in sorted(deliveries, key=lambda each: each.transition.is_end):
+        for delivery in sorted(deliveries, key=attrgetter("transition.is_end")):
             decision = self._decide(delivery, frozenset(delivered))
             if decision.status is _SENT:
                 delivered.add(delivery.transition.dedup_key)
             decisions.append(decision)
-        return tuple(sorted(decisions, key=lambda each: each.delivery.transition_id))
+        return tuple(sorted(decisions, key=attrgetter("delivery.transition_id")))
 
     def why_held(self, start: Transition) -> str | None:
         """Why a lasting firing is held back now, None if it may be sent."""
@@ -363,13 +366,13 @@ def compose_messages(
     """
     by_incident: dict[tuple[str, bool], list[Transition]] = {}
     # Acknowledgements have separate messages: some receivers show only the first change.
-    for change in sorted(changes, key=lambda each: each.is_acknowledgement):
+    for change in sorted(changes, key=attrgetter("is_acknowledgement")):
         by_incident.setdefault((_incident_of(change), change.is_acknowledgement), []).append(change)
     begun = {start.dedup_key: start for start in changes if start.is_start}
-    return tuple(
-        _message(name, tuple(members), begun, snapshot)
-        for (name, _), members in by_incident.items()
-    )
+    messages = []
+    for (name, _), members in by_incident.items():
+        messages.append(_message(name, tuple(members), begun, snapshot))
+    return tuple(messages)
 
 
 def _message(
@@ -378,7 +381,7 @@ def _message(
     begun: Mapping[str | None, Transition],
     snapshot: FiringSnapshot,
 ) -> Message:
-    sent = [start for start in snapshot.told if _incident_of(start) == name]
+    sent = [start for start in snapshot.sent_starts if _incident_of(start) == name]
     sent_keys = {start.dedup_key for start in sent}
     sent_before = [start for start in sent if start.dedup_key not in begun]
     # In the order of sending, also in a repetition: the first one never changes.
@@ -393,7 +396,8 @@ def _message(
         for start in snapshot.firing
         if _incident_of(start) == name and start.dedup_key in delivered
     ]
-    before, now = count_pages(sent_before), count_pages(starts or changes)
+    before = count_pages(sent_before)
+    now = count_pages(starts or changes)
     has_begun = any(change.is_start for change in changes)
     is_page = now.pages > before.pages
     return Message(

@@ -4,23 +4,19 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import partial
 from typing import Any, Self
 
 from monitor.alerts.conditions import STILL, apply_ignored, judge_condition, judge_standstill
 from monitor.alerts.machine import Evaluation, advance
 from monitor.alerts.unmatched import named_segments
 from monitor.alerts.verdicts import (
-    BOTH_FAILED,
     Reading,
     apply_bounds,
-    describe_lost,
     judge_reading,
     judge_unknown_segment,
     read_coverage,
     read_similarity,
     undecided,
-    with_cause,
 )
 from monitor.model.alerts import (
     AlertState,
@@ -33,7 +29,7 @@ from monitor.model.alerts import (
 )
 from monitor.model.comparison import Comparison
 from monitor.model.memory import Memory
-from monitor.model.rankings import ALL, Arm, Coverage, CoverageRow
+from monitor.model.rankings import ALL, Coverage, CoverageRow
 from monitor.model.rules import (
     ConditionRule,
     CoverageRule,
@@ -43,8 +39,15 @@ from monitor.model.rules import (
     SimilarityRule,
     StandstillRule,
 )
-from monitor.model.runs import ArmScore, Findings, RunStatus, Summary, untrusted_floor
+from monitor.model.run_reasons import RunReasonKind, find_reason
+from monitor.model.runs import ArmScore, Findings, RunStatus, Summary
 from monitor.model.statistics import TRAITS, CoverageShare, Lack, parse_derived
+from monitor.texts.run_reasons import (
+    with_cause,
+    write_failures,
+    write_run_reason,
+    write_run_reasons,
+)
 
 NOT_AWAITED = "no rule and no alert waits for data of the segment any more"
 
@@ -223,58 +226,38 @@ def _evaluate(
 def _judge_similarity(rule: SimilarityRule, segment: str, run: _Run) -> Verdict:
     findings, summary = run.findings, run.figures.summaries.get((segment, rule.metric))
     is_derived, _ = parse_derived(rule.metric)
-    doubt = untrusted_floor(findings.reason)
-    if is_derived and doubt:
-        return undecided(Outcome.NO_DATA, doubt)
+    doubt = find_reason(findings.reasons, RunReasonKind.UNTRUSTED_FLOOR)
+    if is_derived and doubt is not None:
+        return undecided(Outcome.NO_DATA, write_run_reason(doubt))
     if summary is None and run.is_unknown(segment) and findings.status is RunStatus.OK:
         return judge_unknown_segment(segment, run.figures.coverage.values())
     expectation = run.expectations.get((rule.alert, segment))
-    reading = read_similarity(
-        rule, segment, findings.status, summary, findings.reason, run.thin.get(segment)
-    )
-    verdict = judge_reading(rule, reading, expectation)
+    reading = read_similarity(rule, segment, findings, summary, run.thin.get(segment))
+    verdict = judge_reading(rule, reading, expectation, findings)
     if summary is None:
         return verdict
     coverage = run.figures.coverage.get(segment)
     bounded = apply_bounds(rule, verdict, summary, coverage, expectation)
     if bounded.outcome is verdict.outcome:
         return bounded
-    return replace(bounded, reason=with_cause(bounded.reason, findings.reason))
+    return replace(
+        bounded,
+        reason=with_cause(bounded.reason, write_run_reasons(findings.reasons)),
+        headline=write_failures(findings.reasons) or bounded.headline,
+    )
 
 
 def _judge_coverage(rule: CoverageRule, segment: str, run: _Run) -> Verdict:
     findings, share = run.findings, run.figures.find_share(segment, rule.share)
     if run.is_unknown(segment) and findings.status is RunStatus.OK:
         return judge_unknown_segment(segment, run.figures.coverage.values())
-    reading = read_coverage(rule, segment, findings.status, share, findings.reason)
-    failures = None
-    if isinstance(reading, Reading) and rule.share.lack in (Lack.FAILED, Lack.UNPAIRED):
-        failures = partial(_add_run_reason, findings.reason or "", rule.share.arm, reading)
+    reading = read_coverage(rule, segment, findings, share)
     expectation = run.expectations.get((rule.alert, segment))
-    return judge_reading(rule, reading, expectation, failures)
-
-
-def _add_run_reason(run_reason: str, arm: Arm | None, reading: Reading, shown: str) -> str:
-    """The value as ``shown``, with the run's reason without what the value says too."""
-    if run_reason.startswith(BOTH_FAILED):
-        return run_reason
-    if arm is None:
-        return with_cause(shown, run_reason)
-    # The run may name the other arm first.
-    lost = describe_lost(arm, round(reading.value * reading.users), reading.users)
-    others, _, causes = run_reason.rpartition(f"{lost}: ")
-    return with_cause(shown, "; ".join(filter(None, (causes, others.rstrip("; :")))))
+    return judge_reading(rule, reading, expectation, findings)
 
 
 def _judge_standstill(rule: StandstillRule, _segment: str, run: _Run) -> Verdict:
-    findings = run.findings
-    return judge_standstill(
-        rule,
-        findings.status,
-        findings.measured.arm_scores,
-        run.standstills.get(rule.alert),
-        findings.reason,
-    )
+    return judge_standstill(rule, run.findings, run.standstills.get(rule.alert))
 
 
 def _find_awaited(
@@ -295,17 +278,9 @@ def _judge_condition(rule: ConditionRule, segment: str, run: _Run) -> Verdict | 
         if run.findings.status is not RunStatus.OK:
             return None  # the alert of all users reports it
         if segment not in run.awaited:
-            return Verdict(
-                outcome=Outcome.OK, reason=NOT_AWAITED, value=None, users=0, is_recovered=True
-            )
+            return replace(undecided(Outcome.OK, NOT_AWAITED), is_recovered=True)
     is_unknown = run.is_unknown(segment) and segment not in run.verdicts
-    return judge_condition(
-        rule,
-        run.findings.status,
-        run.findings.reason,
-        run.verdicts.get(segment, ()),
-        is_unknown=is_unknown,
-    )
+    return judge_condition(rule, run.findings, run.verdicts.get(segment, ()), is_unknown=is_unknown)
 
 
 JUDGES: Mapping[RuleKind, Callable[[Any, str, _Run], Verdict | None]] = {

@@ -44,12 +44,14 @@ def find_unmatched_segments(
     for name, alerts in _group_alerts(rules).items():
         if name not in present:
             owner = f"rule{'s' if len(alerts) > 1 else ''} {', '.join(alerts)}"
-            unmatched.append(_with_known(UnmatchedName(owner=owner, name=name), name, present))
+            unmatched.append(with_known(UnmatchedName(owner=owner, name=name), name, present))
     return tuple(unmatched)
 
 
 def find_unmatched_matchers(
-    owner: str, matchers: Sequence[Matcher], alerts: Sequence[Labels]
+    owner: str,
+    matchers: Sequence[Matcher],
+    alerts: Sequence[Labels],
 ) -> UnmatchedName | None:
     """The first matcher after which no alert is left. None if all matchers match an alert.
 
@@ -62,7 +64,7 @@ def find_unmatched_matchers(
             if matcher.sign != "=":
                 return unmatched
             values = [labels[matcher.name] for labels in alerts if matcher.name in labels]
-            return _with_known(unmatched, matcher.value, dict.fromkeys(values))
+            return with_known(unmatched, matcher.value, dict.fromkeys(values))
         alerts = matched
     return None
 
@@ -184,18 +186,17 @@ def share_selectors(
     alerts = {each.name: _alerts_in_any_segment(each) for each in comparisons}
     for owner, matchers in selectors.items():
         without_segment = [matcher for matcher in matchers if matcher.name != "segment"]
-        matched = [
-            name
-            for name in alerts
-            if find_unmatched_matchers(owner, without_segment, alerts[name]) is None
-        ]
+        matched = []
+        for name, labels in alerts.items():
+            if find_unmatched_matchers(owner, without_segment, labels) is None:
+                matched.append(name)
         if len(matched) <= 1:
             for name in matched or shared:
                 shared[name][owner] = tuple(map(str, matchers))
     return shared
 
 
-def _with_known(unmatched: UnmatchedName, name: str, present: Collection[str]) -> UnmatchedName:
+def with_known(unmatched: UnmatchedName, name: str, present: Collection[str]) -> UnmatchedName:
     """The same with the names that exist: for a segment those of its dimension."""
     kin = tuple(present)
     if "=" in name:

@@ -1,15 +1,15 @@
 """The verdict of one rule on one segment of one run: its value compared with its limit."""
 
 import math
-import re
-from collections.abc import Callable, Iterable
-from textwrap import shorten
-from typing import NamedTuple, TypeAlias
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
+from monitor.alerts.unmatched import with_known
 from monitor.model.alerts import Expectation, Outcome, Verdict
-from monitor.model.rankings import ALL, Arm, CoverageRow
+from monitor.model.rankings import CoverageRow
 from monitor.model.rules import (
     MIN_HEALTHY_RUNS,
     CoverageRule,
@@ -20,32 +20,21 @@ from monitor.model.rules import (
     SeriesRule,
     SimilarityRule,
 )
-from monitor.model.runs import RunStatus, Summary
-from monitor.model.segments import find_nearest
+from monitor.model.runs import Findings, RunStatus, Summary
 from monitor.model.statistics import TRAITS, Lack, Statistic
-from monitor.texts.wording import count_of
-
-_MOST_NAMED = 3
-_LACK_WORDS = {
-    Lack.MISSING: "gave no list for",
-    Lack.EMPTY: "gave an empty list for",
-    Lack.SHORT: "gave a list shorter than k for",
-    Lack.DUPLICATED: "gave a list with duplicates for",
-    Lack.FAILED: "gave no usable answer for",
-    Lack.SHARED: "gave one and the same list to",
-    Lack.UNCHANGED: "has not changed since its last run the lists of",
-    Lack.REVERSED: "reversed the same first three items for",
-    Lack.FIRST_DIFFERS: "put another item first for",
-    Lack.IDENTICAL: "answers with the baseline's list for",
-}
-_QUESTIONS = {Lack.IDENTICAL: ": is the experiment applied?"}
-
-BOTH_FAILED = "both arms failed, look for what they share"
-_LOST = re.compile(
-    r"the (\w+) (?:gave no list|gave no usable answer) for ([0-9,]+ of [0-9,]+ users)[^:;]*: "
-    r"(?!the )([^;]+)"
+from monitor.model.unmatched_names import UnmatchedName
+from monitor.texts.run_reasons import with_cause, write_headline, write_run_reasons
+from monitor.texts.unmatched_names import write_absent_segment
+from monitor.texts.verdicts import (
+    count_users,
+    of_segment,
+    show_values,
+    write_breach,
+    write_normal,
+    write_threshold,
+    write_value,
 )
-_FURTHER = re.compile(r" \([0-9,]+ of them\).*")
+from monitor.texts.wording import count_of
 
 NORMAL_AGAIN = {Learning.DROP: 2.0, Learning.TREND: 1.5}
 """An alert ends if the value is at most this many standard deviations worse than expected.
@@ -58,10 +47,6 @@ LEAST_MISSING = 0.5
 """Fewer users are rounding."""
 
 
-Failures: TypeAlias = Callable[[str], str] | None
-"""Adds to the text of a value what failed. None if nothing failed."""
-
-
 class Reading(NamedTuple):
     """The value of a series in one segment of one run, and the users behind it."""
 
@@ -69,13 +54,17 @@ class Reading(NamedTuple):
     users: int
     segment: str
 
+    @property
+    def counts(self) -> tuple[int, int]:
+        """Of a share of users: how many have it, of how many."""
+        return round(self.value * self.users), self.users
+
 
 def read_similarity(
     rule: SimilarityRule,
     segment: str,
-    status: RunStatus,
+    findings: Findings,
     summary: Summary | None,
-    run_reason: str | None,
     thin_reason: str | None = None,
 ) -> Reading | Verdict:
     """The value, or a verdict with the reason why there is none.
@@ -84,15 +73,18 @@ def read_similarity(
     this segment (``thin_reason``), no user has a defined score, or the statistic is not finite.
     ``too_few``: fewer than ``min_users``.
     """
-    unjudged = judge_status(status, run_reason)
+    unjudged = judge_status(findings)
     if unjudged is not None:
         return unjudged
     if thin_reason is not None:
         return undecided(
-            Outcome.NO_DATA, with_cause(f"too little{_of(segment)} could be compared", thin_reason)
+            Outcome.NO_DATA,
+            with_cause(f"too little{of_segment(segment)} could be compared", thin_reason),
         )
     if summary is None or summary.n == 0:
-        return undecided(Outcome.NO_DATA, f"no user{_of(segment)} has a value of {rule.metric}")
+        return undecided(
+            Outcome.NO_DATA, f"no user{of_segment(segment)} has a value of {rule.metric}"
+        )
     if summary.n < rule.min_users:
         reason = (
             f"{count_users(summary.n, segment)} with a value of {rule.metric}, fewer than "
@@ -109,11 +101,7 @@ def read_similarity(
 
 
 def read_coverage(
-    rule: CoverageRule,
-    segment: str,
-    status: RunStatus,
-    reading: Reading | None,
-    run_reason: str | None,
+    rule: CoverageRule, segment: str, findings: Findings, reading: Reading | None
 ) -> Reading | Verdict:
     """The share, or a verdict with the reason why there is none.
 
@@ -121,18 +109,19 @@ def read_coverage(
     ``no_data``: no user of the segment was requested, or nothing is known about its lists.
     """
     is_trait = rule.share.lack in TRAITS
-    if is_trait and (unjudged := judge_status(status, run_reason)) is not None:
+    if is_trait and (unjudged := judge_status(findings)) is not None:
         return unjudged
     if reading is None and is_trait:
         why = "there are no lists to compare"
         if rule.share.lack is Lack.UNCHANGED:
-            why = "too few lists of other users have changed to decide which ones should have"
-        return undecided(Outcome.NO_DATA, f"{why}{_of(segment)}", is_learning=True)
+            why = "too few lists have changed: rules on `frozen` judge how long that is normal"
+        return undecided(Outcome.NO_DATA, f"{why}{of_segment(segment)}", is_learning=True)
     if reading is None:
-        if status in (RunStatus.OK, RunStatus.INSUFFICIENT):
-            return undecided(Outcome.NO_DATA, f"nobody{_of(segment)} was asked")
-        return undecided(
-            Outcome.ERROR, with_cause("the run ended before its coverage was known", run_reason)
+        if findings.status in (RunStatus.OK, RunStatus.INSUFFICIENT):
+            return undecided(Outcome.NO_DATA, f"nobody{of_segment(segment)} was asked")
+        failure = "the run ended before its coverage was known"
+        return _by_run(
+            Outcome.ERROR, findings, with_cause(failure, write_run_reasons(findings.reasons))
         )
     # Missing lists are often why a run fails, so failed runs are judged too.
     if reading.users < rule.min_users:
@@ -145,22 +134,29 @@ def read_coverage(
     return reading
 
 
-def judge_status(status: RunStatus, run_reason: str | None) -> Verdict | None:
+def judge_status(findings: Findings) -> Verdict | None:
     """``error`` or ``no_data`` for a run that did not end well, None for one that did."""
+    status, run_reason = findings.status, write_run_reasons(findings.reasons)
     if status is RunStatus.OK:
         return None
     if status is RunStatus.INSUFFICIENT:
-        return undecided(Outcome.NO_DATA, run_reason or "too little of the panel could be compared")
+        reason = run_reason or "too little of the panel could be compared"
+        return _by_run(Outcome.NO_DATA, findings, reason)
     if status is RunStatus.FAILED:
-        return undecided(Outcome.ERROR, run_reason or "the run failed")
+        return _by_run(Outcome.ERROR, findings, run_reason or "the run failed")
     failure = "the run has not ended"
     if status is RunStatus.ABANDONED:
         failure = "the run was abandoned before its end"
-    return undecided(Outcome.ERROR, with_cause(failure, run_reason))
+    return _by_run(Outcome.ERROR, findings, with_cause(failure, run_reason))
+
+
+def _by_run(outcome: Outcome, findings: Findings, reason: str) -> Verdict:
+    """A verdict without a value, for a reason of the whole run."""
+    return replace(undecided(outcome, reason), headline=write_headline(findings.reasons))
 
 
 def judge_threshold(
-    rule: SeriesRule, limit: FixedLimit, reading: Reading, failures: Failures
+    rule: SeriesRule, limit: FixedLimit, reading: Reading, findings: Findings
 ) -> Verdict:
     """``breach`` strictly on the rule's side of the threshold, otherwise ``ok``.
 
@@ -169,35 +165,19 @@ def judge_threshold(
     is_breach = is_beyond(limit.direction, reading.value, limit.value)
     # A value between both limits neither fires nor resolves, so that an alert does not flap.
     is_recovered = not is_breach and not is_beyond(limit.direction, reading.value, limit.resolve_at)
-    value, fires, resolves = shown_values(rule, reading.value, limit.value, limit.resolve_at)
-    shown = describe_value(rule, reading, format_value(value, fires, resolves))
-    unit, side = unit_of(rule), limit.direction
+    finding = write_threshold(rule, limit, is_breach=is_breach, is_recovered=is_recovered)
+    shown = write_value(rule, *reading, limit.value, limit.resolve_at)
+    reason = headline = f"{shown}, {finding}"
     if is_breach:
-        finding = f"{side} {fires:.12g}{unit}"
-        if isinstance(rule, CoverageRule) and side is Direction.ABOVE:
-            finding = f"more than the {fires:.12g}{unit} allowed{_question(rule)}"
-        reason = _add_finding(shown, finding, failures)
-    elif is_recovered:
-        reason = f"{shown}, not {side} {resolves:.12g}{unit}"
-    else:
-        reason = (
-            f"{shown}, not {side} {fires:.12g}{unit} but still {side} {resolves:.12g}{unit}, "
-            "where it resolves"
-        )
+        reason, headline = write_breach(rule, shown, finding, reading.counts, findings.reasons)
     return Verdict(
         outcome=Outcome.BREACH if is_breach else Outcome.OK,
         reason=reason,
         value=reading.value,
         users=reading.users,
         is_recovered=is_recovered,
+        headline=headline,
     )
-
-
-def _add_finding(shown: str, finding: str, failures: Failures) -> str:
-    """The value with what failed, then the finding."""
-    if failures is None:
-        return f"{shown}, {finding}"
-    return f"{failures(shown)}; {finding}"
 
 
 def is_beyond(direction: Direction, value: float, limit: float) -> bool:
@@ -205,36 +185,15 @@ def is_beyond(direction: Direction, value: float, limit: float) -> bool:
     return value < limit if direction is Direction.BELOW else value > limit
 
 
-def shown_values(rule: SeriesRule, *values: float) -> tuple[float, ...]:
-    """These values of the rule's series as they are shown: shares of users in per cent."""
-    if isinstance(rule, SimilarityRule):
-        return values
-    # Without the error of the last digits.
-    return tuple(round(100 * value, 12) for value in values)
-
-
-def unit_of(rule: SeriesRule) -> str:
-    """The unit after a shown value."""
-    return "" if isinstance(rule, SimilarityRule) else " %"
-
-
 def judge_unknown_segment(segment: str, rows: Iterable[CoverageRow]) -> Verdict:
     """``no_data`` for a segment without users, mistyped or vanished.
 
     The reason names the largest segments of its dimension.
     """
-    dimension = segment.partition("=")[0]
-    kin = [row for row in rows if row.segment.startswith(f"{dimension}=")]
-    kin.sort(key=lambda row: (-row.asked, row.segment))
-    names = [row.segment for row in kin]
-    there_is = ", ".join(names[:_MOST_NAMED]) or f"no segment by {dimension}"
-    if len(names) > _MOST_NAMED:
-        there_is += f" and {len(names) - _MOST_NAMED:,} more"
-    nearest = find_nearest(segment, names)
-    meant = "" if nearest is None else f" (did you mean {nearest}?)"
-    return undecided(
-        Outcome.NO_DATA, f"no user of the panel belongs to {segment}{meant}; there is {there_is}"
-    )
+    by_size = sorted(rows, key=lambda row: (-row.asked, row.segment))
+    unmatched = UnmatchedName(owner="rule", name=segment)
+    unmatched = with_known(unmatched, segment, [row.segment for row in by_size])
+    return undecided(Outcome.NO_DATA, write_absent_segment(unmatched))
 
 
 def undecided(
@@ -244,81 +203,18 @@ def undecided(
     return Verdict(outcome=outcome, reason=reason, value=None, users=users, is_learning=is_learning)
 
 
-def describe_value(rule: SeriesRule, reading: Reading, shown: str) -> str:
-    """``mean of rbo(p=0.9) is 0.512 over 690 users``.
-
-    Of coverage: ``the candidate gave no list for 34 of 690 users (4.93 %)``.
-    """
-    users = count_users(reading.users, reading.segment)
-    if isinstance(rule, SimilarityRule):
-        return f"{rule.statistic} of {rule.metric} is {shown} over {users}"
-    count, share = round(reading.value * reading.users), rule.share
-    percent = "" if reading.value == 1 else f" ({shown} %)"
-    if share.arm is None:
-        return f"{count:,} of {users} could not be compared{percent}"
-    return f"the {share.arm} {_LACK_WORDS[share.lack]} {count:,} of {users}{percent}"
-
-
-def format_value(value: float, *limits: float) -> str:
-    """Shortest form of three or more figures on the same side of every limit as the value."""
-    for figures in range(3, 17):
-        rounded = f"{value:.{figures}g}"
-        if all(_side_of(float(rounded), limit) == _side_of(value, limit) for limit in limits):
-            return rounded
-    return repr(value)
-
-
-def _side_of(value: float, limit: float) -> int:
-    return (value > limit) - (value < limit)
-
-
-def count_users(count: int, segment: str) -> str:
-    """``1,874 users of country=UK``."""
-    return f"{count_of(count, 'user')}{_of(segment)}"
-
-
-def _of(segment: str) -> str:
-    return "" if segment == ALL else f" of {segment}"
-
-
-def describe_lost(arm: Arm, count: int, users: int) -> str:
-    """``the candidate gave no list for 34 of 690 users``."""
-    return f"the {arm} gave no list for {count:,} of {users:,} users"
-
-
-def shorten_reason(reason: str) -> str:
-    """For headlines: ``candidate recs:80 answered 503 Service Unavailable (60 of 60 users)``.
-
-    Else the first clause.
-    """
-    failures = []
-    for arm, users, why in _LOST.findall(reason):
-        cause = shorten(_FURTHER.sub(", and other causes", why), 140, placeholder=" …")
-        failures.append(f"{arm} {cause} ({users})")
-    if not failures:
-        return reason.partition("; ")[0]
-    if BOTH_FAILED not in reason or len(failures) == 1:
-        return failures[0]
-    return f"both arms failed: {', '.join(failures)}"
-
-
-def with_cause(what: str, cause: str | None) -> str:
-    """What happened, and its cause if it is known."""
-    return f"{what}: {cause}" if cause else what
-
-
 def judge_reading(
     rule: SeriesRule,
     reading: Reading | Verdict,
     expectation: Expectation | None,
-    failures: Failures = None,
+    findings: Findings,
 ) -> Verdict:
     """The verdict on a value by the rule's limit. A verdict without a value stays as it is."""
     if isinstance(reading, Verdict):
         return reading
     if isinstance(rule.limit, FixedLimit):
-        return judge_threshold(rule, rule.limit, reading, failures)
-    return judge_learned(rule, rule.limit, reading, expectation, failures)
+        return judge_threshold(rule, rule.limit, reading, findings)
+    return judge_learned(rule, rule.limit, reading, expectation, findings)
 
 
 def judge_learned(
@@ -326,7 +222,7 @@ def judge_learned(
     limit: LearnedLimit,
     reading: Reading,
     expectation: Expectation | None,
-    failures: Failures,
+    findings: Findings,
 ) -> Verdict:
     """The verdict by a learned limit: ``breach`` for a value or for evidence beyond it.
 
@@ -343,30 +239,27 @@ def judge_learned(
             "uncertain to be judged"
         )
         return undecided(Outcome.NO_DATA, uncertain, reading.users, is_learning=True)
-    value, most, expected = shown_values(
-        rule, reading.value, expectation.limit, expectation.expected
-    )
-    unit = unit_of(rule)
-    note = f"{expected:.3g}{unit} was expected after {expectation.runs} healthy runs"
+    value, most = show_values(rule, reading.value, expectation.limit)
     is_judgeable = True
     if limit.learning is Learning.TREND:
-        is_breach, finding = _find_trend(limit.direction, expectation)
+        evidence_limit = expectation.evidence_limit or math.inf
+        is_breach = (expectation.evidence or 0.0) >= evidence_limit
     else:
         is_breach = is_beyond(limit.direction, value, most)
         # Whether any possible value would be a breach.
         is_judgeable = is_breach or is_beyond(limit.direction, limit.value, expectation.limit)
-        finding = _describe_drop(rule, value, most, is_breach=is_breach)
-        if isinstance(rule, CoverageRule):
-            runs = f"(after {expectation.runs} healthy runs)"
-            finding = f"normally {expected:.3g} %, {finding} {runs}"
-            note = ""
-            if is_breach:
-                finding += _question(rule)
-        if not is_judgeable:
-            finding = f"normally {expected:.3g}{unit}"
-            note = _describe_no_limit(limit.direction, expectation)
-    shown = describe_value(rule, reading, format_value(value, most))
-    judged = _add_finding(shown, finding, failures if is_breach else None)
+    finding, note = write_normal(
+        rule,
+        limit,
+        reading.value,
+        expectation,
+        is_breach=is_breach,
+        is_judgeable=is_judgeable,
+    )
+    shown = write_value(rule, *reading, expectation.limit)
+    judged = headline = f"{shown}, {finding}"
+    if is_breach:
+        judged, headline = write_breach(rule, shown, finding, reading.counts, findings.reasons)
     reason = "; ".join(filter(None, (judged, note, expectation.note)))
     is_normal = expectation.z <= _normal_again(limit, expectation)
     if not is_judgeable and not is_normal:
@@ -378,19 +271,8 @@ def judge_learned(
         users=reading.users,
         is_recovered=not is_breach and is_normal,
         is_new_normal=bool(expectation.note),
+        headline=headline,
     )
-
-
-def _describe_drop(rule: SeriesRule, value: float, most: float, *, is_breach: bool) -> str:
-    """The limit of what is normal, and on which side of it the value is."""
-    direction = rule.direction
-    end = "least" if direction is Direction.BELOW else "most"
-    # Neither figure may be rounded to the other side of the other one.
-    bound = f"{format_value(most, float(format_value(value, most)))}{unit_of(rule)}"
-    if isinstance(rule, CoverageRule):
-        return f"at {end} {bound}"
-    position = direction if is_breach else f"not {direction}"
-    return f"{position} {bound}, the {end} that is normal"
 
 
 def _judge_unlearned(expectation: Expectation | None, users: int) -> Verdict:
@@ -407,29 +289,6 @@ def _normal_again(limit: LearnedLimit, expectation: Expectation) -> float:
     learning = Learning.DROP if expectation.note else limit.learning
     half_of_fault = (expectation.fault or 0.0) / 2
     return max(NORMAL_AGAIN[learning], min(half_of_fault, MOST_AGAIN))
-
-
-def _describe_no_limit(direction: Direction, expectation: Expectation) -> str:
-    side = "lower" if direction is Direction.BELOW else "higher"
-    return (
-        f"this rule cannot judge: after {expectation.runs} healthy runs no possible value is "
-        f"{side} than normal"
-    )
-
-
-def _question(rule: SeriesRule) -> str:
-    """The first question to on-call about lists of this kind."""
-    return _QUESTIONS.get(rule.share.lack, "") if isinstance(rule, CoverageRule) else ""
-
-
-def _find_trend(direction: Direction, expectation: Expectation) -> tuple[bool, str]:
-    evidence, limit = expectation.evidence or 0.0, expectation.evidence_limit or math.inf
-    is_breach = evidence >= limit
-    drift = "fall" if direction is Direction.BELOW else "rise"
-    finding = f"no lasting {drift} so far"
-    if is_breach:
-        finding = f"with the runs before it a lasting {drift}"
-    return is_breach, f"{finding} (evidence {evidence:,.3g}, limit {limit:,.3g})"
 
 
 def bound_statistic(
@@ -502,5 +361,11 @@ def apply_bounds(
         return verdict
     users = count_of(round(missing), "user")
     could = f"{users} without a score could make it anything from {low:.3g} to {high:.3g}"
-    reason = f"cannot be decided: {could}; of those who have one, {verdict.reason}"
-    return Verdict(outcome=Outcome.NO_DATA, reason=reason, value=verdict.value, users=verdict.users)
+    headline = f"cannot be decided: {could}"
+    return Verdict(
+        outcome=Outcome.NO_DATA,
+        reason=f"{headline}; of those who have one, {verdict.reason}",
+        value=verdict.value,
+        users=verdict.users,
+        headline=headline,
+    )

@@ -17,8 +17,7 @@ from monitor.model.rankings import Arm, PairBatch
 
 _TOP = 3
 
-# An item counts as removed if it was in at least this many lists, and at most this share is left.
-_LISTED = 10
+# An item counts as removed if at most this share of its lists is left.
 _LEFT = 0.02
 
 Kinds: TypeAlias = npt.NDArray[np.int8]
@@ -80,12 +79,14 @@ class OwnLists:
         )
         return np.rint(_TOP * share).astype(np.int64)
 
-    @cached_property
-    def removed_items(self) -> tuple[Codes, float]:
-        """Items that were listed often and hardly are now, and their share of all former places."""
+    def find_removed(self, least_lists: int) -> tuple[Codes, float]:
+        """Items of at least so many lists that hardly are in lists now.
+
+        Also their share of all former places.
+        """
         former, present, items = compact_codes(self.former, self.present)
         before, after = _count_items(former, len(items)), _count_items(present, len(items))
-        is_removed = (before >= _LISTED) & (after <= _LEFT * before)
+        is_removed = (before >= least_lists) & (after <= _LEFT * before)
         return items[is_removed], float(before[is_removed].sum() / max(1, before.sum()))
 
 
@@ -112,7 +113,11 @@ class PairChanges:
 
 
 def compare_pairs(
-    present: PairBatch, former: PairBatch, score: ScoreBatch, *, last: PairBatch | None = None
+    present: PairBatch,
+    former: PairBatch,
+    score: ScoreBatch,
+    *,
+    last: PairBatch | None = None,
 ) -> PairChanges:
     """Split the change of each pair's distance since an earlier run by arm and part, exactly.
 
@@ -152,16 +157,21 @@ def compare_pairs(
 
 
 def _align(
-    former: Codes, former_lengths: Codes, present: Codes, lengths: Codes
+    former: Codes,
+    former_lengths: Codes,
+    present: Codes,
+    lengths: Codes,
 ) -> tuple[Floats, Floats]:
     """``kept_share`` and ``turned_share`` of `OwnLists`."""
-    common, turned = np.zeros(len(lengths)), np.zeros(len(lengths))
+    common = np.zeros(len(lengths))
+    turned = np.zeros(len(lengths))
     for rows, alignment in blocks(_pair(former, former_lengths, present, lengths)):
         common[rows] = alignment.common
         pairs = np.maximum(1.0, common[rows] * (common[rows] - 1) / 2)
         # An absent item counts as the last one, so each common item behind it adds an inversion.
         is_absent = alignment.positions == alignment.k
-        behind = (np.cumsum(is_absent, axis=0, dtype=np.int16) * ~is_absent).sum(axis=0)
+        absent_before = np.cumsum(is_absent, axis=0, dtype=np.int16)
+        behind = (absent_before * ~is_absent).sum(axis=0)
         turned[rows] = (alignment.inversions - behind) / pairs
     has_lists = (lengths > 0) & (former_lengths > 0)
     longer = np.maximum(1, np.maximum(lengths, former_lengths))
@@ -185,12 +195,18 @@ def _pair_runs(former: PairBatch, present: PairBatch) -> dict[Arm, OwnLists]:
 
 
 def _widen(codes: Codes, k: int) -> Codes:
-    if codes.shape[1] == k:
+    missing = k - codes.shape[1]
+    if not missing:
         return codes
-    return np.pad(codes, ((0, 0), (0, k - codes.shape[1])), constant_values=PAD)
+    return np.pad(codes, ((0, 0), (0, missing)), constant_values=PAD)
 
 
-def _pair(baseline: Codes, lengths: Codes, candidate: Codes, candidate_lengths: Codes) -> PairBatch:
+def _pair(
+    baseline: Codes,
+    lengths: Codes,
+    candidate: Codes,
+    candidate_lengths: Codes,
+) -> PairBatch:
     return PairBatch(
         baseline=baseline,
         candidate=candidate,
@@ -208,10 +224,13 @@ def _split_change(lists: OwnLists, other: OwnLists, score: ScoreBatch) -> Parts:
     )
     # The walk is the same against other lists. Steps that are one object stay one object.
     steps = {id(step): step for step in walk}
-    against_present = {
-        key: replace(step, baseline=other.present, baseline_lengths=other.lengths)
-        for key, step in steps.items()
-    }
+    against_present = {}
+    for key, step in steps.items():
+        against_present[key] = replace(
+            step,
+            baseline=other.present,
+            baseline_lengths=other.lengths,
+        )
     over_former = share_steps(walk, score)
     over_present = share_steps([against_present[id(step)] for step in walk], score)
     return _add(over_former, over_present, weight=0.5)
@@ -236,7 +255,8 @@ def classify(batch: PairBatch) -> Kinds:
     kinds = np.empty(len(batch), dtype=np.int8)
     for rows, alignment in blocks(batch):
         common = alignment.common.astype(np.int64)
-        baseline_length, candidate_length = alignment.baseline_lengths, alignment.candidate_lengths
+        baseline_length = alignment.baseline_lengths
+        candidate_length = alignment.candidate_lengths
         rules = {
             Change.UNCHANGED: (batch.baseline[rows] == batch.candidate[rows]).all(axis=1),
             Change.REPLACED: common == 0,
@@ -246,7 +266,8 @@ def classify(batch: PairBatch) -> Kinds:
             Change.PARTLY_REPLACED: common < baseline_length,
         }
         places = [CHANGES.index(change) for change in rules]
-        kinds[rows] = np.select(list(rules.values()), places, CHANGES.index(Change.REORDERED))
+        otherwise = CHANGES.index(Change.REORDERED)
+        kinds[rows] = np.select(list(rules.values()), places, otherwise)
     return kinds
 
 

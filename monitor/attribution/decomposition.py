@@ -4,6 +4,8 @@ import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from operator import attrgetter
 
 import numpy as np
 
@@ -59,7 +61,7 @@ class MeanDrop:
     def causes(self) -> tuple[Cause, ...]:
         """Its parts, the largest first."""
         causes = [Cause(part=part, amount=amount) for part, amount in self.parts.items()]
-        return tuple(sorted(causes, key=lambda cause: -cause.amount))
+        return tuple(sorted(causes, key=attrgetter("amount"), reverse=True))
 
     @property
     def is_clear(self) -> bool:
@@ -73,7 +75,9 @@ class MeanDrop:
 
 
 def decompose_drop(
-    distance: Floats, changes: PairChanges, segments: Mapping[str, Rows]
+    distance: Floats,
+    changes: PairChanges,
+    segments: Mapping[str, Rows],
 ) -> MeanDrop | None:
     """The drop as the sum of what each user adds, by part and segment.
 
@@ -83,7 +87,8 @@ def decompose_drop(
     distance of the P. Each of the P adds its change divided by P. By composition, a user at
     distance d adds (d - m) / N, and each of the P subtracts (d - m) / P.
     """
-    is_scored, change = ~np.isnan(distance), changes.parts.total
+    is_scored = ~np.isnan(distance)
+    change = changes.parts.total
     is_paired = is_scored & ~np.isnan(change)
     if not is_paired.any():
         return None
@@ -91,10 +96,10 @@ def decompose_drop(
     parts = {part: float(values.sum()) for part, values in added.items()}
     noise = float(change[is_paired].std()) / math.sqrt(is_paired.sum())
     # Dimensions overlap: each of them decomposes the drop, and they do not add up.
-    dimensions = [
-        _list_falls(rows, added, is_scored, is_paired) for rows in _group_by_dimension(segments)
-    ]
-    dimensions.sort(key=lambda falls: -_explained(falls, noise))
+    dimensions = []
+    for rows_by_segment in _group_by_dimension(segments):
+        dimensions.append(_list_falls(rows_by_segment, added, is_scored, is_paired))
+    dimensions.sort(key=partial(_explained, noise=noise), reverse=True)
     now = float(distance[is_scored].mean())
     return MeanDrop(
         before=now - math.fsum(parts.values()),
@@ -107,10 +112,14 @@ def decompose_drop(
 
 
 def _add_by_part(
-    distance: Floats, changes: PairChanges, is_scored: Flags, is_paired: Flags
+    distance: Floats,
+    changes: PairChanges,
+    is_scored: Flags,
+    is_paired: Flags,
 ) -> dict[Part, Floats]:
     """What each user adds to the drop: float64 (n,) by part."""
-    scored, paired = int(is_scored.sum()), int(is_paired.sum())
+    scored = int(is_scored.sum())
+    paired = int(is_paired.sum())
     beyond = distance - distance[is_paired].mean()
     composition = np.where(is_scored, beyond / scored, 0.0)
     composition -= np.where(is_paired, beyond / paired, 0.0)
@@ -143,12 +152,17 @@ def _dimension(segment: str) -> str:
 
 
 def _list_falls(
-    segments: Mapping[str, Rows], added: Mapping[Part, Floats], is_scored: Flags, is_paired: Flags
+    segments: Mapping[str, Rows],
+    added: Mapping[Part, Floats],
+    is_scored: Flags,
+    is_paired: Flags,
 ) -> list[SegmentFall]:
     """What each segment adds. First the one that fell most beyond its share of the users."""
-    change = math.fsum(
-        float(values.sum()) for part, values in added.items() if part is not Part.COMPOSITION
-    )
+    sums = []
+    for part, values in added.items():
+        if part is not Part.COMPOSITION:
+            sums.append(float(values.sum()))
+    change = math.fsum(sums)
     falls = []
     for segment, rows in segments.items():
         fall = SegmentFall(
@@ -159,7 +173,9 @@ def _list_falls(
             excess=0.0,
         )
         falls.append(replace(fall, excess=fall.within - fall.share_before * change))
-    return sorted(falls, key=lambda fall: (-fall.excess, fall.segment))
+    falls.sort(key=attrgetter("segment"))
+    falls.sort(key=attrgetter("excess"), reverse=True)
+    return falls
 
 
 def _explained(falls: Sequence[SegmentFall], noise: float) -> float:
@@ -169,16 +185,20 @@ def _explained(falls: Sequence[SegmentFall], noise: float) -> float:
 
 
 def _find_leader(
-    falls: Sequence[SegmentFall], parts: Mapping[Part, float], noise: float
+    falls: Sequence[SegmentFall],
+    parts: Mapping[Part, float],
+    noise: float,
 ) -> SegmentFall | None:
     """The segment that fell clearly more than the others. None if all fell.
 
     ``noise`` ignores how a segment varies between runs, so `_SURE` alone would not be enough.
     """
-    first, others = falls[0], 1 - falls[0].share_before
+    first = falls[0]
+    others = 1 - falls[0].share_before
     is_sure = first.excess > _SURE * noise * math.sqrt(first.share_before * others)
     # Parts that cancel out leave a small total, and anything would be a large share of it.
-    moved = max(abs(math.fsum(parts.values())), *map(abs, parts.values()))
+    total = math.fsum(parts.values())
+    moved = max(abs(total), *map(abs, parts.values()))
     is_own = first.excess >= _CONCENTRATED * others * moved
     # The others may have risen. A segment that did not rise with them explains nothing.
     has_fallen = first.within > 0 and first.within >= first.excess / 2
@@ -195,12 +215,14 @@ def find_place(hit: Flags, usual: float, segments: Mapping[str, Rows]) -> str:
     clearly more than random users would. Two segments of different dimensions are named if their
     common users have a still greater F1.
     """
-    n, total = len(segments[ALL]), _beyond(hit, usual, segments[ALL])
+    n = len(segments[ALL])
+    total = _beyond(hit, usual, segments[ALL])
     if total <= 0:
         return ALL
 
     def score(rows: Rows) -> float:
-        inside, by_chance = _beyond(hit, usual, rows), total * len(rows) / n
+        inside = _beyond(hit, usual, rows)
+        by_chance = total * len(rows) / n
         is_sure = inside - by_chance >= _SURE_OF_A_SEGMENT * math.sqrt(by_chance)
         if inside < _IN_SEGMENT * total or not (len(rows) == n or is_sure):
             return 0.0
@@ -208,7 +230,7 @@ def find_place(hit: Flags, usual: float, segments: Mapping[str, Rows]) -> str:
 
     scores = {name: score(rows) for name, rows in sorted(segments.items())}
     names = [name for name in scores if name != ALL and scores[name] > 0]
-    names.sort(key=lambda name: -scores[name])
+    names.sort(key=scores.__getitem__, reverse=True)
     best = ALL
     if names and scores[names[0]] >= _BETTER * scores[ALL]:
         best = names[0]
@@ -224,7 +246,8 @@ def find_place(hit: Flags, usual: float, segments: Mapping[str, Rows]) -> str:
 
 def _beyond(hit: Flags, usual: float, rows: Rows) -> float:
     """How many of these users were hit, without healthy users that look alike."""
-    return max(0.0, float(hit[rows].sum()) - usual * len(rows)) / max(1e-9, 1 - usual)
+    beyond = float(hit[rows].sum()) - usual * len(rows)
+    return max(0.0, beyond) / max(1e-9, 1 - usual)
 
 
 def rows_of_place(name: str, segments: Mapping[str, Rows]) -> Rows:
@@ -237,7 +260,8 @@ def rows_of_place(name: str, segments: Mapping[str, Rows]) -> Rows:
     # The name of a segment may contain the word too.
     words = name.split(AND)
     for cut in range(1, len(words)):
-        first, second = AND.join(words[:cut]), AND.join(words[cut:])
+        first = AND.join(words[:cut])
+        second = AND.join(words[cut:])
         if first in segments and second in segments:
             return np.intersect1d(segments[first], segments[second], assume_unique=True)
     return np.empty(0, dtype=np.intp)
@@ -258,7 +282,10 @@ class ExposureShift:
 
 
 def compare_exposure(
-    before: Codes, after: Codes, top: int, name: Callable[[int], str] = str
+    before: Codes,
+    after: Codes,
+    top: int,
+    name: Callable[[int], str] = str,
 ) -> ExposureShift:
     """The ``top`` items that gained most exposure and that lost most. Equals go by code.
 

@@ -1,8 +1,9 @@
 """What happened to the lists: the fault that explains a drop best, and users without a list."""
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -21,6 +22,8 @@ _IN_SEGMENT = 0.8
 
 # A more specific kind is reported if it explains at least this share of what the best one does.
 _AS_GOOD = 0.5
+# A smaller share of the drop is none.
+_LEAST_EXPLAINED = 0.005
 # A fault of the other arm counts from this share on of what the best one explains.
 _WORTH_NAMING = 0.02
 # Kinds that a worse model causes too.
@@ -34,7 +37,8 @@ _NEARLY_ALL = 0.8
 # If this share of the lists would be outliers when reversed, all reversed lists are counted.
 _APART = 0.95
 # From two turned pairs of three on, three items count as reordered: 3 of their 6 orders do.
-_FAR, _FAR_ORDERS = 2, 3
+_FAR = 2
+_FAR_ORDERS = 3
 
 
 def find_missing(coverage: Sequence[CoverageRow], usual: float | None) -> Finding | None:
@@ -43,16 +47,16 @@ def find_missing(coverage: Sequence[CoverageRow], usual: float | None) -> Findin
     None if their share hardly exceeds the ``usual`` one, which is 0 if it is unknown.
     """
     rows = {row.segment: row for row in coverage}
-    if ALL not in rows or not rows[ALL].asked:
+    everybody = rows.get(ALL)
+    if everybody is None or not everybody.asked:
         return None
-    counts = {arm: {name: _count_lost(row, arm) for name, row in rows.items()} for arm in Arm}
-    arm = max(Arm, key=lambda each: counts[each][ALL])
-    lost, users = counts[arm][ALL], rows[ALL].asked
+    arm = max(Arm, key=partial(_count_lost, everybody))
+    lost_by_segment = {name: _count_lost(row, arm) for name, row in rows.items()}
+    lost = lost_by_segment[ALL]
+    users = everybody.asked
     expected = (usual or 0.0) * users
     if lost - expected < max(5, _LEAST_LOST * users, _SURE * math.sqrt(expected)):
         return None
-
-    lost_by_segment = counts[arm]
 
     def evidence(name: str) -> tuple[float, str]:
         lost_there = lost_by_segment[name]
@@ -64,12 +68,12 @@ def find_missing(coverage: Sequence[CoverageRow], usual: float | None) -> Findin
     share = lost_by_segment[likeliest] / rows[likeliest].asked
     is_place = likeliest != ALL and in_segment >= _IN_SEGMENT and share >= 1.5 * lost / users
     segment = likeliest if is_place else ALL
-    detail = {"empty": rows[ALL].reasons.get((arm, CoverageReason.EMPTY), 0) / lost}
+    detail = {"empty": rows[ALL].users_by_reason.get((arm, CoverageReason.EMPTY), 0) / lost}
     if usual is not None:
         detail["before"] = usual
     return Finding(
         kind=FaultKind.MISSING,
-        arms=tuple(each for each in Arm if counts[each][ALL] >= lost / 2),
+        arms=tuple(each for each in Arm if _count_lost(everybody, each) >= lost / 2),
         segment=segment,
         segment_share=lost_by_segment[segment] / rows[segment].asked,
         users=lost,
@@ -82,7 +86,7 @@ def find_missing(coverage: Sequence[CoverageRow], usual: float | None) -> Findin
 def _count_lost(row: CoverageRow, arm: Arm) -> int:
     harmless = (CoverageReason.SHORT, CoverageReason.DUPLICATED)
     lost = 0
-    for (reason_arm, reason), count in row.reasons.items():
+    for (reason_arm, reason), count in row.users_by_reason.items():
         if reason_arm is arm and reason not in harmless:
             lost += count
     return lost
@@ -95,17 +99,20 @@ def find_fault(scene: Scene) -> tuple[Finding, bool | None] | None:
     (False). It is None if neither holds or nothing is known.
 
     We report the most specific kind that explains at least half as much of the drop as the best
-    one. Without a significant drop we compare numbers of users, and kinds that a worse model causes
-    too are reported only if there is no other. Counts alone decide whether a hypothesis holds.
+    one. Without a significant drop, or if no fault explains it, we compare numbers of users, and
+    kinds that a worse model causes too are reported only if there is no other. Counts alone decide
+    whether a hypothesis holds.
     """
     suspicions = find_suspicions(scene)
     arms = {suspicion.arm for suspicion in suspicions}
     suspicions = [each for each in suspicions if not _is_covered(each, suspicions)]
     findings = [_make_finding(suspicion, scene) for suspicion in suspicions]
-    if scene.drop is None:
+    weigh = _explained
+    if max(map(_explained, findings), default=0.0) < _LEAST_EXPLAINED:
+        weigh = _share
         specific = [finding for finding in findings if finding.kind not in _MODEL_KINDS]
         findings = specific or findings
-    finding = _select_finding(findings)
+    finding = _select_finding(findings, weigh)
     if scene.usually_missing is not None:
         missing = find_missing(scene.coverage, scene.usually_missing)
         if missing is not None and (finding is None or (finding.explained or 0.0) < _AS_GOOD):
@@ -126,26 +133,32 @@ def _is_covered(suspicion: Suspicion, suspicions: Sequence[Suspicion]) -> bool:
     return False
 
 
-def _select_finding(findings: Sequence[Finding]) -> Finding | None:
+def _select_finding(
+    findings: Sequence[Finding], weigh: Callable[[Finding], float]
+) -> Finding | None:
     """The most specific finding that is good enough, in both arms if both have that fault."""
     if not findings:
         return None
-    greatest = max(map(_weight, findings))
-    candidates = [finding for finding in findings if _weight(finding) >= _AS_GOOD * greatest]
+    greatest = max(map(weigh, findings))
+    candidates = [finding for finding in findings if weigh(finding) >= _AS_GOOD * greatest]
     kind = candidates[0].kind
-    best = max((finding for finding in candidates if finding.kind is kind), key=_weight)
+    best = max((finding for finding in candidates if finding.kind is kind), key=weigh)
     kin = _MODEL_KINDS if kind in _MODEL_KINDS else {kind}
     for other in findings:
         if other.arms == best.arms or other.kind not in kin:
             continue
         is_alike = best.users <= _ALIKE * other.users <= _ALIKE**2 * best.users
-        if is_alike and _weight(other) >= _WORTH_NAMING * greatest:
+        if is_alike and weigh(other) >= _WORTH_NAMING * greatest:
             return replace(best, arms=tuple(Arm))
     return best
 
 
-def _weight(finding: Finding) -> float:
-    return finding.share if finding.explained is None else finding.explained
+def _explained(finding: Finding) -> float:
+    return finding.explained or 0.0
+
+
+def _share(finding: Finding) -> float:
+    return finding.share
 
 
 def _make_finding(suspicion: Suspicion, scene: Scene) -> Finding:
@@ -155,7 +168,8 @@ def _make_finding(suspicion: Suspicion, scene: Scene) -> Finding:
     segment = suspicion.segment
     if segment == ALL:
         segment = find_place(suspicion.hit, suspicion.usual, judged_rows)
-    rows, judged = rows_of_place(segment, scene.segments), rows_of_place(segment, judged_rows)
+    rows = rows_of_place(segment, scene.segments)
+    judged = rows_of_place(segment, judged_rows)
     if (
         suspicion.kind is FaultKind.REORDERED
         and suspicion.habit is Habit.TURNED
@@ -175,6 +189,7 @@ def _make_finding(suspicion: Suspicion, scene: Scene) -> Finding:
         bins = scene.bins[suspicion.arm][Habit.MOVED][rows]
         farthest = rows[np.argsort(-bins, kind="stable")][: round(users)]
         hit = np.isin(np.arange(len(scene.batch)), farthest)
+    is_exact = bool(suspicion.hit[judged].all() and suspicion.hit.sum() == len(judged))
     return Finding(
         kind=suspicion.kind,
         arms=(suspicion.arm,),
@@ -184,11 +199,16 @@ def _make_finding(suspicion: Suspicion, scene: Scene) -> Finding:
         compared=len(scene.batch),
         explained=_explain(hit, scene, is_order=suspicion.kind is FaultKind.REORDERED),
         detail=suspicion.detail,
-        is_exact=bool(suspicion.hit[judged].all() and suspicion.hit.sum() == len(judged)),
+        is_exact=is_exact,
     )
 
 
-def _estimate_share(habit: Habit, suspicion: Suspicion, scene: Scene, rows: Rows) -> float:
+def _estimate_share(
+    habit: Habit,
+    suspicion: Suspicion,
+    scene: Scene,
+    rows: Rows,
+) -> float:
     """Share of these users that were hit, from how far their lists are beyond the habit."""
     bins = scene.bins[suspicion.arm][habit][rows]
     searched = None if suspicion.segment == ALL else rows
@@ -199,11 +219,13 @@ def _estimate_share(habit: Habit, suspicion: Suspicion, scene: Scene, rows: Rows
         # outliers when reversed.
         if excess is not None and (habit is Habit.REPLACED or excess.reversed >= _APART):
             return excess.beyond
-    share = max(least_share(bins, usual), float(suspicion.hit[rows].mean()) - suspicion.usual)
+    hit_share = float(suspicion.hit[rows].mean())
+    share = max(least_share(bins, usual), hit_share - suspicion.usual)
     if habit is Habit.TOP_TURNED:
         # Some of the three items that were reordered had been in that order before, as many as
         # are reordered without a fault.
-        unturned, turned = sum(usual[:1]), sum(usual[_FAR:]) / _FAR_ORDERS
+        unturned = sum(usual[:1])
+        turned = sum(usual[_FAR:]) / _FAR_ORDERS
         if unturned > _FAR * turned:
             return min(1.0, share * unturned / (unturned - turned))
     return share
@@ -214,7 +236,9 @@ def _has_replaced(hit: Flags, scene: Scene) -> bool:
     if scene.changes is None or scene.drop is None:
         return False
     parts = scene.changes.parts
-    return bool(np.nansum(parts.membership[hit]) > np.nansum(parts.order[hit]))
+    from_new_items = np.nansum(parts.membership[hit])
+    from_order = np.nansum(parts.order[hit])
+    return bool(from_new_items > from_order)
 
 
 def _explain(hit: Flags, scene: Scene, *, is_order: bool) -> float | None:
@@ -224,7 +248,8 @@ def _explain(hit: Flags, scene: Scene, *, is_order: bool) -> float | None:
     parts = scene.changes.parts
     moved = parts.order if is_order else parts.total
     is_known = ~np.isnan(moved)
-    hit_moved, other_moved = moved[is_known & hit], moved[is_known & ~hit]
+    hit_moved = moved[is_known & hit]
+    other_moved = moved[is_known & ~hit]
     if not len(hit_moved):
         return 0.0
     beyond = hit_moved.mean()
@@ -235,7 +260,9 @@ def _explain(hit: Flags, scene: Scene, *, is_order: bool) -> float | None:
 
 
 def _is_other_arm_unchanged(
-    scene: Scene, finding: Finding, suspected: Collection[Arm]
+    scene: Scene,
+    finding: Finding,
+    suspected: Collection[Arm],
 ) -> bool | None:
     """True: unchanged. False: no more changed than usual. None: neither, or not known."""
     others = [arm for arm in Arm if arm not in finding.arms]

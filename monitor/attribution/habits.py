@@ -19,7 +19,8 @@ _SURE = 4.0
 
 # Up to this multiple of the usual share of users is usual, since trainings differ. The smaller one
 # is for habits with few bins.
-_WANDERS, _HARDLY_WANDERS = 3.0, 1.5
+_WANDERS = 3.0
+_HARDLY_WANDERS = 1.5
 
 # If this share of usual users is at or above a bin, the other users may be chance.
 _SAYS_LITTLE = 0.95
@@ -38,6 +39,7 @@ class Habit(StrEnum):
     TOP_TURNED = "top_turned"  # reversed pairs of the first three, if these are the same items
     STILL = "still"  # the list is the same
     SHARED = "shared"  # many users have the list
+    IDENTICAL = "identical"  # the list is the other arm's, only binned for the candidate
 
 
 def bin_lists(lists: OwnLists, is_still: Flags) -> dict[Habit, Integers]:
@@ -56,9 +58,9 @@ def bin_lists(lists: OwnLists, is_still: Flags) -> dict[Habit, Integers]:
         Habit.STILL: is_still,
         Habit.SHARED: find_shared(lists.present)[0],
     }
-    return {
-        habit: np.where(is_known, values, -1).astype(np.int64) for habit, values in bins.items()
-    }
+    for habit, values in bins.items():
+        bins[habit] = np.where(is_known, values, -1).astype(np.int64)
+    return bins
 
 
 def share_bins(bins: Integers) -> tuple[float, ...]:
@@ -121,8 +123,9 @@ def least_share(bins: Integers, usual: Sequence[float]) -> float:
     """
     now, before = _tails(share_bins(bins), usual)
     says_much = before[1:] <= _SAYS_LITTLE
-    shares = (now - before)[1:][says_much] / (1 - before[1:][says_much])
-    return float(shares.max(initial=0.0))
+    fewer = (now - before)[1:][says_much]
+    at_most = 1 - before[1:][says_much]
+    return float((fewer / at_most).max(initial=0.0))
 
 
 def widest(*habits: Sequence[float]) -> tuple[float, ...]:
@@ -133,7 +136,8 @@ def widest(*habits: Sequence[float]) -> tuple[float, ...]:
 
 def _tails(*habits: Sequence[float]) -> Floats:
     """Shares from each bin on."""
-    return np.asarray(np.cumsum(_pad(habits)[:, ::-1], axis=1)[:, ::-1])
+    from_last_bin = _pad(habits)[:, ::-1]
+    return np.asarray(np.cumsum(from_last_bin, axis=1)[:, ::-1])
 
 
 def _pad(habits: Sequence[Sequence[float]]) -> Floats:
@@ -178,7 +182,9 @@ def judge_lists(lists: OwnLists, hit: Flags) -> FaultKind:
     # Lists of other users are as far from the user's former list as the lists of any two users.
     if own_share > strangers_share + _STILL_OWN * (usual_share - strangers_share):
         return FaultKind.REPLACED
-    is_like_one = present.max(axis=1).mean() >= _LIKEST * former.max(axis=1).mean()
+    likest_now = present.max(axis=1).mean()
+    likest_before = former.max(axis=1).mean()
+    is_like_one = likest_now >= _LIKEST * likest_before
     if is_like_one and present.mean() >= _LIKE * former.mean():
         return FaultKind.MIXED_UP
     return FaultKind.NOISE
@@ -189,7 +195,12 @@ def _thin(rows: Rows, count: int) -> Rows:
     return rows[:: max(1, len(rows) // count)]
 
 
-def _count_common(codes: Codes, models: Codes, rows: Rows, places: Rows) -> npt.NDArray[np.float32]:
+def _count_common(
+    codes: Codes,
+    models: Codes,
+    rows: Rows,
+    places: Rows,
+) -> npt.NDArray[np.float32]:
     """Items in common of each list with each model, 0 with the user's own: (lists, models)."""
     items = np.unique(models[models >= 0])
     has_item = np.zeros((len(items), len(models)), dtype=np.float32)

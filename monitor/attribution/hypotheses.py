@@ -20,15 +20,24 @@ from monitor.attribution.habits import (
 )
 from monitor.model.arrays import Codes, Flags, Integers, Rows
 from monitor.model.explanation import FaultKind
-from monitor.model.rankings import ALL, Arm, CoverageRow, PairBatch
+from monitor.model.rankings import ALL, Arm, CoverageReason, CoverageRow, PairBatch
 
 _LEAST_USERS = 5
 # Number of segments, the largest ones, that are searched one by one.
 _SEARCHED = 100
 # Standard deviations of a count: 5 users instead of 0 are reported, 8 instead of 4 are not.
 _MORE = 2.2
-# Share of all listed items that must have been removed.
+# Share of all listed items that must have been removed, counted over items of so many lists.
 _LEAST_REMOVED = 0.02
+_LISTED = 10
+# Where items were removed, so were items of fewer lists. By chance an item of five lists is in none
+# in fewer than 1 of 100 cases (Poisson). `incidents` seed 57006: 410 of 428 users instead of 325.
+_RARELY_LISTED = 5
+# If so many reordered lists have the same first three items as before, only these were reordered.
+# `incidents` seeds 51002, 13072, 57030: 0.13 and more; reversed lists, seeds 17043, 57057: 0.02.
+_KEPT_TOP = 0.1
+# Share of the unchanged lists that users share.
+_MOST_SHARED = 0.5
 # Share of the lists that must have changed in both arms before unchanged lists count as stale.
 _MOSTLY = 0.9
 
@@ -53,7 +62,9 @@ class Scene:
         if self.changes is None:
             return {}
         is_still = self.changes.is_still
-        return {arm: bin_lists(lists, is_still[arm]) for arm, lists in self.changes.lists.items()}
+        bins = {arm: bin_lists(lists, is_still[arm]) for arm, lists in self.changes.lists.items()}
+        bins[Arm.CANDIDATE][Habit.IDENTICAL] = _bin_identical(self.batch, self.changes.is_known)
+        return bins
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +85,7 @@ def find_suspicions(scene: Scene) -> list[Suspicion]:
     """Every fault that is there, the most specific kinds first."""
     suspicions = [_find_shared_list(scene, arm) for arm in Arm]
     if scene.changes is not None:
-        suspicions.append(_find_identical(scene.changes))
+        suspicions.append(_find_identical(scene, scene.changes))
     suspicions += [_find_cut_short(scene, arm) for arm in Arm]
     if scene.changes is not None:
         for find in (_find_stale, _find_removed_items, _find_replaced, _find_reordered):
@@ -110,13 +121,19 @@ def _find_shared_list(scene: Scene, arm: Arm) -> Suspicion | None:
     if not suspicions:
         return None
     largest = max(suspicions, key=lambda suspicion: int(suspicion.hit.sum()))
-    groups = group[largest.hit]
-    first_user = int(np.argmax(largest.hit & (group == np.bincount(groups).argmax())))
+    return _describe_shared(scene, largest, group)
+
+
+def _describe_shared(scene: Scene, suspicion: Suspicion, group: Integers) -> Suspicion:
+    """The suspicion with the number of lists, from each user's `group` of equal lists."""
+    codes, _ = scene.batch.of(suspicion.arm)
+    groups = group[suspicion.hit]
+    first_user = int(np.argmax(suspicion.hit & (group == np.bincount(groups).argmax())))
     detail = {
         "lists": float(len(np.unique(groups))),
-        "popular": _popularity(codes[first_user], scene, arm),
+        "popular": _popularity(codes[first_user], scene, suspicion.arm),
     }
-    return replace(largest, kind=FaultKind.SHARED_LIST, detail=detail)
+    return replace(suspicion, kind=FaultKind.SHARED_LIST, detail=detail)
 
 
 def _popularity(codes: Codes, scene: Scene, arm: Arm) -> float:
@@ -127,18 +144,31 @@ def _popularity(codes: Codes, scene: Scene, arm: Arm) -> float:
     return float(np.isin(codes[codes >= 0], most_listed).mean())
 
 
-def _find_identical(changes: PairChanges) -> Suspicion | None:
-    """Users who now get the same list from both arms, in the arm whose lists changed more."""
-    baseline, candidate = changes.lists.values()
-    is_equal = (baseline.present == candidate.present).all(axis=1) & (baseline.lengths > 0)
-    was_equal = (baseline.former == candidate.former).all(axis=1)
-    hit = is_equal & ~was_equal & changes.is_known
-    if not _is_increase(hit, was_equal & ~is_equal & changes.is_known):
+def _find_identical(scene: Scene, changes: PairChanges) -> Suspicion | None:
+    """Users who now get the same list from both arms, in the arm whose lists changed more.
+
+    Usual is their share in healthy runs, or in the earlier run if it is larger there.
+    """
+    bins = scene.bins[Arm.CANDIDATE][Habit.IDENTICAL]
+    bins_before = _bin_identical(changes.former, changes.is_known)
+    usual = share_bins(bins_before)
+    in_healthy_runs = scene.habits.get(Arm.CANDIDATE, {}).get(Habit.IDENTICAL)
+    if in_healthy_runs is not None:
+        usual = widest(usual, in_healthy_runs)
+    if find_excess(bins, usual) is None:
         return None
+    hit = (bins == 1) & (bins_before != 1)
+    baseline, candidate = changes.lists.values()
     arm = Arm.CANDIDATE
     if _mean_change(baseline, hit) > _mean_change(candidate, hit):
         arm = Arm.BASELINE
     return Suspicion(kind=FaultKind.IDENTICAL, arm=arm, hit=hit, judged=changes.is_known)
+
+
+def _bin_identical(batch: PairBatch, is_known: Flags) -> Integers:
+    """1 for users with the same list from both arms, 0 for the others, -1 if not known: (n,)."""
+    is_same = (batch.baseline == batch.candidate).all(axis=1) & (batch.baseline_lengths > 0)
+    return np.where(is_known, is_same, -1).astype(np.int64)
 
 
 def _mean_change(lists: OwnLists, hit: Flags) -> float:
@@ -151,28 +181,49 @@ def _find_cut_short(scene: Scene, arm: Arm) -> Suspicion | None:
     hit = (lengths < usual) & (lengths > 0)
     if not _is_increase(hit, (lengths > usual) & (usual > 0)):
         return None
-    detail = {"now": float(np.median(lengths[hit])), "before": float(np.median(usual[hit]))}
+    detail = {
+        "now": float(np.median(lengths[hit])),
+        "before": float(np.median(usual[hit])),
+        "duplicated": min(1.0, _share_duplicated(scene, arm) / float(hit.mean())),
+    }
     return Suspicion(kind=FaultKind.CUT_SHORT, arm=arm, hit=hit, judged=usual > 0, detail=detail)
 
 
+def _share_duplicated(scene: Scene, arm: Arm) -> float:
+    """Share of the users whose lists had items more than once, which count only once."""
+    for row in scene.coverage:
+        if row.segment == ALL and row.asked:
+            return row.users_by_reason.get((arm, CoverageReason.DUPLICATED), 0) / row.asked
+    return 0.0
+
+
 def _find_stale(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | None:
-    """Users whose lists are those of the last run, while most other lists changed."""
+    """Users whose lists are those of the last run, while most other lists changed.
+
+    If most of them share a list, that is the fault, which began in an earlier run.
+    """
     suspicion = _exceed_habit(scene, arm, Habit.STILL)
     # Some arms never change. And if no arm changed, there may have been no new data.
     if suspicion is None or arm not in scene.habits:
         return None
     if min(changes.is_still[each][changes.is_known].mean() for each in Arm) >= _MOSTLY:
         return None
+    is_shared, group = find_shared(scene.batch.of(arm)[0])
+    if is_shared[suspicion.hit].mean() >= _MOST_SHARED:
+        shared = replace(suspicion, hit=suspicion.hit & is_shared, habit=None, usual=0.0)
+        return _describe_shared(scene, shared, group)
     return replace(suspicion, kind=FaultKind.STALE)
 
 
 def _find_removed_items(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | None:
     """Users whose former lists had items that no user gets any more."""
     lists, other_lists = changes.lists[arm], changes.lists[arm.other]
-    (removed, share), (_, usual_share) = lists.removed_items, other_lists.removed_items
+    removed, share = lists.find_removed(_LISTED)
+    _, usual_share = other_lists.find_removed(_LISTED)
     # One item disappears every day.
     if share < _LEAST_REMOVED + 3 * usual_share or len(removed) < 2:  # noqa: PLR2004
         return None
+    removed, share = lists.find_removed(_RARELY_LISTED)
     is_removed = np.isin(lists.former, removed)
     # Lists that lost more items than these have changed for another reason.
     left = np.maximum(1, lists.former_lengths - is_removed.sum(axis=1))
@@ -205,13 +256,14 @@ def _find_replaced(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | 
     return replace(suspicion, kind=kind)
 
 
-def _find_reordered(scene: Scene, _: PairChanges, arm: Arm) -> Suspicion | None:
+def _find_reordered(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | None:
     """Users whose items changed their order more than usual: all items, or the first three."""
     suspicions = []
     for habit in (Habit.TURNED, Habit.TOP_TURNED):
         suspicion = _exceed_habit(scene, arm, habit)
         if suspicion is not None:
-            detail = {"top": float(habit is Habit.TOP_TURNED)}
+            kept_top = float(changes.lists[arm].has_same_top[suspicion.hit].mean())
+            detail = {"top": float(kept_top >= _KEPT_TOP)}
             suspicions.append(replace(suspicion, detail=detail))
     return max(suspicions, key=_share_of_judged, default=None)
 

@@ -64,7 +64,8 @@ def walk_to(before: PairBatch, after: PairBatch) -> tuple[PairBatch, ...]:
     Oaxaca 1973; DiNardo, Fortin and Lemieux 1996).
     """
     shorter = np.minimum(before.candidate_lengths, after.candidate_lengths)
-    start, end = _cut(before, shorter), _cut(after, shorter)
+    start = _cut(before, shorter)
+    end = _cut(after, shorter)
     is_common_at_start = np.zeros(start.candidate.shape, dtype=np.bool_)
     is_common_at_end = np.zeros(end.candidate.shape, dtype=np.bool_)
     moved = replace(
@@ -116,7 +117,8 @@ def _share_of_order(replaced: Floats, moved: Floats) -> Floats:
 
 def _with_baseline_twice(batch: PairBatch) -> PairBatch:
     """The baseline against itself."""
-    scores, weights = batch.scores, batch.weights
+    scores = batch.scores
+    weights = batch.weights
     return replace(
         batch,
         candidate=batch.baseline,
@@ -144,7 +146,12 @@ def _cut(batch: PairBatch, lengths: Codes) -> PairBatch:
     )
 
 
-def _exchange(batch: PairBatch, places: Flags, other: PairBatch, other_places: Flags) -> PairBatch:
+def _exchange(
+    batch: PairBatch,
+    places: Flags,
+    other: PairBatch,
+    other_places: Flags,
+) -> PairBatch:
     """The batch with the candidate items on these places replaced by the other batch's, in order.
 
     Both have equally many places in each row.

@@ -1,6 +1,7 @@
 """The sentences of an explanation and of an alert's text: one line each, made from figures."""
 
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from textwrap import shorten
 
 from monitor.attribution.decomposition import AND, MeanDrop
@@ -15,7 +16,8 @@ LONGEST_SENTENCE = 250
 # A part larger than this multiple of the drop is written as an amount: other parts made up for it.
 _CANCELLED = 1.15
 
-_LONGEST_NAME, _LONGEST_NOTE = 40, 140
+_LONGEST_NAME = 40
+_LONGEST_NOTE = 140
 _LEAST_AMOUNT = 0.00005
 _LEAST_SHARE = 0.005
 PART_WORDS: Mapping[Part, str] = {
@@ -26,7 +28,7 @@ PART_WORDS: Mapping[Part, str] = {
 }
 _WHAT: Mapping[FaultKind, str] = {
     FaultKind.IDENTICAL: "get the {other}'s list from the {arms}: both lists are identical",
-    FaultKind.CUT_SHORT: "get shorter lists from the {arms}: {now} items instead of {before}",
+    FaultKind.CUT_SHORT: "get {lists} from the {arms}: {now} {items} instead of {before}",
     FaultKind.STALE: (
         "get the same list from the {arms} as in the last run, while other lists changed"
     ),
@@ -41,7 +43,7 @@ _WHAT: Mapping[FaultKind, str] = {
 _ESTIMATED = (FaultKind.MIXED_UP, FaultKind.NOISE, FaultKind.REPLACED, FaultKind.REORDERED)
 
 _MOSTLY = 0.5
-"""If at least this share of the missing lists are empty, we write "an empty list"."""
+"""Share of the missing lists that are empty, or of the short ones with duplicates, to say so."""
 
 # Least share of a shared list's items that must have been among the most listed ones, so that we
 # write "the most popular items".
@@ -55,7 +57,12 @@ MOST_ITEMS = 3
 
 def write_lost(finding: Finding) -> str:
     """Who got no list in a run that could not be judged, from which arm, and why."""
-    return f"{_write_who(finding)} {_write_missing(finding, ' and '.join(finding.arms))}."
+    return _join([f"{write_cause(finding)}.", *_write_share(finding)])
+
+
+def write_cause(finding: Finding) -> str:
+    """What happened, to whom and in which arm, without a full stop."""
+    return f"{_write_who(finding)} {_write_what(finding, ' and '.join(finding.arms))}"
 
 
 def write_finding(finding: Finding, drop: MeanDrop | None, *, has_stood: bool | None = None) -> str:
@@ -64,7 +71,7 @@ def write_finding(finding: Finding, drop: MeanDrop | None, *, has_stood: bool | 
     ``drop``: None without earlier lists. ``has_stood``: the other arm did not change (True), it
     changed no more than usual (False), or neither is known (None).
     """
-    sentences = [f"{_write_who(finding)} {_write_what(finding, ' and '.join(finding.arms))}."]
+    sentences = [f"{write_cause(finding)}.", *_write_share(finding)]
     if finding.spelling is not None and finding.spelling.forms:
         sentences.append(f"{_capitalize(write_setting(finding.spelling))}.")
     if finding.kind is FaultKind.IDENTICAL:
@@ -124,17 +131,19 @@ def write_distance(means: PartMeans) -> str:
 
 def write_fall(fall: SegmentFall, drop: float) -> str:
     """One sentence on what the segment adds to the ``drop`` of all users, also if it rose."""
-    name, within = shorten_name(fall.segment), fall.within
-    if not (fall.share_before and within):
+    name = shorten_name(fall.segment)
+    within = fall.within
+    share = fall.share_before
+    if not (share and within):
         return f"In {name} there is no fall to explain."
-    amount = f"{abs(within) / fall.share_before:.4f}"
+    amount = f"{abs(within) / share:.4f}"
     if within < 0:
         return f"In {name} similarity rose by {amount}."
     of_all = ""
     if 0 < fall.whole <= _CANCELLED * drop:
         of_all = f", {_percent(min(fall.whole, drop), drop)} of everybody's drop"
-    per_user = {part: part_sum / fall.share_before for part, part_sum in fall.parts.items()}
-    parts = _write_parts(per_user, fall.whole / fall.share_before)
+    per_user = {part: part_sum / share for part, part_sum in fall.parts.items()}
+    parts = _write_parts(per_user, fall.whole / share)
     return f"In {name} similarity fell by {amount}{of_all}{parts}."
 
 
@@ -145,7 +154,7 @@ def _write_parts(parts: Mapping[Part, float], total: float) -> str:
     """
     is_shared = 0 < max(parts.values()) <= _CANCELLED * total
     shown = []
-    for part, amount in sorted(parts.items(), key=lambda entry: -entry[1]):
+    for part, amount in sorted(parts.items(), key=itemgetter(1), reverse=True):
         if is_shared and amount >= max(_LEAST_AMOUNT, _LEAST_SHARE * total):
             shown.append(f"{PART_WORDS[part]} {_percent(min(amount, total), total)}")
         elif not is_shared and abs(amount) >= _LEAST_AMOUNT:
@@ -162,31 +171,45 @@ def _write_who(finding: Finding) -> str:
         return who
     segment = shorten_name(finding.segment)
     if finding.is_exact and not is_estimated:
-        return f"{who}, exactly those of {segment},"
-    return f"{who}, mostly in {segment} ({_percent(finding.segment_share, 1)} of its users),"
+        return f"{who}, exactly the users in {segment},"
+    return f"{who}, most of them in {segment},"
+
+
+def _write_share(finding: Finding) -> list[str]:
+    """How many users of the segment have it, if the first sentence does not say it."""
+    is_exact = finding.is_exact and finding.kind not in _ESTIMATED
+    if finding.segment == ALL or is_exact:
+        return []
+    share, segment = _percent(finding.segment_share, 1), shorten_name(finding.segment)
+    return [f"It concerns {share} of the users in {segment}."]
 
 
 def _write_what(finding: Finding, arms: str) -> str:
     detail = finding.detail
-    if finding.kind is FaultKind.SHARED_LIST:
+    kind = finding.kind
+    if kind is FaultKind.SHARED_LIST:
         lists = detail["lists"]
         what = f"get one of {lists:.0f} lists from the {arms}"
         if lists == 1:
             what = f"all get the same list from the {arms}"
         return f"{what}: the most popular items" if detail["popular"] >= _POPULAR else what
-    if finding.kind is FaultKind.MISSING:
+    if kind is FaultKind.MISSING:
         return _write_missing(finding, arms)
-    if finding.kind is FaultKind.RESPELLED:
+    if kind is FaultKind.RESPELLED:
         return _write_respelled(finding, arms)
-    if finding.kind is FaultKind.REORDERED:
+    if kind is FaultKind.REORDERED:
         items = "first three items" if detail["top"] else "items"
         return f"get the same {items} from the {arms}, but in another order"
     figures = {}
+    if finding.kind is FaultKind.CUT_SHORT:
+        figures = {"lists": "shorter lists", "items": "items"}
+        if detail.get("duplicated", 0.0) >= _MOSTLY:
+            figures = {"lists": "lists with duplicates", "items": "different items"}
     for name, value in detail.items():
         figures[name] = _percent(value, 1)
         if value > 1:
             figures[name] = f"{value:,.0f}"
-    return _WHAT[finding.kind].format(arms=arms, other=finding.arms[0].other, **figures)
+    return _WHAT[kind].format(arms=arms, other=finding.arms[0].other, **figures)
 
 
 def _write_missing(finding: Finding, arms: str) -> str:
@@ -261,7 +284,8 @@ def write_falls(explanation: Explanation, segment: str) -> tuple[str, ...]:
     The one with a cause comes first.
     """
     fall = next((each for each in explanation.falls if each.segment == segment), None)
-    sentence, hints = explanation.sentence, _write_hints(explanation)
+    sentence = explanation.sentence
+    hints = _write_hints(explanation)
     if segment == ALL or fall is None:
         return (sentence, *hints)
     segment_sentence = write_fall(fall, explanation.drop)

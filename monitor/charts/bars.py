@@ -8,8 +8,10 @@ from markupsafe import Markup
 from monitor.charts.svg import Axis, draw_tick, drawing, element, ticks, write_value
 from monitor.charts.time_chart import Level
 
-WIDTH, ROW = 560.0, 26.0
-NAMES, VALUES = 150.0, 150.0
+WIDTH = 560.0
+ROW = 26.0
+NAMES = 150.0
+VALUES = 150.0
 """Room for the names on the left and for the figures on the right."""
 
 
@@ -28,7 +30,13 @@ def draw_bars(bars: Sequence[Bar], *, label: str) -> Markup:
     return _draw(bars, [(0.0, bar.amount) for bar in bars], label)
 
 
-def draw_waterfall(start: Bar, pieces: Sequence[Bar], end: Bar, *, label: str) -> Markup:
+def draw_waterfall(
+    start: Bar,
+    pieces: Sequence[Bar],
+    end: Bar,
+    *,
+    label: str,
+) -> Markup:
     """Draw the way from one level to another. Each piece begins where the one before ended."""
     level = start.amount
     spans = [(0.0, level)]
@@ -53,7 +61,12 @@ def _draw(bars: Sequence[Bar], spans: Sequence[tuple[float, float]], label: str)
         width = max(1.0, end - start)
         bar_class = f"bar {kind}"
         drawn_bar = element(
-            "rect", x=start, y=top + 5, width=width, height=ROW - 10, class_=bar_class
+            "rect",
+            x=start,
+            y=top + 5,
+            width=width,
+            height=ROW - 10,
+            class_=bar_class,
         )
         figure = draw_tick(bar.figure, WIDTH - VALUES + 8, top + 17, None)
         drawn.append(element("g", name, drawn_bar, figure))
@@ -63,12 +76,21 @@ def _draw(bars: Sequence[Bar], spans: Sequence[tuple[float, float]], label: str)
     return drawing(WIDTH, height, label, *drawn, line, class_="bars")
 
 
-_HISTOGRAM_WIDTH, _HISTOGRAM_HEIGHT = 560.0, 170.0
-_TOP, _BOTTOM, _SIDE, _NAME = 34.0, 20.0, 16.0, 13.0
+_HISTOGRAM_WIDTH = 560.0
+_HISTOGRAM_HEIGHT = 170.0
+_TOP = 34.0
+_BOTTOM = 20.0
+_SIDE = 16.0
+_NAME = 13.0
 
 
 def draw_histogram(
-    counts: Sequence[int], low: float, high: float, *, label: str, levels: Sequence[Level] = ()
+    counts: Sequence[int],
+    low: float,
+    high: float,
+    *,
+    label: str,
+    levels: Sequence[Level] = (),
 ) -> Markup:
     """Draw counts by equal bins from ``low`` to ``high``. Levels outside are left out."""
     x = Axis(low, high, _SIDE, _HISTOGRAM_WIDTH - _SIDE)
@@ -114,8 +136,12 @@ def _draw_level(level: Level, place: float, name_y: float, base: float) -> Marku
     return element("g", line, name)
 
 
-_MAP_WIDTH, _MAP_HEIGHT = 960.0, 188.0
-LEFT, RIGHT, TOP, BOTTOM = 52.0, 24.0, 8.0, 34.0
+_MAP_WIDTH = 960.0
+_MAP_HEIGHT = 188.0
+LEFT = 52.0
+RIGHT = 24.0
+TOP = 8.0
+BOTTOM = 34.0
 SHADES = 6
 _MOST_ROWS = 20
 

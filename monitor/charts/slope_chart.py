@@ -6,7 +6,8 @@ from markupsafe import Markup
 
 from monitor.charts.svg import drawing, element, link_to
 
-THUMB_ROW, THUMB_WIDTH = 5.0, 64.0
+THUMB_ROW = 5.0
+THUMB_WIDTH = 64.0
 _LONGEST = 90
 """Letters of a name that are sent. The style sheet shows two lines of it, which are shorter."""
 _FAR = 3
@@ -30,7 +31,9 @@ def draw_slopes(
     urls = urls or {}
     baseline_ranks = _rank(baseline)
     candidate_ranks = _rank(candidate)
-    lines, left, right = [], [], []
+    lines = []
+    left = []
+    right = []
     for item, rank in baseline_ranks.items():
         after = candidate_ranks.get(item)
         kind = _class_of(rank, after)

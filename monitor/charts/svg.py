@@ -115,7 +115,8 @@ def axis_of(values: Iterable[float | None], start: float, end: float) -> Axis:
     Without finite values the scale goes from 0 to 1.
     """
     finite = [value for value in values if value is not None and math.isfinite(value)] or [0.0, 1.0]
-    low, high = min(finite), max(finite)
+    low = min(finite)
+    high = max(finite)
     room = (high - low) * 0.06 or 0.02
     return Axis(low - room, high + room, start, end)
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from itertools import pairwise
+from operator import attrgetter
 
 from markupsafe import Markup
 
@@ -21,9 +22,14 @@ from monitor.charts.svg import (
     write_value,
 )
 
-WIDTH, HEIGHT = 960.0, 288.0
-LEFT, RIGHT, TOP, BOTTOM = 52.0, 24.0, 12.0, 34.0
-SPARK_WIDTH, SPARK_HEIGHT = 320.0, 64.0
+WIDTH = 960.0
+HEIGHT = 288.0
+LEFT = 52.0
+RIGHT = 24.0
+TOP = 12.0
+BOTTOM = 34.0
+SPARK_WIDTH = 320.0
+SPARK_HEIGHT = 64.0
 """Twice the size on the page, so that places can be whole numbers, which take few bytes."""
 _DAYS = timedelta(days=1), (1, 2, 7, 14, 28, 91, 365), "%d %b"
 _HOURS = timedelta(hours=1), (1, 3, 6, 12), "%H:%M"
@@ -67,7 +73,11 @@ class Span:
 
 
 def draw_series(
-    points: Sequence[Point], *, label: str, levels: Sequence[Level] = (), spans: Sequence[Span] = ()
+    points: Sequence[Point],
+    *,
+    label: str,
+    levels: Sequence[Level] = (),
+    spans: Sequence[Span] = (),
 ) -> Markup:
     """Draw one series over the time of its points.
 
@@ -137,7 +147,10 @@ def draw_sparkline(
 
 
 def draw_stack(
-    at: Sequence[datetime], shares: Mapping[str, Sequence[float]], *, label: str
+    at: Sequence[datetime],
+    shares: Mapping[str, Sequence[float]],
+    *,
+    label: str,
 ) -> Markup:
     """Draw shares from 0 to 1, by name, on top of each other over time, the first one lowest.
 
@@ -196,7 +209,7 @@ def _time_marks(x: Axis) -> list[tuple[datetime, str]]:
 def _draw_spans(spans: Sequence[Span], x: Axis) -> list[Markup]:
     """Draw each span. Those of one name and kind that touch are drawn as one."""
     pieces: dict[tuple[str, str], list[tuple[float, float]]] = {}
-    for span in sorted(spans, key=lambda span: (span.name, span.kind, span.start)):
+    for span in sorted(spans, key=attrgetter("name", "kind", "start")):
         of_name = pieces.setdefault((span.name, span.kind), [])
         start = max(x.start, x(span.start.timestamp()))
         end = x.end
@@ -216,7 +229,13 @@ def _draw_spans(spans: Sequence[Span], x: Axis) -> list[Markup]:
             width = end - start
             drawn.append(
                 element(
-                    "rect", title, x=start, y=TOP, width=width, height=height, class_=span_class
+                    "rect",
+                    title,
+                    x=start,
+                    y=TOP,
+                    width=width,
+                    height=height,
+                    class_=span_class,
                 )
             )
     return drawn

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from monitor.cli.on_call import transition_dict
 from monitor.cli.output import (
     cells_of,
     instant,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from monitor.model.rules import Direction, Subject
     from monitor.service.analysis.backtest import Backtest
 
-_CHANGES = "slot alert segment from to value> threshold> reason"
+_CHANGES = "slot alert segment from_state to_state value> threshold> reason"
 _MOST_POINTS = 240
 
 
@@ -95,10 +95,11 @@ def _pages(transitions: Iterable[Transition]) -> Counter[str]:
 
 
 def _as_dict(result: Backtest) -> dict[str, object]:
-    would, did = _pages(result.transitions), _pages(result.stored)
+    would = _pages(result.transitions)
+    did = _pages(result.stored)
     return {
         "comparison": result.comparison.name,
-        "runs": {status.value: count for status, count in result.runs.items()},
+        "runs_by_status": {status.value: count for status, count in result.runs.items()},
         "rules": {
             rule.alert: {
                 "pages": would[rule.alert],
@@ -107,8 +108,8 @@ def _as_dict(result: Backtest) -> dict[str, object]:
             for rule in result.comparison.judging.rules
         },
         "stored_rules": {alert: {"pages": count} for alert, count in did.items()},
-        "changes": [transition_dict(each) for each in _announced(result.transitions)],
-        "stored_changes": [transition_dict(each) for each in _announced(result.stored)],
+        "transitions": _announced(result.transitions),
+        "stored_transitions": _announced(result.stored),
     }
 
 
@@ -116,7 +117,7 @@ def _print(result: Backtest) -> None:
     print_line(_runs_line(result))
     if changes := _announced(result.transitions):
         print_records(
-            map(transition_dict, changes),
+            map(asdict, changes),
             _CHANGES,
             as_json=False,
             title="These rules would have sent",
@@ -137,7 +138,8 @@ def _runs_line(result: Backtest) -> str:
 
 
 def _page_rows(result: Backtest) -> list[tuple[str, str, str]]:
-    would, did = _pages(result.transitions), _pages(result.stored)
+    would = _pages(result.transitions)
+    did = _pages(result.stored)
     alerts = dict.fromkeys(rule.alert for rule in result.comparison.judging.rules)
     rows = [(alert, f"{would[alert]:,}", f"{did[alert]:,}") for alert in alerts]
     for alert, count in did.items():
@@ -163,7 +165,7 @@ def _as_page(result: Backtest) -> dict[str, object]:
         ("These rules would have sent", result.transitions),
         ("What was sent or shown", result.stored),
     ):
-        records = map(transition_dict, _announced(transitions))
+        records = map(asdict, _announced(transitions))
         changes.append((title, cells_of(records, _CHANGES)))
     charts = []
     for subject in result.measured:
@@ -192,7 +194,7 @@ def _draw(result: Backtest, subject: Subject) -> Markup:
     ):
         for each in alert_spans(_firings(transitions, subject), (), min(values)):
             name = f"{each.alert} {verb} for {each.segment}"
-            spans.append(Span(start=each.start, end=each.end, name=name, kind=kind))
+            spans.append(Span(start=each.started_at, end=each.ended_at, name=name, kind=kind))
     rules = [rule for rule in result.comparison.judging.similarity_rules if rule.subject == subject]
     levels = []
     for rule in rules:
@@ -239,5 +241,5 @@ def _firings(transitions: Iterable[Transition], subject: Subject) -> Iterator[Fi
                 segment=transition.segment,
                 slot=transition.slot,
                 is_start=transition.is_start,
-                key=None,
+                incident=None,
             )

@@ -5,13 +5,12 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 from monitor.cli.output import (
     cells_of,
-    coverage_dict,
     number,
     pick,
     print_evidence,
@@ -20,6 +19,7 @@ from monitor.cli.output import (
     print_records,
     require_writable,
     scores_line,
+    summary_dict,
     write_page,
 )
 from monitor.cli.parameters import AsJson
@@ -99,7 +99,9 @@ def compare_lists(  # noqa: PLR0913 - one a flag
     max_unreadable: Annotated[
         float | None,
         typer.Option(
-            min=0, max=1, help="Largest share of rows that may be unreadable; default: 0.01."
+            min=0,
+            max=1,
+            help="Largest share of rows that may be unreadable; default: 0.01.",
         ),
     ] = None,
     item_ids: Annotated[
@@ -173,7 +175,13 @@ def compare_lists(  # noqa: PLR0913 - one a flag
         require_writable(html)
         count = worst or _DRAWN
     result = compare_files(
-        arms, metrics, k, users=selected_users, by=by, worst=count, catalogue=catalogue
+        arms,
+        metrics,
+        k,
+        users=selected_users,
+        by=by,
+        worst=count,
+        catalogue=catalogue,
     )
     item_titles: Mapping[str, str] = {}
     if titles is not None:
@@ -262,7 +270,9 @@ def _find_column(path: Path, names: Sequence[str]) -> str:
 
 
 def _shaped(
-    path: Path, user: str | None, shapes: Sequence[Mapping[str, object]]
+    path: Path,
+    user: str | None,
+    shapes: Sequence[Mapping[str, object]],
 ) -> FileSourceOptions:
     """Return the options of the first shape whose columns the file has.
 
@@ -318,7 +328,7 @@ def _coverage_lines(result: FileComparison, k: int) -> list[str]:
     coverage = result.coverage.all
     compared = f"{coverage.paired:,} of {coverage.asked:,} users compared at k={k}"
     reasons = []
-    for (arm, reason), count in coverage.reasons.items():
+    for (arm, reason), count in coverage.users_by_reason.items():
         reasons.append(f"{count:,} {reason} in {arm}")
     if reasons:
         compared += f" ({', '.join(reasons)})"
@@ -332,10 +342,7 @@ def _mismatch_lines(result: FileComparison) -> list[str]:
 
 
 def _metric_records(result: FileComparison, row: CoverageRow) -> list[dict[str, object]]:
-    return [
-        {"segment": row.segment, "metric": name, **facts}
-        for name, facts in _metric_dicts(result, row).items()
-    ]
+    return [each | each["statistics"] for each in _summary_dicts(result, row)]
 
 
 def _as_page(result: FileComparison, k: int, titles: Mapping[str, str]) -> dict[str, object]:
@@ -350,7 +357,7 @@ def _as_page(result: FileComparison, k: int, titles: Mapping[str, str]) -> dict[
         if row.paired:
             changes.append((row.segment, _changes_line(result.apart[row.segment])))
     bars = []
-    for kind, share in result.apart[ALL].kinds.items():
+    for kind, share in result.apart[ALL].shares.items():
         if share:
             name = kind.replace("_", " ")
             bars.append(Bar(name=name, amount=share, figure=_percent(share), kind="total"))
@@ -377,14 +384,14 @@ def _chance_line(result: FileComparison) -> str:
         return "by chance: unknown, because the lists have no typical length"
     return (
         f"by chance: the mean score of unrelated lists of {result.length} items each, drawn at "
-        f"random from a catalogue of {result.catalogue:,}"
+        f"random from a catalogue of {result.catalogue_size:,}"
     )
 
 
 def _changes_line(breakdown: ChangeBreakdown) -> str:
     """Write the parts of the mean distance from identical lists, and the share of each change."""
     shares = []
-    for kind, share in breakdown.kinds.items():
+    for kind, share in breakdown.shares.items():
         if share:
             shares.append(f"{_percent(share)} {kind.replace('_', ' ')}")
     kinds = f"lists: {', '.join(shares)}"
@@ -409,12 +416,12 @@ def _as_dict(result: FileComparison, k: int) -> dict[str, object]:
     return {
         "k": k,
         **_segment_dict(result, all_users),
-        "catalogue": result.catalogue,
+        "catalogue_size": result.catalogue_size,
         "typical_length": result.length,
-        "segments": {row.segment: _segment_dict(result, row) for row in segments},
-        "worst": [pick(each, "user", "scores", "baseline", "candidate") for each in result.worst],
+        "by_segment": [_segment_dict(result, row) for row in segments],
+        "worst": result.worst,
         "notes": [*result.notes, *_mismatch_lines(result)],
-        "id_mismatches": [asdict(each) for each in result.id_mismatches],
+        "id_mismatches": result.id_mismatches,
     }
 
 
@@ -425,24 +432,17 @@ def _segment_dict(result: FileComparison, row: CoverageRow) -> dict[str, object]
         parts = None
         if breakdown.parts is not None:
             parts = pick(breakdown.parts, "membership", "order", "length")
-        apart = {"metric": breakdown.metric, "parts": parts, "lists": breakdown.kinds}
+        apart = {"metric": breakdown.metric, "parts": parts, "shares": breakdown.shares}
     return {
-        "users": row.asked,
-        "paired": row.paired,
-        "coverage": coverage_dict(row.reasons),
-        "metrics": _metric_dicts(result, row),
+        **asdict(row),
+        "summaries": _summary_dicts(result, row),
         "apart": apart,
     }
 
 
-def _metric_dicts(result: FileComparison, row: CoverageRow) -> dict[str, dict[str, object]]:
-    return {
-        summary.metric: {
-            "mean": summary.mean,
-            "by_chance": result.by_chance[summary.metric],
-            **pick(summary, "standard_error", "n", "n_undefined"),
-            **summary.statistics,
-        }
+def _summary_dicts(result: FileComparison, row: CoverageRow) -> list[dict[str, Any]]:
+    return [
+        summary_dict(summary) | {"by_chance": result.by_chance[summary.metric]}
         for summary in result.summaries
         if summary.segment == row.segment
-    }
+    ]

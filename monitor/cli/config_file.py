@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import asdict
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,7 +12,6 @@ import typer
 
 from monitor.cli.output import (
     SOURCE_EXIT,
-    coverage_dict,
     instant,
     log_errors_only,
     pick,
@@ -162,11 +160,11 @@ def _print_preview(preview: Preview) -> None:
         f"next {instant(preview.next_slot)}  top {comparison.measuring.k}  "
         "of users inside and outside of the sample"
     )
-    for trouble in preview.troubles:
-        print_line(f"  {trouble}")
+    for problem in preview.problems:
+        print_line(f"  {problem}")
     if preview.coverage is not None:
         coverage = preview.coverage.all
-        for (arm, reason), count in coverage.reasons.items():
+        for (arm, reason), count in coverage.users_by_reason.items():
             sentence = f"  {arm}: {count} of {coverage.asked} users {reason}"
             if note := preview.notes.get((arm, reason)):
                 sentence += f" ({note})"
@@ -190,21 +188,17 @@ def _write_matches(preview: Preview) -> list[str]:
 
 
 def _preview_dict(preview: Preview) -> dict[str, object]:
-    coverage: dict[str, int] = {}
-    if preview.coverage is not None:
-        coverage = coverage_dict(preview.coverage.all.reasons)
+    users_by_reason = {} if preview.coverage is None else preview.coverage.all.users_by_reason
     notes = [f"{arm}: {note}" for (arm, _), note in preview.notes.items()]
     return {
         "comparison": preview.comparison.name,
         **pick(preview, "slot", "next_slot"),
         "k": preview.comparison.measuring.k,
-        "troubles": [*preview.troubles, *notes],
+        "problems": [*preview.problems, *notes],
         "matches": _write_matches(preview),
-        "unmatched": list(map(asdict, preview.unmatched)),
-        "id_mismatches": list(map(asdict, preview.id_mismatches)),
-        "coverage": coverage,
-        "users": [
-            pick(each, "user", "scores", "baseline", "candidate") for each in preview.evidence
-        ],
+        "unmatched": preview.unmatched,
+        "id_mismatches": preview.id_mismatches,
+        "users_by_reason": users_by_reason,
+        "evidence": preview.evidence,
         "titles": preview.titles,
     }

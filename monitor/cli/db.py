@@ -136,7 +136,7 @@ def check_schema(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) ->
             {
                 "schema": current,
                 "wanted": wanted,
-                "as_expected": current == wanted and not differences and not damage,
+                "is_as_expected": current == wanted and not differences and not damage,
                 "differences": differences if current else [],
                 "damage": damage,
             }
@@ -194,17 +194,17 @@ def prune_database(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) 
         shown.add_task("deleting", total=None)
         pruned = store.maintenance.prune(cutoffs, now=now)
     if as_json:
-        print_json(pick(pruned, "rows", "by_kind", "put_off", "refused"))
+        print_json(pruned)
     else:
         _print_pruned(pruned)
 
 
 def _print_pruned(pruned: Pruned) -> None:
-    if pruned.rows:
-        rows = [(table, f"{number:,}") for table, number in sorted(pruned.rows.items())]
+    if pruned.deleted_rows:
+        rows = [(table, f"{number:,}") for table, number in sorted(pruned.deleted_rows.items())]
         print_table(("table", "rows>"), rows, title="deleted:")
-    elif pruned.refused:
-        print_line(f"nothing deleted: {pruned.refused}")
+    elif pruned.reason:
+        print_line(f"nothing deleted: {pruned.reason}")
     else:
         print_line("nothing deleted")
     for reason in pruned.put_off:

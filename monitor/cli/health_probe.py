@@ -3,10 +3,10 @@
 The time limit covers the complete answer, so a slow server cannot extend it.
 """
 
-import http.client
 import ssl
 from contextlib import closing, suppress
 from functools import partial
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
 
 import typer
@@ -17,19 +17,23 @@ from monitor.foreign_errors import system_cause
 _READ_BYTES = 1000
 _OK = 200
 _UNAVAILABLE = 503
-_CLOSED = (http.client.HTTPException, ConnectionResetError, ConnectionAbortedError, BrokenPipeError)
+_CLOSED = (HTTPException, ConnectionResetError, ConnectionAbortedError, BrokenPipeError)
 
 
 def probe(
-    host: str, port: int, word: str, tls: ssl.SSLContext, timeout_s: float
+    host: str,
+    port: int,
+    word: str,
+    tls: ssl.SSLContext,
+    timeout_s: float,
 ) -> tuple[bool, str]:
     """Return whether the daemon is ``healthy`` or ``ready``, as ``word`` says, and its answer.
 
     The text says why if there is no answer, or if the answer is not from rankwatch.
     """
     address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    plain = http.client.HTTPConnection(host, port, timeout=timeout_s)
-    encrypted = http.client.HTTPSConnection(host, port, timeout=timeout_s, context=tls)
+    plain = HTTPConnection(host, port, timeout=timeout_s)
+    encrypted = HTTPSConnection(host, port, timeout=timeout_s, context=tls)
     try:
         # The time limit of a socket restarts with every byte, and a name lookup has none.
         call = BackgroundCall(partial(_fetch, plain, encrypted, f"/-/{word}"), name="healthcheck")
@@ -38,7 +42,7 @@ def probe(
         return False, f"no answer from {address}: timed out"
     except _RefusedError as error:
         return False, f"no answer from {address}: {error}"
-    except (OSError, http.client.HTTPException) as error:
+    except (OSError, HTTPException) as error:
         cause = system_cause(error)
         what = cause.what if cause else type(error).__name__
         return False, f"no answer from {address}: {what}"
@@ -50,7 +54,9 @@ def probe(
 
 
 def _fetch(
-    plain: http.client.HTTPConnection, encrypted: http.client.HTTPSConnection, path: str
+    plain: HTTPConnection,
+    encrypted: HTTPSConnection,
+    path: str,
 ) -> tuple[int, str]:
     """Return status and text of the answer. Tries TLS if the server ends a plain connection."""
     plain.connect()
@@ -71,7 +77,7 @@ def _fetch(
         raise _refusal(error) from None
 
 
-def _get(connection: http.client.HTTPConnection, path: str) -> tuple[int, str]:
+def _get(connection: HTTPConnection, path: str) -> tuple[int, str]:
     with closing(connection):
         # The server may have sent an answer before it closed the connection.
         with suppress(BrokenPipeError, ConnectionResetError):

@@ -97,13 +97,13 @@ def _describe(metric: Metric) -> dict[str, object]:
         "parameters": _parameters(metric),
         **pick(metric, "low", "high"),
         "more_alike": "higher" if metric.higher_is_more_alike else "lower",
-        "symmetric": metric.is_symmetric,
+        "is_symmetric": metric.is_symmetric,
         "identical": _value_text(metric.identical),
         "disjoint": _value_text(metric.disjoint),
         "one_empty": _value_text(metric.one_empty),
         "both_empty": _value_text(metric.both_empty),
         **pick(metric, "uneven", "ties"),
-        "needs": metric.need,
+        "need": metric.need,
         "source": metric.source,
     }
 
@@ -112,7 +112,7 @@ def _describe_arm(metric: ArmMetric) -> dict[str, object]:
     return {
         "metric": str(metric),
         **pick(metric, "meaning", "low", "high", "arms"),
-        "needs": metric.need,
+        "need": metric.need,
         "source": metric.source,
     }
 
@@ -149,7 +149,7 @@ def _row(facts: Mapping[str, object]) -> tuple[str, ...]:
     """Return the cells of a metric. An arm-wide metric has no scores of identical lists."""
     scores = [_text(facts[key]) for key in ("identical", "disjoint") if key in facts]
     limits = f"{_text(facts['low'])} to {_text(facts['high'])}"
-    return (str(facts["metric"]), limits, *scores, _text(facts["needs"]), str(facts["meaning"]))
+    return (str(facts["metric"]), limits, *scores, _text(facts["need"]), str(facts["meaning"]))
 
 
 def _text(value: object) -> str:

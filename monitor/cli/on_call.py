@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Annotated
 
@@ -45,11 +46,9 @@ if TYPE_CHECKING:
 _STATE_COLUMNS = (
     "comparison alert segment state acknowledged_by since value> threshold> users> outcome reason"
 )
-_STATE_FIELDS = (
-    "comparison alert segment state since judged_slot outcome reason value threshold users "
-    "severity incident acknowledged_by"
+_TRANSITION_COLUMNS = (
+    "slot comparison alert segment from_state to_state value> threshold> users> reason"
 )
-_TRANSITION_COLUMNS = "slot comparison alert segment from to value> threshold> users> reason"
 _REASONS = 4  # how many reasons to list for the quiet alerts of a comparison
 
 alerts_app = typer.Typer(
@@ -82,7 +81,11 @@ def list_alerts(
     limit: Annotated[
         int | None,
         typer.Option(
-            "--limit", "-n", min=1, max=1_000_000, help="Only the newest transitions; default: all."
+            "--limit",
+            "-n",
+            min=1,
+            max=1_000_000,
+            help="Only the newest transitions; default: all.",
         ),
     ] = None,
     as_json: AsJson = False,
@@ -110,13 +113,12 @@ def list_alerts(
             print_line(line)
         print_line()
     print_records(
-        map(transition_dict, transitions), _TRANSITION_COLUMNS, as_json=as_json, title="Transitions"
+        map(asdict, transitions), _TRANSITION_COLUMNS, as_json=as_json, title="Transitions"
     )
 
 
 def _print_states(states: Sequence[AlertState], *, as_json: bool) -> None:
-    records = (pick(state, *_STATE_FIELDS.split()) for state in states)
-    print_records(records, _STATE_COLUMNS, as_json=as_json, title="States")
+    print_records(map(asdict, states), _STATE_COLUMNS, as_json=as_json, title="States")
 
 
 def _quiet_lines(states: Sequence[AlertState]) -> list[str]:
@@ -135,17 +137,6 @@ def _quiet_lines(states: Sequence[AlertState]) -> list[str]:
             parts.append("...")
         lines.append(f"{name}: {reasons.total():,} quiet ({'; '.join(parts)})")
     return lines
-
-
-def transition_dict(transition: Transition) -> dict[str, object]:
-    """Return one transition for JSON."""
-    names = "reason explanation value threshold users metric statistic severity dedup_key incident"
-    return {
-        **pick(transition, "slot", "comparison", "alert", "segment"),
-        "from": transition.from_state,
-        "to": transition.to_state,
-        **pick(transition, *names.split(), "interval", "normal"),
-    }
 
 
 @alerts_app.command(
@@ -196,7 +187,7 @@ def change_alerts(  # noqa: PLR0913 - the options of both commands
     if not changed:
         which = "matches" if ends else f"matches that {signed.author} has not acknowledged"
         raise ConfigError(f"no firing alert {which}: see `rankwatch alerts`")
-    print_records(map(transition_dict, changed), _TRANSITION_COLUMNS, as_json=as_json)
+    print_records(map(asdict, changed), _TRANSITION_COLUMNS, as_json=as_json)
 
 
 def accept(  # noqa: PLR0913 - the command's options
@@ -205,7 +196,9 @@ def accept(  # noqa: PLR0913 - the command's options
     start: Annotated[
         str,
         typer.Option(
-            "--from", metavar="SLOT", help="Slot of the first run at the new level, ISO 8601."
+            "--from",
+            metavar="SLOT",
+            help="Slot of the first run at the new level, ISO 8601.",
         ),
     ],
     undo: Annotated[
@@ -225,7 +218,8 @@ def accept(  # noqa: PLR0913 - the command's options
     from monitor.model.alerts import accepted_level
     from monitor.pipeline.alert_actions import Signature
 
-    slot, now = parse_instant(start), utc_now()
+    slot = parse_instant(start)
+    now = utc_now()
     if slot > now:
         raise typer.BadParameter(
             f"--from {start} is in the future: name the slot of a run, see `rankwatch runs "
@@ -233,7 +227,9 @@ def accept(  # noqa: PLR0913 - the command's options
         )
     with opened_database(config) as (store, configured):
         records = store.history.run_records(
-            comparison, after=slot - timedelta(microseconds=1), limit=1
+            comparison,
+            after=slot - timedelta(microseconds=1),
+            limit=1,
         )
         if not records:
             require_known(comparison, configured)
@@ -293,12 +289,15 @@ def add_silence(  # noqa: PLR0913 - the command's options
     starts_at = now if start is None else parse_instant(start)
     signed = Signature(author=author_name(by), comment=comment, at=now)
     silence = make_silence(
-        matchers, signed, starts_at=starts_at, ends_at=_end_of(starts_at, span, until)
+        matchers,
+        signed,
+        starts_at=starts_at,
+        ends_at=_end_of(starts_at, span, until),
     )
     with opened_database(config) as (store, configured):
         silence = store.alerts.add_silence(silence)
         states = store.alerts.states()
-    print_records([_silence_dict(silence)], _SILENCE_COLUMNS, as_json=as_json)
+    print_records([asdict(silence)], _SILENCE_COLUMNS, as_json=as_json)
     _print_unmatched([silence], states, configured)
 
 
@@ -313,7 +312,7 @@ def list_silences(
     with opened_database(config) as (store, configured):
         silences = store.alerts.silences(ending_after=None if every else utc_now())
         states = store.alerts.states()
-    print_records(map(_silence_dict, silences), _SILENCE_COLUMNS, as_json=as_json)
+    print_records(map(asdict, silences), _SILENCE_COLUMNS, as_json=as_json)
     _print_unmatched(silences, states, configured)
 
 
@@ -344,23 +343,21 @@ def expire_silences(
             f"no silence {', '.join(missing)} that has not ended yet: see `rankwatch silence ls`"
         )
     if as_json:
-        print_json({"ended": numbers})
+        print_json({"expired": numbers})
     else:
         print_line(f"ended: {', '.join(map(str, numbers))}")
 
 
 def _print_unmatched(
-    silences: Sequence[Silence], states: Sequence[AlertState], comparisons: Sequence[str]
+    silences: Sequence[Silence],
+    states: Sequence[AlertState],
+    comparisons: Sequence[str],
 ) -> None:
     from monitor.alerts.unmatched import find_unmatched_silences
     from monitor.texts.unmatched_names import write_unmatched
 
     for each in find_unmatched_silences(silences, states, dict.fromkeys(comparisons)):
         print_error(write_unmatched(each))
-
-
-def _silence_dict(silence: Silence) -> dict[str, object]:
-    return pick(silence, "id", "matchers", "author", "comment", "starts_at", "ends_at")
 
 
 def _end_of(starts_at: datetime, span: str | None, until: str | None) -> datetime:
@@ -395,10 +392,13 @@ def list_deliveries(
         settled = _SETTLED if every else 0
         deliveries = store.outbox.deliveries(receiver=receiver, settled=settled, limit=_MOST)
     columns = (
-        "receiver comparison alert segment change since status attempts> next_attempt_at "
+        "receiver comparison alert segment change at status attempts> next_attempt_at "
         "reason message"
     )
-    print_records(map(_delivery_dict, deliveries), columns, as_json=as_json)
+    if as_json:
+        print_json(*deliveries)
+    else:
+        print_records(map(_delivery_row, deliveries), columns, as_json=False)
 
 
 @notify_app.command("test")
@@ -431,34 +431,18 @@ def try_receivers(
     replies = list(send_test(load_settings(config), receiver, SystemClock(), wait=span))
     outcomes = []
     for reply in replies:
-        outcomes.append(
-            {
-                "receiver": reply.receiver,
-                "sent": reply.status,
-                "is_delivered": reply.trouble is None,
-                "trouble": reply.trouble,
-            }
-        )
-    print_records(outcomes, "receiver sent is_delivered trouble", as_json=as_json)
-    if any(each.trouble for each in replies):
+        outcomes.append(asdict(reply) | {"is_delivered": reply.reason is None})
+    print_records(outcomes, "receiver status is_delivered reason", as_json=as_json)
+    if any(each.reason for each in replies):
         raise typer.Exit(DELIVERY_EXIT)
 
 
-def _delivery_dict(record: Delivery) -> dict[str, object]:
+def _delivery_row(record: Delivery) -> dict[str, object]:
     transition = record.transition
     change = "starts"
     if transition.is_acknowledgement:
         change = "acknowledged"
     elif transition.is_end:
         change = "ends"
-    return {
-        "receiver": record.receiver,
-        **pick(transition, "comparison", "alert", "segment", "severity"),
-        "change": change,
-        "since": transition.at,
-        **pick(
-            record, "status", "attempts", "may_be_known", "next_attempt_at", "settled_at", "reason"
-        ),
-        "message": transition.reason,
-        **pick(transition, "dedup_key", "incident"),
-    }
+    message = {"change": change, "message": transition.reason}
+    return asdict(transition) | asdict(record) | message

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import asdict, is_dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TextIO
+from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 import typer
 
@@ -26,8 +26,7 @@ from monitor.redaction import escape_controls
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from monitor.model.rankings import Arm, CoverageReason
-    from monitor.model.runs import Evidence, PullProgress
+    from monitor.model.runs import Evidence, PullProgress, Summary
 
 # rich is imported where it is used: `--version`, `--json` and completion do not need it.
 
@@ -37,10 +36,12 @@ SOURCE_EXIT = 3
 DELIVERY_EXIT = 5
 OUTPUT_EXIT = 74
 # The codes that a shell uses.
-INTERRUPTED_EXIT, TERMINATED_EXIT = 130, 143
+INTERRUPTED_EXIT = 130
+TERMINATED_EXIT = 143
 VERDICT_EXITS = {"safe": 0, "breach": 1, "inconclusive": 2}
 # Errors of `gate`, which must differ from verdicts. From sysexits.h.
-USAGE_EXIT, INTERNAL_EXIT = 64, 70
+USAGE_EXIT = 64
+INTERNAL_EXIT = 70
 
 _PIPE_WIDTH = 10_000
 _LEAST_WIDTH = 12
@@ -117,16 +118,17 @@ def pick(value: object, *names: str) -> dict[str, object]:
     return {name: getattr(value, name) for name in names}
 
 
-def coverage_dict(reasons: Mapping[tuple[Arm, CoverageReason], int]) -> dict[str, int]:
-    """Return how many users were not compared, by ``arm.reason``."""
-    return {f"{arm}.{reason}": count for (arm, reason), count in reasons.items()}
+def summary_dict(summary: Summary) -> dict[str, Any]:
+    """Return a summary for JSON."""
+    names = "segment metric n n_undefined mean standard_error statistics"
+    return pick(summary, *names.split())
 
 
 def _plain(value: object) -> object:
     if is_dataclass(value) and not isinstance(value, type):
         value = asdict(value)
     if isinstance(value, Mapping):
-        return {str(key): _plain(each) for key, each in value.items()}
+        return {_key(key): _plain(each) for key, each in value.items()}
     if isinstance(value, (list, tuple)):
         return [_plain(each) for each in value]
     if isinstance(value, datetime):
@@ -136,8 +138,16 @@ def _plain(value: object) -> object:
     return value
 
 
+def _key(key: object) -> str:
+    # As the API writes them: "candidate,missing".
+    return ",".join(key) if isinstance(key, tuple) else str(key)
+
+
 def print_table(
-    columns: Sequence[str], rows: Iterable[Sequence[str]], *, title: str | None = None
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    title: str | None = None,
 ) -> None:
     """Print a table.
 
@@ -164,7 +174,11 @@ def print_table(
             narrowest = min(widest, _LEAST_WIDTH)
         least += narrowest + _GAP
         table.add_column(
-            name, justify=justify, overflow="fold", min_width=narrowest, no_wrap=not is_terminal
+            name,
+            justify=justify,
+            overflow="fold",
+            min_width=narrowest,
+            no_wrap=not is_terminal,
         )
     for row in cells:
         table.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in row))

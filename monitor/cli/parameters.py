@@ -22,7 +22,11 @@ CONFIG_VARIABLE = "RANKWATCH_CONFIG"
 Config = Annotated[
     Path,
     typer.Option(
-        "--config", "-c", envvar=CONFIG_VARIABLE, help="Configuration file.", show_default=True
+        "--config",
+        "-c",
+        envvar=CONFIG_VARIABLE,
+        help="Configuration file.",
+        show_default=True,
     ),
 ]
 DEFAULT_CONFIG = Path("rankwatch.yaml")
@@ -33,7 +37,9 @@ AsJson = Annotated[
 OneComparison = Annotated[
     str | None,
     typer.Argument(
-        metavar="[COMPARISON]", show_default=False, help="Only this comparison, or its candidates."
+        metavar="[COMPARISON]",
+        show_default=False,
+        help="Only this comparison, or its candidates.",
     ),
 ]
 ComparisonName = Annotated[str, typer.Argument(help="Name of the comparison.")]

@@ -29,16 +29,18 @@ from monitor.cli.output import (
 )
 from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, ComparisonName, Config, parse_instant
 from monitor.errors import ConfigError, InputError, MonitorError
+from monitor.texts.gate import write_census, write_left_out
 
 if TYPE_CHECKING:
     from markupsafe import Markup
 
-    from monitor.sequential.gate import GateResult
+    from monitor.model.gate import GateResult
     from monitor.service.gate import Certificate
 
 _CLICK_USAGE = 2  # the exit code of usage errors in other commands
 
-_MOST_LOOKS, _MOST_CHARTS = 24, 6
+_MOST_LOOKS = 24
+_MOST_CHARTS = 6
 _COLUMNS = (
     "segment",
     "users>",
@@ -187,12 +189,10 @@ def _print(certificate: Certificate) -> None:
     if certificate.segments:
         print_table(_COLUMNS, map(_row, certificate.segments))
         print_line(_scale_line(certificate))
-    print_line(f"{certificate.verdict.value.upper()}: {certificate.words}")
+    print_line(f"{certificate.verdict.value.upper()}: {certificate.sentence}")
 
 
 def _question_lines(certificate: Certificate) -> list[str]:
-    from monitor.service.gate import LEFT_OUT_TEXTS
-
     question = certificate.question
     lines = [
         f"{question.comparison.name}  margin {question.margin:g}  alpha {question.alpha:g}",
@@ -200,8 +200,7 @@ def _question_lines(certificate: Certificate) -> list[str]:
         _runs_line(certificate),
     ]
     for reason, count in certificate.left_out.items():
-        noun = "run" if count == 1 else "runs"
-        lines.append(f"left out: {count:,} {noun} {LEFT_OUT_TEXTS[reason]}")
+        lines.append(f"left out: {write_left_out(reason, count)}")
     return lines
 
 
@@ -242,7 +241,10 @@ def _draw_course(certificate: Certificate, place: int) -> Markup:
         )
         points.append(Point(at=slot, value=each.mean_best, note=note, low=each.low, high=each.high))
     margin = Level(
-        value=certificate.question.margin, name="margin", kind="limit", is_always_drawn=True
+        value=certificate.question.margin,
+        name="margin",
+        kind="limit",
+        is_always_drawn=True,
     )
     label = f"mean excess of {certificate.segments[place].segment} by run"
     return draw_series(points, label=label, levels=[margin])
@@ -259,8 +261,9 @@ def _runs_line(certificate: Certificate) -> str:
         period += f" to {instant(runs[-1].slot)}"
     looks = certificate.looks
     if certificate.question.is_census:
+        census = write_census(certificate.question.fixed_users)
         return (
-            f"run: {period}, newest of {looks:,}, judged alone: {certificate.question.census} "
+            f"run: {period}, newest of {looks:,}, judged alone: {census} "
             f"({users:,} users, {missing:,} missing), so the next run draws no new users; look "
             f"{looks:,}, at alpha/{looks * (looks + 1):,}"
         )

@@ -77,10 +77,10 @@ def suggest(  # noqa: PLR0913 - a command is all of its options
 
 def _suggestion_dict(suggestion: Suggestion) -> dict[str, object]:
     rule = suggestion.rule
-    threshold = pages = None
-    if suggestion.obstacle is None:
+    threshold = caught = None
+    if suggestion.reason is None:
         threshold = rule.threshold
-        pages = [pick(each, "slot", "value") for each in suggestion.caught]
+        caught = [pick(each, "slot", "value") for each in suggestion.caught]
     return {
         **pick(rule, "alert", "metric"),
         "statistic": str(rule.statistic),
@@ -91,15 +91,15 @@ def _suggestion_dict(suggestion: Suggestion) -> dict[str, object]:
         **pick(suggestion, "runs", "expected"),
         "seen_with_50_percent": suggestion.usually,
         "seen_with_95_percent": suggestion.nearly_always,
-        "pages": pages,
-        **pick(suggestion, "obstacle", "note"),
+        "caught": caught,
+        **pick(suggestion, "reason", "note"),
     }
 
 
 def _print_suggestions(suggestions: tuple[Suggestion, ...], every: timedelta) -> None:
     columns = (
         "metric statistic segment runs> expected> direction threshold> "
-        "seen_with_50_percent> seen_with_95_percent> obstacle note"
+        "seen_with_50_percent> seen_with_95_percent> reason note"
     )
     print_records(map(_suggestion_dict, suggestions), columns, as_json=False)
     print_line(f"all together: one false page in {every.total_seconds() / 86400:,.3g} days")
@@ -113,7 +113,7 @@ def _print_suggestions(suggestions: tuple[Suggestion, ...], every: timedelta) ->
 
 def _print_rules(suggestions: tuple[Suggestion, ...]) -> None:
     # JSON strings and numbers are YAML too.
-    rules = [each.rule for each in suggestions if each.obstacle is None]
+    rules = [each.rule for each in suggestions if each.reason is None]
     if not rules:
         print_line("rules: []  # nothing can be proposed yet")
         return
@@ -142,7 +142,9 @@ def plan(  # noqa: PLR0913 - a command is all of its options
     share: Annotated[
         float | None,
         typer.Option(
-            min=1e-9, max=1.0, help="Or the share of users with broken lists, such as 0.02."
+            min=1e-9,
+            max=1.0,
+            help="Or the share of users with broken lists, such as 0.02.",
         ),
     ] = None,
     to: Annotated[
@@ -191,7 +193,9 @@ def plan(  # noqa: PLR0913 - a command is all of its options
     learned: Annotated[
         int | None,
         typer.Option(
-            min=2, max=10**6, help="Number of healthy runs before; default: the stored ones."
+            min=2,
+            max=10**6,
+            help="Number of healthy runs before; default: the stored ones.",
         ),
     ] = None,
     config: Config = DEFAULT_CONFIG,
@@ -215,7 +219,9 @@ def plan(  # noqa: PLR0913 - a command is all of its options
     for name, value in figures.items():
         if value is not None:
             overrides[name] = value
-    configured, stored, until = None, [sample_size.PlanInputs()], None
+    configured = None
+    stored = [sample_size.PlanInputs()]
+    until = None
     if comparison is not None:
         by_rule = share is not None and not overrides
         configured, stored, until = _stored(comparison, config, metric, segment, by_rule=by_rule)
@@ -228,12 +234,17 @@ def plan(  # noqa: PLR0913 - a command is all of its options
         part = alpha or inputs.alpha or sample_size.alpha_of_budget(configured)
         plans.append(
             sample_size.plan_sample_size(
-                inputs, drop=size, users=users, runs=runs, share=part, power=power
+                inputs,
+                drop=size,
+                users=users,
+                runs=runs,
+                share=part,
+                power=power,
             )
         )
     best = min(plans, key=sample_size.rank_plan)
     if as_json:
-        print_json(_plan_dict(best) | {"users_until_certain": until and until[0]})
+        print_json(_plan_dict(best) | {"users_until_decided": until and until[0]})
         return
     _print_plan(best)
     if until is not None:
@@ -245,13 +256,18 @@ def plan(  # noqa: PLR0913 - a command is all of its options
 
 
 def _stored(
-    name: str, config: Config, metric: str | None, segment: str, *, by_rule: bool
+    name: str,
+    config: Config,
+    metric: str | None,
+    segment: str,
+    *,
+    by_rule: bool,
 ) -> tuple[Comparison, list[PlanInputs], tuple[int, int] | None]:
     from monitor.service.analysis.backtest import configured_comparison
     from monitor.service.analysis.sample_size import (
         read_plan_inputs,
         read_rule_inputs,
-        users_until_certain,
+        users_until_decided,
     )
     from monitor.settings.loader import load_settings
     from monitor.storage import opened_store
@@ -264,16 +280,17 @@ def _stored(
             inputs = read_rule_inputs(comparison, store.history, metric, segment)
         if not inputs:
             inputs = [read_plan_inputs(comparison, store.history, metric, segment)]
-        return comparison, inputs, users_until_certain(comparison, store.history)
+        return comparison, inputs, users_until_decided(comparison, store.history)
 
 
 def _plan_dict(plan: SampleSizePlan) -> dict[str, object]:
-    inputs, search = plan.inputs, plan.search
+    inputs = plan.inputs
+    search = plan.search
     return {
         **pick(plan, "drop", "users", "runs", "chance"),
         "power": search.power,
         "alpha": search.share,
-        "obstacle": plan.obstacle,
+        "reason": plan.reason,
         "alert": inputs.rule and inputs.rule.alert,
         **pick(inputs, "mean", "sd", "wander", "learned"),
         "usual_users": inputs.users,
@@ -282,7 +299,9 @@ def _plan_dict(plan: SampleSizePlan) -> dict[str, object]:
 
 
 def _print_plan(plan: SampleSizePlan) -> None:
-    search, inputs, rule = plan.search, plan.inputs, plan.inputs.rule
+    search = plan.search
+    inputs = plan.inputs
+    rule = plan.inputs.rule
     if rule is not None:
         scale = " (as angles: arcsin of the root)" if rule.is_share else ""
         print_line(f"seen first by {rule.alert}, {rule.statistic} of {rule.metric}{scale}")
@@ -296,8 +315,8 @@ def _print_plan(plan: SampleSizePlan) -> None:
         f"{drop} with a chance of {search.power:.0%}, falsely in one look "
         f"of {1 / search.share:,.0f}"
     )
-    if plan.obstacle is not None:
-        print_line(f"{aim}: {plan.obstacle}")
+    if plan.reason is not None:
+        print_line(f"{aim}: {plan.reason}")
     elif plan.chance is not None:
         size = f"{plan.runs:,} runs of {plan.users:,} users"
         print_line(f"{drop} is seen in {size} with a chance of {plan.chance:.1%}")

@@ -59,8 +59,12 @@ def _receive_signals() -> int:
     # wait for the next one. A byte in a pipe is never missed.
     signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, lambda *_: None)
+        signal.signal(number, _ignore)
     return signals
+
+
+def _ignore(*_: object) -> None:
+    """Handle a signal: its number is in the pipe already."""
 
 
 def _follow_log_settings(settings: Settings) -> None:

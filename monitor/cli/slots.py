@@ -13,7 +13,6 @@ import typer
 
 from monitor.cli.output import (
     SOURCE_EXIT,
-    coverage_dict,
     instant,
     log_errors_only,
     number,
@@ -25,6 +24,7 @@ from monitor.cli.output import (
     progress,
     report_unwritten,
     show_pull,
+    summary_dict,
 )
 from monitor.cli.parameters import (
     DEFAULT_CONFIG,
@@ -157,7 +157,8 @@ def replay(  # noqa: PLR0913 - the command's options
     """
     from monitor.service.commands.one_shot import open_one_shot
 
-    first, last = parse_instant(start), parse_instant(end)
+    first = parse_instant(start)
+    last = parse_instant(end)
     parse_period(start, end)
     log_errors_only()
     results: list[RunResult] = []
@@ -198,26 +199,19 @@ def _exit(results: Sequence[RunResult]) -> None:
 
 
 def result_dict(result: RunResult) -> dict[str, object]:
-    """Return one run for JSON: coverage, summaries by metric and segment, and transitions."""
-    counts: dict[str, object] = {"asked": None, "paired": None, "coverage": {}}
+    """Return one run for JSON: coverage, summaries and transitions."""
+    counts: dict[str, object] = {"asked": None, "paired": None, "users_by_reason": {}}
     if result.coverage is not None:
-        row = result.coverage.all
-        counts = pick(row, "asked", "paired")
-        counts["coverage"] = coverage_dict(row.reasons)
-    summaries: dict[str, dict[str, object]] = {}
-    for each in _believable(result):
-        summary = pick(each, "mean", "standard_error") | {"users": each.n}
-        summaries.setdefault(each.metric, {})[each.segment] = summary
-    transitions = []
-    for change in result.transitions:
-        names = pick(change, "alert", "segment")
-        transitions.append(names | {"from": change.from_state, "to": change.to_state})
+        counts = pick(result.coverage.all, "asked", "paired", "users_by_reason")
+    transitions = [
+        pick(change, "alert", "segment", "from_state", "to_state") for change in result.transitions
+    ]
     return {
         **pick(result.claim, "slot", "comparison"),
         **pick(result, "status", "reason"),
         **counts,
-        "gap_seconds": result.gap_seconds,
-        "summaries": summaries,
+        "gap_s": result.gap_s,
+        "summaries": list(map(summary_dict, _believable(result))),
         "transitions": transitions,
     }
 
@@ -307,12 +301,12 @@ def backfill(
         print_json(*map(_backfill_dict, filled_runs))
     else:
         _print_backfill(filled_runs)
-    if any(each.trouble for each in filled_runs):
+    if any(each.reason for each in filled_runs):
         raise typer.Exit(SOURCE_EXIT)
 
 
 def _outcome(filled: BackfilledRun) -> str:
-    if filled.trouble is not None:
+    if filled.reason is not None:
         return "failed"
     return "labelled" if filled.summaries else "waiting"
 
@@ -320,13 +314,10 @@ def _outcome(filled: BackfilledRun) -> str:
 def _backfill_dict(filled: BackfilledRun) -> dict[str, object]:
     return {
         **pick(filled.run, "comparison", "slot"),
-        "outcome": _outcome(filled),
-        "reason": filled.trouble,
+        "status": _outcome(filled),
+        "reason": filled.reason,
         "labels_until": filled.run.labels_until,
-        "summaries": {
-            each.metric: pick(each, "mean", "standard_error") | {"users": each.n}
-            for each in _of_all(filled.summaries)
-        },
+        "summaries": list(map(summary_dict, _of_all(filled.summaries))),
     }
 
 
@@ -360,7 +351,8 @@ def _print_backfill(filled_runs: Sequence[BackfilledRun]) -> None:
 def _backfill_row(filled: BackfilledRun, metrics: Sequence[str]) -> tuple[str, ...]:
     summaries = _of_all(filled.summaries)
     means = {summary.metric: summary.mean for summary in summaries}
-    waits_until, users = "", "-"
+    waits_until = ""
+    users = "-"
     if summaries:
         users = f"{max(summary.n for summary in summaries):,}"
     elif filled.run.labels_until is not None:
@@ -371,5 +363,5 @@ def _backfill_row(filled: BackfilledRun, metrics: Sequence[str]) -> tuple[str, .
         waits_until,
         *(number(means.get(metric)) for metric in metrics),
         users,
-        filled.trouble or "",
+        filled.reason or "",
     )

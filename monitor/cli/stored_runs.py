@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from monitor.cli.output import (
     instant,
     log_errors_only,
-    pick,
     print_evidence,
     print_json,
     print_line,
@@ -19,6 +18,7 @@ from monitor.cli.output import (
     print_table,
     print_written,
     require_writable,
+    summary_dict,
     write_whole,
 )
 from monitor.cli.parameters import (
@@ -58,19 +58,15 @@ def runs(
         listed = store.history.runs(comparison=comparison, limit=limit)
     if not listed:
         require_known(comparison, configured)
-    columns = "slot comparison status asked> paired> attempt> seconds> reason"
+    columns = "slot comparison status asked> paired> attempt> duration_s> reason"
     print_records(map(_run_dict, listed), columns, as_json=as_json)
 
 
 def _run_dict(run: Run) -> dict[str, object]:
-    names = (
-        "slot comparison status reason asked paired k attempt owner config_hash input_hash "
-        "models started_at finished_at"
-    )
-    seconds = None
+    duration_s = None
     if run.finished_at is not None:
-        seconds = (run.finished_at - run.started_at).total_seconds()
-    return {**pick(run, *names.split()), "seconds": seconds}
+        duration_s = (run.finished_at - run.started_at).total_seconds()
+    return asdict(run) | {"duration_s": duration_s}
 
 
 def show(
@@ -83,7 +79,11 @@ def show(
     users: Annotated[
         int,
         typer.Option(
-            "--users", "-n", min=0, max=1_000_000, help="How many of the worst users to show."
+            "--users",
+            "-n",
+            min=0,
+            max=1_000_000,
+            help="How many of the worst users to show.",
         ),
     ] = 3,
     as_json: AsJson = False,
@@ -99,7 +99,8 @@ def show(
     chosen = None if slot is None else parse_instant(slot)
     with opened_database(config) as (store, _):
         record = _find(store, comparison, chosen)
-        run, explanation = record.run, record.explanation
+        run = record.run
+        explanation = record.explanation
         evidence = store.history.evidence(run.id)
         transitions = store.alerts.transitions(comparison=comparison, limit=None)
         attempts = _earlier_attempts(store, run)
@@ -112,23 +113,15 @@ def show(
         items_of(evidence if as_json else worst),
     )
     if as_json:
-        names = "comparison slot status reason asked paired k catalogue_size input_hash models"
-        arm_scores = []
-        for score in record.arm_scores:
-            values = pick(score, "segment", "arm", "metric", "value")
-            arm_scores.append(values | {"lists": score.n})
         print_json(
             {
-                **pick(run, *names.split(), "labelled_at", "labels_until"),
+                **asdict(run),
                 "summaries": [_summary_dict(run, each) for each in record.summaries],
-                "arm_scores": arm_scores,
-                "evidence": [
-                    pick(each, "kind", "user", "scores", "baseline", "candidate")
-                    for each in evidence
-                ],
-                "explanation": None if explanation is None else asdict(explanation),
+                "arm_scores": record.arm_scores,
+                "evidence": evidence,
+                "explanation": explanation,
                 "earlier_attempts": attempts,
-                "same_lists_as": equal_slots,
+                "is_same_input": bool(equal_slots),
                 "titles": titles,
             }
         )
@@ -138,7 +131,8 @@ def show(
         print_line(f"the same lists as in the run of {instant(each)}")
     for change in transitions:
         if change.alert == ACCEPTED:
-            since, at = instant(change.slot), instant(change.at)
+            since = instant(change.slot)
+            at = instant(change.at)
             print_line(f"normal since {since}: {change.reason}, {at}")
     print_evidence(worst, titles)
     for name in attempts:
@@ -203,14 +197,20 @@ def _earlier_attempts(store: SqlStore, run: Run) -> list[str]:
 
     prefix = f"{run.comparison}{KEPT_MARK}"
     listed = store.history.runs(
-        comparison=None, limit=_LOOKED_THROUGH, since=run.slot, until=run.slot
+        comparison=None,
+        limit=_LOOKED_THROUGH,
+        since=run.slot,
+        until=run.slot,
     )
     return [each.comparison for each in listed if each.comparison.startswith(prefix)]
 
 
 def _find(store: SqlStore, comparison: str, slot: datetime | None) -> RunRecord:
     listed = store.history.runs(
-        comparison=comparison, limit=_LOOKED_THROUGH, since=slot, until=slot
+        comparison=comparison,
+        limit=_LOOKED_THROUGH,
+        since=slot,
+        until=slot,
     )
     for run in listed:
         if run.status != "running" and (record := store.history.record(run.id)) is not None:
@@ -225,7 +225,8 @@ def _find(store: SqlStore, comparison: str, slot: datetime | None) -> RunRecord:
 def _print_run(record: RunRecord) -> None:
     from monitor.presentation import arm_rows, explanation_tables, explanation_title
 
-    run, explanation = record.run, record.explanation
+    run = record.run
+    explanation = record.explanation
     compared = f"{run.paired or 0:,} of {run.asked or 0:,} users compared"
     print_line(f"{run.comparison}  slot {instant(run.slot)}  {run.status}  {compared}")
     if run.reason:
@@ -237,9 +238,9 @@ def _print_run(record: RunRecord) -> None:
         print_line(models)
     if explanation is not None:
         print_line(f"{explanation_title(explanation)}: {explanation.sentence}")
-    columns = "segment metric mean> standard_error> p05> p50> users> by_chance>"
-    summaries = (_summary_dict(run, summary) for summary in record.summaries)
-    print_records(summaries, columns, as_json=False)
+    columns = "segment metric mean> standard_error> p05> p50> n> by_chance>"
+    rows = [_summary_dict(run, each) | dict(each.statistics) for each in record.summaries]
+    print_records(rows, columns, as_json=False)
     _print_notes(run)
     if record.arm_scores:
         print_line()
@@ -269,14 +270,8 @@ def _print_notes(run: Run) -> None:
         )
 
 
-def _summary_dict(run: Run, summary: Summary) -> dict[str, object]:
+def _summary_dict(run: Run, summary: Summary) -> dict[str, Any]:
     from monitor.presentation import score_by_chance
 
-    return {
-        **pick(summary, "segment", "metric"),
-        "users": summary.n,
-        "undefined": summary.n_undefined,
-        **pick(summary, "mean", "standard_error"),
-        "by_chance": score_by_chance(summary.metric, run),
-        **summary.statistics,
-    }
+    by_chance = score_by_chance(summary.metric, run)
+    return summary_dict(summary) | {"by_chance": by_chance}

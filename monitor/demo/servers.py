@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from datetime import datetime
 
 import numpy as np
-import numpy.typing as npt
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
+from monitor.model.arrays import Floats
 from monitor.model.instants import utc_now
 from monitor.model.rankings import Arm
 from monitor.web.server import WebServer
@@ -80,7 +80,7 @@ class Shop:
         return lists
 
 
-def _appeal_by_genre(random: np.random.Generator, items: int) -> npt.NDArray[np.float64]:
+def _appeal_by_genre(random: np.random.Generator, items: int) -> Floats:
     """Return the appeal of each item to users who like one genre only: (genres, items).
 
     Each genre has a few popular items and a long tail.
@@ -89,7 +89,7 @@ def _appeal_by_genre(random: np.random.Generator, items: int) -> npt.NDArray[np.
     fit = random.gamma(1.0, size=(_GENRES, items)) * 0.05
     # Every item belongs to one genre, and fits the other genres a little.
     fit[random.integers(_GENRES, size=items), np.arange(items)] += 1.0
-    appeal: npt.NDArray[np.float64] = fit * popularity
+    appeal: Floats = fit * popularity
     return appeal
 
 
@@ -164,9 +164,13 @@ class OnCall:
         now = utc_now()
         # A message lists all firing alerts. Only new pairs of key and status are news.
         for alert in json.loads(await request.body())["alerts"]:
-            status, labels = alert["status"], alert["labels"]
+            status = alert["status"]
+            labels = alert["labels"]
             new = ReceivedAlert(
-                at=now, status=status, alert=labels["alertname"], segment=labels["segment"]
+                at=now,
+                status=status,
+                alert=labels["alertname"],
+                segment=labels["segment"],
             )
             self._by_firing.setdefault((alert["annotations"]["dedup_key"], status), new)
         return Response(status_code=204)

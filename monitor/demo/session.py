@@ -58,7 +58,8 @@ def run_demo(
             # Handle SIGTERM like Ctrl-C, so that the terminal is restored.
             stack.enter_context(termination_raised(signal.default_int_handler))
             stack.enter_context(open_workspace(workspace))
-            recommenders, on_call = Recommenders(Shop()), OnCall()
+            recommenders = Recommenders(Shop())
+            on_call = OnCall()
             write_users(workspace, recommenders.shop)
             url = stack.enter_context(serve_routes(recommenders.route, on_call.route))
             write_configuration(workspace, url=url, every=story.every)
@@ -71,7 +72,10 @@ def run_demo(
             _print(console, f"Open {daemon.url}/ to watch; Ctrl-C stops everything.")
             _print(console, f"Configuration, database and log are in {workspace.directory}.")
             played = simulation.Simulation(
-                recommenders=recommenders, on_call=on_call, story=story, store=daemon.store
+                recommenders=recommenders,
+                on_call=on_call,
+                story=story,
+                store=daemon.store,
             )
             return _verify(_simulate(played, console, until_over=fast), workspace, console)
     except KeyboardInterrupt:
@@ -82,7 +86,10 @@ def run_demo(
 
 
 def _simulate(
-    played: simulation.Simulation, console: Console, *, until_over: bool
+    played: simulation.Simulation,
+    console: Console,
+    *,
+    until_over: bool,
 ) -> simulation.DemoStatus:
     """Print what happens, and return the status at the end.
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
+from operator import attrgetter
 
 from monitor.demo.servers import BROKEN_COUNTRY, OnCall, ReceivedAlert, Recommenders
 from monitor.model.alerts import AlertState, State, Transition
@@ -92,7 +93,8 @@ def next_day(story: Story, scene: StoryDay, *, is_noticed: bool = True) -> Story
     ``is_noticed``: whether the daemon has noticed the present chapter, which continues until then.
     """
     day = scene.day + 1
-    chapter, since_day = scene.chapter, scene.since_day
+    chapter = scene.chapter
+    since_day = scene.since_day
     days = {
         Chapter.HEALTHY: story.healthy_days,
         Chapter.BROKEN: story.broken_days,
@@ -134,7 +136,7 @@ class DemoStatus:
     @property
     def notes(self) -> list[LogNote]:
         """Every event for the log, oldest first."""
-        return sorted(self._notes(), key=lambda note: note.at)
+        return sorted(self._notes(), key=attrgetter("at"))
 
     def _notes(self) -> Iterator[LogNote]:
         for at, chapter in self.chapters:

@@ -119,14 +119,14 @@ class DaemonMetrics:
             self.count("stage_duration_seconds", comparison, stage, value=seconds)
         for arm, seconds in result.pull_seconds.items():
             self.count("pull_duration_seconds", comparison, arm, value=seconds)
-        self._gaps[comparison] = result.gap_seconds
+        self._gaps[comparison] = result.gap_s
         if result.coverage:
-            for (arm, reason), users in result.coverage.all.reasons.items():
+            for (arm, reason), users in result.coverage.all.users_by_reason.items():
                 self.count("source_errors_total", comparison, arm, reason, value=users)
 
     def pruned(self, pruned: Pruned, *, at: datetime) -> None:
         """Count deleted rows, and show when rows were last deleted."""
-        for kind, count in pruned.by_kind.items():
+        for kind, count in pruned.deleted_by_kind.items():
             self.count("pruned_rows_total", kind, value=count)
         self.show("prune_last_success_timestamp_seconds", at.timestamp())
 

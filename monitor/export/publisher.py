@@ -140,7 +140,11 @@ class RunSeries:
         if piece is None or piece[0] != shown:
             # The piece has no reference to this object, so that both are freed after the next run.
             families = partial(
-                _families_of_run, self.comparison, self._gauges, self.segments, shown
+                _families_of_run,
+                self.comparison,
+                self._gauges,
+                self.segments,
+                shown,
             )
             piece = (shown, Piece(families))
             self._piece = piece
@@ -148,7 +152,10 @@ class RunSeries:
 
 
 def _families_of_run(
-    comparison: str, gauges: Gauges, segments: Mapping[str, Sequence[SampleKey]], shown: set[str]
+    comparison: str,
+    gauges: Gauges,
+    segments: Mapping[str, Sequence[SampleKey]],
+    shown: set[str],
 ) -> tuple[Metric, ...]:
     left_out: set[SampleKey] = set()
     for segment, samples in segments.items():
@@ -167,7 +174,10 @@ class Publication:
     most: int | None = None
 
     def followed_by(
-        self, latest: Sequence[LatestRun], since: StartTimes, most: int | None
+        self,
+        latest: Sequence[LatestRun],
+        since: StartTimes,
+        most: int | None,
     ) -> "Publication":
         """Return the next publication, which takes over the series of unchanged runs.
 
@@ -251,7 +261,10 @@ class PrometheusPublisher(DaemonMetrics):
         self._failing: set[str] = set()
         errors = SERIES["collector_errors_total"]
         self._errors = prometheus_client.Counter(
-            errors.name, errors.help, errors.labels, registry=None
+            errors.name,
+            errors.help,
+            errors.labels,
+            registry=None,
         )
         for name in COLLECTORS:
             self._errors.labels(name)

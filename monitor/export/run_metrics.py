@@ -10,7 +10,8 @@ from monitor.export.exposition import Distribution, Gauges
 from monitor.export.series import FINISHED
 from monitor.model.alerts import Outcome, State
 from monitor.model.rankings import ALL, Arm, Coverage, CoverageReason
-from monitor.model.runs import LatestRun, RunStatus, Summary, untrusted_floor
+from monitor.model.run_reasons import RunReasonKind, find_reason
+from monitor.model.runs import LatestRun, RunStatus, Summary
 from monitor.model.statistics import DerivedMetric, Statistic, parse_derived
 from monitor.presentation import score_by_chance
 
@@ -70,15 +71,15 @@ def _add_coverage(gauges: Gauges, comparison: str, coverage: Coverage) -> None:
         if row.segment == ALL:
             # Every arm and reason, so that alert rules always find a series.
             counts = dict.fromkeys(product(Arm, CoverageReason), 0)
-        counts.update(row.reasons)
+        counts.update(row.users_by_reason)
         for (arm, reason), users in counts.items():
             gauges.set("coverage_users", (comparison, row.segment, arm.value, reason.value), users)
 
 
 def _add_results(gauges: Gauges, latest: LatestRun) -> None:
     run = latest.run
-    is_untrusted = untrusted_floor(run.reason) is not None
-    gauges.set("noise_floor_untrusted", (run.comparison,), is_untrusted)
+    doubt = find_reason(run.reasons, RunReasonKind.UNTRUSTED_FLOOR)
+    gauges.set("noise_floor_untrusted", (run.comparison,), doubt is not None)
     for summary in latest.summaries:
         derived, metric = parse_derived(summary.metric)
         gauges.set("similarity_by_chance", (run.comparison, metric), score_by_chance(metric, run))

@@ -91,8 +91,11 @@ def _series(
     )
 
 
-_GAUGE, _COUNTER, _HISTOGRAM = Kind.GAUGE, Kind.COUNTER, Kind.HISTOGRAM
-_DISTRIBUTION, _INFO = Kind.GAUGE_HISTOGRAM, Kind.INFO
+_GAUGE = Kind.GAUGE
+_COUNTER = Kind.COUNTER
+_HISTOGRAM = Kind.HISTOGRAM
+_DISTRIBUTION = Kind.GAUGE_HISTOGRAM
+_INFO = Kind.INFO
 _SIMILARITY = "comparison segment metric"
 _ALERT = "comparison alert segment severity"
 _RUN_S = (0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0)
@@ -265,13 +268,22 @@ _TABLE = {
         _GAUGE, "", "Runs that are due and wait because `concurrent_runs` are running."
     ),
     "run_duration_seconds": _series(
-        _HISTOGRAM, "comparison", "Time from claim to end of a run.", _RUN_S
+        _HISTOGRAM,
+        "comparison",
+        "Time from claim to end of a run.",
+        _RUN_S,
     ),
     "stage_duration_seconds": _series(
-        _HISTOGRAM, "comparison stage", "Time spent in each stage of a run.", _STAGE_S
+        _HISTOGRAM,
+        "comparison stage",
+        "Time spent in each stage of a run.",
+        _STAGE_S,
     ),
     "schedule_lag_seconds": _series(
-        _HISTOGRAM, "comparison", "Time from a slot to the start of its run.", _LAG_S
+        _HISTOGRAM,
+        "comparison",
+        "Time from a slot to the start of its run.",
+        _LAG_S,
     ),
     "pull_duration_seconds": _series(
         _HISTOGRAM,
@@ -333,7 +345,10 @@ _TABLE = {
     ),
     "database_up": _series(_GAUGE, "", "1 while the database can be read and written, else 0."),
     "database_errors_total": _series(
-        _COUNTER, "reason", "Errors of the database: {}.", values=(DatabaseTrouble,)
+        _COUNTER,
+        "reason",
+        "Errors of the database: {}.",
+        values=(DatabaseTrouble,),
     ),
     "database_size_bytes": _series(
         _GAUGE,
@@ -366,7 +381,10 @@ _TABLE = {
         "Series of segments that this page leaves out because of `max_series`.",
     ),
     "collector_errors_total": _series(
-        _COUNTER, "collector", "Errors of the parts of this page: {}.", values=(COLLECTORS,)
+        _COUNTER,
+        "collector",
+        "Errors of the parts of this page: {}.",
+        values=(COLLECTORS,),
     ),
     "config_last_reload_successful": _series(
         _GAUGE, "", "1 if the configuration in force is the one last read, else 0."

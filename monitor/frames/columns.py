@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from monitor.errors import InputError
@@ -24,16 +23,14 @@ from monitor.frames.lists import (
     take_field,
 )
 from monitor.kernels.ragged import offsets_of
-from monitor.model.arrays import Floats, Ids, Rows
+from monitor.model.arrays import Array, Floats, Ids, Integers, Rows
 from monitor.model.column_names import find_column, write_absent
 from monitor.model.rankings import RankingTable
 from monitor.pairing.batches import order_of_ties
 from monitor.pairing.ids import encode
 
 _RANKED = re.compile(r"(?P<stem>.*\D)(?P<rank>\d{1,4})")
-Rankings = (
-    Mapping[Any, Any] | pd.Series | pd.DataFrame | ArrowTable | npt.NDArray[Any] | Sequence[Any]
-)
+Rankings = Mapping[Any, Any] | pd.Series | pd.DataFrame | ArrowTable | Array | Sequence[Any]
 """User -> list as a mapping or Series, a long or wide frame, a 2-D array, or lists by row."""
 
 
@@ -52,11 +49,13 @@ class FrameColumns:
 def read_frame(frame: pd.DataFrame, columns: FrameColumns, arm: str) -> RankingTable:
     """Lists from a long or a wide frame, depending on its columns."""
     columns = _match_names(columns, frame)
-    frame = _with_field(_with_users(frame, columns.user), columns.items)
-    is_long, is_wide = columns.item in frame.columns, columns.items in frame.columns
-    if is_long and is_wide and columns.item != columns.items:
+    items = columns.items
+    frame = _with_field(_with_users(frame, columns.user), items)
+    is_long = columns.item in frame.columns
+    is_wide = items in frame.columns
+    if is_long and is_wide and columns.item != items:
         raise InputError(
-            f"{arm} has both a column {columns.item!r} (long form) and {columns.items!r} (wide "
+            f"{arm} has both a column {columns.item!r} (long form) and {items!r} (wide "
             "form): drop or rename one"
         )
     if is_wide:
@@ -67,7 +66,7 @@ def read_frame(frame: pd.DataFrame, columns: FrameColumns, arm: str) -> RankingT
     if not ranked:
         raise InputError(
             f"{arm} has neither a column {columns.item!r} (long form, an item a row) nor "
-            f"{columns.items!r} (wide form, a list a row) nor one a rank (rec_0, rec_1 ...); found "
+            f"{items!r} (wide form, a list a row) nor one a rank (rec_0, rec_1 ...); found "
             f"{shown(frame.columns)}: name them with item=, rank=, items="
         )
     return _read_ranked(frame, ranked, columns.user, arm)
@@ -94,7 +93,10 @@ def _ranked_columns(frame: pd.DataFrame) -> list[str]:
 
 
 def _read_ranked(
-    frame: pd.DataFrame, names: Sequence[str], user: Hashable, arm: str
+    frame: pd.DataFrame,
+    names: Sequence[str],
+    user: Hashable,
+    arm: str,
 ) -> RankingTable:
     """Lists from a column a rank. Missing values after a list's last item make it shorter."""
     users = _read_users(frame, user, arm)
@@ -110,7 +112,9 @@ def _read_ranked(
     items = pd.concat([frame[name] for name in names], ignore_index=True).iloc[places]
     offsets = offsets_of(is_item.sum(axis=1))
     return RankingTable(
-        users=users, offsets=offsets, items=from_array(items, f"lists of the {arm}")
+        users=users,
+        offsets=offsets,
+        items=from_array(items, f"lists of the {arm}"),
     )
 
 
@@ -139,7 +143,7 @@ def _read_wide(frame: pd.DataFrame, columns: FrameColumns, arm: str) -> RankingT
     return replace(lists, scores=scores)
 
 
-def _read_list_column(column: pd.Series) -> tuple[npt.NDArray[np.int64], pd.Series] | None:
+def _read_list_column(column: pd.Series) -> tuple[Integers, pd.Series] | None:
     """Lengths of the lists of an Arrow list column, and all their items in one column.
 
     None for any other column.
@@ -188,7 +192,9 @@ def _with_users(frame: pd.DataFrame, user: Hashable) -> pd.DataFrame:
 def _match_names(columns: FrameColumns, frame: pd.DataFrame) -> FrameColumns:
     present = [*frame.columns, *frame.index.names]
     return replace(
-        columns, user=find_column(columns.user, present), item=find_column(columns.item, present)
+        columns,
+        user=find_column(columns.user, present),
+        item=find_column(columns.item, present),
     )
 
 
@@ -230,7 +236,12 @@ def _require_one_list(users: pd.Index, arm: str) -> None:
         raise InputError(f"{arm} lists user {twice!r} twice: a user needs exactly one list")
 
 
-def _has_column(frame: pd.DataFrame, name: Hashable | None, role: str, arm: str) -> bool:
+def _has_column(
+    frame: pd.DataFrame,
+    name: Hashable | None,
+    role: str,
+    arm: str,
+) -> bool:
     """Whether the frame has that column."""
     # A column may be missing only if the caller did not give its name.
     if name is None or (name == role and name not in frame.columns):
@@ -240,14 +251,19 @@ def _has_column(frame: pd.DataFrame, name: Hashable | None, role: str, arm: str)
 
 
 def _order_by_rank(
-    codes: Rows, rank: npt.NDArray[Any] | None, users: pd.Index, arm: str
+    codes: Rows,
+    rank: Array | None,
+    users: pd.Index,
+    arm: str,
 ) -> Rows | None:
     """Order of the rows by user and rank, None if they are in this order.
 
     Raises InputError for two items at one rank.
     """
-    is_next_user = codes[1:] > codes[:-1]
-    is_same_user = codes[1:] == codes[:-1]
+    following = codes[1:]
+    before = codes[:-1]
+    is_next_user = following > before
+    is_same_user = following == before
     if rank is None:
         if (is_next_user | is_same_user).all():
             return None
@@ -255,7 +271,8 @@ def _order_by_rank(
     if (is_next_user | (is_same_user & (rank[1:] > rank[:-1]))).all():
         return None
     order = np.lexsort((rank, codes))
-    codes, rank = codes[order], rank[order]
+    codes = codes[order]
+    rank = rank[order]
     tied = np.flatnonzero((codes[1:] == codes[:-1]) & (rank[1:] == rank[:-1]))
     if len(tied):
         user = users[codes[tied[:1]]].tolist()[0]
@@ -266,7 +283,13 @@ def _order_by_rank(
     return order
 
 
-def _order_by_score(codes: Rows, scores: Floats, items: Ids, users: pd.Index, arm: str) -> Rows:
+def _order_by_score(
+    codes: Rows,
+    scores: Floats,
+    items: Ids,
+    users: pd.Index,
+    arm: str,
+) -> Rows:
     """Order of the rows by user, highest score first, equal ones by id."""
     missing = np.flatnonzero(np.isnan(scores))
     if len(missing):
@@ -276,7 +299,8 @@ def _order_by_score(codes: Rows, scores: Floats, items: Ids, users: pd.Index, ar
             "scores make the order"
         )
     order = np.lexsort((-scores, codes))
-    owners, ordered = codes[order], scores[order]
+    owners = codes[order]
+    ordered = scores[order]
     is_tied = np.zeros(len(order), dtype=np.bool_)
     is_tied[1:] = (owners[1:] == owners[:-1]) & (ordered[1:] == ordered[:-1])
     if is_tied.any():
@@ -286,7 +310,7 @@ def _order_by_score(codes: Rows, scores: Floats, items: Ids, users: pd.Index, ar
     return order
 
 
-def _read_ranks(column: pd.Series, arm: str) -> npt.NDArray[Any]:
+def _read_ranks(column: pd.Series, arm: str) -> Array:
     is_number = pd.api.types.is_any_real_numeric_dtype(column.dtype)
     if not is_number or column.isna().any():
         raise InputError(
@@ -296,7 +320,12 @@ def _read_ranks(column: pd.Series, arm: str) -> npt.NDArray[Any]:
     return column.to_numpy()
 
 
-def _take_column(frame: pd.DataFrame, name: Hashable, role: str, arm: str) -> pd.Series:
+def _take_column(
+    frame: pd.DataFrame,
+    name: Hashable,
+    role: str,
+    arm: str,
+) -> pd.Series:
     """The column of that name. Raises InputError if there is none, or several."""
     if name not in list(frame.columns):  # a list, because the name may be unhashable
         raise InputError(

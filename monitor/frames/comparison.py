@@ -7,7 +7,6 @@ from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 from markupsafe import Markup
 
@@ -34,7 +33,7 @@ from monitor.metrics import (
     score_all,
     typical_length,
 )
-from monitor.model.arrays import Rows
+from monitor.model.arrays import Array, Rows
 from monitor.model.id_mismatches import IdMismatch
 from monitor.model.rankings import Arm, RankingTable
 from monitor.pairing.id_mismatches import LEAST_COMMON, IdComparison, find_user_mismatch
@@ -55,8 +54,8 @@ _HOW = {
         "give relevance=, such as a dict of user -> {item: grade}; in compare just {item: grade}"
     ),
 }
-Ranking = Sequence[Hashable] | npt.NDArray[Any] | pd.Series | pd.Index
-Numbers = Sequence[float | None] | npt.NDArray[Any] | pd.Series | pd.Index
+Ranking = Sequence[Hashable] | Array | pd.Series | pd.Index
+Numbers = Sequence[float | None] | Array | pd.Series | pd.Index
 
 
 class PairScores(dict[str, float]):
@@ -77,7 +76,10 @@ class PairScores(dict[str, float]):
 
 
 def draw_pair(
-    baseline: Sequence[str], candidate: Sequence[str], titles: Mapping[str, str], caption: str
+    baseline: Sequence[str],
+    candidate: Sequence[str],
+    titles: Mapping[str, str],
+    caption: str,
 ) -> Plot:
     """The slope chart of two lists, with a caption above. Long lists are cut."""
     longest = max(len(baseline), len(candidate))
@@ -230,7 +232,11 @@ def compare(  # noqa: PLR0913 - one argument for each kind of data
 
 
 def plot_pair(
-    a: Ranking, b: Ranking, k: int | None = None, *, titles: Mapping[Hashable, str] | None = None
+    a: Ranking,
+    b: Ranking,
+    k: int | None = None,
+    *,
+    titles: Mapping[Hashable, str] | None = None,
 ) -> Plot:
     """Both lists side by side, as `compare` compares them.
 
@@ -242,7 +248,10 @@ def plot_pair(
 
 
 def _read_pair(
-    a: Ranking, b: Ranking, scores: Sequence[Numbers | None] | None, no_item: Collection[int | str]
+    a: Ranking,
+    b: Ranking,
+    scores: Sequence[Numbers | None] | None,
+    no_item: Collection[int | str],
 ) -> tuple[RankingTable, RankingTable]:
     first = read_rows([a], "the first list")
     second = read_rows([b], "the second list")

@@ -10,15 +10,15 @@ from itertools import chain
 from typing import Any, NoReturn, ParamSpec, Protocol, TypeVar, cast
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
+from pandas.api import types as pandas_types
 from pandas.api.extensions import ExtensionArray
 
 from monitor.errors import InputError, SourceError
 from monitor.kernels.ragged import offsets_of
-from monitor.model.arrays import Floats, Ids
+from monitor.model.arrays import Array, Floats, Ids, Integers
 from monitor.model.rankings import RankingTable
 from monitor.model.unreadable import Need
 from monitor.reading.ids import (
@@ -32,7 +32,7 @@ from monitor.reading.ids import (
     is_text,
 )
 
-Row = Sequence[Any] | npt.NDArray[Any]
+Row = Sequence[Any] | Array
 _LISTS = ("list<", "large_list<", "fixed_size_list<")
 _TEXTS = {"string", "large_string", "string_view"}
 _P = ParamSpec("_P")
@@ -124,7 +124,7 @@ def refuses_broken_text(function: Callable[_P, _T]) -> Callable[_P, _T]:
     return checked
 
 
-def read_matrix(data: npt.NDArray[Any], arm: str) -> RankingTable:
+def read_matrix(data: Array, arm: str) -> RankingTable:
     """Lists from a 2-D array with one row a user."""
     if data.ndim != 2:  # noqa: PLR2004 - users and ranks
         raise InputError(
@@ -134,7 +134,9 @@ def read_matrix(data: npt.NDArray[Any], arm: str) -> RankingTable:
     n, k = data.shape
     items = from_array(data.reshape(-1), f"lists of the {arm}")
     return RankingTable(
-        users=pd.RangeIndex(n), offsets=np.arange(n + 1, dtype=np.int64) * k, items=items
+        users=pd.RangeIndex(n),
+        offsets=np.arange(n + 1, dtype=np.int64) * k,
+        items=items,
     )
 
 
@@ -183,7 +185,7 @@ def _join_rows(lists: Sequence[Row], what: str) -> Ids:
     return from_objects(items, what)
 
 
-def read_scores(rows: Sequence[Any], lengths: npt.NDArray[np.int64], what: str) -> Floats:
+def read_scores(rows: Sequence[Any], lengths: Integers, what: str) -> Floats:
     """Scores from one sequence of numbers a user, with the length of the user's list.
 
     None and NaN mean no score.
@@ -209,13 +211,13 @@ def as_scores(column: pd.Series, what: str) -> Floats:
         column = read_column(column)
     dtype = column.dtype
     wrong: list[object] = []
-    if pd.api.types.is_object_dtype(dtype):
+    if pandas_types.is_object_dtype(dtype):
         not_numbers = str | bytes | bool | complex
         wrong = [value for value in column.tolist() if isinstance(value, not_numbers)]
-    elif pd.api.types.is_complex_dtype(dtype) or not pd.api.types.is_numeric_dtype(dtype):
+    elif pandas_types.is_complex_dtype(dtype) or not pandas_types.is_numeric_dtype(dtype):
         wrong = column.tolist()[:1]
     try:
-        if not wrong and not pd.api.types.is_bool_dtype(dtype):
+        if not wrong and not pandas_types.is_bool_dtype(dtype):
             return column.to_numpy(dtype=np.float64, na_value=np.nan)
     except (TypeError, ValueError, OverflowError):
         wrong = [value for value in column.tolist() if not isinstance(value, int | float)]
@@ -246,13 +248,13 @@ def _from_arrow(values: pa.Array, what: str, objects: Sequence[Any] | None = Non
         place = pc.index(ids.is_null(), True).as_py()
         _refuse(values[place].as_py() if objects is None else objects[place], what)
     if pa.types.is_integer(ids.type):
-        numbers: npt.NDArray[np.int64] = ids.to_numpy(zero_copy_only=False)
+        numbers: Integers = ids.to_numpy(zero_copy_only=False)
         return numbers
     texts: ExtensionArray = pd.array(ids, dtype="str")
     return texts
 
 
-def from_array(values: npt.NDArray[Any] | pd.Series, what: str) -> Ids:
+def from_array(values: Array | pd.Series, what: str) -> Ids:
     """Ids from a one-dimensional array or column.
 
     Raises InputError for a value that is no id, and for a type without ids.
@@ -274,7 +276,7 @@ def from_array(values: npt.NDArray[Any] | pd.Series, what: str) -> Ids:
         return ids
     if isinstance(dtype, pd.StringDtype):
         return _from_arrow(pa.array(column.astype("str").array, pa.large_string()), what)
-    if pd.api.types.is_signed_integer_dtype(dtype):
+    if pandas_types.is_signed_integer_dtype(dtype):
         return column.to_numpy(dtype=np.int32 if dtype == np.int32 else np.int64)
     if isinstance(dtype, np.dtype) and dtype.kind in "uf":
         return _from_arrow(pa.array(column.to_numpy()), what)
@@ -333,7 +335,7 @@ def _refuse(value: object, what: str) -> NoReturn:
 
 def _is_missing(value: object) -> bool:
     try:
-        return bool(pd.api.types.is_scalar(value) and pd.isna(value))  # type: ignore[call-overload]
+        return bool(pandas_types.is_scalar(value) and pd.isna(value))  # type: ignore[call-overload]
     except ArithmeticError:  # a signalling NaN of Decimal raises on every comparison
         return True
 

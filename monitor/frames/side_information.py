@@ -83,7 +83,10 @@ def _read_weights_frame(data: object) -> tuple[Ids, pd.Series]:
 
 
 def require_weights(
-    listed: Sequence[Integers], weighted: Codes, weights: Floats, vocabulary: pd.Index | None
+    listed: Sequence[Integers],
+    weighted: Codes,
+    weights: Floats,
+    vocabulary: pd.Index | None,
 ) -> None:
     """Raise InputError unless every listed item (both arms' codes) has a valid weight.
 
@@ -190,7 +193,10 @@ def _read_frame(frame: pd.DataFrame, user: Hashable, item: Hashable) -> Relevanc
     lists = read_long(frame, columns, _RELEVANCE)
     grades = np.ones(len(lists.items)) if lists.scores is None else lists.scores
     return RelevanceTable(
-        users=lists.users, offsets=lists.offsets, items=lists.items, grades=grades
+        users=lists.users,
+        offsets=lists.offsets,
+        items=lists.items,
+        grades=grades,
     )
 
 

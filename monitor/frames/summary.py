@@ -5,7 +5,6 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 from markupsafe import Markup
 from pandas.api.extensions import ExtensionArray
@@ -16,7 +15,7 @@ from monitor.charts.time_chart import Level
 from monitor.errors import InputError, MetricError
 from monitor.frames.lists import ArrowTable, as_frame, refuses_broken_text
 from monitor.metrics import parse
-from monitor.model.arrays import Rows
+from monitor.model.arrays import Array, Floats, Rows
 from monitor.model.column_names import find_column, write_absent
 from monitor.model.rankings import ALL
 from monitor.model.runs import Summary
@@ -27,13 +26,7 @@ SUMMARY_COLUMNS = {"p05": "p05", "p25": "p25", "median": "p50", "p75": "p75", "p
 MOST_CHARTS = 100
 
 SegmentsBy = (
-    Mapping[Any, Any]
-    | pd.Series
-    | pd.DataFrame
-    | ArrowTable
-    | npt.NDArray[Any]
-    | Sequence[Any]
-    | Hashable
+    Mapping[Any, Any] | pd.Series | pd.DataFrame | ArrowTable | Array | Sequence[Any] | Hashable
 )
 """Segment by user, a table of users, a segment a row, or the name of a column or index level."""
 
@@ -61,7 +54,8 @@ def summarize(frame: pd.DataFrame, by: SegmentsBy | None = None) -> pd.DataFrame
     """
     columns, segments = _read_frame(frame, by)
     chance = frame.attrs.get("by_chance", {})
-    rows, keys = [], []
+    rows = []
+    keys = []
     for name, values in columns.items():
         for segment, segment_rows in segments.items():
             keys.append((name, segment))
@@ -120,7 +114,7 @@ def _metric_range(name: Hashable) -> tuple[float, float]:
 
 def _read_frame(
     frame: pd.DataFrame, by: SegmentsBy | None
-) -> tuple[dict[Any, npt.NDArray[np.float64]], dict[Any, Rows]]:
+) -> tuple[dict[Any, Floats], dict[Any, Rows]]:
     """Scores by metric, and rows by segment, all users first."""
     if not hasattr(frame, "columns"):
         raise InputError(f"frame is of type {type(frame).__name__}: give the frame of compare_many")
@@ -134,7 +128,7 @@ def _read_frame(
     return columns, segments
 
 
-def _summary_row(values: npt.NDArray[np.float64]) -> dict[str, float | None]:
+def _summary_row(values: Floats) -> dict[str, float | None]:
     summary = summarize_one("", "", values, (-math.inf, math.inf))
     row = {
         "n": summary.n,
@@ -147,7 +141,7 @@ def _summary_row(values: npt.NDArray[np.float64]) -> dict[str, float | None]:
     return row
 
 
-def _values(frame: pd.DataFrame, name: Hashable) -> npt.NDArray[np.float64]:
+def _values(frame: pd.DataFrame, name: Hashable) -> Floats:
     column = frame[name]
     if column.ndim != 1 or not pd.api.types.is_numeric_dtype(column.dtype):
         raise InputError(

@@ -6,7 +6,6 @@ from functools import cached_property, wraps
 from typing import Any, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from monitor.kernels.engines import choice
 from monitor.kernels.engines.choice import MAX_K
@@ -17,7 +16,7 @@ from monitor.kernels.engines.positions import (
     find_positions,
     inversions,
 )
-from monitor.model.arrays import Codes, Floats, Integers
+from monitor.model.arrays import Array, Codes, Flags, Floats, Integers
 from monitor.model.rankings import ByArm, Labels, PairBatch
 
 Value = TypeVar("Value")
@@ -72,16 +71,18 @@ class Alignment:
         return np.maximum(self.baseline_lengths, self.candidate_lengths)
 
     @property
-    def common(self) -> npt.NDArray[Any]:
+    def common(self) -> Array:
         """Number of items that each pair has in common."""
-        common: npt.NDArray[Any] = self.agreement[-1]
+        common: Array = self.agreement[-1]
         return common
 
     @cached_property
-    def position_sums(self) -> npt.NDArray[Any]:
+    def position_sums(self) -> Array:
         """Sum of each column of ``positions``, absent items at k."""
-        sums: npt.NDArray[Any] = np.add.reduce(
-            self.positions, axis=0, dtype=np.min_scalar_type(self.k * self.k)
+        sums: Array = np.add.reduce(
+            self.positions,
+            axis=0,
+            dtype=np.min_scalar_type(self.k * self.k),
         )
         return sums
 
@@ -132,13 +133,13 @@ class Alignment:
             total += step * shared
         return total
 
-    def common_within(self, depths: npt.NDArray[np.signedinteger[Any]]) -> npt.NDArray[Any]:
+    def common_within(self, depths: Integers) -> Array:
         """Number of items that the top ``depths[i]`` of both lists of pair i share.
 
         Depths are from 0 to k.
         """
         cells = (np.maximum(depths, 1) - 1) * np.intp(len(depths)) + np.arange(len(depths))
-        within: npt.NDArray[Any] = self.agreement.take(cells) * (depths > 0)
+        within: Array = self.agreement.take(cells) * (depths > 0)
         return within
 
     def cut(self, depth: int) -> "Alignment":
@@ -193,10 +194,14 @@ def _agree_by_counting(positions: Ranks) -> Ranks:
 
 
 def _change_labels(
-    labels: Labels, change: Callable[[Floats], Floats], change_ideal: Callable[[Floats], Floats]
+    labels: Labels,
+    change: Callable[[Floats], Floats],
+    change_ideal: Callable[[Floats], Floats],
 ) -> Labels:
     return Labels(
-        grades=labels.grades.map(change), ideal=change_ideal(labels.ideal), relevant=labels.relevant
+        grades=labels.grades.map(change),
+        ideal=change_ideal(labels.ideal),
+        relevant=labels.relevant,
     )
 
 
@@ -236,7 +241,8 @@ def align(batch: PairBatch) -> Alignment:
         labels=batch.labels and _change_labels(batch.labels, by_rank, ideal_by_rank),
     )
     if aligned is not None:  # the compiled pass has computed these already
-        alignment.agreement, alignment.inversions = aligned.agreement, aligned.inversions
+        alignment.agreement = aligned.agreement
+        alignment.inversions = aligned.inversions
         alignment.position_sums = aligned.position_sums
     return alignment
 
@@ -258,7 +264,7 @@ def blocks(batch: PairBatch) -> Iterator[tuple[slice, Alignment]]:
 class Shared:
     """The common items at the baseline's ranks: arrays (k, n), 0 (False) for absent items."""
 
-    is_common: npt.NDArray[np.bool_]
+    is_common: Flags
     baseline: Integers  # the item's rank from 0 among the common items of the baseline's list
     candidate: Integers  # the same for the candidate's list
     count: Integers  # (n,), number of common items

@@ -1,10 +1,8 @@
 """Items of one arm's lists: how often and how evenly they are listed, and repeated lists."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from monitor.kernels.alignment import blocks
 from monitor.kernels.ragged import PAD
@@ -74,8 +72,10 @@ def _search(codes: Codes, items: Codes) -> Codes:
 
 
 def count_items(
-    codes: Codes, rows: npt.NDArray[np.intp], items: int
-) -> tuple[npt.NDArray[np.signedinteger[Any]], Integers]:
+    codes: Codes,
+    rows: Rows,
+    items: int,
+) -> tuple[Integers, Integers]:
     """Items in these rows' lists, ascending, and how often each is listed.
 
     Codes are below ``items``, or -1 for padding. Cost: O(places + items), or a sort.
@@ -131,9 +131,7 @@ def entropy(counts: Integers) -> float:
     return max(0.0, float(-(share @ np.log2(share))))
 
 
-def kolmogorov_smirnov(
-    baseline: npt.NDArray[np.float64], candidate: npt.NDArray[np.float64]
-) -> float:
+def kolmogorov_smirnov(baseline: Floats, candidate: Floats) -> float:
     """Largest distance between the distribution functions of two samples, in [0, 1].
 
     Equal samples have distance 0, separate ones 1. It is sup_x |F_b(x) - F_c(x)|, with F(x) the
@@ -151,7 +149,12 @@ def kolmogorov_smirnov(
     return float(np.abs(ours / len(baseline) - theirs / len(candidate)).max())
 
 
-def churn(codes: Codes, lengths: Codes, last_codes: Codes, last_lengths: Codes) -> Floats:
+def churn(
+    codes: Codes,
+    lengths: Codes,
+    last_codes: Codes,
+    last_lengths: Codes,
+) -> Floats:
     """1 - overlap of each user's list with the last one: float64 (n,) in [0, 1].
 
     It is 1 - |A ∩ B| / max(|A|, |B|). ``codes`` (n, k) are padded with -1. ``last_codes`` (n, any
@@ -164,7 +167,10 @@ def churn(codes: Codes, lengths: Codes, last_codes: Codes, last_lengths: Codes) 
     k = codes.shape[1]
     packed, packed_lengths = _pack(last_codes[:, :k], last_lengths, k)
     batch = PairBatch(
-        baseline=packed, candidate=codes, baseline_lengths=packed_lengths, candidate_lengths=lengths
+        baseline=packed,
+        candidate=codes,
+        baseline_lengths=packed_lengths,
+        candidate_lengths=lengths,
     )
     common = np.empty(len(codes), dtype=np.int64)
     for rows, alignment in blocks(batch):
@@ -215,7 +221,12 @@ def largest_group(numbers: Integers) -> int:
     return int(np.unique(repeated, return_counts=True)[1].max(initial=1))
 
 
-def is_unchanged(codes: Codes, lengths: Codes, last_codes: Codes, last_lengths: Codes) -> Floats:
+def is_unchanged(
+    codes: Codes,
+    lengths: Codes,
+    last_codes: Codes,
+    last_lengths: Codes,
+) -> Floats:
     """1 for a user whose list equals the last one (cut to k), else 0: float64 (n,).
 
     Order counts. The value is NaN if either list is empty.
@@ -235,7 +246,8 @@ def is_top_reversed(baseline: Codes, candidate: Codes) -> Floats:
     Other users with the same first items have 0. Users with other first items or shorter lists
     have NaN. Codes are (n, k), padded with -1.
     """
-    ours, theirs = baseline[:, :FIRST], candidate[:, :FIRST]
+    ours = baseline[:, :FIRST]
+    theirs = candidate[:, :FIRST]
     if ours.shape[1] < FIRST:
         return np.full(len(ours), np.nan)
     is_equal = ours[:, :, np.newaxis] == theirs[:, np.newaxis, :]
@@ -257,5 +269,6 @@ def is_identical(baseline: Codes, candidate: Codes) -> Floats:
 
 def first_differs(baseline: Codes, candidate: Codes) -> Floats:
     """1 for a user whose first items differ, else 0, NaN if a list is empty: float64 (n,)."""
-    ours, theirs = baseline[:, 0], candidate[:, 0]
+    ours = baseline[:, 0]
+    theirs = candidate[:, 0]
     return np.where((ours >= 0) & (theirs >= 0), ours != theirs, np.nan)

@@ -62,7 +62,8 @@ def topk_footrule(alignment: Alignment) -> Floats:
     Source: Fagin, Kumar and Sivakumar, Comparing Top k Lists (2003), F^(l) at l = k + 1.
     """
     k = alignment.k
-    a, b = alignment.baseline_lengths, alignment.candidate_lengths
+    a = alignment.baseline_lengths
+    b = alignment.candidate_lengths
     rank = np.arange(k, dtype=np.int64)[:, None]
     places = np.minimum(alignment.positions.astype(np.int64), b)
     distance: Floats = np.where(rank < a, np.abs(rank - places), 0).sum(axis=0).astype(np.float64)

@@ -4,10 +4,9 @@ This module works on codes and rows only, without ids.
 """
 
 import numpy as np
-import numpy.typing as npt
 
 from monitor.kernels.ragged import find_cells
-from monitor.model.arrays import Codes, Floats, Integers, Rows
+from monitor.model.arrays import Codes, Floats, Integers, Offsets, Rows
 from monitor.model.rankings import ByArm, Labels
 
 _BLOCK_CELLS = 1 << 18
@@ -18,8 +17,8 @@ _ROOM = 1 << 32
 def place_grades(
     baseline: Codes,
     candidate: Codes,
-    rows: npt.NDArray[np.intp],
-    offsets: npt.NDArray[np.int64],
+    rows: Rows,
+    offsets: Offsets,
     items: Codes,
     grades: Floats,
 ) -> Labels:
@@ -54,20 +53,27 @@ def best_of_each(rows: Integers, items: Integers, grades: Floats) -> Rows:
     If a row grades an item several times, the place of the highest grade is returned.
     """
     order = np.lexsort((-grades, items, rows))
-    row, item = rows[order], items[order]
+    row = rows[order]
+    item = items[order]
     is_first = np.ones(len(order), dtype=np.bool_)
     is_first[1:] = (row[1:] != row[:-1]) | (item[1:] != item[:-1])
     return order[is_first]
 
 
-def place_weights(codes: Codes, items: Codes, weights: Floats, otherwise: float) -> Floats:
+def place_weights(
+    codes: Codes,
+    items: Codes,
+    weights: Floats,
+    otherwise: float,
+) -> Floats:
     """Weights at the places of lists: float64 in the shape of ``codes``, NaN at padding (-1).
 
     ``items``: unique codes as in the lists, or negative. ``otherwise``: weight of other items.
     Cost: O(1) a place by a table, else O(log m).
     """
     is_listed = items >= 0
-    items, weights = items[is_listed], weights[is_listed]
+    items = items[is_listed]
+    weights = weights[is_listed]
     top = int(codes.max(initial=-1))
     if top < 4 * (codes.size + len(items)):
         # The padding's code, -1, takes the last entry.
@@ -82,8 +88,11 @@ def place_weights(codes: Codes, items: Codes, weights: Floats, otherwise: float)
 
 
 def _join_grades(
-    rows: npt.NDArray[np.intp], offsets: npt.NDArray[np.int64], items: Codes, grades: Floats
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], Floats]:
+    rows: Rows,
+    offsets: Offsets,
+    items: Codes,
+    grades: Floats,
+) -> tuple[Integers, Integers, Floats]:
     """Pair, key and grade of everything that the pairs' users graded, by ascending key."""
     # A row of -1 takes the list after the last, which is empty.
     cells, bounds = find_cells(np.append(offsets, offsets[-1]), rows)
@@ -93,13 +102,13 @@ def _join_grades(
     return pairs[order], keys[order], grades[cells][order]
 
 
-def _fill_grades(places: Floats, codes: Codes, keys: npt.NDArray[np.int64], graded: Floats) -> None:
+def _fill_grades(places: Floats, codes: Codes, keys: Integers, graded: Floats) -> None:
     wanted = np.arange(len(codes), dtype=np.int64)[:, None] * _ROOM + codes
     places[:] = _look_up(wanted, keys, graded, 0.0)
     places[codes < 0] = 0.0
 
 
-def _fill_ideal(ideal: Floats, pairs: npt.NDArray[np.int64], graded: Floats) -> None:
+def _fill_ideal(ideal: Floats, pairs: Integers, graded: Floats) -> None:
     """Write each pair's highest grades from the left. ``pairs`` ascends."""
     order = np.lexsort((-graded, pairs))
     first = np.searchsorted(pairs, np.arange(len(ideal)))
@@ -109,8 +118,8 @@ def _fill_ideal(ideal: Floats, pairs: npt.NDArray[np.int64], graded: Floats) -> 
 
 
 def _look_up(
-    wanted: npt.NDArray[np.int64] | Codes,
-    keys: npt.NDArray[np.int64] | Codes,
+    wanted: Integers | Codes,
+    keys: Integers | Codes,
     values: Floats,
     otherwise: float,
 ) -> Floats:

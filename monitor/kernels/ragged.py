@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from monitor.model.arrays import Codes, Flags, Offsets, Rows
+from monitor.model.arrays import Array, Codes, Flags, Integers, Offsets, Rows
 
 _Number = TypeVar("_Number", bound=np.number[Any])
 PAD = -1
@@ -18,7 +18,9 @@ _ALL_PAIRS_MAX_K = 40
 
 
 def pad(
-    codes: npt.NDArray[np.signedinteger[Any]], offsets: npt.NDArray[np.int64], k: int
+    codes: Integers,
+    offsets: Offsets,
+    k: int,
 ) -> tuple[Codes, Codes, Flags]:
     """Cut each list to its first k items, drop later duplicates, and pad with -1 on the right.
 
@@ -41,7 +43,7 @@ def pad(
     return padded, lengths, had_duplicates
 
 
-def offsets_of(lengths: Iterable[int] | npt.NDArray[Any]) -> Offsets:
+def offsets_of(lengths: Iterable[int] | Array) -> Offsets:
     """Where each list begins and the last one ends."""
     if not isinstance(lengths, np.ndarray):
         lengths = np.fromiter(lengths, dtype=np.int64)
@@ -49,7 +51,9 @@ def offsets_of(lengths: Iterable[int] | npt.NDArray[Any]) -> Offsets:
 
 
 def take_lists(
-    codes: npt.NDArray[_Number], offsets: Offsets, rows: Rows
+    codes: npt.NDArray[_Number],
+    offsets: Offsets,
+    rows: Rows,
 ) -> tuple[npt.NDArray[_Number], Offsets]:
     """Codes and offsets of the lists of these rows, in this order."""
     lengths = np.diff(offsets)
@@ -72,7 +76,9 @@ def find_cells(offsets: Offsets, rows: Rows) -> tuple[Rows, Offsets]:
 
 
 def _check(
-    codes: npt.NDArray[np.signedinteger[Any]], offsets: npt.NDArray[np.int64], k: int
+    codes: Integers,
+    offsets: Offsets,
+    k: int,
 ) -> None:
     if k < 1:
         raise ValueError(f"k must be at least 1, not {k}")
@@ -87,8 +93,8 @@ def _check(
 
 def _fill(
     block: Codes,
-    codes: npt.NDArray[np.signedinteger[Any]],
-    starts: npt.NDArray[np.int64],
+    codes: Integers,
+    starts: Offsets,
     lengths: Codes,
 ) -> None:
     """Copy ``lengths[i]`` codes from ``starts[i]`` on into row i, and pad the rest with -1."""
@@ -130,7 +136,7 @@ def _has_duplicates(block: Codes) -> Flags:
     return np.asarray(np.logical_or.reduce(equal.reshape(k, n), axis=0))
 
 
-def find_first_places(rows: npt.NDArray[np.signedinteger[Any]]) -> Flags:
+def find_first_places(rows: Integers) -> Flags:
     """Which places of padded rows (n, k) contain the first occurrence of an item in their row."""
     order = np.argsort(rows, axis=1, kind="stable")
     ordered = np.take_along_axis(rows, order, axis=1)

@@ -12,7 +12,8 @@ from monitor.model.rankings import Arm, Labels
 
 DIFFERENCE = "difference"
 ARMS = (DIFFERENCE, Arm.BASELINE.value, Arm.CANDIDATE.value)
-LINEAR, EXPONENTIAL = "linear", "exponential"
+LINEAR = "linear"
+EXPONENTIAL = "exponential"
 GAINS = (LINEAR, EXPONENTIAL)
 
 Gain: TypeAlias = Callable[[Floats, Labels], Floats]

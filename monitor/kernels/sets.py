@@ -89,7 +89,12 @@ def common_by_chance(k: int, catalogue: int) -> Floats:
     return np.concatenate((np.zeros(least), likely / likely.sum()))
 
 
-def expect_over_shared(k: int, catalogue: int, values: Floats, least: int = 0) -> float | None:
+def expect_over_shared(
+    k: int,
+    catalogue: int,
+    values: Floats,
+    least: int = 0,
+) -> float | None:
     """Mean of ``values[z]`` (k + 1) over the number z of items that two random k-subsets share.
 
     Only z >= ``least`` count. None if such a z is impossible.

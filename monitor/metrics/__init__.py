@@ -10,6 +10,7 @@ from monitor.kernels.rbo.untied import rbo_persistence, rbo_weight
 from monitor.metrics import footrule, kendall, rbo, relevance, sets
 from monitor.metrics.metric import Metric, Need, read_kind, read_name
 from monitor.metrics.scores import can_score, score_all
+from monitor.model.arrays import Integers
 from monitor.plugins import Registry
 
 DEFAULT_METRICS = ("extended_tau", "rbo(p=0.9)", "overlap")
@@ -61,7 +62,7 @@ def expected_by_chance(metric: str | Metric, k: int, catalogue: int) -> float | 
     return metric.expected_by_chance(int(min(k, metric.depth or k)), int(min(catalogue, 2**53)))
 
 
-def typical_length(lengths: npt.NDArray[np.int64]) -> int | None:
+def typical_length(lengths: Integers) -> int | None:
     """The length above 0 of at least nine in ten lists. None if there is no such length."""
     if not len(lengths):
         return None
@@ -72,7 +73,9 @@ def typical_length(lengths: npt.NDArray[np.int64]) -> int | None:
 
 
 def chance_scores(
-    metrics: Sequence[Metric], length: int | None, catalogue: int
+    metrics: Sequence[Metric],
+    length: int | None,
+    catalogue: int,
 ) -> dict[str, float | None]:
     """Expected score by canonical metric name.
 

@@ -208,7 +208,8 @@ def read_kind(kind: Any, name: str, who: str) -> type[Metric]:  # noqa: ANN401 -
             f"{', '.join(_DECLARED[1:])}"
         )
     # A run needs only the range of a plugin's metric.
-    kind.bounds, kind.expected_by_chance = Metric.bounds, Metric.expected_by_chance
+    kind.bounds = Metric.bounds
+    kind.expected_by_chance = Metric.expected_by_chance
     kind.guard = Guard(who, MetricError)
     metric: type[Metric] = kind
     return metric

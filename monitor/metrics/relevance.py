@@ -54,7 +54,6 @@ class Cg(OfArm):
     """Sum of the grades of the items listed."""
 
     name = "cg"
-    kernel = staticmethod(lambda grades, _: relevance.cg(grades))
     low = -math.inf
     high = math.inf
     uneven = "exact: a place without an item adds nothing"
@@ -62,6 +61,11 @@ class Cg(OfArm):
         "Järvelin and Kekäläinen (2002), Cumulated gain-based evaluation of IR techniques, "
         "equation 1"
     )
+
+    @staticmethod
+    def kernel(grades: Floats, _: Labels) -> Floats:
+        """The CG of each list, float64 (n,)."""
+        return relevance.cg(grades)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,10 +91,14 @@ class Dcg(Discounted):
     """
 
     name = "dcg"
-    kernel = staticmethod(lambda grades, _, gain: relevance.dcg(grades, gain))
     low = -math.inf
     high = math.inf
     uneven = "exact: a place without an item adds nothing"
+
+    @staticmethod
+    def kernel(grades: Floats, _: Labels, gain: str) -> Floats:
+        """The DCG of each list, float64 (n,)."""
+        return relevance.dcg(grades, gain)
 
 
 class Ndcg(Discounted):
@@ -101,8 +109,12 @@ class Ndcg(Discounted):
     """
 
     name = "ndcg"
-    kernel = staticmethod(lambda grades, labels, gain: relevance.ndcg(grades, labels.ideal, gain))
     uneven = "exact: the ideal has the depth of the metric, so a shorter list scores less"
+
+    @staticmethod
+    def kernel(grades: Floats, labels: Labels, gain: str) -> Floats:
+        """The NDCG of each list, float64 (n,)."""
+        return relevance.ndcg(grades, labels.ideal, gain)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,28 +148,38 @@ class Map(OfArm):
     """
 
     name = "map"
-    kernel = staticmethod(
-        lambda grades, labels: relevance.average_precision(grades, labels.relevant)
-    )
     uneven = "exact: a relevant item that is not listed adds nothing"
     source = (
         "Buckley and Voorhees (2000), Evaluating evaluation measure stability; trec_eval, map_cut"
     )
+
+    @staticmethod
+    def kernel(grades: Floats, labels: Labels) -> Floats:
+        """The average precision of each list, float64 (n,)."""
+        return relevance.average_precision(grades, labels.relevant)
 
 
 class Mrr(OfArm):
     """1 / rank of the first relevant item, whose mean is the MRR."""
 
     name = "mrr"
-    kernel = staticmethod(lambda grades, _: relevance.reciprocal_rank(grades))
     uneven = "exact: a list that ends before its first relevant item scores 0"
     source = "Voorhees (1999), The TREC-8 question answering track report"
+
+    @staticmethod
+    def kernel(grades: Floats, _: Labels) -> Floats:
+        """The reciprocal rank of each list, float64 (n,)."""
+        return relevance.reciprocal_rank(grades)
 
 
 class Recall(OfArm):
     """Share of the user's relevant items that are listed."""
 
     name = "recall"
-    kernel = staticmethod(lambda grades, labels: relevance.recall(grades, labels.relevant))
     uneven = "exact: a shorter list has fewer places for relevant items"
     source = "recall@k, relevant items listed / relevant items"
+
+    @staticmethod
+    def kernel(grades: Floats, labels: Labels) -> Floats:
+        """The recall of each list, float64 (n,)."""
+        return relevance.recall(grades, labels.relevant)

@@ -68,7 +68,9 @@ def can_score(metric: Metric, batch: PairBatch) -> bool:
 
 
 def _measure(
-    batch: PairBatch, kinds: dict[str, Metric], failed: dict[str, str] | None
+    batch: PairBatch,
+    kinds: dict[str, Metric],
+    failed: dict[str, str] | None,
 ) -> Iterator[tuple[str, Floats | float]]:
     alignment = align(batch)
     # Align once and cut for each depth: an alignment costs more than most metrics.

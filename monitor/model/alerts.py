@@ -37,11 +37,11 @@ class Outcome(StrEnum):
 
 
 class Removed(StrEnum):
-    """Why nothing watches an alert any more. It is the complete reason of the alert's end."""
+    """What was removed from the configuration, so that nothing watches an alert any more."""
 
-    COMPARISON = "comparison removed from the configuration"
-    RULE = "rule removed from the configuration"
-    SEGMENT = "segment removed from the rule in the configuration"
+    COMPARISON = "comparison"
+    RULE = "rule"
+    SEGMENT = "segment"
 
 
 class State(StrEnum):
@@ -91,7 +91,9 @@ class Expectation:
 
 
 def normal_band(
-    expected: float | None, limit: float | None, opposite: float | None
+    expected: float | None,
+    limit: float | None,
+    opposite: float | None,
 ) -> tuple[float | None, float | None]:
     """The lowest and the highest normal value of an expectation. None on a side without limit."""
     if expected is None or limit is None:
@@ -135,6 +137,7 @@ class Verdict:
     is_learning: bool = False
     is_ignored: bool = False  # there is no value for a condition that the configuration ignores
     is_new_normal: bool = False  # judged by a new level that nobody has accepted yet
+    headline: str | None = None  # the cause in one clause; None if the reason is one clause
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,6 +195,8 @@ class Transition:
     incident: str | None = None
     # Whether it ended at a new level, which somebody has to accept or roll back
     is_new_normal: bool = False
+    headline: str | None = None  # the cause in one clause; None if the reason is one clause
+    removed: Removed | None = None  # of an end: why nothing watches the alert any more
 
     @property
     def kind(self) -> RuleKind:
@@ -214,13 +219,6 @@ class Transition:
         return self.from_state is State.FIRING and self.to_state is not State.FIRING
 
     @property
-    def removed(self) -> Removed | None:
-        """Why nothing watches the alert any more, if it ended for that."""
-        if self.is_end and self.reason in tuple(Removed):
-            return Removed(self.reason)
-        return None
-
-    @property
     def has_run(self) -> bool:
         """Whether its slot has a run. Changes by people, and stale alerts, have no run."""
         is_stale = (
@@ -234,7 +232,12 @@ class Transition:
         return self.from_state is State.FIRING and self.to_state is State.FIRING
 
 
-def accepted_level(comparison: str, slot: datetime, reason: str, at: datetime) -> Transition:
+def accepted_level(
+    comparison: str,
+    slot: datetime,
+    reason: str,
+    at: datetime,
+) -> Transition:
     """The record that the level since the slot is normal: a transition of no alert, not sent."""
     return Transition(
         comparison=comparison,

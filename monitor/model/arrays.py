@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     # Importing pandas takes longer than everything else that a configuration needs.
     from pandas.api.extensions import ExtensionArray
 
+Array: TypeAlias = npt.NDArray[Any]
 Floats: TypeAlias = npt.NDArray[np.float64]
 Flags: TypeAlias = npt.NDArray[np.bool_]
 # Items as codes >= 0, -1 for padding; also lengths of lists
@@ -19,6 +20,7 @@ Rows: TypeAlias = npt.NDArray[np.intp]  # positions in another array
 # Where each list begins in a flat array, and where the last one ends
 Offsets: TypeAlias = npt.NDArray[np.int64]
 Integers: TypeAlias = npt.NDArray[np.signedinteger[Any]]
+Hashes: TypeAlias = npt.NDArray[np.uint64]
 Ids: TypeAlias = "npt.NDArray[Any] | ExtensionArray"
 """Ids without nulls: int32, int64, float64, pandas ``str``, a Categorical of these, or object.
 

@@ -42,7 +42,7 @@ class Refused(StrEnum):
 class Refusal:
     """A file that could not be reloaded. Its earlier content stays in use."""
 
-    what: Refused
+    file: Refused
     at: datetime
     reason: str
 

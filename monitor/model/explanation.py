@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
+from typing import TypeAlias
 
 from monitor.model.id_mismatches import IdMismatch
 from monitor.model.rankings import Arm
@@ -93,6 +94,10 @@ class PartMeans:
         return self.membership + self.order + self.length
 
 
+Habits: TypeAlias = Mapping[str, Mapping[str, tuple[float, ...]]]
+"""Shares of users by arm, habit and bin, see `monitor.attribution.habits`."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Split:
     """What a run stores for later runs: the distance between lists by ``metric``."""
@@ -100,8 +105,7 @@ class Split:
     metric: str
     asked: int  # users
     means: PartMeans
-    # Shares by arm, habit, bin
-    habits: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)
+    habits: Habits = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,17 +6,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from monitor.model.alerts import AlertState, Expectation, Standstill, State, Transition
+from monitor.model.arrays import Floats
 from monitor.model.explanation import Explanation, Split
 from monitor.model.model_versions import Models
 from monitor.model.runs import KeptLists, Run, Summary
 from monitor.model.unmatched_names import UnmatchedName
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
 
 PARTS = 5
 """Numbers of a segment: value and sampling error on the judged scale, z, share of users without a
@@ -29,7 +25,7 @@ class Lesson:
 
     series: str  # what was measured, as `describe_series` has it
     segments: tuple[str, ...]
-    numbers: npt.NDArray[np.float64]  # (PARTS, segments), NaN for none
+    numbers: Floats  # (PARTS, segments), NaN for none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import datetime
+from operator import itemgetter
 
-from monitor.model.instants import format_instant
 from monitor.model.rankings import Arm
 
 MOST_KEPT = 8
@@ -34,7 +34,8 @@ class ArmModel:
 
     def followed_by(self, users: Mapping[str, int], slot: datetime) -> ArmModel:
         """The model in the next run, of this slot. ``users``: how many each version answered."""
-        ranked = sorted(users.items(), key=lambda item: (-item[1], item[0]))[:MOST_KEPT]
+        by_version = sorted(users.items())
+        ranked = sorted(by_version, key=itemgetter(1), reverse=True)[:MOST_KEPT]
         version = self.now
         if ranked and ranked[0][1] >= LEAST_SHARE * sum(users.values()):
             version = ranked[0][0]
@@ -48,7 +49,9 @@ Models = Mapping[Arm, ArmModel]
 
 
 def follow(
-    last: Models | None, versions: Mapping[Arm, Mapping[str, int]], slot: datetime
+    last: Models | None,
+    versions: Mapping[Arm, Mapping[str, int]],
+    slot: datetime,
 ) -> Models | None:
     """The models in the run of the slot, from those of the last run. Only arms that report one."""
     models = {}
@@ -74,20 +77,3 @@ def count_versions(
                 name = "(others)"
             counts[name] = counts.get(name, 0) + users
     return counts
-
-
-def tell_models(models: Models | None, slot: datetime, after: datetime) -> list[str]:
-    """A clause for each arm whose model changed after the given time, up to the run of the slot."""
-    clauses = []
-    for arm, model in (models or {}).items():
-        if model.since is not None and model.since > after:
-            run = "this run"
-            if model.since != slot:
-                run = f"the run of {format_instant(model.since)}"
-            clauses.append(f"the {arm}'s model changed with {run}, {model.before} → {model.now}")
-    return clauses
-
-
-def write_models(models: Models | None, slot: datetime) -> tuple[str, ...]:
-    """A sentence for messages on each model that changed with this run or in the week before."""
-    return tuple(f"T{part[1:]}." for part in tell_models(models, slot, slot - timedelta(days=7)))

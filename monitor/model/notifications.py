@@ -53,6 +53,15 @@ class Notification:
     message_key: str | None = None  # of the message that it may have taken
     fallback: str | None = None  # the receiver that gets it instead
     repeat_at: datetime | None = None  # when it is repeated if it still fires then
+    is_receiver_removed: bool = False  # from the configuration
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownCause:
+    """The cause that an earlier run of an incident found: its slot, and sentences."""
+
+    slot: datetime
+    sentence: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +71,8 @@ class Briefing:
     explanation: Explanation | None = None
     examples: tuple[ExampleLists, ...] = ()  # users whose lists show what changed, two at most
     models: tuple[str, ...] = ()  # sentences on those that changed
+    # Of the newest earlier run of the incident that found a cause, if this run found none
+    known_cause: KnownCause | None = None
 
 
 class MessageStatus(StrEnum):
@@ -187,10 +198,8 @@ class FiringSnapshot:
     firing: tuple[Transition, ...]  # the starts of all firings that last, oldest first
     # Keys of the firings, ended ones too, that the receiver has or may have
     delivered: frozenset[str]
-    told: tuple[
-        Transition, ...
-        # Starts that it was sent of incidents whose end it was not sent since, as they were sent
-    ] = ()
+    # Starts that it was sent of incidents whose end it was not sent since, as they were sent
+    sent_starts: tuple[Transition, ...] = ()
     acknowledged: frozenset[str] = frozenset()  # keys of acknowledged firings
     silences: tuple[Silence, ...] = ()  # active ones
     refused: frozenset[tuple[str, str]] = (

@@ -1,15 +1,15 @@
 """What pages show besides one run: series and users over runs, and deliveries of incidents."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
 
 from monitor.model.alerts import Transition
-from monitor.model.model_versions import Models, tell_models
+from monitor.model.model_versions import Models
 from monitor.model.notifications import DeliveryStatus
 from monitor.model.rules import Severity
-from monitor.model.runs import Run, RunStatus
+from monitor.model.runs import RunStatus
 
 
 class SeriesKey(NamedTuple):
@@ -39,31 +39,15 @@ class SeriesPoint:
     models: Models | None = None
 
 
-def tell_changes(
-    before: Run | SeriesPoint,
-    slot: datetime,
-    config_hash: str,
-    k: int | None,
-    models: Models | None,
-) -> Iterator[str]:
-    """Clauses: what else changed between a run before and the run of the slot."""
-    if before.config_hash != config_hash:
-        clause = "measured differently from here"
-        if before.k and k and before.k != k:
-            clause += f": k {before.k} → {k}"
-        yield clause
-    yield from tell_models(models, slot, before.slot)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FiringChange:
-    """The start or end of a firing in the run of a slot. ``key``: of its incident."""
+    """The start or end of a firing in the run of a slot. ``incident``: its key."""
 
     alert: str
     segment: str
     slot: datetime
     is_start: bool
-    key: str | None
+    incident: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +55,7 @@ class SegmentMeans:
     """One segment's mean in each of the newest ok runs, oldest first. None without users."""
 
     segment: str
-    users: int  # compared in the newest run
+    n: int  # users compared in the newest run
     means: tuple[float | None, ...]
 
 
@@ -95,14 +79,14 @@ class UserLists:
 class Attempt:
     """What a receiver answered at one time, or why it was not sent.
 
-    ``changes``: positions among the incident's transitions.
+    ``positions``: places among the incident's transitions.
     """
 
     receiver: str
     at: datetime
     status: DeliveryStatus
     reason: str | None
-    changes: tuple[int, ...]
+    positions: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,6 +119,6 @@ class IncidentStart:
 class ReceiverRecord:
     """The last results of a receiver's deliveries. None if there is none, or it was deleted."""
 
-    last_success: datetime | None = None
-    last_error: datetime | None = None  # first seen: repetitions are not stored
+    last_success_at: datetime | None = None
+    last_error_at: datetime | None = None  # first seen: repetitions are not stored
     reason: str | None = None  # of the last error

@@ -10,17 +10,16 @@ from typing import TYPE_CHECKING, Any
 from monitor.model.unreadable import Unreadable
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
     import pandas as pd
 
-    from monitor.model.arrays import Codes, Floats, Ids, Offsets, Rows
+    from monitor.model.arrays import Codes, Floats, Hashes, Ids, Offsets, Rows
 
 # Name of the segment of all users, except users added for a segment's minimum
 ALL = "all"
 
 # Metrics multiply up to four weights within these bounds, and add up the products.
-LEAST_WEIGHT, MOST_WEIGHT = 1e-50, 1e50
+LEAST_WEIGHT = 1e-50
+MOST_WEIGHT = 1e50
 
 
 class Arm(StrEnum):
@@ -105,7 +104,9 @@ class Pull:
         import numpy as np  # noqa: PLC0415 - commands that read the database need none
 
         table = RankingTable(
-            users=users[:0], offsets=np.zeros(1, dtype=np.int64), items=np.empty(0, dtype=np.int64)
+            users=users[:0],
+            offsets=np.zeros(1, dtype=np.int64),
+            items=np.empty(0, dtype=np.int64),
         )
         return cls(
             rankings=table,
@@ -278,7 +279,7 @@ class CoverageRow:
     segment: str
     asked: int
     paired: int
-    reasons: Mapping[tuple[Arm, CoverageReason], int]
+    users_by_reason: Mapping[tuple[Arm, CoverageReason], int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -302,4 +303,4 @@ class Pairing:
     vocabulary: pd.Index | None  # None if the code is the item's id
     coverage: Coverage
     # Of both lists of each user of the panel, who has none included
-    input_hashes: npt.NDArray[np.uint64]
+    input_hashes: Hashes

@@ -34,11 +34,11 @@ class Cutoffs:
 class Pruned:
     """Rows that were deleted, by table and by kind of data."""
 
-    rows: Mapping[str, int] = field(default_factory=dict)
-    by_kind: Mapping[DataKind, int] = field(default_factory=dict)
+    deleted_rows: Mapping[str, int] = field(default_factory=dict)
+    deleted_by_kind: Mapping[DataKind, int] = field(default_factory=dict)
     # Sentences, each on a partition of scores that could not be dropped, and why
     put_off: tuple[str, ...] = ()
-    refused: str | None = None  # why nothing was deleted at all; None when it was
+    reason: str | None = None  # why nothing was deleted at all; None when it was
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,9 @@ MEAN = Statistic()
 MIN_HEALTHY_RUNS = (
     5  # healthy runs that must have been seen before a learned limit expects anything
 )
-# Changes of the other arm that an arm may always miss: two trainings rarely end in the same minute
+# Changes of the other arm that an arm may always miss. One, since two trainings rarely end in the
+# same minute: with `every: 1h` and daily trainings a run between both is normal. And another one,
+# since a training may be late. Neither explains the third one, so the alert begins with it.
 ALWAYS_MISSED = 2
 
 

@@ -13,6 +13,7 @@ from monitor.model.explanation import Explanation, Split
 from monitor.model.id_mismatches import IdMismatch
 from monitor.model.model_versions import Models
 from monitor.model.rankings import Arm, Coverage, Panel, RankingTable
+from monitor.model.run_reasons import RunReasons
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,9 +22,6 @@ if TYPE_CHECKING:
 
 
 KEPT_MARK = "@"
-UNTRUSTED_FLOOR = (
-    "noise_floor is untrusted"  # so the sentence of a run's reason begins that says why
-)
 RUN_MARK = ("id", "attempt", "status", "finished_at", "labelled_at")
 
 
@@ -41,32 +39,32 @@ class RunStatus(StrEnum):
 class PullProgress:
     """Progress of the pull of ``what``.
 
-    ``kept``: answers of an earlier attempt. ``trouble``: why answers cannot be stored.
+    ``stored_answers``: those of an earlier attempt. ``reason``: why answers cannot be stored.
     """
 
     what: str
     users: int
     answered: int
     failed: int
-    kept: int
+    stored_answers: int
     elapsed_s: float
-    trouble: str | None = None
+    reason: str | None = None
 
     @property
     def words(self) -> str:
         """The progress for people, with the time left at the current rate."""
         clauses = [f"{self.answered:,} of {self.users:,} users answered"]
-        if self.kept:
-            clauses.append(f"{self.kept:,} of them before a restart")
+        if self.stored_answers:
+            clauses.append(f"{self.stored_answers:,} of them before a restart")
         if self.failed:
             clauses.append(f"{self.failed:,} failed")
-        a_second = (self.answered + self.failed - self.kept) / self.elapsed_s
+        a_second = (self.answered + self.failed - self.stored_answers) / self.elapsed_s
         if a_second:
             waiting = self.users - self.answered - self.failed
             minutes, seconds = divmod(round(waiting / a_second), 60)
             clauses += [f"{a_second:,.3g} a second", f"{minutes:,} min {seconds} s left"]
-        if self.trouble:
-            clauses.append(f"which a restart would lose: {self.trouble}")
+        if self.reason:
+            clauses.append(f"which a restart would lose: {self.reason}")
         return ", ".join(clauses)
 
 
@@ -75,8 +73,8 @@ class PullRequest:
     """Requests the top k lists of users for a slot from one arm, within ``timeout_s`` seconds.
 
     - ``what``: an arm, or the noise floor.
-    - ``tell``: gets the progress of a long pull.
-    - ``kept_at``: beginning of the path of a file that stores answers, valid for ``kept_s``.
+    - ``on_progress``: gets the progress of a long pull.
+    - ``answers_path``: beginning of the path of a file that stores answers, valid for ``answers_valid_s``.
     - ``together``: seeds the random order in which HTTP pulls of one run request users.
       Without it they keep the given order.
     - ``is_uncached``: asks caches not to answer.
@@ -87,9 +85,9 @@ class PullRequest:
     slot: datetime
     timeout_s: float
     what: str = ""
-    tell: Callable[[PullProgress], object] = str
-    kept_at: str | None = None
-    kept_s: float = 0.0
+    on_progress: Callable[[PullProgress], object] = str
+    answers_path: str | None = None
+    answers_valid_s: float = 0.0
     together: str = ""
     is_uncached: bool = False
 
@@ -234,7 +232,7 @@ class MeasuredRun:
     # Each arm's time to answer: shown and not stored
     pull_seconds: Mapping[Arm, float] = field(default_factory=dict)
     # Quantiles of `Answers.gaps`: not stored
-    gap_seconds: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    gap_s: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     models: Models | None = None  # None as long as no version is known
     input_hash: str | None = None  # of all users' lists: equal in runs over the same lists
     # Stored with the explanation, and in words in the reason
@@ -247,7 +245,7 @@ class Findings:
 
     slot: datetime
     status: RunStatus
-    reason: str | None = None
+    reasons: RunReasons = ()
     measured: MeasuredRun = field(default_factory=MeasuredRun)
 
 
@@ -267,6 +265,7 @@ class RunResult(MeasuredRun):
     standstills: tuple[Standstill, ...] = ()
     # Until when relevance is waited for; None when none is wanted
     labels_until: datetime | None = None
+    reasons: RunReasons = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -292,18 +291,12 @@ class Run:
     labelled_at: datetime | None = None  # when it was measured
     models: Models | None = None
     input_hash: str | None = None
+    reasons: RunReasons = ()
 
     @property
     def mark(self) -> tuple[object, ...]:
         """Distinguishes the run from other runs, and from itself before a new attempt or labels."""
         return tuple(getattr(self, name) for name in RUN_MARK)
-
-
-def untrusted_floor(reason: str | None) -> str | None:
-    """The sentence of a run's reason that says why its noise floor is not judged."""
-    return next(
-        (each for each in (reason or "").split("; ") if each.startswith(UNTRUSTED_FLOOR)), None
-    )
 
 
 def kept_name(comparison: str, attempt: int) -> str:
@@ -341,7 +334,7 @@ class LatestRun(RunRecord):
     expectations: tuple[Expectation, ...] = ()
     # Means of the leading metric, all users, in the newest ok runs
     recent: tuple[tuple[datetime, float | None], ...] = ()
-    ended: Transition | None = None  # the last end of a firing within the week before the run
+    last_end: Transition | None = None  # the last end of a firing within the week before the run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,13 +28,15 @@ def find_nearest(name: str, candidates: Collection[str]) -> str | None:
     None if none is close.
     """
     dimension, _, value = name.rpartition("=")
-    nearest, best = None, 0.0
+    nearest = None
+    best = 0.0
     for candidate in sorted(candidates, key=lambda other: other.rpartition("=")[2]):
         other_dimension, _, other_value = candidate.rpartition("=")
         if other_dimension == dimension:
             likeness = _likeness(value.strip().casefold(), other_value.strip().casefold())
             if likeness >= _CLOSE and likeness > best:
-                nearest, best = candidate, likeness
+                nearest = candidate
+                best = likeness
     return nearest
 
 

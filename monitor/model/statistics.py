@@ -156,6 +156,6 @@ class CoverageShare:
         reasons = _REASONS[self.lack]
         return sum(
             users
-            for (arm, reason), users in row.reasons.items()
+            for (arm, reason), users in row.users_by_reason.items()
             if arm == self.arm and reason in reasons
         )

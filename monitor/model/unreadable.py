@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -28,7 +27,8 @@ class Need(StrEnum):
 class Unreadable:
     """``count`` of ``rows`` values of one column cannot be read, possibly 0.
 
-    ``found`` describes the first of them, ``hint`` says what to do.
+    ``found`` describes the first of them, ``hint`` says what to do. If the values are objects,
+    ``field`` is the name of one of their fields.
     """
 
     where: str
@@ -39,14 +39,15 @@ class Unreadable:
     found: str = ""
     example: str | None = None  # may be a user's id
     hint: str = ""
+    field: str | None = None  # may be a user's id
 
     def sentence(self, *, shows_example: bool) -> str:
         """The sentence for people, without the example if users have pseudonyms."""
-        example, hint = "", self.hint
-        if not shows_example:
-            # Names of fields in the hint come from the data, where they may be users.
-            hint = re.sub(r"`[^`]*`", f"`{self.column}.FIELD`", hint)
-        elif self.example is not None:
+        example = ""
+        hint = self.hint
+        if self.field is not None:
+            hint = name_a_field(self.column, self.field if shows_example else "FIELD")
+        if shows_example and self.example is not None:
             printable = [
                 char if char.isprintable() else " " for char in self.example[:_LONGEST_EXAMPLE]
             ]
@@ -56,6 +57,11 @@ class Unreadable:
             f"column {self.column!r} of {self.where}: {counted} ({self.found}{example}): "
             f"{hint or self.need}"
         )
+
+
+def name_a_field(column: str, field: str) -> str:
+    """What to do if a column has objects in place of ids."""
+    return f"to name a field, write `{column}.{field}` in place of `{column}`"
 
 
 def add_up(parts: Iterable[Unreadable]) -> tuple[Unreadable, ...]:

@@ -81,7 +81,9 @@ def encode_arms(
 
 
 def encode_knowledge(
-    item_weights: ItemWeights | None, relevance: RelevanceTable | None, vocabulary: pd.Index | None
+    item_weights: ItemWeights | None,
+    relevance: RelevanceTable | None,
+    vocabulary: pd.Index | None,
 ) -> CodedKnowledge:
     """Weights and relevance in the codes of a vocabulary."""
     weights = None
@@ -108,7 +110,10 @@ def pad_lists(lists: CodedLists, rows: Rows | None, k: int) -> PaddedLists:
 
 
 def pad_both(
-    arms: Sequence[CodedLists], rows: Sequence[Rows] | Sequence[None], k: int, cells: int
+    arms: Sequence[CodedLists],
+    rows: Sequence[Rows] | Sequence[None],
+    k: int,
+    cells: int,
 ) -> tuple[PaddedLists, PaddedLists]:
     """`pad_lists` of both arms, in two threads if ``cells`` is at least `WORTH_A_THREAD`."""
     if cells < WORTH_A_THREAD:
@@ -119,7 +124,9 @@ def pad_both(
 
 
 def make_batch(
-    baseline: PaddedLists, candidate: PaddedLists, vocabulary: pd.Index | None
+    baseline: PaddedLists,
+    candidate: PaddedLists,
+    vocabulary: pd.Index | None,
 ) -> PairBatch:
     """The pairs of two arms' rows, with tied items in order.
 

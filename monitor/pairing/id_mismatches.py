@@ -64,7 +64,10 @@ class IdComparison:
         self.batches: list[tuple[IdMismatch, ...]] = []
 
     def add(
-        self, arms: Sequence[CodedLists], vocabulary: pd.Index | None, k: int | None = None
+        self,
+        arms: Sequence[CodedLists],
+        vocabulary: pd.Index | None,
+        k: int | None = None,
     ) -> None:
         """Compare the next batch.
 
@@ -100,7 +103,9 @@ def _spellings(batch: Sequence[IdMismatch]) -> list[IdMismatch]:
 
 
 def _compare_items(
-    arms: Sequence[CodedLists], vocabulary: pd.Index | None, earlier: Sequence[IdMismatch]
+    arms: Sequence[CodedLists],
+    vocabulary: pd.Index | None,
+    earlier: Sequence[IdMismatch],
 ) -> Iterator[IdMismatch]:
     """Why hardly any item is in both arms: as in an ``earlier`` batch, else it is searched."""
     first, others = (set(arm.codes[:_FIRST].tolist()) for arm in arms)
@@ -134,7 +139,11 @@ def find_user_mismatch(baseline: pd.Index, candidate: pd.Index) -> IdMismatch | 
     if common >= LEAST_COMMON * min(len(baseline), len(candidate)):
         return None
     return find_mismatch(
-        baseline.tolist(), candidate.tolist(), IdKind.USER, common=common, is_many=True
+        baseline.tolist(),
+        candidate.tolist(),
+        IdKind.USER,
+        common=common,
+        is_many=True,
     )
 
 
@@ -151,7 +160,8 @@ def find_mismatch(
     Tries 1,000 ids of the smaller arm against up to 100,000 ids of the other one. None if no
     spelling helps and there are not many ids.
     """
-    ours, theirs = _thin(baseline), _thin(candidate)
+    ours = _thin(baseline)
+    theirs = _thin(candidate)
     few, many = sorted((ours, theirs), key=len)
     few = few[:: max(1, len(few) // _TRIED)][:_TRIED]
     best = None
@@ -160,7 +170,9 @@ def find_mismatch(
     for attempt in _attempts(list(map(str, few)), list(map(str, many))):
         count = _count_matches(attempt.spell, few, many)
         if count >= least:
-            best, most, least = attempt, count, count + 1
+            best = attempt
+            most = count
+            least = count + 1
     compared = min(len(baseline), len(candidate))
     if best is not None and best.kind is MismatchKind.SEVERAL:
         best = _leave_out_forms(best, few, many, most)
@@ -188,14 +200,19 @@ def find_mismatch(
 
 
 def _count_matches(
-    spell: Callable[[object], str], few: Sequence[object], many: Sequence[object]
+    spell: Callable[[object], str],
+    few: Sequence[object],
+    many: Sequence[object],
 ) -> int:
     spelled = set(map(spell, many))
     return sum(spell(each) in spelled for each in few)
 
 
 def _leave_out_forms(
-    attempt: _Attempt, few: Sequence[object], many: Sequence[object], most: int
+    attempt: _Attempt,
+    few: Sequence[object],
+    many: Sequence[object],
+    most: int,
 ) -> _Attempt:
     """The attempt without the forms that do not make further ids equal."""
     for form in attempt.forms:
@@ -291,7 +308,9 @@ def _common_start(texts: Sequence[str]) -> str:
 
 
 def _find_examples(
-    attempt: _Attempt, ours: Sequence[object], theirs: Sequence[object]
+    attempt: _Attempt,
+    ours: Sequence[object],
+    theirs: Sequence[object],
 ) -> tuple[str, str]:
     """One id as each arm spells it, with different spellings if the first ids have any."""
     by_spelling = {attempt.spell(each): str(each) for each in theirs}
@@ -324,7 +343,9 @@ def _write_form(form: str | Mapping[str, str]) -> str:
 
 
 def _find_padding(
-    arms: Sequence[CodedLists], vocabulary: pd.Index | None, k: int | None
+    arms: Sequence[CodedLists],
+    vocabulary: pd.Index | None,
+    k: int | None,
 ) -> Iterator[IdMismatch]:
     """The item at the ends of most lists, if it ends many lists."""
     if not any(len(_fillers(lists, k, _FIRST)) for lists in arms):
@@ -352,7 +373,8 @@ def _find_padding(
 
 def _fillers(lists: CodedLists, k: int | None, first: int | None = None) -> Integers:
     """The last items of the first lists, of those lists that end with the same item twice."""
-    starts, ends = lists.offsets[:-1][:first], lists.offsets[1:][:first]
+    starts = lists.offsets[:-1][:first]
+    ends = lists.offsets[1:][:first]
     if k is not None:
         ends = np.minimum(ends, starts + k)
     ends = ends[ends - starts > 1] - 1

@@ -16,12 +16,11 @@ from typing import Any
 from uuid import UUID
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from monitor.kernels.engines import choice
 from monitor.kernels.exposure import look_up
-from monitor.model.arrays import Codes, Ids, Integers, Rows
+from monitor.model.arrays import Array, Codes, Hashes, Ids, Integers, Rows
 
 WORTH_A_THREAD = 1 << 17
 """From this number of ids on, two threads are faster than one."""
@@ -57,7 +56,7 @@ def encode(*arms: Ids) -> tuple[list[Integers], pd.Index | None]:
     return list(map(_share, codes, shared)), vocabulary
 
 
-def hash_ids(vocabulary: pd.Index) -> npt.NDArray[np.uint64]:
+def hash_ids(vocabulary: pd.Index) -> Hashes:
     """A hash of each id, equal if ids are equal.
 
     The hash of a whole number is the number, because `encode` may use it as a code.
@@ -89,13 +88,13 @@ def decode(codes: Codes, vocabulary: pd.Index | None) -> tuple[str, ...]:
     return tuple(map(str, ids_of(codes[codes >= 0], vocabulary)))
 
 
-def ids_of(codes: npt.NDArray[Any], vocabulary: pd.Index | None) -> list[Any]:
+def ids_of(codes: Array, vocabulary: pd.Index | None) -> list[Any]:
     """The ids of these codes; of several equal ids the one that came first."""
     ids = codes if vocabulary is None else vocabulary.take(codes)
     return list(ids.tolist())
 
 
-def rank_by_text(codes: npt.NDArray[Any], vocabulary: pd.Index | None) -> Rows:
+def rank_by_text(codes: Array, vocabulary: pd.Index | None) -> Rows:
     """The rank of each of these distinct codes, by their ids as text, then by the ids' type."""
     ids = pd.Index(codes) if vocabulary is None else vocabulary.take(codes)
     if _kind(ids) in {"i", "text"}:
@@ -133,7 +132,7 @@ def _array(ids: pd.Index | pd.Series) -> Ids:
     return ids.to_numpy() if isinstance(ids.dtype, np.dtype) else ids.array
 
 
-def _are_codes(ids: npt.NDArray[Any]) -> bool:
+def _are_codes(ids: Array) -> bool:
     if ids.dtype not in (np.int32, np.int64):
         return False
     # Negative numbers, read as unsigned, are above the limit too.
@@ -151,14 +150,14 @@ def _id_as_code(item: object) -> int:
     return code if code == key and 0 <= code < _CODE_LIMIT else -1
 
 
-def _share(codes: npt.NDArray[Any], shared: Codes) -> Integers:
+def _share(codes: Array, shared: Codes) -> Integers:
     """One arm's codes replaced by shared codes. Those of the first arm mostly are the same."""
     if codes.dtype == np.int32 and np.array_equal(shared, np.arange(len(shared))):
         return codes
     return look_up(shared, codes)
 
 
-def _encode_one(ids: Ids) -> tuple[npt.NDArray[Any], Ids]:
+def _encode_one(ids: Ids) -> tuple[Array, Ids]:
     """Codes of one arm, and its distinct ids by code."""
     if isinstance(ids, pd.Categorical):
         return ids.codes, _array(ids.categories)

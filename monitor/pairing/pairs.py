@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from monitor.kernels.exposure import distinct_items
-from monitor.model.arrays import Codes, Flags, Floats, Ids, Integers, Rows
+from monitor.model.arrays import Codes, Flags, Floats, Hashes, Ids, Integers, Rows
 from monitor.model.rankings import (
     Arm,
     Coverage,
@@ -99,8 +99,10 @@ def pair(  # noqa: PLR0913 - two arms and further inputs
 
 
 def _hash_input(
-    arms: Sequence[PaddedLists], rows: Sequence[Rows], vocabulary: pd.Index | None
-) -> npt.NDArray[np.uint64]:
+    arms: Sequence[PaddedLists],
+    rows: Sequence[Rows],
+    vocabulary: pd.Index | None,
+) -> Hashes:
     """A hash of each panel user's lists in both arms: the items and their places.
 
     ``rows`` are the users' rows in each arm, -1 for none.
@@ -118,7 +120,13 @@ def _hash_input(
     return hashes
 
 
-def _outcome(panel: Panel, pull: Pull, lists: PaddedLists, row_of: Rows, k: int) -> ArmOutcome:
+def _outcome(
+    panel: Panel,
+    pull: Pull,
+    lists: PaddedLists,
+    row_of: Rows,
+    k: int,
+) -> ArmOutcome:
     has_row = row_of >= 0
     rows = row_of[has_row]
     lengths = lists.lengths[rows]
@@ -135,12 +143,16 @@ def _outcome(panel: Panel, pull: Pull, lists: PaddedLists, row_of: Rows, k: int)
     is_duplicated[has_row] = lists.had_duplicates[rows]
     is_listed = reason == LISTED
     return ArmOutcome(
-        reason=reason, is_short=is_short & is_listed, is_duplicated=is_duplicated & is_listed
+        reason=reason,
+        is_short=is_short & is_listed,
+        is_duplicated=is_duplicated & is_listed,
     )
 
 
 def _count_coverage(
-    segments: Mapping[str, Rows], outcomes: Mapping[Arm, ArmOutcome], is_paired: Flags
+    segments: Mapping[str, Rows],
+    outcomes: Mapping[Arm, ArmOutcome],
+    is_paired: Flags,
 ) -> Coverage:
     """One row a segment, in the order of the segments."""
     rows = []
@@ -151,7 +163,9 @@ def _count_coverage(
                 if count:
                     reasons[arm, reason] = count
         paired = int(is_paired[positions].sum())
-        rows.append(CoverageRow(segment=name, asked=len(positions), paired=paired, reasons=reasons))
+        rows.append(
+            CoverageRow(segment=name, asked=len(positions), paired=paired, users_by_reason=reasons)
+        )
     return Coverage(rows=tuple(rows))
 
 
@@ -167,12 +181,12 @@ def sum_coverage(parts: Sequence[Coverage], segments: Iterable[str]) -> Coverage
 def _sum_rows(segment: str, rows: Sequence[CoverageRow]) -> CoverageRow:
     counts: Counter[tuple[Arm, CoverageReason]] = Counter()
     for row in rows:
-        counts.update(row.reasons)
+        counts.update(row.users_by_reason)
     return CoverageRow(
         segment=segment,
         asked=sum(row.asked for row in rows),
         paired=sum(row.paired for row in rows),
-        reasons=dict(counts),
+        users_by_reason=dict(counts),
     )
 
 
@@ -189,14 +203,20 @@ def keep_lists(pairing: Pairing, users: pd.Index[str], segments: Mapping[str, Ro
 
     ``users`` are the users of the rows of the pairing. ``segments`` are such rows by segment.
     """
-    batch, vocabulary = pairing.batch, pairing.vocabulary
+    batch = pairing.batch
+    vocabulary = pairing.vocabulary
     baseline_scores = candidate_scores = None
     if batch.scores is not None:
-        baseline_scores, candidate_scores = batch.scores.baseline, batch.scores.candidate
+        baseline_scores = batch.scores.baseline
+        candidate_scores = batch.scores.candidate
     return KeptLists(
         baseline=_table(users, batch.baseline, batch.baseline_lengths, baseline_scores, vocabulary),
         candidate=_table(
-            users, batch.candidate, batch.candidate_lengths, candidate_scores, vocabulary
+            users,
+            batch.candidate,
+            batch.candidate_lengths,
+            candidate_scores,
+            vocabulary,
         ),
         segments=segments,
     )
@@ -235,7 +255,8 @@ class ListedItems:
 
     def add(self, pairing: Pairing) -> None:
         """Count a batch of pairs."""
-        batch, vocabulary = pairing.batch, pairing.vocabulary
+        batch = pairing.batch
+        vocabulary = pairing.vocabulary
         self._users += len(batch)
         self._listed.add(distinct_items(batch.baseline, batch.candidate), vocabulary)
         if batch.weights is None:

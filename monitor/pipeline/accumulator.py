@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from heapq import nsmallest
+from operator import itemgetter
 
 import numpy as np
 
@@ -41,7 +42,7 @@ from monitor.pipeline.user_batches import (
     take_kept,
     take_users,
 )
-from monitor.sampling import hash_users, is_sampled, kept_among
+from monitor.sampling import hash_users, is_sampled, select_kept
 from monitor.summaries import (
     SegmentRows,
     SummaryAccumulator,
@@ -139,9 +140,10 @@ class RunAccumulator:
             floor = score.measure_floor(batch, pairing, measuring.k, metrics, self.failed)
             by_metric = score_all(pairing.batch, metrics, failed=self.failed)
             by_metric, bounds = score.add_floor(by_metric, floor, metrics, measuring.k)
+        panel = batch.panel
         with self._stage("summarize"):
-            rows = rows_of_segments(batch.panel, pairing.panel_rows)
-            scores = Scores(users=batch.panel.users[pairing.panel_rows], by_metric=by_metric)
+            rows = rows_of_segments(panel, pairing.panel_rows)
+            scores = Scores(users=panel.users[pairing.panel_rows], by_metric=by_metric)
             self._measured |= dict.fromkeys(metrics)
             self.listed.add(pairing)
             self._summaries.add(rows, by_metric, score.score_ranges(metrics, measuring.k) | bounds)
@@ -153,10 +155,11 @@ class RunAccumulator:
             self._add_notes(Arm.CANDIDATE, batch.candidate)
             if measuring.keep_lists is not Keep.NONE:
                 self._lists.append(self._drawn(keep_lists(pairing, scores.users, rows)))
-            hashes = hash_users(batch.panel.users, self._comparison)
+            hashes = hash_users(panel.users, self._comparison)
             self.input_hash += int(mix(hashes + pairing.input_hashes).sum(dtype=np.uint64))
-            is_in_sample = is_sampled(batch.panel, self._share, hashes)
-            users, sampled_rows = batch.panel.users, is_in_sample[pairing.panel_rows]
+            is_in_sample = is_sampled(panel, self._share, hashes)
+            users = panel.users
+            sampled_rows = is_in_sample[pairing.panel_rows]
             # If one sorted batch is the whole sample, its pairing is reused.
             is_only = len(self._coverage) == 1 and is_in_sample.all()
             self._pairing = pairing if is_only and users.is_monotonic_increasing else None
@@ -194,7 +197,10 @@ class RunAccumulator:
         )
 
     def merge(
-        self, part: RunPart, weights: ItemWeights | None, relevance: RelevanceTable | None
+        self,
+        part: RunPart,
+        weights: ItemWeights | None,
+        relevance: RelevanceTable | None,
     ) -> None:
         """Add what another accumulator collected of other users.
 
@@ -268,19 +274,21 @@ class RunAccumulator:
     @property
     def lists(self) -> KeptLists | None:
         """The lists that the comparison keeps, of paired users."""
-        if not self._lists:
+        parts = self._lists
+        if not parts:
             return None
-        counts = [len(part.baseline) for part in self._lists]
+        counts = [len(part.baseline) for part in parts]
+        segments = [part.segments for part in parts]
         joined = KeptLists(
-            baseline=join_tables([part.baseline for part in self._lists]),
-            candidate=join_tables([part.candidate for part in self._lists]),
-            segments=join_segments(counts, [part.segments for part in self._lists], self._segments),
+            baseline=join_tables([part.baseline for part in parts]),
+            candidate=join_tables([part.candidate for part in parts]),
+            segments=join_segments(counts, segments, self._segments),
         )
         return self._drawn(joined)
 
     def _drawn(self, lists: KeptLists) -> KeptLists:
         keep = self._comparison.measuring.keep_lists
-        return take_kept(lists, kept_among(lists.panel.users, keep, self._comparison))
+        return take_kept(lists, select_kept(lists.panel.users, keep, self._comparison))
 
     def sample(self) -> Sample:
         """The sampled users. Frees what was stored to make the sample, so call it once."""
@@ -323,18 +331,23 @@ class RunAccumulator:
         # No user is shown twice.
         values[sample.scores.users.isin([shown.user for shown in worst])] = np.nan
         rows = ordinary_rows(values, self._comparison.measuring.evidence_users, median)
-        ordinary = [
-            score.show_user(
-                sample.pairing, sample.scores, int(row), EvidenceKind.REPRESENTATIVE, position
+        ordinary = []
+        for position, row in enumerate(rows.tolist()):
+            shown = score.show_user(
+                sample.pairing,
+                sample.scores,
+                row,
+                EvidenceKind.REPRESENTATIVE,
+                position,
             )
-            for position, row in enumerate(rows)
-        ]
+            ordinary.append(shown)
         return (*worst, *ordinary)
 
     def _keep_worst(self, pairing: Pairing, scores: Scores, metric: Metric | None) -> None:
         if metric is None:
             return
-        count, is_alike = self._comparison.measuring.evidence_users, metric.higher_is_more_alike
+        count = self._comparison.measuring.evidence_users
+        is_alike = metric.higher_is_more_alike
         values = scores.by_metric[str(metric)]
         sign = 1.0 if is_alike else -1.0
         candidates = list(self._worst)
@@ -344,10 +357,8 @@ class RunAccumulator:
         self._rank_worst(candidates)
 
     def _rank_worst(self, candidates: Sequence[tuple[float, str, Evidence]]) -> None:
-        ranked = sorted(candidates, key=lambda candidate: candidate[:2])
-        self._worst = [
-            (value, user, replace(shown, position=place))
-            for place, (value, user, shown) in enumerate(
-                ranked[: self._comparison.measuring.evidence_users]
-            )
-        ]
+        ranked = sorted(candidates, key=itemgetter(0, 1))
+        most = self._comparison.measuring.evidence_users
+        self._worst = []
+        for place, (value, user, shown) in enumerate(ranked[:most]):
+            self._worst.append((value, user, replace(shown, position=place)))

@@ -27,7 +27,11 @@ class Signature:
 
 
 def change_firing(
-    store: AlertStore, is_meant: Callable[[Transition], bool], signed: Signature, *, ends: bool
+    store: AlertStore,
+    is_meant: Callable[[Transition], bool],
+    signed: Signature,
+    *,
+    ends: bool,
 ) -> tuple[Transition, ...]:
     """Acknowledge the selected firings, or resolve them if ``ends``.
 
@@ -44,13 +48,21 @@ def change_firing(
         else:
             reason = signed.reason("acknowledged")
             changed += store.acknowledge(
-                name, alerts, author=signed.author, reason=reason, at=signed.at
+                name,
+                alerts,
+                author=signed.author,
+                reason=reason,
+                at=signed.at,
             )
     return tuple(changed)
 
 
 def make_silence(
-    matchers: Sequence[str], signed: Signature, *, starts_at: datetime, ends_at: datetime
+    matchers: Sequence[str],
+    signed: Signature,
+    *,
+    starts_at: datetime,
+    ends_at: datetime,
 ) -> Silence:
     """A silence to store. ConfigError if a matcher is invalid or missing, or the time is over."""
     if not matchers:

@@ -24,12 +24,12 @@ from monitor.ports import Clock, RelevanceSource, Store
 class BackfilledRun:
     """The result for one run that waited for relevance.
 
-    Without ``summaries`` and ``trouble``, no relevance has arrived yet.
+    Without ``summaries`` and ``reason``, no relevance has arrived yet.
     """
 
     run: Run
     summaries: tuple[Summary, ...] = ()  # those added
-    trouble: str | None = None  # the error, if the run could not be measured
+    reason: str | None = None  # the error, if the run could not be measured
 
 
 def backfill_relevance(
@@ -60,7 +60,7 @@ def backfill_relevance(
         try:
             table = ask_in_time(partial(source.relevance, run.slot), timeout_s, late)
         except SourceError as error:
-            yield BackfilledRun(run=run, trouble=str(error))
+            yield BackfilledRun(run=run, reason=str(error))
             if not error.permanent:
                 # The source is down. The next call continues here.
                 return
@@ -84,18 +84,25 @@ def _fill(
     except DatabaseError as error:
         if not error.permanent:
             raise
-        return BackfilledRun(run=run, trouble=str(error))
+        return BackfilledRun(run=run, reason=str(error))
     if lists is None:
-        return BackfilledRun(run=run, trouble="its lists were deleted meanwhile")
+        return BackfilledRun(run=run, reason="its lists were deleted meanwhile")
     # The configuration may have another k than the run had.
     k = run.k or comparison.measuring.k
     scores = score_kept_lists(lists, k, metrics, table)
     summaries = summarize_scores(
-        comparison.judging.similarity_rules, k, lists.segments, scores, metrics
+        comparison.judging.similarity_rules,
+        k,
+        lists.segments,
+        scores,
+        metrics,
     )
     drawn = draw_scores(scores, comparison.measuring.keep_scores, comparison)
     if not store.runs.store_relevance(
-        run, summaries=summaries, scores=drawn if len(drawn.users) else None, at=clock.now()
+        run,
+        summaries=summaries,
+        scores=drawn if len(drawn.users) else None,
+        at=clock.now(),
     ):
-        return BackfilledRun(run=run, trouble="another process measured it again meanwhile")
+        return BackfilledRun(run=run, reason="another process measured it again meanwhile")
     return BackfilledRun(run=run, summaries=summaries)

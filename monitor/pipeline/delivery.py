@@ -25,6 +25,7 @@ from monitor.model.notifications import (
     Delivery,
     DeliveryStatus,
     FiringSnapshot,
+    KnownCause,
     Message,
     Notification,
     Updates,
@@ -40,7 +41,8 @@ RESEND_ENDS_FOR = timedelta(minutes=5)
 """How long ends are sent again to receivers that want alerts resent."""
 _REPETITION_ATTEMPTS = 4
 """Attempts that a failed repetition counts as, so that it backs off longer: it is not urgent."""
-_BASE_S, _CAP_S = 2.0, 300.0
+_BASE_S = 2.0
+_CAP_S = 300.0
 _LONGEST_RETRY_AFTER_S = 3600.0
 _CLAIMED = 2000
 _BATCH = 250
@@ -97,7 +99,11 @@ class OutboxSender:
         while pause is None and not should_stop():
             now = self.clock.now()
             claimed = self.outbox.claim_deliveries(
-                self.receiver.name, owner=self.owner, now=now, until=now + LEASE, limit=_CLAIMED
+                self.receiver.name,
+                owner=self.owner,
+                now=now,
+                until=now + LEASE,
+                limit=_CLAIMED,
             )
             # Claimed deliveries that are not sent become free when their lease expires.
             if not claimed or not self.is_sure():
@@ -113,7 +119,8 @@ class OutboxSender:
         every_s = self.receiver.treatment.repeat_every_s
         if every_s is None:
             return 0
-        now, every = self.clock.now(), timedelta(seconds=every_s)
+        now = self.clock.now()
+        every = timedelta(seconds=every_s)
         due = self.outbox.due_repetitions(self.receiver.name, now=now, limit=_CLAIMED)
         if not due:
             return 0
@@ -150,7 +157,10 @@ class OutboxSender:
         return len(delivered)
 
     def _deliver(
-        self, claimed: Sequence[Delivery], now: datetime, should_stop: Callable[[], bool]
+        self,
+        claimed: Sequence[Delivery],
+        now: datetime,
+        should_stop: Callable[[], bool],
     ) -> Pause | None:
         comparison = claimed[0].transition.comparison
         dispatch = self._dispatch(comparison, [each.transition for each in claimed], now)
@@ -231,7 +241,10 @@ class OutboxSender:
             self.receiver.send(message, now=self.clock.now())
 
     def _failed(
-        self, message: Message, deliveries: Sequence[Delivery], error: DeliveryError
+        self,
+        message: Message,
+        deliveries: Sequence[Delivery],
+        error: DeliveryError,
     ) -> Pause | None:
         # One rejected change must not block the others.
         if error.permanent and error.of_message and len(deliveries) > 1:
@@ -244,13 +257,19 @@ class OutboxSender:
         self.publisher.count("delivery_errors_total", self.receiver.name, error.trouble)
         if error.permanent:
             self._record(
-                deliveries, DeliveryStatus.DEAD, reason=str(error), may_be_known=error.may_be_known
+                deliveries,
+                DeliveryStatus.DEAD,
+                reason=str(error),
+                may_be_known=error.may_be_known,
             )
             return None
         # The delivery with most attempts counts, so that new ones do not restart the backoff.
         attempts = max(delivery.attempts for delivery in deliveries)
         again = next_attempt(
-            attempts, now=self.clock.now(), draw=self.draw(), retry_after_s=error.retry_after_s
+            attempts,
+            now=self.clock.now(),
+            draw=self.draw(),
+            retry_after_s=error.retry_after_s,
         )
         self._record(
             deliveries,
@@ -284,7 +303,10 @@ class OutboxSender:
         return len(repeated)
 
     def _send_again(
-        self, message: Message, deliveries: Sequence[Delivery], every: timedelta
+        self,
+        message: Message,
+        deliveries: Sequence[Delivery],
+        every: timedelta,
     ) -> None:
         now = self.clock.now()
         self.outbox.schedule_repetition(deliveries, at=now, message_key=message.key)
@@ -292,7 +314,8 @@ class OutboxSender:
             self._send_with_picture(message)
         except DeliveryError as error:
             self.publisher.count("delivery_errors_total", self.receiver.name, error.trouble)
-            at, key = now + every, None
+            at = now + every
+            key = None
             if not error.permanent:
                 at = next_attempt(
                     _REPETITION_ATTEMPTS,
@@ -321,7 +344,9 @@ class OutboxSender:
         """
         if not deliveries:
             return
-        now, repeat_at, fallback = self.clock.now(), None, None
+        now = self.clock.now()
+        repeat_at = None
+        fallback = None
         every_s = self.receiver.treatment.repeat_every_s
         if status is DeliveryStatus.SENT and every_s is not None:
             repeat_at = now + timedelta(seconds=every_s)
@@ -354,20 +379,36 @@ class OutboxSender:
 def brief_message(message: Message, outbox: Outbox, policy: NotificationPolicy) -> Message:
     """The message with the briefing of the newest run in which an alert of it began.
 
+    If that run found no cause, it has the newest cause that an earlier run of the incident found.
     Without items if messages must not show them.
     """
     newest = max((start.slot for start in message.starts), default=None)
     if newest is None:
         return message
     briefing = outbox.briefing(message.comparison, newest)
+    if briefing.explanation is None or briefing.explanation.finding is None:
+        briefing = replace(briefing, known_cause=_find_known_cause(message, newest, outbox))
     if not policy.shows_items:
         explanation = briefing.explanation and briefing.explanation.without_items
         briefing = replace(briefing, explanation=explanation, examples=())
     return replace(message, briefing=briefing)
 
 
+def _find_known_cause(message: Message, newest: datetime, outbox: Outbox) -> KnownCause | None:
+    slots = {start.slot for start in message.firing if start.has_run and start.slot < newest}
+    for slot in sorted(slots, reverse=True):
+        explanation = outbox.briefing(message.comparison, slot).explanation
+        if explanation is not None and explanation.finding is not None:
+            return KnownCause(slot=slot, sentence=explanation.sentence)
+    return None
+
+
 def next_attempt(
-    attempts: int, *, now: datetime, draw: float, retry_after_s: float | None = None
+    attempts: int,
+    *,
+    now: datetime,
+    draw: float,
+    retry_after_s: float | None = None,
 ) -> datetime:
     """Time of the next attempt after one more failure, with ``attempts`` made before it.
 
@@ -395,7 +436,8 @@ def drain(
     """
     if not senders:
         return
-    clock, outbox = senders[0].clock, senders[0].outbox
+    clock = senders[0].clock
+    outbox = senders[0].outbox
     ends_at = clock.monotonic() + budget_s
 
     def is_over() -> bool:
@@ -431,7 +473,8 @@ def _decide_together(decisions: Sequence[Decision]) -> Iterator[Decision]:
         of_message = by_status.setdefault(decision.delivery.message_key, {})
         of_message.setdefault(decision.status, decision)
     for decision in decisions:
-        delivery, strongest = decision.delivery, decision
+        delivery = decision.delivery
+        strongest = decision
         if delivery.message_key:
             of_message = by_status[delivery.message_key]
             held = of_message.get(DeliveryStatus.HELD, decision)
@@ -449,7 +492,9 @@ def _compose(deliveries: Iterable[Delivery], snapshot: FiringSnapshot) -> list[M
         messages += [replace(message, key=key) for message in compose_messages(changes, snapshot)]
         starts = tuple(change for change in changes if change.is_start)
         delivered = snapshot.delivered.union(str(start.dedup_key) for start in starts)
-        snapshot = replace(snapshot, told=(*snapshot.told, *starts), delivered=delivered)
+        snapshot = replace(
+            snapshot, sent_starts=(*snapshot.sent_starts, *starts), delivered=delivered
+        )
     return [*messages, *compose_messages(fresh, snapshot)]
 
 

@@ -34,7 +34,10 @@ class RecodedLists:
 
 
 def recode_lists(
-    earlier: KeptLists, users: "pd.Index[str]", pairing: Pairing, k: int
+    earlier: KeptLists,
+    users: "pd.Index[str]",
+    pairing: Pairing,
+    k: int,
 ) -> RecodedLists:
     """Both arms' earlier lists of these users, one user per row of the pairing."""
     tables = (earlier.baseline, earlier.candidate)
@@ -78,14 +81,17 @@ def _first_free(pairing: Pairing, flat: list[Codes]) -> int:
 def _pad(table: RankingTable, flat: Codes, rows: Rows, k: int) -> tuple[Codes, Codes]:
     # The appended values are for places without an item, and for row -1, a user without a list.
     flat = np.append(flat, np.int32(PAD))
-    lengths = np.append(np.minimum(np.diff(table.offsets), k), 0)[rows]
+    cut_lengths = np.minimum(np.diff(table.offsets), k)
+    lengths = np.append(cut_lengths, 0)[rows]
     starts = np.append(table.offsets[:-1], 0)[rows]
     places = np.arange(k)
-    codes = flat[np.where(places < lengths[:, None], starts[:, None] + places, len(flat) - 1)]
-    return codes, lengths.astype(np.int32)
+    is_filled = places < lengths[:, None]
+    cells = np.where(is_filled, starts[:, None] + places, len(flat) - 1)
+    return flat[cells], lengths.astype(np.int32)
 
 
 def _top(table: RankingTable, flat: Codes, k: int) -> Codes:
     """The codes in the first k places of all lists."""
-    places = np.arange(len(flat)) - np.repeat(table.offsets[:-1], np.diff(table.offsets))
+    starts = np.repeat(table.offsets[:-1], np.diff(table.offsets))
+    places = np.arange(len(flat)) - starts
     return flat[places < k]

@@ -15,7 +15,7 @@ from monitor.model.arrays import Flags, Floats
 from monitor.model.comparison import Comparison
 from monitor.model.instants import format_instant
 from monitor.model.memory import PastRun
-from monitor.model.model_versions import ArmModel, tell_models
+from monitor.model.model_versions import ArmModel
 from monitor.model.rankings import Arm
 from monitor.model.rules import (
     MIN_HEALTHY_RUNS,
@@ -45,6 +45,7 @@ from monitor.reference.season import (
 )
 from monitor.reference.spread import SETTLED_RUNS, PastAlarms
 from monitor.reference.thresholds import Budget
+from monitor.texts.model_versions import write_model_changes
 
 NEAR_DROP_Z = 3.0
 NEAR_DROP_RUNS = 3
@@ -108,26 +109,31 @@ def compute_expectations(
         return ()
     is_holiday = comparison.judging.is_holiday
     if is_holiday(findings.slot):
-        return tuple(
-            Expectation(
+        without_limits = []
+        for watched in series:
+            expectation = Expectation(
                 alert=watched.rule.alert,
                 segment=watched.segment,
                 runs=0,
                 series=describe_series(watched.rule),
                 note=HOLIDAY,
             )
-            for watched in series
-        )
+            without_limits.append(expectation)
+        return tuple(without_limits)
     past = [run for run in past if not is_holiday(run.slot)]
-    starts, note = list[int](), ""
+    starts = list[int]()
+    note = ""
     if comparison.judging.by_model:
         past, starts, note = find_past_of_models(past, findings)
-    shares, lessons = share_out(comparison, series), rule_series.read_lessons(series, past)
+    shares = share_out(comparison, series)
+    lessons = rule_series.read_lessons(series, past)
     evidence, alarms = _look_back(comparison, series, past, (lessons, shares), starts)
     levels = _find_rows(past, [change for change in accepted if change.at <= findings.slot])
     levels += [(start, start + 1) for start in starts]
     alarms = replace(
-        alarms, accepted=sorted(levels), settled=_runs_of_a_new_normal(past, findings.slot)
+        alarms,
+        accepted=sorted(levels),
+        settled=_runs_of_a_new_normal(past, findings.slot),
     )
     reference = refer(
         lessons.values,
@@ -136,7 +142,8 @@ def compute_expectations(
         alarms=alarms,
     )
     expected = _build(series, figures, reference, evidence, shares)
-    usual = np.nan_to_num(find_median(np.where(np.isnan(reference.taught), np.nan, lessons.lost)))
+    lost_in_healthy = np.where(np.isnan(reference.taught), np.nan, lessons.lost)
+    usual = np.nan_to_num(find_median(lost_in_healthy))
     # Users that could not be compared are missing from the value. `apply_bounds` weighs them.
     lost = {row.segment: 1.0 - row.paired / row.asked for row in rows if row.asked}
     faults = find_fault(lessons.z, alarms.firing)
@@ -194,7 +201,7 @@ def find_past_of_models(
 
 
 def _describe_models(findings: Findings, before: PastRun) -> str:
-    return " and ".join(tell_models(findings.measured.models, findings.slot, before.slot))
+    return " and ".join(write_model_changes(findings.measured.models, findings.slot, before.slot))
 
 
 def _look_back(
@@ -222,9 +229,11 @@ def _look_back(
 
 def _find_rows(past: Sequence[PastRun], accepted: Iterable[Transition]) -> list[tuple[int, int]]:
     """The first run of each accepted level, and the first run after it was accepted."""
-    slots, rows = [run.slot for run in past], []
+    slots = [run.slot for run in past]
+    rows = []
     for change in accepted:
-        start, following = bisect_left(slots, change.slot), bisect_right(slots, change.at)
+        start = bisect_left(slots, change.slot)
+        following = bisect_right(slots, change.at)
         if start < following:
             rows.append((start, following))
     return rows
@@ -290,7 +299,8 @@ def _gather(fired: Flags, z: Floats, shares: Floats) -> tuple[TrendEvidence, Fla
         is_last = fired[row] | (row == len(z) - 1)
         if is_last.any():
             suspects = np.where(is_last, count_suspects(evidence, shares), 0)
-            drifting[: row + 1] |= np.arange(row, -1, -1)[:, np.newaxis] < suspects
+            age = np.arange(row, -1, -1)[:, np.newaxis]
+            drifting[: row + 1] |= age < suspects
         if fired[row].any():
             # An alert resets the evidence.
             is_open = ~fired[row]
@@ -315,7 +325,8 @@ def _build(
     evidence = update_evidence(before, steady).total
     expectations = []
     for n, watched in enumerate(series):
-        users, limit = watched.count_users(figures), watched.rule.limit
+        users = watched.count_users(figures)
+        limit = watched.rule.limit
         expectation = Expectation(
             alert=watched.rule.alert,
             segment=watched.segment,

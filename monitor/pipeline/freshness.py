@@ -1,13 +1,14 @@
 """When a run's lists arrived and which came from a cache: gaps between arms."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import log10
 
 import numpy as np
 
 from monitor.model.arrays import Floats, Rows
 from monitor.model.rankings import Arm, RankingTable
-from monitor.model.runs import UNTRUSTED_FLOOR
+from monitor.model.run_reasons import FloorDoubt, RunReason, RunReasonKind
 from monitor.pairing.ids import find_users
 from monitor.pipeline.user_batches import take_table
 
@@ -52,7 +53,9 @@ def describe_cached(arm: Arm, table: RankingTable) -> str | None:
     )
 
 
-def doubt_floor(first: RankingTable, second: RankingTable, overlaps: Sequence[float]) -> str | None:
+def doubt_floor(
+    first: RankingTable, second: RankingTable, overlaps: Sequence[float]
+) -> RunReason | None:
     """Why the baseline's second lists are no second answers, or None.
 
     ``overlaps``: of earlier floors.
@@ -63,41 +66,32 @@ def doubt_floor(first: RankingTable, second: RankingTable, overlaps: Sequence[fl
     """
     if first.traces is None or second.traces is None:
         return None
-    (rows, again), before, after = _rows_of_both(first, second), first.traces, second.traces
-    count, since_s = len(rows), before.came_s[rows] - after.came_s[again]
+    rows, again = _rows_of_both(first, second)
+    before = first.traces
+    after = second.traces
+    count = len(rows)
+    since_s = before.came_s[rows] - after.came_s[again]
     # A cached first answer may be the second answer, if that was stored before.
     is_first_stored = (since_s > 0) & (before.age_s[rows] <= since_s + 1)
     cached = (np.isfinite(after.age_s[again]) | is_first_stored).sum()
     # Ids identify requests only if nearly every request has a different id.
-    ids, requests = (len(np.unique(x[np.isfinite(x)])) for x in (before.ids, before.came_s))
+    ids = len(np.unique(before.ids[np.isfinite(before.ids)]))
+    requests = len(np.unique(before.came_s[np.isfinite(before.came_s)]))
     are_unique = ids > max(1, 0.9 * requests)
     same = ((before.ids[rows] == after.ids[again]) & are_unique).sum()
     # A user with another list lowers the mean by 1 at most.
     zeros = 0.0
     if len(overlaps) >= _MIN_RUNS:
         zeros = -count * log10(max(*overlaps, 1e-9))
+    doubt = RunReason(kind=RunReasonKind.UNTRUSTED_FLOOR, asked=count)
     if cached > _MAX_IGNORED_SHARE * count:
-        why = (
-            f"a cache gave one of both answers for {cached:,} of {count:,} users "
-            f"({after.sign or before.sign})"
-        )
-    elif same > _MAX_IGNORED_SHARE * count:
-        why = (
-            f"both answers have the same id for {same:,} of {count:,} users, as one answer "
-            "given twice has"
-        )
-    elif zeros > _MIN_ZEROS and _is_equal(take_table(first, rows), take_table(second, again)):
-        why = (
-            f"both answers are equal for all {count:,} users, which by the last runs happens "
-            f"once in 1e{zeros:,.0f}"
-        )
-    else:
-        return None
-    return (
-        f"{UNTRUSTED_FLOOR}: {why}. rankwatch asks with Cache-Control: no-cache, no-store. If a "
-        "cache ignores that, use the address behind the cache, or add a parameter that the cache "
-        "does not ignore, as noise_floor: {retrain: ...}"
-    )
+        sign = after.sign or before.sign
+        return replace(doubt, doubt=FloorDoubt.CACHED, users=int(cached), text=sign)
+    if same > _MAX_IGNORED_SHARE * count:
+        return replace(doubt, doubt=FloorDoubt.SAME_ID, users=int(same))
+    if zeros > _MIN_ZEROS and _is_equal(take_table(first, rows), take_table(second, again)):
+        return replace(doubt, doubt=FloorDoubt.EQUAL, limit=zeros)
+    return None
 
 
 def _rows_of_both(first: RankingTable, second: RankingTable) -> tuple[Rows, Rows]:

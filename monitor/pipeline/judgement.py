@@ -8,6 +8,7 @@ from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 
 import numpy as np
 
@@ -18,7 +19,6 @@ from monitor.metrics import parse
 from monitor.model.alerts import AlertState, Expectation, Standstill, State, Transition
 from monitor.model.comparison import Comparison
 from monitor.model.memory import Memory, PastRun, to_lessons
-from monitor.model.model_versions import write_models
 from monitor.model.rankings import ALL
 from monitor.model.rules import RuleKind, SimilarityRule
 from monitor.model.runs import Findings, KeptLists, MeasuredRun, RunRecord, RunStatus, Summary
@@ -29,6 +29,7 @@ from monitor.pipeline.score import score_kept_lists, summarize_scores
 from monitor.ports import History
 from monitor.reference.sampling_error import estimate_interval, share_interval
 from monitor.summaries import summarize_one
+from monitor.texts.model_versions import write_models
 
 RECENT = 10
 """Healthy runs before a run whose mean is shown as normal if no rule learns the series."""
@@ -45,17 +46,29 @@ class Judgement:
 
 
 def judge_findings(
-    comparison: Comparison, findings: Findings, memory: Memory, at: datetime
+    comparison: Comparison,
+    findings: Findings,
+    memory: Memory,
+    at: datetime,
 ) -> Judgement:
     """Judge a run at the time ``at``. The same arguments give the same answer."""
     expectations = compute_expectations(
-        comparison, findings, memory.past, memory.states, memory.accepted
+        comparison,
+        findings,
+        memory.past,
+        memory.states,
+        memory.accepted,
     )
     standstills: tuple[Standstill, ...] = ()
     if findings.status is RunStatus.OK:
         standstills = count_standstills(comparison, findings.measured.arm_scores, memory.past)
     states, transitions = evaluate_rules(
-        comparison, findings, memory, at, expectations=expectations, standstills=standstills
+        comparison,
+        findings,
+        memory,
+        at,
+        expectations=expectations,
+        standstills=standstills,
     )
     # Incidents are assigned last: they depend on which firings begin together.
     states, transitions = assign_incidents(states, transitions, memory.states, comparison.judging)
@@ -95,7 +108,8 @@ class ChangeScales:
         completed = []
         for change in changes:
             if change.value is not None:
-                interval, normal = self._interval(change), self._normal(change)
+                interval = self._interval(change)
+                normal = self._normal(change)
                 change = replace(change, interval=interval, normal=normal)  # noqa: PLW2901
             completed.append(change)
         return tuple(completed)
@@ -144,7 +158,9 @@ def _find_summary(summaries: Iterable[Summary], segment: str, metric: str) -> Su
 
 
 def complete_record(
-    comparison: Comparison, record: RunRecord, history: History
+    comparison: Comparison,
+    record: RunRecord,
+    history: History,
 ) -> tuple[RunRecord, tuple[str, ...]]:
     """The run with the summaries that the rules need, and the alerts that it cannot be judged by.
 
@@ -161,9 +177,9 @@ def complete_record(
     if not computed:
         for metric in metrics:
             computed += _from_scores(comparison, record, history, metric)
-    merged = {
-        (summary.segment, summary.metric): summary for summary in (*record.summaries, *computed)
-    }
+    merged = {}
+    for summary in (*record.summaries, *computed):
+        merged[summary.segment, summary.metric] = summary
     summaries = tuple(merged.values())
     lacking = tuple(rule.alert for rule in rules if _lacks(summaries, rule))
     return replace(record, summaries=summaries), lacking
@@ -185,7 +201,10 @@ def _lacks(summaries: Sequence[Summary], rule: SimilarityRule) -> bool:
 
 
 def _from_lists(
-    comparison: Comparison, record: RunRecord, lists: KeptLists | None, names: Iterable[str]
+    comparison: Comparison,
+    record: RunRecord,
+    lists: KeptLists | None,
+    names: Iterable[str],
 ) -> tuple[Summary, ...]:
     metrics = [parse(name) for name in names if parse_derived(name)[0] is None]
     metrics = [metric for metric in metrics if metric.need is None]
@@ -199,12 +218,16 @@ def _from_lists(
 
 
 def _from_scores(
-    comparison: Comparison, record: RunRecord, history: History, name: str
+    comparison: Comparison,
+    record: RunRecord,
+    history: History,
+    name: str,
 ) -> tuple[Summary, ...]:
     before = _find_summary(record.summaries, ALL, name)
     if before is None:
         return ()
-    scores = history.run_scores(record.run.id, [name]).by_metric.get(name, np.empty(0))
+    stored = history.run_scores(record.run.id, [name])
+    scores = stored.by_metric.get(name, np.empty(0))
     values = np.sort(scores[~np.isnan(scores)])
     if len(values) != before.n:
         return ()
@@ -219,8 +242,7 @@ class Rejudgement:
     """States and memory of rules from run to run. Writes nothing.
 
     With the rules and the ``min_paired_share`` that originally judged the runs, and all runs in
-    order, it gives the original transitions, judged at the time of the slot. Only the notes of
-    sources on users without a list are missing.
+    order, it gives the original transitions, judged at the time of the slot.
 
     - ``installation``: its firings get the keys of this installation.
     - ``accepted``: levels that are normal from the time at which they were accepted.
@@ -231,7 +253,7 @@ class Rejudgement:
     accepted: tuple[Transition, ...] = ()
     states: dict[tuple[str, str], AlertState] = field(default_factory=dict)
     past: defaultdict[str, deque[PastRun]] = field(
-        default_factory=lambda: defaultdict(lambda: deque(maxlen=REMEMBERED))
+        default_factory=partial(defaultdict, partial(deque[PastRun], maxlen=REMEMBERED))
     )
 
     def judge(self, record: RunRecord, *, is_whole: bool = True) -> tuple[Transition, ...]:
@@ -249,7 +271,9 @@ class Rejudgement:
             arm_scores=record.arm_scores,
             models=run.models,
         )
-        findings = Findings(slot=run.slot, status=run.status, reason=run.reason, measured=measured)
+        findings = Findings(
+            slot=run.slot, status=run.status, reasons=run.reasons, measured=measured
+        )
         # As in the daemon, learning starts again after a change of the configuration.
         past = tuple(self.past[run.config_hash])
         if past and run.slot <= past[-1].slot:
@@ -260,7 +284,8 @@ class Rejudgement:
             installation=self.installation,
             accepted=self.accepted,
         )
-        comparison, judging = self.comparison, self.comparison.judging
+        comparison = self.comparison
+        judging = self.comparison.judging
         if not is_whole:
             rules = tuple(rule for rule in judging.rules if rule.kind is not RuleKind.CONDITION)
             comparison = replace(comparison, judging=replace(judging, rules=rules))
@@ -269,7 +294,7 @@ class Rejudgement:
         if run.status is RunStatus.OK:
             self._remember(record, judgement)
         models = write_models(run.models, run.slot)
-        lost = find_lost(run.status, record.coverage)
+        lost = find_lost(findings)
         return add_explanations(judgement.transitions, record.explanation, models, lost=lost)
 
     def _remember(self, record: RunRecord, judgement: Judgement) -> None:

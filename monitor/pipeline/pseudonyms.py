@@ -16,7 +16,8 @@ from monitor.model.rankings import Pull, RelevanceTable, UserBatch
 from monitor.pairing.ids import find_users
 from monitor.ports import RelevanceSource
 
-_MARK, _DIGITS = "hmac-", 32
+_MARK = "hmac-"
+_DIGITS = 32
 _PSEUDONYM = re.compile(f"{_MARK}[0-9a-f]{{{_DIGITS}}}")
 
 

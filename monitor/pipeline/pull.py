@@ -32,6 +32,7 @@ from monitor.model.rankings import (
     RelevanceTable,
     UserBatch,
 )
+from monitor.model.run_reasons import RunReason
 from monitor.model.runs import JoinRequest, PullProgress, PullRequest, Scores
 from monitor.model.statistics import NoiseFloor
 from monitor.model.unreadable import Unreadable
@@ -57,8 +58,8 @@ class Arms:
     - ``dimensions``: the columns of the users' source that segments are made of.
     - ``again``: the baseline's second lists, if a noise floor is pulled.
     - ``joined``: lists of both arms joined by the source, if all users are asked.
-    - ``tell``: gets the progress of each pull.
-    - ``kept_at``: where the answers for a slot and an arm's name are stored, for each request.
+    - ``on_progress``: gets the progress of each pull.
+    - ``answers_path``: where the answers for a slot and an arm's name are stored, for each request.
     - ``scores_to``: where all scores are written, in addition to the database.
     - ``pseudonyms``: replace users' ids in everything that leaves this module.
       ``relevance`` replaces them itself.
@@ -74,8 +75,8 @@ class Arms:
     titles: ports.ItemTitleSource | None = None
     again: ports.Source | None = None
     joined: ports.JoinedSource | None = None
-    tell: Callable[[PullProgress], object] = str
-    kept_at: Callable[[datetime, str], str | None] = lambda *_: None
+    on_progress: Callable[[PullProgress], object] = str
+    answers_path: Callable[[datetime, str], str | None] = lambda *_: None
     scores_to: ports.ScoreSink | None = None
     pseudonyms: Pseudonyms | None = None
     listed: Mapping[Arm, ports.UserSource] = field(default_factory=dict)
@@ -87,9 +88,10 @@ class Arms:
     def describe(self, unreadable: Iterable[Unreadable]) -> list[str]:
         """Sentences about what could not be read, without examples if users have pseudonyms."""
         shows_example = self.pseudonyms is None
-        sentences = [
-            part.sentence(shows_example=shows_example) for part in unreadable if part.count
-        ]
+        sentences = []
+        for part in unreadable:
+            if part.count:
+                sentences.append(part.sentence(shows_example=shows_example))
         return list(dict.fromkeys(sentences))
 
     def reason(self, error: SourceError) -> str:
@@ -104,12 +106,13 @@ class Answers:
     - ``batches``: the answers, in batches of at most so many users.
     - ``measured``: the measured parts of a run, if the source measures where its lists are.
     - ``lacks``: sentences about what else could not be read.
+    - ``doubts``: why the noise floor is not judged.
     - ``weights``, ``relevance``: also in each batch.
     - ``seconds``: for each arm, how long it took or how long the run waited, if arms were pulled.
     - ``gaps``: seconds between the baseline's lists and those of the candidate or the noise floor.
     - ``scored``: gets the scores of each batch before the next batch is read.
 
-    ``lacks``, ``seconds`` and ``gaps`` may grow with the batches.
+    ``lacks``, ``doubts``, ``seconds`` and ``gaps`` may grow with the batches.
     """
 
     asked: AskedUsers
@@ -121,11 +124,16 @@ class Answers:
     seconds: Mapping[Arm, float] = field(default_factory=dict)
     gaps: Mapping[str, list[Floats]] = field(default_factory=dict)
     scored: Callable[[Scores], object] = lambda _: None
+    doubts: Collection[RunReason] = ()
 
 
 @contextmanager
 def join_all(
-    comparison: Comparison, arms: Arms, source: ports.JoinedSource, slot: datetime, timeout_s: float
+    comparison: Comparison,
+    arms: Arms,
+    source: ports.JoinedSource,
+    slot: datetime,
+    timeout_s: float,
 ) -> Iterator[Answers]:
     """The answers for all users, joined by the source while they are read.
 
@@ -170,7 +178,12 @@ def join_all(
         )
 
 
-def draw_panel(comparison: Comparison, arms: Arms, slot: datetime, timeout_s: float) -> Panel:
+def draw_panel(
+    comparison: Comparison,
+    arms: Arms,
+    slot: datetime,
+    timeout_s: float,
+) -> Panel:
     """Draw the panel from the users' source. It has the users' ids."""
     late = f"users of {comparison.name}: the list of users did not arrive before the run's deadline"
     table = ask_in_time(partial(arms.users.users, slot, arms.dimensions), timeout_s, late)
@@ -192,7 +205,8 @@ def pull_all(
     memory: Memory = _NOTHING,
 ) -> Answers:
     """All answers, pulled in parallel so that they are from the same moment."""
-    measuring, family = comparison.measuring, comparison.family or comparison.name
+    measuring = comparison.measuring
+    family = comparison.family or comparison.name
     # By family, so that a baseline that is pulled for several candidates keeps the same order.
     together = (str(measuring.seed), family, slot.isoformat(), *panel.users[:1])
     request = PullRequest(
@@ -201,8 +215,8 @@ def pull_all(
         slot=slot,
         timeout_s=max(timeout_s, 0.001),
         together="\0".join(together),
-        tell=arms.tell,
-        kept_s=measuring.deadline.total_seconds(),
+        on_progress=arms.on_progress,
+        answers_valid_s=measuring.deadline.total_seconds(),
     )
     begun_at = time.monotonic()
     deadline = Deadline(begun_at + request.timeout_s + GRACE_S)
@@ -210,16 +224,19 @@ def pull_all(
     # All calls begin before the first wait. Otherwise the answers would be of different moments.
     pulling: dict[Arm, BackgroundCall[Pull]] = {}
     for arm, source, name in zip(
-        Arm, (arms.baseline, arms.candidate), comparison.arms, strict=True
+        Arm,
+        (arms.baseline, arms.candidate),
+        comparison.arms,
+        strict=True,
     ):
-        of_arm = replace(request, what=arm, kept_at=arms.kept_at(slot, name))
+        of_arm = replace(request, what=arm, answers_path=arms.answers_path(slot, name))
         pull = partial(_pull, source, of_arm, arm, took_s)
         pulling[arm] = BackgroundCall(pull, name=f"{comparison.name}-{arm}")
     weights, relevance = _ask_extras(arms, slot)
     of_floor = replace(
         request,
         what="noise floor",
-        kept_at=arms.kept_at(slot, "noise floor"),
+        answers_path=arms.answers_path(slot, "noise floor"),
         # A cache would give the first answer again, which is no second answer.
         is_uncached=measuring.noise_floor is NoiseFloor.SERVE,
     )
@@ -229,6 +246,7 @@ def pull_all(
     waited_s = time.monotonic() - begun_at
     lacks = [extra.wait(deadline, late) for extra in (weights, relevance, again)]
     lists, second = pulls[Arm.BASELINE].rankings, again.answer
+    doubt = None
     later = {Arm.CANDIDATE.value: pulls[Arm.CANDIDATE]}
     unreadable = [*panel.unreadable, *relevance.unreadable]
     for pull_of_arm in pulls.values():
@@ -238,7 +256,6 @@ def pull_all(
         unreadable += second.unreadable
         if of_floor.is_uncached:
             doubt = doubt_floor(lists, second.rankings, memory.floor_overlaps)
-            lacks.append(doubt)
             second = None if doubt else second
     users = UserBatch(
         panel=panel,
@@ -256,6 +273,7 @@ def pull_all(
         asked=AskedUsers(count=len(panel.segments[ALL]), segments=tuple(panel.segments)),
         batches=partial(split_users, users),
         lacks=tuple(filter(None, (*lacks, *arms.describe(unreadable)))),
+        doubts=() if doubt is None else (doubt,),
         gaps={what: [gaps_between(lists, other.rankings)] for what, other in later.items()},
         weights=weights.answer,
         relevance=relevance.answer,
@@ -279,7 +297,8 @@ def pull_until_certain(
     # Executors of Spark import this module, but have no scipy.
     from monitor.sequential.gate import is_certain, round_ends  # noqa: PLC0415
 
-    deadline, ends = Deadline.after(timeout_s), round_ends(len(panel))
+    deadline = Deadline.after(timeout_s)
+    ends = round_ends(len(panel))
     seed = (comparison.measuring.seed, int(slot.timestamp()))
     order = np.random.default_rng(seed).permutation(len(panel))
     users = panel.users if arms.pseudonyms is None else arms.pseudonyms.hide(panel.users)
@@ -309,6 +328,7 @@ def pull_until_certain(
 
     first = ask(0, ends[0], arms)
     lacks, seconds, gaps = dict.fromkeys(first.lacks), {**first.seconds}, {**first.gaps}
+    doubts = dict.fromkeys(first.doubts)
 
     def batches(size: int) -> Iterator[UserBatch]:
         yield from first.batches(size)
@@ -317,8 +337,10 @@ def pull_until_certain(
                 return
             answers = ask(start, end, replace(arms, weights=None, relevance=None))
             lacks.update(dict.fromkeys(answers.lacks))
+            doubts.update(dict.fromkeys(answers.doubts))
             seconds.update({arm: seconds[arm] + more for arm, more in answers.seconds.items()})
-            gaps.update({what: gaps.get(what, []) + more for what, more in answers.gaps.items()})
+            for what, more_gaps in answers.gaps.items():
+                gaps[what] = gaps.get(what, []) + more_gaps
             for batch in answers.batches(size):
                 yield replace(batch, weights=first.weights, relevance=first.relevance)
 
@@ -327,6 +349,7 @@ def pull_until_certain(
         asked=replace(first.asked, count=len(panel.segments[ALL])),
         batches=batches,
         lacks=lacks.keys(),
+        doubts=doubts.keys(),
         seconds=seconds,
         gaps=gaps,
         scored=add_scores,
@@ -375,7 +398,8 @@ class _Extra(Generic[T]):
         reason: Callable[[SourceError], str] = str,
     ) -> None:
         self.answer: T | None = None
-        self._what, self._reason = what, reason
+        self._what = what
+        self._reason = reason
         self._call = None if source is None else BackgroundCall(partial(read, source), name=what)
 
     @property
@@ -396,7 +420,12 @@ class _Extra(Generic[T]):
         return None
 
 
-def _pull(source: ports.Source, request: PullRequest, arm: Arm, took_s: dict[Arm, float]) -> Pull:
+def _pull(
+    source: ports.Source,
+    request: PullRequest,
+    arm: Arm,
+    took_s: dict[Arm, float],
+) -> Pull:
     begun_at = time.monotonic()
     try:
         return source.pull(request)
@@ -406,7 +435,11 @@ def _pull(source: ports.Source, request: PullRequest, arm: Arm, took_s: dict[Arm
 
 
 def _pulled(
-    call: BackgroundCall[Pull], panel: Panel, deadline: Deadline, late: str, arms: Arms
+    call: BackgroundCall[Pull],
+    panel: Panel,
+    deadline: Deadline,
+    late: str,
+    arms: Arms,
 ) -> Pull:
     try:
         return call.wait(deadline)

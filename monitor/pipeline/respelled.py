@@ -63,7 +63,8 @@ def _respelled_since(
     lists = changes.lists[arm]
     rows = rows_of_place(ALL if finding is None else finding.segment, scene.segments)
     rows = rows[changes.is_known[rows]]
-    shown, shown_before = distinct_items(lists.present[rows]), distinct_items(lists.former[rows])
+    shown = distinct_items(lists.present[rows])
+    shown_before = distinct_items(lists.former[rows])
     new = np.setdiff1d(shown, distinct_items(lists.former), assume_unique=True)
     old = np.setdiff1d(shown_before, shown, assume_unique=True)
     if not len(new) or not len(old):

@@ -47,7 +47,8 @@ class RuleSeries(Generic[RuleT_co]):
 
     def measure(self, summary: Summary) -> tuple[float, float]:
         """The same for a rule on similarity. NaN also if the summary has too few users."""
-        rule, value = self.rule, None
+        rule = self.rule
+        value = None
         if summary.n >= rule.min_users:
             value = summary.value(rule.subject.statistic)
         if value is None or not isinstance(rule, SimilarityRule):
@@ -96,8 +97,8 @@ def measure_all(
 ) -> tuple[Floats, Floats]:
     """Values and sampling errors of every series in one run, (m,) each, NaN if there is none."""
     pairs = [watched.read(figures) for watched in series]
-    values, errors = np.array(pairs, dtype=np.float64).reshape(len(series), 2).T
-    return values, errors
+    table = np.array(pairs, dtype=np.float64).reshape(len(series), 2)
+    return table[:, 0], table[:, 1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,10 +122,12 @@ def read_lessons(series: Sequence[RuleSeries[SeriesRule]], past: Sequence[PastRu
     for rule, columns in _by_rule(series):
         for segments, rows in _rows_by_segments(rule.alert, past).items():
             places = [place for place, name in enumerate(segments) if name in columns]
-            numbers = np.stack([past[row].lessons[rule.alert].numbers for row in rows], axis=1)
+            lessons = [past[row].lessons[rule.alert] for row in rows]
+            numbers = np.stack([lesson.numbers for lesson in lessons], axis=1)
             targets = [columns[segments[place]] for place in places]
             parts[:, np.array(rows)[:, np.newaxis], targets] = numbers[:, :, places]
-        of_rule, measured = list(columns.values()), describe_series(rule)
+        of_rule = list(columns.values())
+        measured = describe_series(rule)
         for row, run in enumerate(past):
             if not run.teaches(rule.alert, measured):
                 figures = Figures.of(run.summaries)
@@ -154,7 +157,9 @@ def _rows_by_segments(alert: str, past: Sequence[PastRun]) -> dict[tuple[str, ..
 
 
 def find_alarms(
-    series: Sequence[RuleSeries[SeriesRule]], past: Sequence[PastRun], alerts: Collection[str]
+    series: Sequence[RuleSeries[SeriesRule]],
+    past: Sequence[PastRun],
+    alerts: Collection[str],
 ) -> Flags:
     """Whether any of these alerts was pending or firing after each past run, (runs, m).
 
@@ -171,7 +176,8 @@ def find_alarms(
 def spread_over_segments(series: Sequence[RuleSeries[SeriesRule]], flags: Flags) -> Flags:
     """The flags, (runs, m), extended to all series of a segment, and from ``all`` to every one."""
     segments = np.array([watched.segment for watched in series])
-    spread = np.repeat(flags[:, segments == ALL].any(axis=1, keepdims=True), len(series), axis=1)
+    of_all = flags[:, segments == ALL].any(axis=1, keepdims=True)
+    spread = np.repeat(of_all, len(series), axis=1)
     for segment in {*segments[flags.any(axis=0)]}:
         in_segment = segments == segment
         spread[:, in_segment] |= flags[:, in_segment].any(axis=1, keepdims=True)
@@ -189,9 +195,11 @@ def find_firings(series: Sequence[RuleSeries[SeriesRule]], past: Sequence[PastRu
 
 def find_phases(past: Sequence[PastRun], slot: datetime) -> tuple[Phases, ...]:
     """The hour and the weekday of each run, in UTC. The slot's hour and day are under way."""
-    slots, now = [run.slot.astimezone(UTC) for run in past], slot.astimezone(UTC)
+    slots = [run.slot.astimezone(UTC) for run in past]
+    now = slot.astimezone(UTC)
     same_day = [past_slot for past_slot in slots if past_slot.date() == now.date()]
-    in_day, in_hour = len(same_day), sum(past_slot.hour == now.hour for past_slot in same_day)
+    in_day = len(same_day)
+    in_hour = sum(past_slot.hour == now.hour for past_slot in same_day)
     hours = np.array([past_slot.hour for past_slot in slots], dtype=np.intp)
     weekdays = np.array([past_slot.weekday() for past_slot in slots], dtype=np.intp)
     return (

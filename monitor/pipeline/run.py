@@ -9,17 +9,14 @@ from itertools import chain
 
 from monitor.alerts.rule_evaluation import thin_segments
 from monitor.alerts.unmatched import find_unmatched
-from monitor.alerts.verdicts import BOTH_FAILED, describe_lost
 from monitor.errors import OutputError, SourceError
 from monitor.model.comparison import Comparison, Keep
-from monitor.model.explanation import Finding
 from monitor.model.id_mismatches import IdKind
 from monitor.model.instants import format_instant
 from monitor.model.memory import Memory, MemoryRequest
-from monitor.model.model_versions import write_models
-from monitor.model.pages import tell_changes
 from monitor.model.rankings import Arm, CoverageNote, CoverageReason
 from monitor.model.rules import SeriesRule, describe_series
+from monitor.model.run_reasons import LossCause, RunReason, RunReasonKind, RunReasons
 from monitor.model.runs import Claim, Findings, MeasuredRun, RunResult, RunStatus, Scores
 from monitor.model.unmatched_names import UnmatchedName
 from monitor.pipeline.expectations import REMEMBERED, learning_rules
@@ -29,16 +26,12 @@ from monitor.pipeline.run_explanation import HEALTHY_RUNS, add_explanations, fin
 from monitor.pipeline.run_measurement import Measurement, Stopwatch, measure_slot
 from monitor.pipeline.score import RunScores, draw_scores, join_scores, relevance_metrics
 from monitor.ports import Clock, ScoreSink
-from monitor.texts.id_mismatches import write_mismatch, write_user_spelling
-from monitor.texts.unmatched_names import write_unmatched
+from monitor.texts.id_mismatches import write_user_spelling
+from monitor.texts.model_versions import write_changes, write_models
+from monitor.texts.run_reasons import write_run_reasons
 
 _COMPARED = (CoverageReason.SHORT, CoverageReason.DUPLICATED)
 """Reasons for which a list is still compared."""
-_DEFAULT_NOTES = {
-    CoverageReason.MISSING: CoverageNote(text="left them out"),
-    CoverageReason.EMPTY: CoverageNote(text="gave empty lists"),
-}
-"""What happened, for reasons for which most sources give no note."""
 _EXPECTED = (CoverageReason.MISSING, CoverageReason.EMPTY)
 """Reasons that healthy sources give too. An ok run does not report them."""
 
@@ -87,31 +80,33 @@ def execute(
         measurement = measure_slot(comparison, arms, claim.slot, memory, watch, scores=scores)
     except SourceError as error:
         return failed_result(
-            comparison, claim, memory, clock, reason=arms.reason(error), stage_seconds=watch.seconds
+            comparison,
+            claim,
+            memory,
+            clock,
+            reason=arms.reason(error),
+            stage_seconds=watch.seconds,
         )
-    status, reason = assess(measurement, comparison, memory.unmatched)
+    status, reasons = assess(measurement, comparison, memory.unmatched)
     if memory.anew_since is not None and learning_rules(comparison):
-        changed = (
-            "the configuration of this comparison changed before the run of "
-            f"{format_instant(memory.anew_since)}"
-        )
-        reason = _join([reason, changed, "rules that learn begin again from there"])
+        changed = RunReason(kind=RunReasonKind.NEW_CONFIGURATION, slot=memory.anew_since)
+        reasons = (*reasons, changed)
     if status is not RunStatus.OK:
-        reason = _add_last_ok(reason, memory)
+        reasons = _add_last_ok(reasons, memory)
     if arms.scores_to is not None:
         with watch.stage("write"):
             write_error = _write_scores(
-                comparison, arms.scores_to, claim, status, measurement.run.scores
+                comparison,
+                arms.scores_to,
+                claim,
+                status,
+                measurement.run.scores,
             )
-        reason = _join([reason, write_error])
+        if write_error is not None:
+            reasons = (*reasons, *_with_texts(RunReasonKind.LEFT_OUT, [write_error]))
     measured = replace(_storable(comparison, measurement.run, status), stage_seconds=watch.seconds)
-    findings = Findings(slot=claim.slot, status=status, reason=reason, measured=measured)
-    lost = find_lost(status, measurement.coverage, measurement.notes)
-    return _judge(comparison, claim, memory, clock.now(), findings, lost=lost)
-
-
-def _join(sentences: Iterable[str | None]) -> str | None:
-    return "; ".join(filter(None, sentences)) or None
+    findings = Findings(slot=claim.slot, status=status, reasons=reasons, measured=measured)
+    return _judge(comparison, claim, memory, clock.now(), findings)
 
 
 def _write_scores(
@@ -153,19 +148,20 @@ def failed_result(
     stage_seconds: Mapping[str, float] | None = None,
 ) -> RunResult:
     """The result of a run that measured nothing."""
+    reasons = _add_last_ok(_with_texts(RunReasonKind.ERROR, [reason]), memory)
     findings = Findings(
         slot=claim.slot,
         status=RunStatus.FAILED,
-        reason=_add_last_ok(reason, memory),
+        reasons=reasons,
         measured=MeasuredRun(stage_seconds=stage_seconds or {}),
     )
     return _judge(comparison, claim, memory, clock.now(), findings)
 
 
-def _add_last_ok(reason: str | None, memory: Memory) -> str | None:
+def _add_last_ok(reasons: RunReasons, memory: Memory) -> RunReasons:
     if memory.last_ok is None:
-        return reason
-    return f"{reason}; last good run: {format_instant(memory.last_ok.slot)}"
+        return reasons
+    return (*reasons, RunReason(kind=RunReasonKind.LAST_OK, slot=memory.last_ok.slot))
 
 
 def _judge(
@@ -174,17 +170,18 @@ def _judge(
     memory: Memory,
     at: datetime,
     findings: Findings,
-    *,
-    lost: Finding | None = None,
 ) -> RunResult:
     judgement = judge_findings(comparison, findings, memory, at)
-    measured, last, k = findings.measured, memory.last_ok, comparison.measuring.k
+    measured = findings.measured
+    last = memory.last_ok
+    k = comparison.measuring.k
     if any(change.is_start for change in judgement.transitions):
         explanation = recall_fault(measured.explanation, memory.explained)
         measured = replace(measured, explanation=explanation)
-    changes: Iterable[str] = ()
+    reasons = findings.reasons
     if last is not None:
-        changes = tell_changes(last, findings.slot, comparison.config_hash, k, measured.models)
+        changes = write_changes(last, findings.slot, comparison.config_hash, k, measured.models)
+        reasons = (*reasons, *_with_texts(RunReasonKind.CHANGED, changes))
     shown = measured.explanation
     if shown is not None and not comparison.judging.shows_items:
         shown = shown.without_items
@@ -194,13 +191,17 @@ def _judge(
     return RunResult(
         claim=claim,
         status=findings.status,
-        reason=_join([findings.reason, *changes]),
+        reason=write_run_reasons(reasons) or None,
+        reasons=reasons,
         finished_at=at,
         config_hash=comparison.config_hash,
         k=k,
         states=judgement.states,
         transitions=add_explanations(
-            judgement.transitions, shown, write_models(measured.models, findings.slot), lost=lost
+            judgement.transitions,
+            shown,
+            write_models(measured.models, findings.slot),
+            lost=find_lost(findings),
         ),
         expectations=judgement.expectations,
         standstills=judgement.standstills,
@@ -214,7 +215,8 @@ def _storable(comparison: Comparison, measured: MeasuredRun, status: RunStatus) 
     thin = thin_segments(measured.coverage, comparison.judging.min_paired_share)
     if status is RunStatus.FAILED:
         measured = replace(measured, summaries=(), arm_scores=())
-    lists, is_ok = None, status is RunStatus.OK
+    lists = None
+    is_ok = status is RunStatus.OK
     if is_ok and measured.lists is not None:
         # Thin segments are not measured later either.
         segments = measured.lists.segments
@@ -255,71 +257,85 @@ def _labels_until(comparison: Comparison, claim: Claim) -> datetime | None:
 
 def assess(
     measurement: Measurement, comparison: Comparison, silences: Sequence[UnmatchedName] = ()
-) -> tuple[RunStatus, str | None]:
-    """The status of a measured run, and the reason in words.
+) -> tuple[RunStatus, RunReasons]:
+    """The status of a measured run, and the reasons.
 
-    The reason says why too few users were compared, or what an ok run left out.
+    They say why too few users were compared, or what an ok run left out.
     ``silences``: those that match nothing.
     """
-    coverage, least = measurement.coverage.all, comparison.judging.min_paired_share
+    coverage = measurement.coverage.all
+    least = comparison.judging.min_paired_share
     # A run without pairs fails even if no share is required.
     is_ok = coverage.paired > 0 and coverage.paired >= least * coverage.asked
     deadline_s = comparison.measuring.deadline.total_seconds()
-    obstacles = _obstacles(measurement, deadline_s, _EXPECTED if is_ok else ())
+    obstacles = _find_obstacles(measurement, deadline_s, _EXPECTED if is_ok else ())
     segments = [row.segment for row in measurement.coverage.rows if row.asked]
-    unmatched = (*find_unmatched(comparison, segments), *silences)
-    hints = [*map(write_mismatch, measurement.run.id_mismatches), *map(write_unmatched, unmatched)]
+    hints = []
+    for mismatch in measurement.run.id_mismatches:
+        hints.append(RunReason(kind=RunReasonKind.ID_MISMATCH, mismatch=mismatch))
+    for unmatched in (*find_unmatched(comparison, segments), *silences):
+        hints.append(RunReason(kind=RunReasonKind.UNMATCHED_NAME, unmatched=unmatched))
     if is_ok:
-        return RunStatus.OK, _join([*hints, *measurement.left_out, *obstacles])
-    why = _join([*obstacles, *hints]) or ""
+        left_out = _with_texts(RunReasonKind.LEFT_OUT, measurement.left_out)
+        return RunStatus.OK, (*hints, *measurement.doubts, *left_out, *obstacles)
     if coverage.paired == 0:
-        return RunStatus.FAILED, f"{why}; nothing could be compared"
-    share = coverage.paired / coverage.asked
-    return RunStatus.INSUFFICIENT, (
-        f"only {coverage.paired:,} of {coverage.asked:,} users ({share:.0%}) could be compared, "
-        f"under min_paired_share {least:.0%}: {why}"
+        nothing = RunReason(kind=RunReasonKind.NOTHING_COMPARED)
+        return RunStatus.FAILED, (*obstacles, *hints, nothing)
+    too_few = RunReason(
+        kind=RunReasonKind.TOO_FEW, users=coverage.paired, asked=coverage.asked, limit=least
     )
+    return RunStatus.INSUFFICIENT, (too_few, *obstacles, *hints)
 
 
-def _obstacles(
+def _with_texts(kind: RunReasonKind, texts: Iterable[str]) -> RunReasons:
+    return tuple(RunReason(kind=kind, text=text) for text in texts)
+
+
+def _find_obstacles(
     measurement: Measurement, deadline_s: float, ignored: Collection[CoverageReason]
-) -> list[str]:
-    """Sentences: why each arm gave no list, whether the other arm answered, and example users."""
+) -> list[RunReason]:
+    """Why each arm gave no list, whether the other arm answered, and example users."""
     asked = measurement.coverage.all.asked
     notes = _notes_by_reason(measurement)
-    by_arm: dict[Arm, list[tuple[int, CoverageNote]]] = {}
+    causes: dict[Arm, list[LossCause]] = {}
+    first_users: dict[Arm, tuple[str, ...]] = {}
     is_late = False
-    reasons = measurement.coverage.all.reasons
+    reasons = measurement.coverage.all.users_by_reason
     for (arm, reason), count in sorted(reasons.items(), key=lambda item: -item[1]):
         if reason not in (*_COMPARED, *ignored):
-            note = notes.get((arm, reason), CoverageNote(text=reason))
-            by_arm.setdefault(arm, []).append((count, note))
+            note = notes.get((arm, reason), CoverageNote(text=""))
+            cause = LossCause(reason=reason, users=count, text=note.text)
+            causes.setdefault(arm, []).append(cause)
+            first_users.setdefault(arm, note.users)
             is_late |= reason is CoverageReason.TIMEOUT
-    lost = {arm: sum(count for count, _ in by_arm[arm]) for arm in Arm if arm in by_arm}
-    sentences, examples = [], []
-    for arm in sorted(lost, key=lambda arm: -lost[arm]):
-        causes = [f"{note.text} ({count:,} of them)" for count, note in by_arm[arm]]
-        first_note = by_arm[arm][0][1]
-        if len(causes) == 1:
-            causes = [first_note.text]
-        sentences.append(f"{describe_lost(arm, lost[arm], asked)}: {', '.join(causes)}")
-        if lost[arm] < asked and first_note.users:
-            examples.append(f"for example {', '.join(first_note.users)}")
+    lost = {arm: sum(cause.users for cause in causes[arm]) for arm in Arm if arm in causes}
+    obstacles, examples = [], []
     if len(lost) == len(Arm) and 2 * min(lost.values()) >= asked:
-        sentences[0] = f"{BOTH_FAILED}: {sentences[0]}"
+        obstacles.append(RunReason(kind=RunReasonKind.BOTH_FAILED))
+    for arm in sorted(lost, key=lambda arm: -lost[arm]):
+        loss = RunReason(
+            kind=RunReasonKind.LOST_LISTS,
+            arm=arm,
+            users=lost[arm],
+            asked=asked,
+            causes=tuple(causes[arm]),
+        )
+        obstacles.append(loss)
+        if lost[arm] < asked and first_users[arm]:
+            examples.append(RunReason(kind=RunReasonKind.EXAMPLES, examples=first_users[arm]))
     if len(lost) == 1:
         (arm,) = lost
-        sentences.append(f"the {arm.other} answered {asked:,} of {asked:,}")
+        obstacles.append(RunReason(kind=RunReasonKind.OTHER_ANSWERED, arm=arm.other, asked=asked))
     if is_late:
-        sentences.append(f"the run's deadline is {deadline_s:g}s")
-    return [*sentences, *dict.fromkeys(examples)]
+        obstacles.append(RunReason(kind=RunReasonKind.LATE, limit=deadline_s))
+    return [*obstacles, *dict.fromkeys(examples)]
 
 
 def _notes_by_reason(
     measurement: Measurement,
 ) -> dict[tuple[Arm, CoverageReason], CoverageNote]:
-    """Notes of the sources, else the usual note of the reason."""
-    notes = {(arm, reason): note for reason, note in _DEFAULT_NOTES.items() for arm in Arm}
+    """Notes of the sources, else how the spelling of users explains that they are missing."""
+    notes = {}
     for mismatch in measurement.run.id_mismatches:
         if mismatch.ids is IdKind.USER and mismatch.is_spelling and mismatch.arm is not None:
             note = CoverageNote(text=write_user_spelling(mismatch))

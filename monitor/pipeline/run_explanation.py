@@ -32,6 +32,7 @@ from monitor.attribution.hypotheses import Scene
 from monitor.attribution.parts import Parts, ScoreBatch, average_parts, split_distances
 from monitor.attribution.sentences import (
     write_alert_text,
+    write_cause,
     write_distance,
     write_drop,
     write_finding,
@@ -47,6 +48,7 @@ from monitor.model.explanation import (
     ExposedItem,
     FaultKind,
     Finding,
+    Habits,
     Split,
 )
 from monitor.model.id_mismatches import IdMismatch
@@ -61,7 +63,8 @@ from monitor.model.rankings import (
     Pairing,
 )
 from monitor.model.rules import Condition, RuleKind
-from monitor.model.runs import RunStatus
+from monitor.model.run_reasons import RunReasonKind, find_reason
+from monitor.model.runs import Findings, RunStatus
 from monitor.model.statistics import parse_derived
 from monitor.pairing.ids import decode
 from monitor.pipeline.accumulator import Sample
@@ -143,19 +146,20 @@ def explain_run(  # noqa: PLR0913 - the past is three of them
     metric = choose_metric(comparison, measured)
     if metric is None:
         return None, None
-    parts = split_metric(sample.pairing.batch, metric)
+    pairing = sample.pairing
+    parts = split_metric(pairing.batch, metric)
     means = average_parts(parts, sample.segments[ALL])
     if means is None:
         return None, None
-    changes = _compare_metric(sample.pairing.batch, metric, former, last)
+    changes = _compare_metric(pairing.batch, metric, former, last)
     drop = None
     if changes is not None:
         drop = decompose_drop(parts.total, changes, sample.segments)
     past = [split for split in past if split.metric == str(metric)]
     scene = Scene(
-        batch=sample.pairing.batch,
+        batch=pairing.batch,
         segments=sample.segments,
-        coverage=sample.pairing.coverage.rows,
+        coverage=pairing.coverage.rows,
         changes=changes,
         is_older=former is not last,
         habits=_pool_habits(past),
@@ -164,27 +168,36 @@ def explain_run(  # noqa: PLR0913 - the past is three of them
     )
     split = Split(
         metric=str(metric),
-        asked=sample.pairing.coverage.all.asked,
+        asked=pairing.coverage.all.asked,
         means=means,
         habits=_share_habits(scene),
     )
-    names = _Names(pairing=sample.pairing, users=sample.scores.users, former=former)
+    names = _Names(pairing=pairing, users=sample.scores.users, former=former)
     examples = min(SHOWN_EXAMPLES, comparison.measuring.evidence_users)
     finding, other_is_unchanged = _find_cause(
-        scene, names, mismatches, shows_items=comparison.judging.shows_items
+        scene,
+        names,
+        mismatches,
+        shows_items=comparison.judging.shows_items,
     )
-    fault = _add_note(finding, sample.pairing.coverage, notes), other_is_unchanged
+    fault = _add_note(finding, pairing.coverage, notes), other_is_unchanged
     explanation = _explain(split, parts, scene, drop, names, examples, fault=fault)
     return split, replace(explanation, id_mismatches=tuple(mismatches))
 
 
-def find_lost(
-    status: RunStatus, coverage: Coverage | None, notes: Notes = MappingProxyType({})
-) -> Finding | None:
+def find_lost(findings: Findings) -> Finding | None:
     """Users without a list in a run that could not be judged; None if nobody was asked."""
-    if status is RunStatus.OK or coverage is None:
+    coverage = findings.measured.coverage
+    if findings.status is RunStatus.OK or coverage is None:
         return None
-    return _add_note(find_missing(coverage.rows, None), coverage, notes)
+    finding = find_missing(coverage.rows, None)
+    if finding is None:
+        return None
+    loss = find_reason(findings.reasons, RunReasonKind.LOST_LISTS, finding.arms[0])
+    for cause in loss.causes if loss is not None else ():
+        if cause.text:
+            return replace(finding, note=cause.text)
+    return finding
 
 
 def _share_missing(past: Sequence[Split]) -> float | None:
@@ -200,15 +213,20 @@ def _add_note(finding: Finding | None, coverage: Coverage, notes: Notes) -> Find
     if finding is None or finding.kind is not FaultKind.MISSING:
         return finding
     most_users, text = 0, None
-    for (arm, reason), users in coverage.all.reasons.items():
+    for (arm, reason), users in coverage.all.users_by_reason.items():
         note = notes.get((arm, reason))
         if arm is finding.arms[0] and note is not None and users > most_users:
-            most_users, text = users, note.text
+            most_users = users
+            text = note.text
     return replace(finding, note=text)
 
 
 def _find_cause(
-    scene: Scene, names: _Names, mismatches: Sequence[IdMismatch], *, shows_items: bool
+    scene: Scene,
+    names: _Names,
+    mismatches: Sequence[IdMismatch],
+    *,
+    shows_items: bool,
 ) -> tuple[Finding | None, bool | None]:
     """The fault, or the changed spelling of ids that looks like it.
 
@@ -224,7 +242,10 @@ def _find_cause(
 
 
 def _compare_metric(
-    batch: PairBatch, metric: Metric, former: RecodedLists | None, last: RecodedLists | None
+    batch: PairBatch,
+    metric: Metric,
+    former: RecodedLists | None,
+    last: RecodedLists | None,
 ) -> PairChanges | None:
     """How each pair's distance by a metric changed since earlier lists. None without such lists."""
     # The weights and scores of the earlier items are not stored.
@@ -259,13 +280,15 @@ def _explain(  # noqa: PLR0913 - what was computed of a run
     if not len(rows):
         # No user of the segment has lists that could be shown.
         rows = scene.segments[ALL]
-    arm = _changed_arm(scene.changes, finding)
+    changes = scene.changes
+    arm = _changed_arm(changes, finding)
     items = _compare_items(scene, rows, arm, names)
-    before, paired = None, 0
-    if scene.changes is not None:
-        rows_before = rows[scene.changes.is_known[rows]]
-        before = share_kinds(classify(scene.changes.former.take(rows_before)))
-        paired = int(scene.changes.is_known.sum())
+    before = None
+    paired = 0
+    if changes is not None:
+        rows_before = rows[changes.is_known[rows]]
+        before = share_kinds(classify(changes.former.take(rows_before)))
+        paired = int(changes.is_known.sum())
     return Explanation(
         metric=split.metric,
         sentence=sentence,
@@ -302,7 +325,12 @@ def _changed_arm(changes: PairChanges | None, finding: Finding | None) -> Arm | 
     return Arm.BASELINE if baseline > candidate else Arm.CANDIDATE
 
 
-def _compare_items(scene: Scene, rows: Rows, arm: Arm | None, names: _Names) -> ExposureShift:
+def _compare_items(
+    scene: Scene,
+    rows: Rows,
+    arm: Arm | None,
+    names: _Names,
+) -> ExposureShift:
     """Items of these users that gained and lost.
 
     Compares the changed arm with its earlier lists, else both arms with each other.
@@ -310,29 +338,30 @@ def _compare_items(scene: Scene, rows: Rows, arm: Arm | None, names: _Names) -> 
     if arm is None or scene.changes is None:
         batch = scene.batch.take(rows)
         return compare_exposure(batch.baseline, batch.candidate, SHOWN_ITEMS, names.name_item)
-    lists, rows = scene.changes.lists[arm], rows[scene.changes.is_known[rows]]
+    lists = scene.changes.lists[arm]
+    rows = rows[scene.changes.is_known[rows]]
     return compare_exposure(lists.former[rows], lists.present[rows], SHOWN_ITEMS, names.name_item)
 
 
-def _share_habits(scene: Scene) -> dict[str, dict[str, tuple[float, ...]]]:
+def _share_habits(scene: Scene) -> Habits:
     """How much lists changed since the last run, for later runs: shares by arm, habit and bin."""
     if scene.is_older:
         # Over several runs lists change more than from one run to the next.
         return {}
-    shares: dict[str, dict[str, tuple[float, ...]]] = {}
+    shares = {}
     for arm, habits in scene.bins.items():
         shares[str(arm)] = {str(habit): share_bins(bins) for habit, bins in habits.items()}
     return shares
 
 
-def _pool_habits(splits: Sequence[Split]) -> dict[str, dict[str, tuple[float, ...]]]:
-    """Shares by arm, habit and bin, pooled over the runs that stored them."""
+def _pool_habits(splits: Sequence[Split]) -> Habits:
+    """The habits, pooled over the runs that stored them."""
     runs: dict[str, dict[str, list[Sequence[float]]]] = {}
     for split in splits:
         for arm, habits in split.habits.items():
             for habit, shares in habits.items():
                 runs.setdefault(arm, {}).setdefault(habit, []).append(shares)
-    pooled: dict[str, dict[str, tuple[float, ...]]] = {}
+    pooled = {}
     for arm, shares_by_habit in runs.items():
         pooled[arm] = {habit: pool_bins(shares) for habit, shares in shares_by_habit.items()}
     return pooled
@@ -357,7 +386,10 @@ def add_titles(explanation: Explanation | None, titles: Mapping[str, str]) -> Ex
         return tuple(replace(item, title=titles.get(item.item)) for item in items)
 
     return replace(
-        explanation, gained=add(explanation.gained), lost=add(explanation.lost), titles=titles
+        explanation,
+        gained=add(explanation.gained),
+        lost=add(explanation.lost),
+        titles=titles,
     )
 
 
@@ -419,13 +451,17 @@ def add_explanations(
         if is_wanted and change.to_state is not State.QUIET:
             text = _write_cause(change, explanation, finding)
         if text is not None:
-            change = replace(change, explanation=" ".join((text, *also)))  # noqa: PLW2901
+            headline = change.headline if finding is None else write_cause(finding)
+            text = " ".join((text, *also))
+            change = replace(change, explanation=text, headline=headline)  # noqa: PLW2901
         explained.append(change)
     return tuple(explained)
 
 
 def _write_cause(
-    change: Transition, explanation: Explanation | None, finding: Finding | None
+    change: Transition,
+    explanation: Explanation | None,
+    finding: Finding | None,
 ) -> str | None:
     is_explained = explanation is not None and change.kind is RuleKind.SIMILARITY
     if finding is not None and finding.kind is FaultKind.MISSING and not is_explained:
@@ -455,13 +491,15 @@ class _Names:
     former: RecodedLists | None
 
     def name_item(self, code: int) -> str:
-        vocabulary, former = self.pairing.vocabulary, self.former
+        vocabulary = self.pairing.vocabulary
+        former = self.former
         if former is not None and code >= former.first_unknown:
             return str(former.unknown[code - former.first_unknown])
         return str(code if vocabulary is None else vocabulary[code])
 
     def show_lists(self, row: int) -> ExampleLists:
-        batch, vocabulary = self.pairing.batch, self.pairing.vocabulary
+        batch = self.pairing.batch
+        vocabulary = self.pairing.vocabulary
         return ExampleLists(
             user=self.users[row],
             baseline=decode(batch.baseline[row], vocabulary),

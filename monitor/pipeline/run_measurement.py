@@ -17,6 +17,7 @@ from monitor.model.explanation import Explanation
 from monitor.model.memory import Memory
 from monitor.model.model_versions import follow
 from monitor.model.rankings import Arm, Coverage, CoverageNote, CoverageReason
+from monitor.model.run_reasons import RunReasons
 from monitor.model.runs import ArmScore, KeptLists, MeasuredRun, Scores
 from monitor.model.statistics import DerivedMetric, NoiseFloor, parse_derived
 from monitor.pipeline.accumulator import SAMPLED_USERS, RunAccumulator, Sample
@@ -76,12 +77,14 @@ class Measurement:
 
     ``notes``: what happened first for each arm and reason, with example users.
     ``left_out``: sentences about what should have been measured and was not.
+    ``doubts``: why the noise floor is not judged.
     """
 
     run: MeasuredRun
     coverage: Coverage
     notes: Mapping[tuple[Arm, CoverageReason], CoverageNote]
     left_out: tuple[str, ...]
+    doubts: RunReasons = ()
 
 
 def measure_slot(  # noqa: PLR0913 - the last two are for tests
@@ -136,7 +139,8 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
         last, former = _recode(memory, measuring, sample)
         arm_scores = _measure_arms(measuring, sample, last)
     with watch.stage("explain"):
-        split, explanation = None, None
+        split = None
+        explanation = None
         try:
             split, explanation = explain_run(
                 comparison,
@@ -179,7 +183,7 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
         split=split,
         explanation=explanation,
         pull_seconds=answers.seconds or dict.fromkeys(Arm, watch.seconds["pull"]),
-        gap_seconds=summarize_gaps(answers.gaps),
+        gap_s=summarize_gaps(answers.gaps),
         models=follow(
             memory.last_ok.models if memory.last_ok else None, accumulator.versions, slot
         ),
@@ -191,6 +195,7 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
         coverage=accumulator.coverage,
         notes=accumulator.notes,
         left_out=tuple(left_out),
+        doubts=tuple(answers.doubts),
     )
 
 
@@ -266,7 +271,9 @@ def _note_sample(explanation: Explanation | None, sampled: int, asked: int) -> E
 
 
 def _measure_arms(
-    measuring: MeasuringPlan, sample: Sample, last: RecodedLists | None
+    measuring: MeasuringPlan,
+    sample: Sample,
+    last: RecodedLists | None,
 ) -> tuple[ArmScore, ...]:
     if not measuring.arm_metrics:
         return ()
@@ -280,7 +287,9 @@ def _measure_arms(
 
 
 def _recode(
-    memory: Memory, measuring: MeasuringPlan, sample: Sample
+    memory: Memory,
+    measuring: MeasuringPlan,
+    sample: Sample,
 ) -> tuple[RecodedLists | None, RecodedLists | None]:
     """Lists of the last run, and of the last run before the alerts that still fire.
 

@@ -73,7 +73,8 @@ def pack_part(part: RunPart) -> bytes:
     """The part as bytes."""
     arrays: list[bytes] = []
     head = json.dumps(_packed(part, arrays), separators=(",", ":")).encode()
-    return zlib.compress(b"".join([len(head).to_bytes(8, "big"), head, *arrays]), _FASTEST)
+    head_length = len(head).to_bytes(8, "big")
+    return zlib.compress(b"".join([head_length, head, *arrays]), _FASTEST)
 
 
 def unpack_part(data: bytes) -> RunPart:
@@ -139,7 +140,8 @@ class _Unpacking:
         if "enum" in packed:
             return _ENUMS[packed["enum"]](packed["value"])
         if "places" in packed:
-            places, values = self.value(packed["places"]), self.value(packed["at"])
+            places = self.value(packed["places"])
+            values = self.value(packed["at"])
             numbers = np.zeros(packed["size"], values.dtype)
             numbers[places] = values
             return numbers
@@ -163,7 +165,8 @@ class _Unpacking:
             raise ValueError(f"holds an array of {dtype}")
         count = int(np.prod(shape, dtype=np.int64))
         # A copy can be written to.
-        return np.frombuffer(self._take(count * dtype.itemsize), dtype).reshape(shape).copy()
+        content = self._take(count * dtype.itemsize)
+        return np.frombuffer(content, dtype).reshape(shape).copy()
 
     def _take(self, nbytes: int) -> memoryview:
         self._at += nbytes
@@ -187,7 +190,8 @@ class RemoteMeasurer:
         self._comparison = comparison
         self._pseudonyms = pseudonyms
         self._asked = answers.asked
-        self._weights, self._relevance = answers.weights, answers.relevance
+        self._weights = answers.weights
+        self._relevance = answers.relevance
         self._sampled_users = sampled_users
         self._keep = keep
 
@@ -221,7 +225,10 @@ class RemoteMeasurer:
         """An empty accumulator, and the list that it adds scores to."""
         scores: list[Scores] = []
         accumulator = RunAccumulator(
-            self._comparison, self._asked, sampled_users=self._sampled_users, gather=scores.append
+            self._comparison,
+            self._asked,
+            sampled_users=self._sampled_users,
+            gather=scores.append,
         )
         return accumulator, scores
 

@@ -1,15 +1,15 @@
 """Scores, summaries and evidence from paired lists, also of the noise floor, and a run's scores."""
 
+import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from monitor.metrics import Metric, Need, can_score, parse, score_all
-from monitor.model.arrays import Flags, Floats
+from monitor.model.arrays import Flags, Floats, Rows
 from monitor.model.comparison import Comparison, Keep, MeasuringPlan
 from monitor.model.rankings import PairBatch, Pairing, Pull, RelevanceTable, UserBatch
 from monitor.model.rules import SimilarityRule
@@ -18,7 +18,7 @@ from monitor.model.statistics import DerivedMetric, Statistic, parse_derived
 from monitor.pairing import pair
 from monitor.pairing.ids import decode
 from monitor.ports import ScoreSpool
-from monitor.sampling import kept_among
+from monitor.sampling import select_kept
 from monitor.summaries import Bounds, SummaryAccumulator
 
 _T = TypeVar("_T")
@@ -43,12 +43,11 @@ def scorable_metrics(
         if metric.need is not None and not can_score(metric, batch):
             lacking.setdefault(metric.need, []).append(str(metric))
     # No sentence about missing relevance, which may arrive later.
-    left_out = tuple(
-        f"{', '.join(names)} not measured: {_LACK_WORDS[need]}"
-        for need, names in lacking.items()
-        if need in _LACK_WORDS
-    )
-    return tuple(metric for metric in metrics if can_score(metric, batch)), left_out
+    left_out = []
+    for need, names in lacking.items():
+        if need in _LACK_WORDS:
+            left_out.append(f"{', '.join(names)} not measured: {_LACK_WORDS[need]}")
+    return tuple(metric for metric in metrics if can_score(metric, batch)), tuple(left_out)
 
 
 def relevance_metrics(measuring: MeasuringPlan) -> tuple[Metric, ...]:
@@ -61,7 +60,7 @@ def relevance_metrics(measuring: MeasuringPlan) -> tuple[Metric, ...]:
 def summarize_scores(
     rules: Iterable[SimilarityRule],
     k: int,
-    segments: Mapping[str, npt.NDArray[np.intp]],
+    segments: Mapping[str, Rows],
     scores: Scores,
     metrics: Sequence[Metric],
 ) -> tuple[Summary, ...]:
@@ -85,7 +84,10 @@ def score_ranges(metrics: Iterable[Metric], k: int) -> dict[str, Bounds]:
 
 
 def score_kept_lists(
-    lists: KeptLists, k: int, metrics: Sequence[Metric], relevance: RelevanceTable | None = None
+    lists: KeptLists,
+    k: int,
+    metrics: Sequence[Metric],
+    relevance: RelevanceTable | None = None,
 ) -> Scores:
     """Scores of the users of kept lists, cut to k."""
     baseline, candidate = (
@@ -110,24 +112,33 @@ def leading_metric(comparison: Comparison, metrics: Sequence[Metric]) -> Metric 
 
 
 def show_user(
-    pairing: Pairing, scores: Scores, row: int, kind: EvidenceKind, position: int
+    pairing: Pairing,
+    scores: Scores,
+    row: int,
+    kind: EvidenceKind,
+    position: int,
 ) -> Evidence:
     """Both lists of the user in this row of the pairing and of the scores, as item ids."""
+    user_scores: dict[str, float | None] = {}
+    for name, values in scores.by_metric.items():
+        value = float(values[row])
+        user_scores[name] = None if math.isnan(value) else value
     return Evidence(
         kind=kind,
         position=position,
         user=scores.users[row],
         baseline=decode(pairing.batch.baseline[row], pairing.vocabulary),
         candidate=decode(pairing.batch.candidate[row], pairing.vocabulary),
-        scores={
-            name: None if np.isnan(values[row]) else float(values[row])
-            for name, values in scores.by_metric.items()
-        },
+        scores=user_scores,
     )
 
 
 def measure_floor(
-    users: UserBatch, pairing: Pairing, k: int, metrics: Sequence[Metric], failed: dict[str, str]
+    users: UserBatch,
+    pairing: Pairing,
+    k: int,
+    metrics: Sequence[Metric],
+    failed: dict[str, str],
 ) -> dict[str, Floats]:
     """Scores of the baseline's first and second lists, by metric, one per row of ``pairing``.
 
@@ -149,7 +160,10 @@ def measure_floor(
 
 
 def add_floor(
-    scores: Mapping[str, Floats], floor: Mapping[str, Floats], metrics: Sequence[Metric], k: int
+    scores: Mapping[str, Floats],
+    floor: Mapping[str, Floats],
+    metrics: Sequence[Metric],
+    k: int,
 ) -> tuple[dict[str, Floats], dict[str, Bounds]]:
     """The scores followed by the series of the floor, (n,) each, and the bounds of these series.
 
@@ -239,10 +253,10 @@ def take_scores(scores: Scores, is_taken: Flags) -> Scores:
 
 
 def draw_scores(scores: Scores, keep: Keep | int, comparison: Comparison) -> Scores:
-    """The scores that a run stores. A draw of joined draws is a draw of all, see `kept_among`."""
+    """The scores that a run stores. A draw of joined draws is a draw of all, see `select_kept`."""
     if keep is Keep.ALL:
         return scores
-    return take_scores(scores, kept_among(scores.users, keep, comparison))
+    return take_scores(scores, select_kept(scores.users, keep, comparison))
 
 
 def join_scores(parts: Sequence[Scores]) -> Scores:
@@ -252,9 +266,11 @@ def join_scores(parts: Sequence[Scores]) -> Scores:
     names = dict.fromkeys(name for part in parts for name in part.by_metric)
 
     def column(name: str) -> Floats:
-        return np.concatenate(
-            [part.by_metric.get(name, np.full(len(part.users), np.nan)) for part in parts]
-        )
+        columns = []
+        for part in parts:
+            undefined = np.full(len(part.users), np.nan)
+            columns.append(part.by_metric.get(name, undefined))
+        return np.concatenate(columns)
 
     users: pd.Index[str] = parts[0].users.append([part.users for part in parts[1:]])
     return Scores(users=users, by_metric={name: column(name) for name in names})

@@ -49,11 +49,20 @@ class SharedAnswers:
         baseline, candidate = map(share, Arm, comparison.arms)
         again = arms.again and share("again", "again")
         return replace(
-            arms, baseline=baseline, candidate=candidate, users=share("users", "users"), again=again
+            arms,
+            baseline=baseline,
+            candidate=candidate,
+            users=share("users", "users"),
+            again=again,
         )
 
     def _take(
-        self, name: str, what: str, lasts_s: float, request: object, ask: Callable[[], Any]
+        self,
+        name: str,
+        what: str,
+        lasts_s: float,
+        request: object,
+        ask: Callable[[], Any],
     ) -> Any:  # noqa: ANN401
         """The answer. The first caller asks the source.
 
@@ -98,11 +107,12 @@ class _SharedSource:
         source: Any,  # noqa: ANN401
         take: Callable[[object, Callable[[], Any]], Any],
     ) -> None:
-        self._source, self._take = source, take
+        self._source = source
+        self._take = take
 
     def users(self, slot: datetime, dimensions: Sequence[str]) -> UserTable:
         """All users that may be asked for this slot."""
-        users: UserTable = self._take(slot, lambda: self._source.users(slot, dimensions))
+        users: UserTable = self._take(slot, partial(self._source.users, slot, dimensions))
         return users
 
     def pull(self, request: PullRequest) -> Pull:

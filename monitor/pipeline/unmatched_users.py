@@ -12,18 +12,26 @@ from monitor.pipeline.pull import Arms, ask_in_time
 
 
 def explain_missing_users(
-    arms: Arms, coverage: Coverage, slot: datetime, seconds_left: float
+    arms: Arms,
+    coverage: Coverage,
+    slot: datetime,
+    seconds_left: float,
 ) -> tuple[IdMismatch, ...]:
     """How each arm that lacks nearly all users spells them, if it can name its users."""
     mismatches = []
     for arm in Arm:
-        missing = coverage.all.reasons.get((arm, CoverageReason.MISSING), 0)
+        missing = coverage.all.users_by_reason.get((arm, CoverageReason.MISSING), 0)
         if missing > (1 - LEAST_COMMON) * coverage.all.asked:
             mismatches.append(compare_users(arms, arm, slot, seconds_left))
     return tuple(filter(None, mismatches))
 
 
-def compare_users(arms: Arms, arm: Arm, slot: datetime, seconds_left: float) -> IdMismatch | None:
+def compare_users(
+    arms: Arms,
+    arm: Arm,
+    slot: datetime,
+    seconds_left: float,
+) -> IdMismatch | None:
     """How this arm spells users differently. None if it does not, or cannot name them in time."""
     if arm not in arms.listed or seconds_left <= 0:
         return None

@@ -55,7 +55,10 @@ def split_users(users: UserBatch, size: int) -> Iterator[UserBatch]:
     n = len(users.panel)
     if n <= size:
         return iter([users])
-    return _cut(users, [np.arange(start, min(start + size, n)) for start in range(0, n, size)])
+    parts = []
+    for start in range(0, n, size):
+        parts.append(np.arange(start, min(start + size, n)))
+    return _cut(users, parts)
 
 
 def join_users(batches: Sequence[UserBatch], segments: Sequence[str]) -> UserBatch:
@@ -84,7 +87,9 @@ def join_users(batches: Sequence[UserBatch], segments: Sequence[str]) -> UserBat
 
 
 def join_segments(
-    counts: Sequence[int], parts: Sequence[SegmentRows], names: Sequence[str]
+    counts: Sequence[int],
+    parts: Sequence[SegmentRows],
+    names: Sequence[str],
 ) -> dict[str, Rows]:
     """Rows by segment of parts that follow each other. ``counts``: users of each part.
 
@@ -115,7 +120,8 @@ def join_tables(tables: Sequence[RankingTable]) -> RankingTable:
 
 def take_kept(lists: KeptLists, is_taken: Flags) -> KeptLists:
     """The lists of the selected users, bool (n,), users ascending, without empty segments."""
-    rows, users = np.flatnonzero(is_taken), lists.panel.users
+    rows = np.flatnonzero(is_taken)
+    users = lists.panel.users
     if not users.is_monotonic_increasing:
         rows = rows[users[rows].argsort()]
     elif is_taken.all():
@@ -169,10 +175,12 @@ class _PanelPull:
         self._versions = pull.versions
 
     def take(self, positions: Rows) -> Pull:
-        rows, failed = self._rows[positions], self._failed_rows[positions]
+        rows = self._rows[positions]
+        failed = self._failed_rows[positions]
         users = [self._failed_users[row] for row in failed[failed >= 0]]
         # The versions of all users are counted with the first batch.
-        versions, self._versions = self._versions, {}
+        versions = self._versions
+        self._versions = {}
         return replace(
             self._pull,
             rankings=take_table(self._pull.rankings, rows[rows >= 0]),

@@ -183,7 +183,10 @@ class ScoreSink(Protocol):
     """Stores all users' scores of each run."""
 
     def open(
-        self, slot: datetime, metrics: Sequence[str], about: Mapping[str, str]
+        self,
+        slot: datetime,
+        metrics: Sequence[str],
+        about: Mapping[str, str],
     ) -> AbstractContextManager[Callable[[Scores], object]]:
         """Store the scores of this slot's run, with the facts in ``about``.
 

@@ -60,7 +60,13 @@ class PageStore(Protocol):
         """Slots of the finished runs before and after this one."""
 
     def series(
-        self, series: SeriesKey, *, alert: str | None, since: datetime, until: datetime, most: int
+        self,
+        series: SeriesKey,
+        *,
+        alert: str | None,
+        since: datetime,
+        until: datetime,
+        most: int,
     ) -> tuple[SeriesPoint, ...]:
         """Finished runs of these slots, oldest first, with what the rule ``alert`` expected.
 
@@ -69,7 +75,10 @@ class PageStore(Protocol):
         """
 
     def histograms(
-        self, run_ids: Sequence[int], metric: str, segment: str
+        self,
+        run_ids: Sequence[int],
+        metric: str,
+        segment: str,
     ) -> Mapping[int, Histogram]:
         """Histograms of the segment's scores, by number of the run, for runs that have one."""
 
@@ -77,7 +86,12 @@ class PageStore(Protocol):
         """Coverage of the segment by number of the run, for runs that have it."""
 
     def segments(
-        self, comparison: str, metric: str, *, until: datetime, runs: int
+        self,
+        comparison: str,
+        metric: str,
+        *,
+        until: datetime,
+        runs: int,
     ) -> tuple[SegmentMeans, ...]:
         """Every segment's means in the newest ok ``runs``, in the order they were stored."""
 
@@ -88,7 +102,12 @@ class PageStore(Protocol):
         """Why the run's mean fell, if that is stored."""
 
     def changes(
-        self, comparison: str, segment: str | None, *, since: datetime, until: datetime
+        self,
+        comparison: str,
+        segment: str | None,
+        *,
+        since: datetime,
+        until: datetime,
     ) -> tuple[FiringChange, ...]:
         """Starts and ends of firings from ``since`` to ``until``, in the order they were stored.
 
@@ -96,7 +115,12 @@ class PageStore(Protocol):
         """
 
     def user_scores(
-        self, comparison: str, user: str, *, until: datetime, runs: int
+        self,
+        comparison: str,
+        user: str,
+        *,
+        until: datetime,
+        runs: int,
     ) -> tuple[UserRun, ...]:
         """The user's scores in those of the newest ``runs`` that stored them, oldest first."""
 
@@ -107,7 +131,10 @@ class PageStore(Protocol):
         """
 
     def former_lists(
-        self, comparison: str, user: str, slot: datetime
+        self,
+        comparison: str,
+        user: str,
+        slot: datetime,
     ) -> tuple[datetime | None, UserLists | None]:
         """The user's lists, and their slot, in the last run before this slot that stored them.
 
@@ -121,7 +148,12 @@ class PageStore(Protocol):
         """
 
     def incidents(
-        self, wanted: IncidentFilter, *, is_firing: bool, before: int | None, limit: int
+        self,
+        wanted: IncidentFilter,
+        *,
+        is_firing: bool,
+        before: int | None,
+        limit: int,
     ) -> tuple[IncidentStart, ...]:
         """The newest ``limit`` incidents before this number that fire, or that have ended."""
 
@@ -218,7 +250,12 @@ class RunStore(Protocol):
         """
 
     def store_relevance(
-        self, run: Run, *, summaries: Sequence[Summary], scores: Scores | None, at: datetime
+        self,
+        run: Run,
+        *,
+        summaries: Sequence[Summary],
+        scores: Scores | None,
+        at: datetime,
     ) -> bool:
         """Add metrics of relevance to a stored run. Replaces its results of these metrics.
 
@@ -245,7 +282,11 @@ class History(Protocol):
         """
 
     def changes(
-        self, comparisons: Sequence[str], seen: Watermark, *, until: datetime
+        self,
+        comparisons: Sequence[str],
+        seen: Watermark,
+        *,
+        until: datetime,
     ) -> tuple[frozenset[str], Watermark]:
         """Comparisons for which `latest` may have changed since ``seen``, and the new watermark.
 
@@ -263,7 +304,11 @@ class History(Protocol):
         """Stored runs of any status from ``since`` to ``until``, newest slot first."""
 
     def run_records(
-        self, comparison: str, *, after: datetime | None, limit: int
+        self,
+        comparison: str,
+        *,
+        after: datetime | None,
+        limit: int,
     ) -> tuple[RunRecord, ...]:
         """The oldest ``limit`` finished runs of later slots, with any status, oldest first."""
 
@@ -342,7 +387,12 @@ class AlertStore(Protocol):
         """
 
     def resolve(
-        self, comparison: str, alerts: Sequence[tuple[str, str]], *, reason: str, at: datetime
+        self,
+        comparison: str,
+        alerts: Sequence[tuple[str, str]],
+        *,
+        reason: str,
+        at: datetime,
     ) -> tuple[Transition, ...]:
         """End firings (alert, segment) by hand, and notify the receivers of their starts.
 
@@ -372,7 +422,13 @@ class Outbox(Protocol):
     """Deliveries: one for each announced transition and receiver."""
 
     def claim_deliveries(
-        self, receiver: str, *, owner: str, now: datetime, until: datetime, limit: int
+        self,
+        receiver: str,
+        *,
+        owner: str,
+        now: datetime,
+        until: datetime,
+        limit: int,
     ) -> tuple[Delivery, ...]:
         """Lease waiting and held deliveries of one comparison to this receiver, oldest first.
 
@@ -382,7 +438,12 @@ class Outbox(Protocol):
         """
 
     def firing_snapshot(
-        self, comparison: str, receiver: str, changes: Sequence[Transition], *, now: datetime
+        self,
+        comparison: str,
+        receiver: str,
+        changes: Sequence[Transition],
+        *,
+        now: datetime,
     ) -> FiringSnapshot:
         """Current firings, and what the receiver got of them, these changes and their incidents."""
 
@@ -394,7 +455,12 @@ class Outbox(Protocol):
         """
 
     def mark_sending(
-        self, sending: Sequence[Delivery], *, message_key: str, owner: str, until: datetime
+        self,
+        sending: Sequence[Delivery],
+        *,
+        message_key: str,
+        owner: str,
+        until: datetime,
     ) -> None:
         """Mark deliveries before they are sent in the message with this key.
 
@@ -412,7 +478,11 @@ class Outbox(Protocol):
         """Starts of unacknowledged firings that this receiver must get again now."""
 
     def schedule_repetition(
-        self, repeated: Sequence[Delivery], *, at: datetime, message_key: str | None
+        self,
+        repeated: Sequence[Delivery],
+        *,
+        at: datetime,
+        message_key: str | None,
     ) -> None:
         """Set when these are sent again, and the key of the repetition that may have arrived."""
 
@@ -425,8 +495,8 @@ class Outbox(Protocol):
         Returns the number of deliveries.
         """
 
-    def give_up_unknown(self, *, known: Sequence[str], now: datetime) -> int:
-        """Give up deliveries to receivers that are not in ``known``. Returns how many."""
+    def give_up_removed(self, *, configured: Sequence[str], now: datetime) -> int:
+        """Give up deliveries to receivers that are not in ``configured``. Returns how many."""
 
     def deliveries(self, *, receiver: str | None, settled: int, limit: int) -> tuple[Delivery, ...]:
         """The oldest ``limit`` waiting deliveries to this receiver (to all with None), as stored.
@@ -456,20 +526,26 @@ class Maintenance(Protocol):
     def probe_write(self) -> None:
         """Write and flush a stored value. DatabaseError if the database cannot be written now."""
 
+    def record_outage(self, since: datetime, until: datetime) -> None:
+        """Store a time in which the database was away, or a later end of it. Kept for a week."""
+
+    def away_s_since(self, instant: datetime) -> float:
+        """How many seconds the database was away in outages that ended after the instant."""
+
     def prune(self, cutoffs: Cutoffs, *, now: datetime) -> Pruned:
         """Delete data of older slots, in many small transactions.
 
-        - Refused (``Pruned.refused``) if neither runs nor the server's clock confirm ``now``.
+        - Refused (``Pruned.reason``) if neither runs nor the server's clock confirm ``now``.
         - Keeps states, and transitions with waiting deliveries.
         - Rolls up past days first. Deletes explanations together with evidence.
         - Deletes stored lists earlier, except each comparison's newest ones and those that wait for
           relevance. Deletes scores by days on PostgreSQL.
         """
 
-    def sizes(self, *, anew: bool = True) -> Mapping[DataKind, int]:
+    def sizes(self, *, refresh: bool = True) -> Mapping[DataKind, int]:
         """Bytes on disk of each kind of data.
 
-        Without ``anew`` the last result, because SQLite must read most of its file to measure.
+        Without ``refresh`` the last result, because SQLite must read most of its file to measure.
         """
 
 

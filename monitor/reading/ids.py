@@ -21,9 +21,10 @@ from uuid import UUID
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyarrow import types as arrow_types
 
 from monitor.errors import SourceError
-from monitor.model.unreadable import Need
+from monitor.model.unreadable import Need, name_a_field
 
 MAX_ID_LENGTH = 1000
 """Characters of the longest id. A longer text is a mistake."""
@@ -37,13 +38,13 @@ _INT64 = range(-(2**63), 2**63)
 _MAX_BYTES = 4 * MAX_ID_LENGTH
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _TYPE_WORDS = (
-    (pa.types.is_boolean, "booleans"),
-    (pa.types.is_date, "dates"),
-    (pa.types.is_timestamp, "times"),
-    (pa.types.is_time, "times of day"),
-    (pa.types.is_duration, "INTERVAL"),
-    (pa.types.is_interval, "INTERVAL"),
-    (pa.types.is_map, "maps"),
+    (arrow_types.is_boolean, "booleans"),
+    (arrow_types.is_date, "dates"),
+    (arrow_types.is_timestamp, "times"),
+    (arrow_types.is_time, "times of day"),
+    (arrow_types.is_duration, "INTERVAL"),
+    (arrow_types.is_interval, "INTERVAL"),
+    (arrow_types.is_map, "maps"),
 )
 
 
@@ -132,7 +133,7 @@ def describe_value(value: object) -> str:  # noqa: C901, PLR0911 - one kind for 
     if isinstance(value, float | np.floating | Decimal):
         is_finite = not isinstance(value, Decimal) or value.is_finite()
         if is_finite and value == value // 1:
-            return "a number that is not exact in its type"
+            return "a number too large to be exact in its type"
         return "a number that is not whole"
     if isinstance(value, tuple) and len(value) == 2:  # noqa: PLR2004 - a pair
         return "a pair"
@@ -159,17 +160,21 @@ def id_array(values: Iterable[object]) -> pa.Array:
 
 def is_text(kind: pa.DataType) -> bool:
     """Whether the values of a column are text, dictionary encoded or not."""
-    if pa.types.is_dictionary(kind):
+    if arrow_types.is_dictionary(kind):
         kind = kind.value_type
     return bool(
-        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+        arrow_types.is_string(kind)
+        or arrow_types.is_large_string(kind)
+        or arrow_types.is_string_view(kind)
     )
 
 
 def is_list(kind: pa.DataType) -> bool:
     """Whether a column has one list a row."""
     return bool(
-        pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+        arrow_types.is_list(kind)
+        or arrow_types.is_large_list(kind)
+        or arrow_types.is_fixed_size_list(kind)
     )
 
 
@@ -177,24 +182,28 @@ def decode_categories(values: pa.DictionaryArray) -> pa.Array:
     """The value of each row of a dictionary column."""
     categories = values.dictionary
     # Arrow 26 cannot take values from views of text, as polars has them.
-    if pa.types.is_string_view(categories.type):
+    if arrow_types.is_string_view(categories.type):
         categories = categories.cast(pa.large_string())
     return categories.take(values.indices)
 
 
 def is_list_view(kind: pa.DataType) -> bool:
     """Whether a column has one list a row, as views of a shared array."""
-    return bool(pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind))
+    return bool(arrow_types.is_list_view(kind) or arrow_types.is_large_list_view(kind))
 
 
 def _is_binary(kind: pa.DataType) -> bool:
     return bool(
-        pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind)
+        arrow_types.is_binary(kind)
+        or arrow_types.is_large_binary(kind)
+        or arrow_types.is_binary_view(kind)
     )
 
 
 def id_column(  # noqa: C901, PLR0911 - one branch for each type
-    values: pa.Array, column: str, where: str
+    values: pa.Array,
+    column: str,
+    where: str,
 ) -> pa.Array:
     """Ids as int32, int64 or large_string, null where a value is no id.
 
@@ -203,7 +212,7 @@ def id_column(  # noqa: C901, PLR0911 - one branch for each type
     kind = values.type
     if isinstance(kind, pa.BaseExtensionType) and kind.extension_name == "arrow.uuid":
         return id_array(values.to_pylist())
-    if pa.types.is_dictionary(kind):
+    if arrow_types.is_dictionary(kind):
         return id_column(decode_categories(values), column, where)
     if is_text(kind):
         return _usable_text(values.cast(pa.large_string()), column, where)
@@ -212,20 +221,20 @@ def id_column(  # noqa: C901, PLR0911 - one branch for each type
             return _usable_text(values.cast(pa.large_string()), column, where)
         except pa.ArrowInvalid:  # a value is not UTF-8
             return id_array(values.to_pylist())
-    if pa.types.is_null(kind):
+    if arrow_types.is_null(kind):
         return values.cast(pa.int64())
-    if pa.types.is_int32(kind):
+    if arrow_types.is_int32(kind):
         return values
-    if pa.types.is_integer(kind):
-        is_beyond_int64 = pa.types.is_uint64(kind) and (pc.max(values).as_py() or 0) >= 2**63
+    if arrow_types.is_integer(kind):
+        is_beyond_int64 = arrow_types.is_uint64(kind) and (pc.max(values).as_py() or 0) >= 2**63
         return values.cast(pa.large_string() if is_beyond_int64 else pa.int64())
-    if pa.types.is_floating(kind):
+    if arrow_types.is_floating(kind):
         wide = values.cast(pa.float64())
         is_exact = pc.and_(
             pc.equal(wide, pc.floor(wide)), pc.less(pc.abs(wide), EXACT[kind.bit_width])
         )
         return pc.if_else(is_exact, wide, None).cast(pa.int64())
-    if pa.types.is_decimal(kind):
+    if arrow_types.is_decimal(kind):
         try:
             return pc.if_else(pc.equal(values, pc.floor(values)), values, None).cast(pa.int64())
         except pa.ArrowInvalid:  # a number is beyond 64 bits
@@ -242,7 +251,7 @@ def user_column(values: pa.Array, column: str, where: str) -> pa.Array:
 
 def describe_type(kind: pa.DataType) -> str:
     """A column's type in words."""
-    if pa.types.is_struct(kind):
+    if arrow_types.is_struct(kind):
         names = [kind.field(place).name for place in range(min(5, kind.num_fields))]
         return f"objects with {', '.join(names)}"
     if is_list(kind):
@@ -254,14 +263,9 @@ def describe_type(kind: pa.DataType) -> str:
 
 
 def _advice(kind: pa.DataType, column: str) -> str:
-    if pa.types.is_struct(kind) and kind.num_fields:
+    if arrow_types.is_struct(kind) and kind.num_fields:
         return name_a_field(column, kind.field(0).name)
     return Need.IDS
-
-
-def name_a_field(column: str, field: str) -> str:
-    """What to do if a column has objects in place of ids."""
-    return f"name a field, such as `{column}.{field}`"
 
 
 def _usable_text(values: pa.Array, column: str, where: str) -> pa.Array:
@@ -292,17 +296,17 @@ def id_sql(kind: pa.DataType, value: str) -> str:
 
     Values of the type can be ids.
     """
-    if pa.types.is_integer(kind):
+    if arrow_types.is_integer(kind):
         return f"CAST({value} AS VARCHAR)"
-    if pa.types.is_floating(kind):
+    if arrow_types.is_floating(kind):
         return _whole_sql(value, EXACT[kind.bit_width])
-    if pa.types.is_decimal(kind):
+    if arrow_types.is_decimal(kind):
         return (
             f"CASE WHEN {value} = floor({value}) THEN CAST(CAST({value} AS HUGEINT) AS VARCHAR) END"
         )
     if _is_binary(kind):
         return _text_sql(f"TRY(decode({value}))")
-    if pa.types.is_dictionary(kind):
+    if arrow_types.is_dictionary(kind):
         value = f"CAST({value} AS VARCHAR)"
     return _text_sql(value)
 
@@ -323,14 +327,6 @@ def json_id_sql(value: str) -> str:
 def short_text_sql(value: str) -> str:
     """DuckDB's expression: text that may be short enough for an id, else NULL."""
     return f"CASE WHEN strlen({value}) <= {_MAX_BYTES} THEN {value} END"
-
-
-def exact_half_sql(value: str) -> str:
-    """DuckDB's expression for a float of 16 bits that DuckDB reads as one of 32.
-
-    It is NaN, which is no id, where 16 bits are not exact.
-    """
-    return f"CASE WHEN abs({value}) < {EXACT[16]:.0f} THEN {value} ELSE CAST('nan' AS FLOAT) END"
 
 
 def _text_sql(text: str) -> str:

@@ -21,7 +21,9 @@ NoItems: TypeAlias = Collection[int | str | None] | None
 
 
 def drop_padding(
-    items: Sequence[object], scores: object, no_item: Collection[object]
+    items: Sequence[object],
+    scores: object,
+    no_item: Collection[object],
 ) -> tuple[list[object], object]:
     """The items without these values.
 

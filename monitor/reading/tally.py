@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from monitor.model.arrays import Flags, Integers
 from monitor.model.unreadable import Need, Unreadable, add_up
 from monitor.reading.dialects import recognize_dialect
-from monitor.reading.ids import describe_value, id_array, id_column, name_a_field, user_key
+from monitor.reading.ids import describe_value, id_array, id_column, user_key
 
 
 class Tally:
@@ -43,7 +43,8 @@ class Tally:
         Counts the lists with a value that is no id.
         """
         ids = id_column(values, column, self.where)
-        count, example = 0, None
+        count = 0
+        example = None
         if ids.null_count:
             odd = np.flatnonzero(ids.is_null().to_numpy(zero_copy_only=False))
             lists = np.repeat(np.arange(len(lengths)), lengths)
@@ -66,12 +67,25 @@ class Tally:
         """The ids of a column as `ids` returns them, as text."""
         return self.ids(values, column).cast(pa.large_string())
 
-    def flags(self, column: str, need: Need, is_unreadable: Flags, values: pa.Array) -> None:
+    def flags(
+        self,
+        column: str,
+        need: Need,
+        is_unreadable: Flags,
+        values: pa.Array,
+    ) -> None:
         """Count the rows of a column that cannot be read."""
         example = values[int(np.argmax(is_unreadable))] if is_unreadable.any() else None
         self.count(column, need, int(is_unreadable.sum()), len(is_unreadable), example)
 
-    def count(self, column: str, need: Need, count: int, rows: int, example: object) -> None:
+    def count(
+        self,
+        column: str,
+        need: Need,
+        count: int,
+        rows: int,
+        example: object,
+    ) -> None:
         """Add ``count`` unreadable rows of ``rows``. The count may be 0."""
         if isinstance(example, pa.Scalar):
             example = example.as_py()
@@ -81,20 +95,25 @@ class Tally:
 
 
 def unreadable_of(
-    where: str, column: str, need: Need, count: int, rows: int, value: object
+    where: str,
+    column: str,
+    need: Need,
+    count: int,
+    rows: int,
+    value: object,
 ) -> Unreadable:
     """The value for ``count`` of ``rows`` rows; ``value`` is an example."""
     description = describe_value(value)
     hint = ""
-    if isinstance(value, dict) and value:
-        hint = name_a_field(column, str(next(iter(value))))
+    field = str(next(iter(value))) if isinstance(value, dict) and value else None
     is_list_of_none = need is Need.LISTS and user_key(value) is None
     if need is not Need.IDS and not is_list_of_none:
         description = _WORDS.get(type(value), description)
     if need is Need.LISTS:
         dialect = recognize_dialect(value)
         if dialect is not None:
-            description, hint = dialect.name, dialect.advice
+            description = dialect.name
+            hint = dialect.advice
     return Unreadable(
         where=where,
         column=column,
@@ -104,6 +123,7 @@ def unreadable_of(
         found=description,
         example=None if value is None else repr(value),
         hint=hint,
+        field=field,
     )
 
 

@@ -4,6 +4,7 @@ import base64
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from operator import attrgetter
 from typing import Annotated
 
 from pydantic import Field, SecretStr
@@ -37,7 +38,9 @@ class BasicAuth(Options):
     """User and password for HTTP basic authentication."""
 
     username: str = Field(
-        min_length=1, pattern=r"^[^:]*$", description="User name, without a colon."
+        min_length=1,
+        pattern=r"^[^:]*$",
+        description="User name, without a colon.",
     )
     password: SecretStr = Field(description="Password.")
 
@@ -128,7 +131,7 @@ def alert_of(
     """
     firing = [member for member in members if member.is_start]
     shown = firing or members
-    lead = max(find_leads(shown), key=lambda member: member.users)
+    lead = max(find_leads(shown), key=attrgetter("users"))
     starts_at = min(map(started_at, shown))
     ends_at = max(firing_ends_at, starts_at)
     if not firing:
@@ -167,7 +170,8 @@ class Alertmanager(HttpReceiver):
             resend_every_s=options.resend_every.total_seconds(), updates=Updates.EACH
         )
         super().__init__(url, name, options, treatment=treatment)
-        self._options, self._external_url = options, external_url
+        self._options = options
+        self._external_url = external_url
         self.intervals: Mapping[str, timedelta] = {}
         """How often `run-once` is started for each comparison. Empty in a daemon."""
         self._headers = {"Content-Type": "application/json", **_credentials(options)}
@@ -184,10 +188,9 @@ class Alertmanager(HttpReceiver):
             change for change in message.changes or message.firing if not change.is_acknowledgement
         ]
         groups = group_alerts(changes, message.firing)
-        alerts = [
-            alert_of(members, ends_at, self._external_url, self._options.labels)
-            for members in groups
-        ]
+        alerts = []
+        for members in groups:
+            alerts.append(alert_of(members, ends_at, self._external_url, self._options.labels))
         for start in range(0, len(alerts), _BATCH):
             self._post(json.dumps(alerts[start : start + _BATCH]).encode(), self._headers, now)
 

@@ -147,7 +147,8 @@ class AppriseReceiver:
 
         DeliveryError if a service did not accept it.
         """
-        key, names = message_key(message, now), tuple(self._services)
+        key = message_key(message, now)
+        names = tuple(self._services)
         outcomes = self._notify_each(message, self._delivered.without(key, names))
         failed = {name: outcome for name, outcome in outcomes.items() if outcome != _SUCCESS}
         self._delivered.add(key, outcomes.keys() - failed.keys())
@@ -171,7 +172,8 @@ class AppriseReceiver:
     def _notify_each(self, message: Message, names: Sequence[str]) -> dict[str, str]:
         """Outcome by name, one service after the other until the deadline."""
         content = content_of(message, self._external_url)
-        title, body = defuse(content.title), defuse(plain_text(content, has_title=False))
+        title = defuse(content.title)
+        body = defuse(plain_text(content, has_title=False))
         timeout_s = self._timeout_s
         if message.picture:
             # Leaves time to notify services that refuse pictures once more without one.

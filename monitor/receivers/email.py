@@ -82,7 +82,9 @@ class EmailOptions(ReceiverEntry):
         ),
     )
     username: str | None = Field(
-        None, pattern=r"^[ -~]+$", description="Name to log in with; needs `password` and TLS."
+        None,
+        pattern=r"^[ -~]+$",
+        description="Name to log in with; needs `password` and TLS.",
     )
     password: Annotated[SecretStr, _is_plain] | None = Field(
         None, description="Password to log in with."
@@ -123,7 +125,8 @@ class Email:
     def __init__(self, options: EmailOptions, name: str, *, external_url: str) -> None:
         from monitor.receivers.smtp import SmtpClient, trust_context  # noqa: PLC0415 - slow to import
 
-        self._options, self._external_url = options, external_url
+        self._options = options
+        self._external_url = external_url
         self.name, self.treatment = name, repeated(options.repeat_every, shows_pictures=True)
         login = None
         if options.username is not None and options.password is not None:
@@ -144,10 +147,16 @@ class Email:
 
         DeliveryError if an address was refused.
         """
-        key, options = message_key(message, now), self._options
+        key = message_key(message, now)
+        options = self._options
         content = content_of(message, self._external_url)
         mail = compose_mail(
-            message, content, sender=options.sender, to=options.to, key=key, now=now
+            message,
+            content,
+            sender=options.sender,
+            to=options.to,
+            key=key,
+            now=now,
         )
         waiting = self._delivered.without(key, options.to)
         try:
@@ -165,7 +174,8 @@ class Email:
         is_permanent = all(refusal.is_permanent for refusal in refused.values())
         named = ", ".join(f"{address} with {refusal}" for address, refusal in refused.items())
         advice = "check these addresses" if is_permanent else "it will be tried again for these"
-        who, others = self._client.who, len(self._options.to) - len(refused)
+        who = self._client.who
+        others = len(self._options.to) - len(refused)
         msg = (
             f"{who} refused {named}: {advice}; {others} of {len(self._options.to)} recipients "
             "have the mail"
@@ -233,7 +243,10 @@ def mail_page(content: MessageContent, cid: str | None = None) -> str:
     ``cid`` is the id of its picture.
     """
     return _template().render(
-        content=content, colour=_COLOURS[content.status], cid=cid, legend=LEGEND
+        content=content,
+        colour=_COLOURS[content.status],
+        cid=cid,
+        legend=LEGEND,
     )
 
 

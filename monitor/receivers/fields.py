@@ -109,7 +109,10 @@ class HttpReceiverEntry(ReceiverEntry):
 
 
 def repeated(
-    every: timedelta | None, updates: Updates = Updates.NONE, *, shows_pictures: bool = False
+    every: timedelta | None,
+    updates: Updates = Updates.NONE,
+    *,
+    shows_pictures: bool = False,
 ) -> Treatment:
     """The treatment of a receiver of incidents, with a repetition every so often."""
     every_s = None if every is None else every.total_seconds()

@@ -71,7 +71,9 @@ class HttpClient:
         ca_file: str | None = None,
         proxy: SecretStr | None = None,
     ) -> None:
-        self._url, self._timeout_s, self._ca_file = url, timeout_s, ca_file
+        self._url = url
+        self._timeout_s = timeout_s
+        self._ca_file = ca_file
         self._proxy = open_proxy(proxy)
         self.who = f"{who} at {origin(url)}"
 
@@ -82,7 +84,8 @@ class HttpClient:
         """
         from monitor.receivers import http_transport as http  # noqa: PLC0415 - slow to import
 
-        body, deadline = http.RequestBody(content), Deadline.after(self._timeout_s)
+        body = http.RequestBody(content)
+        deadline = Deadline.after(self._timeout_s)
         exchange = http.HttpExchange(
             url=self._url,
             headers=headers,
@@ -113,19 +116,33 @@ class HttpReceiver:
     is_bounded: ClassVar[bool] = False
 
     def __init__(
-        self, url: str, name: str, entry: HttpReceiverEntry, *, treatment: Treatment
+        self,
+        url: str,
+        name: str,
+        entry: HttpReceiverEntry,
+        *,
+        treatment: Treatment,
     ) -> None:
-        self.name, self.treatment = name, treatment
+        self.name = name
+        self.treatment = treatment
         timeout_s = entry.timeout.total_seconds()
         self._client = HttpClient(
-            url, who=name, timeout_s=timeout_s, ca_file=entry.ca_file, proxy=entry.proxy
+            url,
+            who=name,
+            timeout_s=timeout_s,
+            ca_file=entry.ca_file,
+            proxy=entry.proxy,
         )
 
     def _post(self, content: bytes, headers: Mapping[str, str], now: datetime) -> HttpAnswer:
         answer = self._client.post(content, headers)
         reason = self._reason(answer)
         require_accepted(
-            answer, who=self._client.who, now=now, reason=reason, is_bounded=self.is_bounded
+            answer,
+            who=self._client.who,
+            now=now,
+            reason=reason,
+            is_bounded=self.is_bounded,
         )
         return answer
 

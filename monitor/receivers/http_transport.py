@@ -79,7 +79,8 @@ class HttpExchange:
                 headers = dict(request.headers)
                 target = request.path_url
                 if self.proxy is not None and not isinstance(connection, HTTPSConnection):
-                    target, headers = str(request.url), headers | self.proxy.headers
+                    target = str(request.url)
+                    headers = headers | self.proxy.headers
                 connection.request(
                     "POST",
                     target,
@@ -94,10 +95,13 @@ class HttpExchange:
                     self.content = read_answer(response, self.deadline)
 
     def _connection(self) -> HTTPConnection:
-        parts, proxy = urlsplit(self.url), self.proxy
-        host, port = parts.hostname or "", parts.port
+        parts = urlsplit(self.url)
+        proxy = self.proxy
+        host = parts.hostname or ""
+        port = parts.port
         if proxy is not None:
-            host, port = proxy.host, proxy.port
+            host = proxy.host
+            port = proxy.port
         if parts.scheme != "https":
             return HTTPConnection(host, port)
         connection = HTTPSConnection(host, port, ca_certs=self.ca_file or DEFAULT_CA_BUNDLE_PATH)
@@ -108,7 +112,8 @@ class HttpExchange:
 
 def read_answer(raw: BaseHTTPResponse, deadline: Deadline) -> bytes | None:
     """The beginning of a body. None if it is too late, too large or broken."""
-    beginning, size = bytearray(), 0
+    beginning = bytearray()
+    size = 0
     try:
         while piece := raw.read1(8192, decode_content=False):
             beginning += piece[: MAX_BODY_BYTES - len(beginning)]

@@ -60,7 +60,9 @@ class PagerDutyOptions(HttpReceiverEntry):
 
 
 def pagerduty_events(
-    message: Message, routing_key: str, external_url: str
+    message: Message,
+    routing_key: str,
+    external_url: str,
 ) -> list[dict[str, object]]:
     """Bodies of requests: one for the incident's newest alert there.
 
@@ -136,7 +138,8 @@ class PagerDuty(HttpReceiver):
         url = options.url.rstrip("/") + _PATH
         treatment = repeated(options.repeat_every, Updates.UNPAGED)
         super().__init__(url, name, options, treatment=treatment)
-        self._key, self._external_url = options.routing_key.get_secret_value(), external_url
+        self._key = options.routing_key.get_secret_value()
+        self._external_url = external_url
 
     def send(self, message: Message, *, now: datetime) -> None:
         """Trigger, acknowledge or resolve the incident's alert.

@@ -43,7 +43,10 @@ class PingOptions(Options):
         )
     )
     comparisons: tuple[_Name, ...] | None = Field(
-        None, min_length=1, max_length=1000, description="Only runs of these (default: of all)."
+        None,
+        min_length=1,
+        max_length=1000,
+        description="Only runs of these (default: of all).",
     )
     name: ReceiverName = Field("ping", description="Name in the log.")
     ca_file: CaFile = None
@@ -67,7 +70,8 @@ class RunPings:
         rest: Callable[[float], bool] | None = None,
         on_outcome: Callable[[str, str], None] = lambda *_: None,
     ) -> None:
-        self._options, self._on_outcome = options, on_outcome
+        self._options = options
+        self._on_outcome = on_outcome
         self._waiting: deque[tuple[str, str]] = deque(maxlen=_WAITING)
         self._changed = threading.Condition()
         self._is_closing = False
@@ -93,21 +97,24 @@ class RunPings:
         self._closed.set()
 
     def _add(self, claim: Claim, suffix: str, body: str = "") -> None:
-        comparisons = self._options.comparisons
+        options = self._options
+        comparisons = options.comparisons
         if comparisons is not None and claim.comparison not in comparisons:
             return
-        url = ping_url(self._options.url.get_secret_value(), suffix, run_uuid(claim))
+        url = ping_url(options.url.get_secret_value(), suffix, run_uuid(claim))
         with self._changed:
             if self._is_closing:
                 return
             if len(self._waiting) == _WAITING:
-                log.warning("ping dropped: too many wait", ping=self._options.name)
-                self._on_outcome(self._options.name, "dropped")
+                log.warning("ping dropped: too many wait", ping=options.name)
+                self._on_outcome(options.name, "dropped")
             self._waiting.append((url, body))
             self._changed.notify_all()
             if self._thread is None:
                 self._thread = threading.Thread(
-                    target=self._work, name=f"ping-{self._options.name}", daemon=True
+                    target=self._work,
+                    name=f"ping-{options.name}",
+                    daemon=True,
                 )
                 self._thread.start()
 
@@ -130,16 +137,17 @@ class RunPings:
     def _send(self, url: str, body: str) -> None:
         """Try until the ping is accepted, refused permanently, or was tried often enough."""
         # None: no wait follows the last try.
+        name = self._options.name
         for rest_s in (*RETRY_WAITS_S, None):
             try:
                 self._post(url, body)
             except DeliveryError as error:
                 if error.permanent or rest_s is None or self._rest(rest_s):
-                    log.warning("ping not sent", ping=self._options.name, reason=str(error))
-                    self._on_outcome(self._options.name, "failed")
+                    log.warning("ping not sent", ping=name, reason=str(error))
+                    self._on_outcome(name, "failed")
                     return
             else:
-                self._on_outcome(self._options.name, "sent")
+                self._on_outcome(name, "sent")
                 return
 
     def _post(self, url: str, body: str) -> None:
@@ -157,7 +165,8 @@ class RunPings:
 
 def run_uuid(claim: Claim) -> uuid.UUID:
     """The run's UUID: the same for its start and its end, another for each attempt."""
-    slot, started_at = format_instant(claim.slot), format_instant(claim.started_at)
+    slot = format_instant(claim.slot)
+    started_at = format_instant(claim.started_at)
     name = f"{claim.comparison}\n{slot}\n{claim.attempt}\n{started_at}"
     return uuid.uuid5(uuid.NAMESPACE_OID, name)
 

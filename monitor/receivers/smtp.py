@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import partial
+from operator import attrgetter
 
 import aiosmtplib
 
@@ -82,7 +83,10 @@ class SmtpClient:
         DeliveryError if all were refused.
         """
         exchange = _Exchange(
-            sender=sender, to=to, content=content, deadline=Deadline.after(self.timeout_s)
+            sender=sender,
+            to=to,
+            content=content,
+            deadline=Deadline.after(self.timeout_s),
         )
         try:
             BackgroundCall(partial(self._connect_and_send, exchange), name="smtp").wait(
@@ -160,12 +164,16 @@ class SmtpClient:
                 raise self._refusal(refused[address], "a recipient")
         if len(refused) == len(to):
             # If one refusal is temporary, all addresses are tried again.
-            first = min(refused.values(), key=lambda refusal: refusal.is_permanent)
+            first = min(refused.values(), key=attrgetter("is_permanent"))
             raise self._refusal(first, "all recipients")
         return refused
 
     async def _require(
-        self, step: Awaitable[object], name: str, *, of_message: bool = False
+        self,
+        step: Awaitable[object],
+        name: str,
+        *,
+        of_message: bool = False,
     ) -> None:
         try:
             await step

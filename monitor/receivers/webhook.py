@@ -30,7 +30,8 @@ from monitor.receivers.message.identity import (
 )
 from monitor.receivers.message.safe_text import clean, page_url
 
-SIGNATURE, TIMESTAMP = "X-Rankwatch-Signature", "X-Rankwatch-Timestamp"
+SIGNATURE = "X-Rankwatch-Signature"
+TIMESTAMP = "X-Rankwatch-Timestamp"
 _TOLERANCE = timedelta(minutes=5)
 _NO_END = "0001-01-01T00:00:00Z"
 MAX_BYTES = 16_000
@@ -43,14 +44,16 @@ class WebhookOptions(HttpReceiverEntry):
         description="Where to post. Treated as a secret: only its scheme and host are ever shown."
     )
     secret: SecretStr | None = Field(
-        None, min_length=1, description="Key of the HMAC-SHA256 signature; unsigned without it."
+        None,
+        min_length=1,
+        description="Key of the HMAC-SHA256 signature; unsigned without it.",
     )
     headers: Annotated[Mapping[str, HeaderSecret], AfterValidator(check_further_headers)] = Field(
         default_factory=dict, description="Further headers, such as Authorization."
     )
     updates: bool = Field(
         default=False,
-        description='Whether alerts that join an incident are sent at once, as `"update": true`. '
+        description='Whether alerts that join an incident are sent at once, as `"is_update": true`. '
         "For programs that page nobody for them. "
         "Otherwise they are in the next message of the incident.",
     )
@@ -86,15 +89,14 @@ def verify(
 
 def webhook_body(message: Message, *, receiver: str, external_url: str) -> dict[str, Any]:
     """The body, with at most `MAX_BYTES`."""
-    acknowledgements = {
-        change.dedup_key: clean(change.reason)
-        for change in message.changes
-        if change.is_acknowledgement
-    }
-    alerts = [
-        _alert(change, external_url, acknowledgements.get(change.dedup_key, ""))
-        for change in _alerts_of(message)
-    ]
+    acknowledgements = {}
+    for change in message.changes:
+        if change.is_acknowledgement:
+            acknowledgements[change.dedup_key] = clean(change.reason)
+    alerts = []
+    for change in _alerts_of(message):
+        acknowledgement = acknowledgements.get(change.dedup_key, "")
+        alerts.append(_alert(change, external_url, acknowledgement))
     body: dict[str, Any] = {
         "version": "4",
         "groupKey": message.incident,
@@ -112,7 +114,7 @@ def webhook_body(message: Message, *, receiver: str, external_url: str) -> dict[
     if message.worse:
         body["worse"] = message.worse
     if message.is_update:
-        body["update"] = True
+        body["is_update"] = True
     body["alerts"] = []
     body["alerts"] = _fit(alerts, MAX_BYTES - _size(body))
     body["truncatedAlerts"] = len(alerts) - len(body["alerts"])
@@ -173,9 +175,11 @@ def _alert(change: Transition, external_url: str, acknowledgement: str) -> dict[
         **_figures(change),
         "acknowledgement": acknowledgement,
     }
-    status, ends_at = "resolved", format_instant(change.at)
+    status = "resolved"
+    ends_at = format_instant(change.at)
     if change.is_start:
-        status, ends_at = "firing", _NO_END
+        status = "firing"
+        ends_at = _NO_END
     return {
         "status": status,
         "labels": labels,
@@ -193,8 +197,8 @@ def _figures(change: Transition) -> dict[str, str]:
         "dedup_key": change.dedup_key or "",
         "reason": clean(change.reason),
         "direction": change.direction.value,
-        "from": change.from_state.value,
-        "to": change.to_state.value,
+        "from_state": change.from_state.value,
+        "to_state": change.to_state.value,
         "slot": format_instant(change.slot),
         "at": format_instant(change.at),
         "since": format_instant(change.since),
@@ -220,7 +224,8 @@ class Webhook(HttpReceiver):
         updates = Updates.UNPAGED if options.updates else Updates.NONE
         treatment = repeated(options.repeat_every, updates)
         super().__init__(options.url.get_secret_value(), name, options, treatment=treatment)
-        self._options, self._external_url = options, external_url
+        self._options = options
+        self._external_url = external_url
 
     def send(self, message: Message, *, now: datetime) -> None:
         """Post a message. DeliveryError if it is not accepted."""

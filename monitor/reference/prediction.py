@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import scipy
+from numpy.typing import ArrayLike
 
 from monitor.model.arrays import Flags, Floats, Integers
 from monitor.model.rules import Direction
@@ -53,8 +53,8 @@ class Reference:
 
 
 def refer(
-    values: npt.ArrayLike,
-    errors: npt.ArrayLike,
+    values: ArrayLike,
+    errors: ArrayLike,
     *,
     phases: Sequence[Phases] = (),
     alarms: PastAlarms | None = None,
@@ -67,7 +67,8 @@ def refer(
     seasons are removed and outliers rejected (Rosner 1983). With equal sampling errors Student's t
     is exact.
     """
-    past, past_errors = np.asarray(values, dtype=np.float64), np.asarray(errors, dtype=np.float64)
+    past = np.asarray(values, dtype=np.float64)
+    past_errors = np.asarray(errors, dtype=np.float64)
     # A run counts if its value is finite and its sampling error is finite and at least 0.
     has_error = np.isfinite(past_errors) & (past_errors >= 0)
     past = np.where(np.isfinite(past) & has_error, past, np.nan)
@@ -113,7 +114,7 @@ class Prediction:
     df: Floats
 
 
-def predict(reference: Reference, errors_now: npt.ArrayLike, share: npt.ArrayLike) -> Prediction:
+def predict(reference: Reference, errors_now: ArrayLike, share: ArrayLike) -> Prediction:
     """Prediction limits of the next run, with sampling errors ``errors_now`` (m,).
 
     ``share``: chance of a false alarm, in (0, 0.5). The variance is that of past runs, plus the
@@ -128,8 +129,8 @@ def predict(reference: Reference, errors_now: npt.ArrayLike, share: npt.ArrayLik
 
 def surprise(
     reference: Reference,
-    values_now: npt.ArrayLike,
-    errors_now: npt.ArrayLike,
+    values_now: ArrayLike,
+    errors_now: ArrayLike,
     *,
     direction: Direction = Direction.BELOW,
 ) -> Floats:
@@ -145,7 +146,7 @@ def surprise(
     return p
 
 
-def to_normal(p: npt.ArrayLike) -> Floats:
+def to_normal(p: ArrayLike) -> Floats:
     """Standard normal deviates of the one-sided chance p: large for small p, finite for 0 and 1."""
     most = 1.0 - np.finfo(np.float64).epsneg
     z: Floats = -scipy.special.ndtri(np.clip(np.asarray(p, dtype=np.float64), LEAST_P, most))

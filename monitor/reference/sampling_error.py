@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
-import numpy.typing as npt
 import scipy
+from numpy.typing import ArrayLike
 
 from monitor.model.arrays import Flags, Floats
 from monitor.model.runs import Summary
@@ -46,7 +46,7 @@ _STEPS = 16
 """Halvings to find the limit of a count, to a sixtieth of a user."""
 
 
-def to_angle(share: npt.ArrayLike, users: npt.ArrayLike) -> tuple[Floats, Floats]:
+def to_angle(share: ArrayLike, users: ArrayLike) -> tuple[Floats, Floats]:
     """Angle of a share in [0, 1] of n >= 1 users, in (0, pi / 2), and its standard error.
 
     arcsin sqrt((x + 3/8) / (n + 3/4)) for x users, with the error 1 / (2 sqrt(n + 1/2))
@@ -58,7 +58,7 @@ def to_angle(share: npt.ArrayLike, users: npt.ArrayLike) -> tuple[Floats, Floats
     return np.arcsin(np.sqrt((affected + 0.375) / (n + 0.75))), 0.5 / np.sqrt(n + 0.5)
 
 
-def from_angle(angle: npt.ArrayLike, users: npt.ArrayLike) -> Floats:
+def from_angle(angle: ArrayLike, users: ArrayLike) -> Floats:
     """The share of n users with this angle, within [0, 1]."""
     n = np.asarray(users, dtype=np.float64)
     bounded = np.clip(np.asarray(angle, dtype=np.float64), 0.0, np.pi / 2)
@@ -66,7 +66,7 @@ def from_angle(angle: npt.ArrayLike, users: npt.ArrayLike) -> Floats:
     return share
 
 
-def to_count(angle: npt.ArrayLike, error: npt.ArrayLike) -> tuple[Floats, Floats]:
+def to_count(angle: ArrayLike, error: ArrayLike) -> tuple[Floats, Floats]:
     """The arguments of `to_angle`: affected users, and all users. Whole numbers, or NaN."""
     users = np.rint(0.25 / np.square(np.asarray(error, dtype=np.float64)) - 0.5)
     counts = np.rint((users + 0.75) * np.sin(np.asarray(angle, dtype=np.float64)) ** 2 - 0.375)
@@ -102,10 +102,10 @@ def _slope(quantiles: dict[float, float], q: float, reach: float) -> float:
         return -1.0
     side = math.copysign(1.0, reach)
     slope = -1.0
-    for other in sorted(quantiles, key=lambda other: side * (other - q)):
-        distance = side * (other - q)
+    value_at_distance = {side * (other - q): value for other, value in quantiles.items()}
+    for distance in sorted(value_at_distance):
         if distance > 0:
-            slope = abs(quantiles[other] - quantiles[q]) / distance
+            slope = abs(value_at_distance[distance] - quantiles[q]) / distance
             if distance >= abs(reach):
                 break
     return slope
@@ -117,7 +117,8 @@ def estimate_interval(summary: Summary, statistic: str, scores: Interval | None)
     Student's interval for the mean, the normal one for a percentile, both within the possible
     ``scores``, and `share_interval` for shares.
     """
-    parsed, value = Statistic.parse(statistic), summary.value(statistic)
+    parsed = Statistic.parse(statistic)
+    value = summary.value(statistic)
     if value is None or not math.isfinite(value):
         return None
     if parsed.floor is not None:
@@ -158,7 +159,8 @@ class CountReference:
         of a dispersion d is its prior times its likelihood.
         """
         runs = (~np.isnan(counts)).sum(axis=0)
-        total, counted = np.nansum(users, axis=0), np.nansum(counts, axis=0)
+        total = np.nansum(users, axis=0)
+        counted = np.nansum(counts, axis=0)
         # With one more than counted, the test of a Poisson count is exact, given the sum of counts.
         rate = np.where(runs > 0, (counted + 1.0) / np.maximum(total, 1.0), np.nan)
         dispersions = np.maximum(DISPERSIONS, 1.001)[:, np.newaxis]
@@ -188,11 +190,13 @@ class CountReference:
 
         Not rounded, or NaN.
         """
-        low, high = np.zeros(self.rate.shape), np.minimum(users, _MOST_USERS)
+        low = np.zeros(self.rate.shape)
+        high = np.minimum(users, _MOST_USERS)
         for _ in range(_STEPS):
             middle = (low + high) / 2
             is_normal = self.surprise(middle, users) > share
-            low, high = np.where(is_normal, middle, low), np.where(is_normal, high, middle)
+            low = np.where(is_normal, middle, low)
+            high = np.where(is_normal, high, middle)
         return np.where(np.isnan(self.rate), np.nan, high)
 
 
@@ -224,15 +228,19 @@ def judge_rare(
     - ``always`` (m,): users that every run has, such as one user with the most common list. The
       users beyond them are judged too, and the smaller chance counts.
     """
-    limits, p = by_angle[0].copy(), by_angle[1].copy()
+    limits = by_angle[0].copy()
+    p = by_angle[1].copy()
     columns = np.flatnonzero(is_share)
     counts, users = to_count(now[0][columns], now[1][columns])
     newest = keep_newest(past[0][:, columns], past[1][:, columns], WINDOW)
     past_counts, past_users = to_count(*newest)
     expected = np.nansum(past_counts, axis=0) * users
     is_rare = expected < RARE * np.nansum(past_users, axis=0)
-    columns, counts, users = columns[is_rare], counts[is_rare], users[is_rare]
-    past_counts, past_users = past_counts[:, is_rare], past_users[:, is_rare]
+    columns = columns[is_rare]
+    counts = counts[is_rare]
+    users = users[is_rare]
+    past_counts = past_counts[:, is_rare]
+    past_users = past_users[:, is_rare]
     reference = CountReference.of(past_counts, past_users)
     beyond = np.maximum(counts - always[columns], 0.0)
     past_beyond = np.maximum(past_counts - always[columns], 0.0)

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
+from numpy.typing import ArrayLike
 
-from monitor.model.arrays import Flags, Floats, Integers
+from monitor.model.arrays import Flags, Floats, Integers, Rows
 from monitor.reference.history import FAR_OUT, find_median, find_scale, pull_in
 
 LEAST_IN_PHASE = 3
@@ -43,7 +43,7 @@ MOST_EVIDENCE = 1e300
 class Phases:
     """Phases in a cycle, such as the weekday 0 to 6, of past runs, (runs,), and the next run."""
 
-    past: npt.NDArray[np.intp]
+    past: Rows
     now: int
     under_way: int = 0
     """Newest runs in the same recurrence as the next run, such as today. They teach no season."""
@@ -63,7 +63,9 @@ class Seasonal:
 
 
 def remove_seasons(
-    values: Floats, phases: Sequence[Phases], alarms: Flags | None = None
+    values: Floats,
+    phases: Sequence[Phases],
+    alarms: Flags | None = None,
 ) -> Seasonal:
     """Remove the cycles, in order, from the (runs, m) values, also of runs in ``alarms``.
 
@@ -156,7 +158,8 @@ def _any_of(flags: Flags, blocks: Integers) -> Flags:
 
 def _find_lasting(alarms: Flags, cycle: float) -> Flags:
     """Runs of alarms, (runs, m), that still last or have lasted for a complete cycle of runs."""
-    length, lasting = alarms.astype(np.intp), alarms.copy()
+    length = alarms.astype(np.intp)
+    lasting = alarms.copy()
     for row in range(1, len(alarms)):
         length[row] += length[row - 1] * alarms[row]
     for row in range(len(alarms) - 2, -1, -1):
@@ -179,16 +182,22 @@ class _Patterns:
 
 
 def _find_patterns(
-    values: Floats, phases: Phases, rows: Integers, blocks: Integers, alarms: Flags
+    values: Floats,
+    phases: Phases,
+    rows: Integers,
+    blocks: Integers,
+    alarms: Flags,
 ) -> _Patterns:
     """Find phases that were repeatedly far out.
 
     ``rows``: the phase of each run by number. ``blocks``: first rows of recurrences.
     """
-    runs, series = len(rows), values.shape[1]
+    runs = len(rows)
+    series = values.shape[1]
     faults, outdated, stays = (np.zeros((runs, series), dtype=np.bool_) for _ in range(3))
     least = np.full(series, LEAST_IN_PHASE)
-    echo, is_new = np.full(series, np.nan), np.zeros(series, dtype=np.bool_)
+    echo = np.full(series, np.nan)
+    is_new = np.zeros(series, dtype=np.bool_)
     alarmed = np.flatnonzero(alarms.any(axis=0))
     if alarmed.size:
         cycle = runs * (rows.max() + 1) / len(blocks)
@@ -207,12 +216,21 @@ def _find_patterns(
             is_new[alarmed] = ~ill[of_phase[-2:][0]]
             stays[:, alarmed] = in_pattern & (phases.past[:runs] == phases.now)[:, np.newaxis]
     return _Patterns(
-        faults=faults, outdated=outdated, least=least, echo=echo, is_new=is_new, stays=stays
+        faults=faults,
+        outdated=outdated,
+        least=least,
+        echo=echo,
+        is_new=is_new,
+        stays=stays,
     )
 
 
 def _find_ill(
-    values: Floats, rows: Integers, blocks: Integers, alarms: Flags, lasting: Flags
+    values: Floats,
+    rows: Integers,
+    blocks: Integers,
+    alarms: Flags,
+    lasting: Flags,
 ) -> tuple[Flags, Floats]:
     """Ill blocks, and how far out blocks are, (blocks, m) each, NaN if not far.
 
@@ -245,7 +263,8 @@ def _find_recurring(rows: Integers, blocks: Integers, ill: Flags) -> tuple[Flags
         of_phase = np.flatnonzero(rows[blocks] == phase)
         for first in range(len(of_phase) + 1 - RECURRING):
             in_a_row = of_phase[first : first + RECURRING]
-            recurs, start = ill[in_a_row].all(axis=0), blocks[of_phase[first]]
+            recurs = ill[in_a_row].all(axis=0)
+            start = blocks[of_phase[first]]
             outdated[:start] |= recurs & (rows[:start, np.newaxis] == phase)
             recurring[in_a_row] |= recurs
     return outdated, recurring
@@ -259,7 +278,8 @@ def _average(member: Floats, deviations: Floats) -> tuple[Floats, Floats]:
 
 def _shrink(deviations: Floats, counts: Floats, means: Floats) -> Floats:
     """The factor B of each phase's effect, (phases, m), from a one-way analysis of variance."""
-    total, phases = counts.sum(axis=0), np.sum(counts > 0, axis=0)
+    total = counts.sum(axis=0)
+    phases = np.sum(counts > 0, axis=0)
     squares = (counts * means**2).sum(axis=0)
     within = (np.nansum(deviations**2, axis=0) - squares) / np.maximum(total - phases, 1)
     typical = (total - (counts**2).sum(axis=0) / np.maximum(total, 1)) / np.maximum(phases - 1, 1)
@@ -293,7 +313,7 @@ def _falls(member: Floats, deviations: Floats, effects: tuple[Floats, Floats, Fl
     return falls
 
 
-def correlate(values: npt.ArrayLike, chance: npt.ArrayLike = 1e-3) -> Floats:
+def correlate(values: ArrayLike, chance: ArrayLike = 1e-3) -> Floats:
     """Cautious lag-1 correlation of past runs, (m,), in [0, MOST_CORRELATION].
 
     ``values``: (runs, m) oldest first, NaN where a run does not count.
@@ -317,7 +337,7 @@ def correlate(values: npt.ArrayLike, chance: npt.ArrayLike = 1e-3) -> Floats:
     return correlation
 
 
-def discount(z: npt.ArrayLike, correlation: npt.ArrayLike) -> Floats:
+def discount(z: ArrayLike, correlation: ArrayLike) -> Floats:
     """Discounted z for sums over runs: z sqrt((1 - r) / (1 + r)) for lag-1 correlation r >= 0.
 
     The variance of a sum is (1 + r) / (1 - r) times as large for an autoregressive series as for
@@ -350,7 +370,7 @@ def no_evidence(series: int) -> TrendEvidence:
     return TrendEvidence(mass=empty, rise=empty, since=np.zeros(empty.shape, dtype=np.intp))
 
 
-def update_evidence(evidence: TrendEvidence, z: npt.ArrayLike) -> TrendEvidence:
+def update_evidence(evidence: TrendEvidence, z: ArrayLike) -> TrendEvidence:
     """Evidence after one more run with ``z`` (m,), large on the watched side. NaN changes nothing.
 
     For a drift d: M_t = (1 + M_{t-1}) exp(d z_t - d^2 / 2), with z at most MOST_Z. The evidence is
@@ -373,7 +393,7 @@ def update_evidence(evidence: TrendEvidence, z: npt.ArrayLike) -> TrendEvidence:
     return TrendEvidence(mass=mass, rise=rise, since=since)
 
 
-def count_suspects(evidence: TrendEvidence, alpha: npt.ArrayLike) -> Integers:
+def count_suspects(evidence: TrendEvidence, alpha: ArrayLike) -> Integers:
     """Newest runs to leave out of the reference, (m,), because they may be part of a drift.
 
     These are all runs since the likeliest start of a drift whose log-likelihood ratio has reached

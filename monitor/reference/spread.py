@@ -66,30 +66,41 @@ def _find_inner_ends(ordered: Floats, counts: Integers) -> tuple[Integers, Integ
 
     The value farthest from the mean is always one of the two ends.
     """
-    low, high = np.zeros_like(counts), counts - 1
-    inner_low, inner_high = low, high
-    total, squares = np.nansum(ordered, axis=0), np.nansum(ordered**2, axis=0)
-    limits, rounds = _limits(len(ordered)), np.maximum(counts // MOST_REJECTED, 1)
+    low = np.zeros_like(counts)
+    high = counts - 1
+    inner_low = low
+    inner_high = high
+    total = np.nansum(ordered, axis=0)
+    squares = np.nansum(ordered**2, axis=0)
+    limits = _limits(len(ordered))
+    rounds = np.maximum(counts // MOST_REJECTED, 1)
     for removed in range(int(rounds.max(initial=0))):
         left = np.maximum(counts - removed, 0)
         moments = (left, total, squares)
         farthest, is_low, distance, deviation = _farthest(ordered, low, high, moments)
-        low, high = low + is_low, high - ~is_low
+        low = low + is_low
+        high = high - ~is_low
         may_reject = (left >= LEAST_RUNS_FOR_OUTLIERS) & (removed < rounds)
         is_out = (distance > limits[left] * deviation) & may_reject
-        inner_low, inner_high = np.where(is_out, low, inner_low), np.where(is_out, high, inner_high)
-        total, squares = total - farthest, squares - farthest**2
+        inner_low = np.where(is_out, low, inner_low)
+        inner_high = np.where(is_out, high, inner_high)
+        total = total - farthest
+        squares = squares - farthest**2
     return inner_low, inner_high
 
 
 def _farthest(
-    ordered: Floats, low: Integers, high: Integers, moments: tuple[Integers, Floats, Floats]
+    ordered: Floats,
+    low: Integers,
+    high: Integers,
+    moments: tuple[Integers, Floats, Floats],
 ) -> tuple[Floats, Flags, Floats, Floats]:
     """The end farther from the mean, whether it is the low one, its distance, and the deviation."""
     left, total, squares = moments
     mean = total / np.maximum(left, 1)
     deviation = np.sqrt(np.maximum(squares - total * mean, 0.0) / np.maximum(left - 1, 1))
-    below, above = pick_rows(ordered, low), pick_rows(ordered, high)
+    below = pick_rows(ordered, low)
+    above = pick_rows(ordered, high)
     is_low = mean - below > above - mean
     farthest = np.where(is_low, below, above)
     return farthest, is_low, np.abs(farthest - mean), deviation
@@ -156,7 +167,12 @@ def _sum_up(values: Floats, errors: Floats, weights: Floats) -> Spread:
     sampling = np.where(runs > 1, of_runs, of_one_run)
     df = np.where(runs > 1, 1.0 / doubt - 1.0, 0.0)
     return Spread(
-        center=center, variance=variance, sampling=sampling, df=df, doubt=doubt, runs=runs
+        center=center,
+        variance=variance,
+        sampling=sampling,
+        df=df,
+        doubt=doubt,
+        runs=runs,
     )
 
 
@@ -205,7 +221,8 @@ def find_levels(values: Floats, past: PastAlarms) -> Levels:
     if not columns.size:
         return levels
     scan = _Scan(values[:, columns], teaches[:, columns], past.settled - 1)
-    alarms, firing = past.alarms[:, columns], past.firing[:, columns]
+    alarms = past.alarms[:, columns]
+    firing = past.firing[:, columns]
     far = np.zeros(firing.shape, dtype=np.bool_) if past.far is None else past.far[:, columns]
     for row in range(len(values)):
         is_far = np.all(far[max(row + 1 - LAST, 0) : row + 1], axis=0)
@@ -232,7 +249,9 @@ class _Scan:
 
     def __init__(self, values: Floats, teaches: Flags, enough: int) -> None:
         series = values.shape[1]
-        self.values, self.teaches, self.enough = values, teaches, enough
+        self.values = values
+        self.teaches = teaches
+        self.enough = enough
         self.origin, self.streak = np.full(series, -1), np.zeros(series, dtype=np.intp)
         self.healed = np.full(series, LAST + 1)
         self.is_open, self.total = np.zeros(series, dtype=np.bool_), np.zeros(series)
@@ -290,7 +309,14 @@ class _Scan:
         is_other: Flags = np.abs(level - normal) > most
         return is_other
 
-    def begin(self, where: Flags, start: int, row: int, *, is_accepted: bool = False) -> None:
+    def begin(
+        self,
+        where: Flags,
+        start: int,
+        row: int,
+        *,
+        is_accepted: bool = False,
+    ) -> None:
         """Begin a level at ``start``. Earlier runs are shifted to this level."""
         if not where.any():
             return
@@ -348,7 +374,8 @@ class _Scan:
 def _is_stable(window: Floats) -> Flags:
     """Whether the first and the last half of the window, (runs, m), agree."""
     half = len(window) // 2
-    first, last = find_mean(window[:half]), find_mean(window[-half:])
+    first = find_mean(window[:half])
+    last = find_mean(window[-half:])
     squares = np.nansum((window[:half] - first) ** 2, axis=0)
     squares = squares + np.nansum((window[-half:] - last) ** 2, axis=0)
     error = np.sqrt(squares / (half - 1) / half)

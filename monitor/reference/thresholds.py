@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import scipy
+from numpy.typing import ArrayLike
 
 from monitor.errors import InputError
 from monitor.model.arrays import Floats
@@ -23,7 +23,8 @@ pages come in clusters then.
 """
 SHARE_OF_ALL = 0.5
 """Part of the budget for ``all``, if there are other segments."""
-USUALLY, NEARLY_ALWAYS = 0.5, 0.95
+USUALLY = 0.5
+NEARLY_ALWAYS = 0.95
 """Chances of detection that a threshold is described by."""
 _MOST_SHARE = 0.5
 """The chance of a false page must be below this."""
@@ -82,8 +83,8 @@ class Threshold:
 
 def propose(
     reference: Reference,
-    errors: npt.ArrayLike,
-    share: npt.ArrayLike,
+    errors: ArrayLike,
+    share: ArrayLike,
     *,
     direction: Direction,
     worst: float,
@@ -98,9 +99,11 @@ def propose(
     another, but all of them together keep the rate.
     """
     prediction = predict(reference, errors, np.asarray(share, dtype=np.float64))
-    sign, limit = -1.0, prediction.low
+    sign = -1.0
+    limit = prediction.low
     if direction is Direction.ABOVE:
-        sign, limit = 1.0, prediction.high
+        sign = 1.0
+        limit = prediction.high
     limit = np.where(np.isfinite(reference.spread), limit, np.nan)
     # Deviation of the run alone, because the limit is fixed.
     deviation = np.sqrt(prediction.scale**2 - reference.center_error**2)

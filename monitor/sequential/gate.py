@@ -25,7 +25,6 @@ is best, as for scores that use little of their range. They have three advantage
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import reduce
 
 import numpy as np
@@ -34,6 +33,7 @@ import scipy
 
 from monitor.errors import InputError
 from monitor.model.arrays import Floats
+from monitor.model.gate import GateReason, GateResult, GateVerdict
 from monitor.model.rules import SimilarityRule
 
 # How far rounding can move a score out of its range, as a share of the range.
@@ -300,41 +300,6 @@ def reject(log_evidence: Sequence[float], alpha: float) -> npt.NDArray[np.bool_]
     if len(reached):
         is_rejected[order[: reached[-1] + 1]] = True
     return is_rejected
-
-
-class GateVerdict(StrEnum):
-    """Whether the mean is below the margin (``safe``) or above it (``breach``)."""
-
-    SAFE = "safe"
-    BREACH = "breach"
-    INCONCLUSIVE = "inconclusive"
-
-
-class GateReason(StrEnum):
-    """The reason of a verdict. A closed set."""
-
-    DECIDED = "decided"
-    NO_DATA = "no_data"  # no user has a score, or the missing scores could decide
-    TOO_FEW = "too_few"  # not enough users yet
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GateResult:
-    """One segment compared with a margin, in units of the score."""
-
-    segment: str
-    users: int
-    missing: int
-    mean_best: float | None  # every missing score at the low end of the scale; None without users
-    mean_worst: float | None  # every missing score at the high end
-    low: float  # lower bound of the mean with missing scores at the low end
-    high: float  # upper bound of the mean with missing scores at the high end
-    # Log10 of the e-value with missing scores at the high end, minus the share of this decision;
-    # alpha 0.01 needs 2
-    evidence_safe: float
-    evidence_breach: float  # the same with missing scores at the low end
-    verdict: GateVerdict
-    reason: GateReason
 
 
 def gate_samples(

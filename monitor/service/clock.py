@@ -47,7 +47,8 @@ class JumpFinder:
 
     def look(self, now: datetime, steady_s: float) -> timedelta | None:
         """Return the jump of the wall clock since the last look, negative for back, or None."""
-        before, self._before = self._before, (now, steady_s)
+        before = self._before
+        self._before = (now, steady_s)
         if before is None:
             return None
         now_before, steady_before_s = before

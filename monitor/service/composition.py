@@ -122,7 +122,10 @@ def _with_selectors(
 
 
 def set_known_names(
-    publisher: PrometheusPublisher, wiring: Wiring, *, pings: Sequence[str] = ()
+    publisher: PrometheusPublisher,
+    wiring: Wiring,
+    *,
+    pings: Sequence[str] = (),
 ) -> None:
     """Limit the metrics to the comparisons, receivers and ``pings`` of this wiring."""
     publisher.watch(
@@ -157,8 +160,9 @@ def watch(
     ``shared`` are the answers that its family shares. The installation's name becomes a label.
     """
     again = None
+    baseline = options.baseline
     if options.noise_floor is not None:
-        again = options.baseline if options.noise_floor.serve else options.noise_floor.retrain
+        again = baseline if options.noise_floor.serve else options.noise_floor.retrain
     relevance: RelevanceSource | None = None
     if options.relevance is not None:
         relevance = open_relevance(options.relevance)
@@ -168,21 +172,21 @@ def watch(
     if options.scores_to is not None:
         scores_to = ScoreFiles(path=options.scores_to.given.path)
     arms = Arms(
-        baseline=open_source(options.baseline),
+        baseline=open_source(baseline),
         candidate=open_source(options.candidate),
-        users=open_users(options.users, options.baseline),
+        users=open_users(options.users, baseline),
         dimensions=tuple(options.users.segments),
         weights=open_item_weights(options.item_weights) if options.item_weights else None,
         titles=open_item_titles(options.item_titles) if options.item_titles else None,
         relevance=relevance,
         again=None if again is None else open_source(again),
-        joined=open_joined(options.baseline, options.candidate, options.users, again),
+        joined=open_joined(baseline, options.candidate, options.users, again),
         scores_to=scores_to,
         pseudonyms=pseudonyms,
         listed=_listed(options),
     )
     comparison = _installed(to_comparison(options), settings)
-    is_live = options.baseline.is_live or options.candidate.is_live
+    is_live = baseline.is_live or options.candidate.is_live
     if shared is not None:
         arms = shared.shared_by(comparison, arms)
     answers = _answers_of(options.family, settings) if is_live else None
@@ -238,7 +242,7 @@ def reconcile(wiring: Wiring, store: Store, clock: Clock) -> None:
     ends = retire_alerts(store.alerts.states(), store.alerts.firing(), comparisons, at=clock.now())
     if ends:
         store.alerts.retire(ends, receivers=wiring.receiver_names)
-    store.outbox.give_up_unknown(known=wiring.receiver_names, now=clock.now())
+    store.outbox.give_up_removed(configured=wiring.receiver_names, now=clock.now())
     store.outbox.retry_refused(clock.now(), receivers=wiring.receiver_names)
 
 
@@ -273,12 +277,16 @@ class TitleCache:
     def __init__(
         self, wiring: Callable[[], Wiring], monotonic: Callable[[], float] = time.monotonic
     ) -> None:
-        self._wiring, self._monotonic = wiring, monotonic
+        self._wiring = wiring
+        self._monotonic = monotonic
         self._titles: dict[tuple[str, str], str] = {}
         self._paused_until_s: dict[str, float] = {}
 
     def __call__(
-        self, comparison: str, slot: datetime, items: Collection[str]
+        self,
+        comparison: str,
+        slot: datetime,
+        items: Collection[str],
     ) -> Mapping[str, str]:
         """Return the titles of these items.
 
@@ -295,8 +303,8 @@ class TitleCache:
                 self._titles.clear()
             for item, title in titles.items():
                 self._titles[comparison, item] = title
-        return {
-            item: self._titles[comparison, item]
-            for item in items
-            if (comparison, item) in self._titles
-        }
+        titles = {}
+        for item in items:
+            if (comparison, item) in self._titles:
+                titles[item] = self._titles[comparison, item]
+        return titles

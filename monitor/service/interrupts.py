@@ -44,8 +44,12 @@ def interrupts_held() -> Iterator[None]:
     So the caller knows what the block has done.
     """
     delayed: list[tuple[SignalHandler, int, FrameType | None]] = []
+
+    def delay(handle: SignalHandler, number: int, frame: FrameType | None) -> None:
+        delayed.append((handle, number, frame))
+
     try:
-        with signals_handled(lambda *call: delayed.append(call)):
+        with signals_handled(delay):
             yield
     finally:
         for handle, number, frame in delayed[:1]:

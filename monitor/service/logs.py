@@ -47,7 +47,9 @@ class _OpenStreamHandler(logging.StreamHandler[TextIO]):
 
 
 def _write_values(
-    _: object, __: str, event: structlog.typing.EventDict
+    _: object,
+    __: str,
+    event: structlog.typing.EventDict,
 ) -> structlog.typing.EventDict:
     for name, value in event.items():
         if not name.startswith("_") and name != "exc_info":

@@ -56,7 +56,8 @@ class MessagePictures:
     """
 
     def __init__(self, store: Store, wiring: Callable[[], Wiring]) -> None:
-        self._store, self._wiring = store, wiring
+        self._store = store
+        self._wiring = wiring
         self._drawing, self._again_at_s = Lock(), float("-inf")
         if not all(map(find_spec, _LIBRARIES)):
             self._again_at_s = float("inf")
@@ -101,7 +102,11 @@ class MessagePictures:
             Query(path={"name": name}, chosen={"metric": lead.metric, "segment": lead.segment}),
         )
         title = element(
-            "text", f"{page.metric} of {page.segment[:40]}, {name}", x=LEFT, y=24, class_="head"
+            "text",
+            f"{page.metric} of {page.segment[:40]}, {name}",
+            x=LEFT,
+            y=24,
+            class_="head",
         )
         with self._drawing:
             return _draw_png(
@@ -125,7 +130,11 @@ def _draw_png(*parts: Markup) -> bytes:
     )
     command = [sys.executable, "-P", "-c", _TO_PNG]
     done = subprocess.run(  # noqa: S603
-        command, input=svg.encode(), capture_output=True, timeout=PATIENCE_S, check=False
+        command,
+        input=svg.encode(),
+        capture_output=True,
+        timeout=PATIENCE_S,
+        check=False,
     )
     if done.returncode:
         raise RuntimeError(done.stderr.decode(errors="replace").strip().rpartition("\n")[2])

@@ -83,7 +83,10 @@ class Watched:
 
 
 def select_watched(
-    watched: Mapping[str, Watched], name: str | None, *, again: bool = False
+    watched: Mapping[str, Watched],
+    name: str | None,
+    *,
+    again: bool = False,
 ) -> tuple[Watched, ...]:
     """Return the comparison of that name, all candidates of that name, or all for None.
 
@@ -121,7 +124,12 @@ def backfill_runs(
     if watched.arms.relevance is None:
         return
     filling = backfill_relevance(
-        watched.comparison, store, watched.arms.relevance, clock, start=start, end=end
+        watched.comparison,
+        store,
+        watched.arms.relevance,
+        clock,
+        start=start,
+        end=end,
     )
     while True:
         # Locked for one run at a time, so that the next slot does not wait for all of them.
@@ -192,7 +200,12 @@ class Runner:
                 self.progress.pop(claim.comparison, None)
 
     def _claim(
-        self, comparison: Comparison, slot: datetime, taken: list[Claim], *, rerun: bool
+        self,
+        comparison: Comparison,
+        slot: datetime,
+        taken: list[Claim],
+        *,
+        rerun: bool,
     ) -> None:
         now = self.clock.now()
         # An interrupt must not come between the claim and ``taken``, or nobody releases the claim.
@@ -211,7 +224,11 @@ class Runner:
                 self.claims[claim.run_id] = claim
 
     def _run(
-        self, watched: Watched, claim: Claim, receivers: tuple[str, ...], judged_at: Clock
+        self,
+        watched: Watched,
+        claim: Claim,
+        receivers: tuple[str, ...],
+        judged_at: Clock,
     ) -> RunResult | None:
         bound: dict[str, object] = {
             "comparison": claim.comparison,
@@ -306,7 +323,12 @@ class Runner:
         return find_unmatched_silences(meant, states, names)
 
     def _execute(
-        self, watched: Watched, claim: Claim, memory: Memory, clock: Clock, scores: RunScores
+        self,
+        watched: Watched,
+        claim: Claim,
+        memory: Memory,
+        clock: Clock,
+        scores: RunScores,
     ) -> RunResult:
         comparison = watched.comparison
         fail = partial(failed_result, comparison, claim, memory, clock)
@@ -326,15 +348,20 @@ class Runner:
             return fail(reason=f"internal error: {describe_fault(error)}: please report it")
 
     def _begin(
-        self, watched: Watched, claim: Claim, memory: Memory, clock: Clock, scores: RunScores
+        self,
+        watched: Watched,
+        claim: Claim,
+        memory: Memory,
+        clock: Clock,
+        scores: RunScores,
     ) -> BackgroundCall[RunResult]:
         """Start to measure in a thread, which is left behind if it hangs.
 
         The thread locks the sources until it ends.
         """
-        arms = replace(watched.arms, tell=partial(self._note_progress, claim))
+        arms = replace(watched.arms, on_progress=partial(self._note_progress, claim))
         if watched.answers is not None:
-            arms = replace(arms, kept_at=watched.answers.place)
+            arms = replace(arms, answers_path=watched.answers.place)
 
         def measure() -> RunResult:
             try:
@@ -391,7 +418,10 @@ class Runner:
             return isinstance(error, DatabaseError) and not error.permanent
 
         for attempt in stamina.retry_context(
-            on=may_pass, attempts=None, timeout=self.patience_s, wait_max=20.0
+            on=may_pass,
+            attempts=None,
+            timeout=self.patience_s,
+            wait_max=20.0,
         ):
             # An interrupted transaction would keep its lock, and no slot could be released.
             with attempt, interrupts_held():
@@ -406,7 +436,7 @@ class Runner:
             status=result.status,
             reason=result.reason,
             paired=paired,
-            gap_seconds=result.gap_seconds,
+            gap_s=result.gap_s,
         )
         for transition in result.transitions:
             log.warning(

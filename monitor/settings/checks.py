@@ -63,7 +63,9 @@ _READ = ("baseline", "candidate", "users", "item_weights", "item_titles", "relev
 
 
 def check_settings(
-    raw: object, context: Mapping[str, object], access: AccessOptions | None
+    raw: object,
+    context: Mapping[str, object],
+    access: AccessOptions | None,
 ) -> Iterator[Problem]:
     """Problems of several settings together."""
     settings = Partial(Settings, raw, context)
@@ -160,7 +162,9 @@ def _references(settings: Partial, receivers: Collection[str]) -> Iterator[Probl
 
 
 def _pings(
-    settings: Partial, context: Mapping[str, object], comparisons: set[str | None]
+    settings: Partial,
+    context: Mapping[str, object],
+    comparisons: set[str | None],
 ) -> Iterator[Problem]:
     if None in comparisons:
         return  # a name that cannot be read may be the right one
@@ -405,13 +409,16 @@ def _parsed(parser: Callable[[str], _MetricT], text: object) -> _MetricT | None:
 
 
 def _check_metric_input(
-    path: KeyPath, metric: Metric | ArmMetric | None, comparison: Partial
+    path: KeyPath,
+    metric: Metric | ArmMetric | None,
+    comparison: Partial,
 ) -> Iterator[Problem]:
     need = None if metric is None else metric.need
     if need == Need.SCORES:
-        arms = [
-            ".".join(keys) for keys, source in _arms(comparison).items() if not source.has_scores
-        ]
+        arms = []
+        for keys, source in _arms(comparison).items():
+            if not source.has_scores:
+                arms.append(".".join(keys))
         if arms:
             names = " and the ".join(arms)
             yield Problem(

@@ -50,7 +50,9 @@ class ErrorOptions(ConditionOptions):
     """Runs that fail."""
 
     for_runs: value_types.RunCount = Field(
-        default=2, alias="for", description="Consecutive runs before the alert fires."
+        default=2,
+        alias="for",
+        description="Consecutive runs before the alert fires.",
     )
 
 
@@ -74,7 +76,9 @@ class TooFewOptions(ErrorOptions):
     )
 
     for_runs: value_types.RunCount = Field(
-        default=3, alias="for", description="Consecutive runs before the alert fires."
+        default=3,
+        alias="for",
+        description="Consecutive runs before the alert fires.",
     )
     severity: Severity = Field(default=Severity.INFO, description="Severity of the alert.")
 
@@ -221,7 +225,10 @@ class ComparisonOptions(Options):
         examples=[["2026-12-24..2026-12-26", "2027-01-01"]],
     )
     k: int = Field(
-        default=10, ge=1, le=10_000, description="Length of the lists that are compared."
+        default=10,
+        ge=1,
+        le=10_000,
+        description="Length of the lists that are compared.",
     )
     baseline: SourceOptions = Field(description="Where the lists in use come from.")
     candidate: SourceOptions = Field(
@@ -335,7 +342,10 @@ class ComparisonOptions(Options):
         description="Most values of one segment dimension. The most frequent ones are used.",
     )
     evidence_users: int = Field(
-        default=10, ge=0, le=1000, description="Example users of each kind whose lists are stored."
+        default=10,
+        ge=0,
+        le=1000,
+        description="Example users of each kind whose lists are stored.",
     )
     keep_scores: value_types.KeepChoice = Field(
         default=Keep.ALL,

@@ -150,7 +150,9 @@ class RouteOptions(Options):
         examples=[["pagerduty", "slack"]],
     )
     goes_on: bool = Field(
-        default=False, alias="continue", description="Whether later routes are also tried."
+        default=False,
+        alias="continue",
+        description="Whether later routes are also tried.",
     )
 
     def to_route(self, peers: Mapping[str, Sequence[str]]) -> Route:
@@ -169,7 +171,10 @@ class MaintenanceOptions(Options):
     """A time in which no notifications are sent, such as a nightly retraining."""
 
     name: str = Field(
-        min_length=1, max_length=100, description="Free text.", examples=["retraining"]
+        min_length=1,
+        max_length=100,
+        description="Free text.",
+        examples=["retraining"],
     )
     match: tuple[MatcherText, ...] = Field(
         default=(),
@@ -182,7 +187,9 @@ class MaintenanceOptions(Options):
         examples=["0 2 * * *"],
     )
     timezone: ZoneName = Field(
-        default="UTC", description="Time zone of `cron`.", examples=["Europe/Berlin"]
+        default="UTC",
+        description="Time zone of `cron`.",
+        examples=["Europe/Berlin"],
     )
     lasts: Duration = Field(alias="for", description="How long it lasts.", examples=["2h"])
 
@@ -274,7 +281,9 @@ class Settings(Options):
         description="What happens in every comparison while its runs cannot be judged.",
     )
     comparisons: tuple[ComparisonOptions, ...] = Field(
-        min_length=1, max_length=1000, description="What is compared."
+        min_length=1,
+        max_length=1000,
+        description="What is compared.",
     )
     receivers: tuple[ReceiverOptions, ...] = Field(
         default=(),

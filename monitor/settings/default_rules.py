@@ -1,7 +1,8 @@
 """The default rules, `rules: default`. They learn what is normal, so they need no thresholds."""
 
 import re
-from collections.abc import Hashable, Iterator
+from collections import Counter
+from collections.abc import Hashable, Iterator, Sequence
 from functools import cache
 
 from monitor.metrics import Metric, Need, parse
@@ -20,11 +21,11 @@ _OTHERS = 2
 _RESOLVE_AFTER = 2
 # One rule for each cause, so that users without a list make one alert.
 _LACKS = {
-    "ListsMissing": Lack.MISSING,
-    "ListsEmpty": Lack.EMPTY,
-    "ListsShort": Lack.SHORT,
-    "ListsDuplicated": Lack.DUPLICATED,
-    "ListsFailed": Lack.FAILED,
+    "MissingLists": Lack.MISSING,
+    "EmptyLists": Lack.EMPTY,
+    "ShortLists": Lack.SHORT,
+    "DuplicatedLists": Lack.DUPLICATED,
+    "FailedLists": Lack.FAILED,
     "SharedList": Lack.SHARED,
     "StaleLists": Lack.UNCHANGED,
     "TopReversed": Lack.REVERSED,
@@ -54,12 +55,12 @@ def default_rules(options: ComparisonOptions) -> tuple[RuleOptions, ...]:
     rules: list[RuleOptions] = []
     if metrics:
         rules += _of_first(metrics[0], options)
-        rules += _of_others(metrics[1 : 1 + _OTHERS])
+        rules += _of_others(metrics[: 1 + _OTHERS])
     rules += _of_coverage(Arm.CANDIDATE, options)
     rules += _of_coverage(Arm.BASELINE, options)
     # Changes that are too small for one run add up over runs.
     for name in ("SharedList", "TopReversed"):
-        trend = _rule(alert=f"{name}More", coverage=_LACKS[name], learned="trend", segments="each")
+        trend = _rule(alert=f"{name}Trend", coverage=_LACKS[name], learned="trend", segments="each")
         rules.append(trend)
     if options.keep_lists in (None, Keep.ALL):
         for arm in Arm:
@@ -93,21 +94,21 @@ def _of_first(metric: Metric, options: ComparisonOptions) -> Iterator[RuleOption
     name = str(metric)
     drop = {"learned": "drop", "segments": "each", "resolve_after": _RESOLVE_AFTER}
     trend = {"learned": "trend", "segments": "each"}
-    yield _rule(alert="SimilarityDropped", metric=name, **drop)
-    yield _rule(alert="SimilarityFalls", metric=name, **trend)
+    yield _rule(alert="SimilarityDrop", metric=name, **drop)
+    yield _rule(alert="SimilarityTrend", metric=name, **trend)
     yield _rule(
-        alert="TailDropped",
+        alert="TailDrop",
         metric=name,
         statistic="p05" if metric.higher_is_more_alike else "p95",
         **drop,
     )
-    for word, floor in zip(("Far", "VeryFar"), _floors(metric, options.k), strict=False):
+    for word, floor in zip(("BelowHalf", "BelowQuarter"), _floors(metric, options.k), strict=False):
         share = f"share_below({floor:g})"
         yield _rule(alert=f"Users{word}", metric=name, statistic=share, **drop)
-        yield _rule(alert=f"Users{word}More", metric=name, statistic=share, **trend)
+        yield _rule(alert=f"Users{word}Trend", metric=name, statistic=share, **trend)
     if options.noise_floor is not None:
-        yield _rule(alert="BeyondNoise", metric=DerivedMetric.OVER_FLOOR.of(name), **drop)
-        yield _rule(alert="BeyondNoiseMore", metric=DerivedMetric.OVER_FLOOR.of(name), **trend)
+        yield _rule(alert="NoiseExcess", metric=DerivedMetric.OVER_FLOOR.of(name), **drop)
+        yield _rule(alert="NoiseExcessTrend", metric=DerivedMetric.OVER_FLOOR.of(name), **trend)
 
 
 @cache
@@ -115,12 +116,24 @@ def _rule(**keys: Hashable) -> RuleOptions:
     return RuleOptions.model_validate(keys)
 
 
-def _of_others(metrics: list[Metric]) -> Iterator[RuleOptions]:
+def name_metrics(metrics: Sequence[Metric]) -> list[str]:
+    """Each metric's part of an alert's name: ``Rbo``.
+
+    It has the parameters if two of the metrics differ only in them: ``RboP09`` and ``RboP098``.
+    """
+    count = Counter(metric.name for metric in metrics)
+    names = []
     for metric in metrics:
-        # ``RboP09Dropped``: the parameters are in the name, so that it does not change if another
-        # metric of the family is added.
-        name = "".join(word.capitalize() for word in re.findall("[a-z0-9]+", str(metric).lower()))
-        change = "Dropped" if metric.higher_is_more_alike else "Rose"
+        text = metric.name if count[metric.name] == 1 else str(metric)
+        names.append("".join(map(str.capitalize, re.findall("[a-z0-9]+", text.lower()))))
+    return names
+
+
+def _of_others(watched: list[Metric]) -> Iterator[RuleOptions]:
+    """Rules on all of the metrics but the first."""
+    names = name_metrics(watched)
+    for metric, name in zip(watched[1:], names[1:], strict=True):
+        change = "Drop" if metric.higher_is_more_alike else "Rise"
         yield _rule(
             alert=f"{name}{change}",
             metric=str(metric),

@@ -39,7 +39,9 @@ def json_schema() -> dict[str, Any]:
     """
     schema = _relax(
         Settings.model_json_schema(
-            by_alias=True, mode="validation", schema_generator=_WrittenSchema
+            by_alias=True,
+            mode="validation",
+            schema_generator=_WrittenSchema,
         )
     )
     schema["$defs"]["Variable"] = _VARIABLE

@@ -34,19 +34,30 @@ _RULES_ADVICE = (
 def load_settings(path: Path, environ: Mapping[str, str] | None = None) -> Settings:
     """Read and check the file. ConfigError lists all problems, one a line, by line."""
     return parse_settings(
-        read_text(path), name=str(path), base_dir=path.absolute().parent, environ=environ
+        read_text(path),
+        name=str(path),
+        base_dir=path.absolute().parent,
+        environ=environ,
     )
 
 
 def parse_settings(
-    text: str, *, name: str, base_dir: Path, environ: Mapping[str, str] | None = None
+    text: str,
+    *,
+    name: str,
+    base_dir: Path,
+    environ: Mapping[str, str] | None = None,
 ) -> Settings:
     """Like `load_settings` for a text; relative paths in it start at ``base_dir``."""
     return check_document(read_mapping(text, name, environ), name, base_dir)
 
 
 def check_document(
-    document: YamlDocument, name: str, base_dir: Path, *, inside: KeyPath = ()
+    document: YamlDocument,
+    name: str,
+    base_dir: Path,
+    *,
+    inside: KeyPath = (),
 ) -> Settings:
     """Settings of a document.
 
@@ -76,11 +87,17 @@ def _read_access(path: str | None) -> tuple[AccessOptions | None, list[str]]:
         return None, []
     try:
         content = read_text(
-            Path(path), advice=_WEB_CONFIG_ADVICE, most=_MAX_WEB_CONFIG_BYTES, may_be_pipe=False
+            Path(path),
+            advice=_WEB_CONFIG_ADVICE,
+            most=_MAX_WEB_CONFIG_BYTES,
+            may_be_pipe=False,
         )
         # Prometheus' exporter-toolkit reads the same file and expands no variables.
         document = read_mapping(
-            content.replace("${", "$${"), path, {}, example="basic_auth_users: {...}"
+            content.replace("${", "$${"),
+            path,
+            {},
+            example="basic_auth_users: {...}",
         )
     except EmptyConfigError:
         return AccessOptions(), []
@@ -94,7 +111,9 @@ def _read_access(path: str | None) -> tuple[AccessOptions | None, list[str]]:
 
 
 def load_with_rules(
-    path: Path, rules: Path, names: Collection[str]
+    path: Path,
+    rules: Path,
+    names: Collection[str],
 ) -> tuple[ComparisonOptions, ...]:
     """The named comparisons, or all if there are no names, with the rules of the file ``rules``.
 
@@ -120,7 +139,9 @@ def load_with_rules(
 
 
 def _chosen(
-    settings: Settings, names: Collection[str], path: Path
+    settings: Settings,
+    names: Collection[str],
+    path: Path,
 ) -> tuple[ComparisonOptions, ...]:
     by_name = {each.name: each for each in settings.comparisons}
     for name in names:
@@ -133,14 +154,21 @@ def _chosen(
 def _read_rules(path: Path) -> YamlDocument:
     try:
         return read_mapping(
-            read_text(path, advice=_RULES_ADVICE), str(path), None, example="rules: [...]"
+            read_text(path, advice=_RULES_ADVICE),
+            str(path),
+            None,
+            example="rules: [...]",
         )
     except EmptyConfigError:
         raise ConfigError(f"{path}: is empty: {_RULES_ADVICE}") from None
 
 
 def _with_rules(
-    path: Path, rules: Path, other: YamlDocument, place: int, name: str
+    path: Path,
+    rules: Path,
+    other: YamlDocument,
+    place: int,
+    name: str,
 ) -> ComparisonOptions:
     """The comparison of this name and place, with the keys of the document of ``rules``.
 

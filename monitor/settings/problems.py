@@ -117,7 +117,12 @@ def unknown_key(key: object, valid_keys: Sequence[str]) -> Misfit:
     return Misfit(kind=MisfitKind.UNKNOWN_KEY, message=message, nearest=nearest)
 
 
-def wrong_value(kind: str, message: str, context: Mapping[str, object], value: object) -> Misfit:
+def wrong_value(
+    kind: str,
+    message: str,
+    context: Mapping[str, object],
+    value: object,
+) -> Misfit:
     """Pydantic's error ``kind`` as a misfit: what is expected, without a quote of the value."""
     wanted = None
     if kind in {"value_error", "assertion_error"}:
@@ -142,7 +147,8 @@ def _limit_text(kind: str, context: Mapping[str, object]) -> str:
 
 def _wanted(kind: str, context: Mapping[str, object], value: object) -> str | None:
     if kind in {"literal_error", "enum"}:
-        choices = _LITERAL.findall(str(context["expected"])) or [str(context["expected"]).lower()]
+        expected = str(context["expected"])
+        choices = _LITERAL.findall(expected) or [expected.lower()]
         *others, last = choices
         alternatives = f"{', '.join(others)} or {last}" if others else last
         return alternatives + suggestion(value, choices)

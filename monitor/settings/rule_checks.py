@@ -133,7 +133,12 @@ def _thresholds(rule: Partial, k: int | None) -> Iterator[Problem]:
         yield from _reach(rule, "above", "resolve_below", k)
 
 
-def _side(rule: Partial, side: str, resolve: str, wrong_resolve: str) -> Iterator[Problem]:
+def _side(
+    rule: Partial,
+    side: str,
+    resolve: str,
+    wrong_resolve: str,
+) -> Iterator[Problem]:
     if rule.has(wrong_resolve):
         yield Problem((wrong_resolve,), f"does not go with {side}: write {resolve}")
     threshold = rule.get(side)
@@ -196,7 +201,12 @@ def _reach(rule: Partial, side: str, resolve: str, k: int | None) -> Iterator[Pr
 
 
 def _bounds(
-    rule: Partial, side: str, resolve: str, name: str, lowest: float, highest: float
+    rule: Partial,
+    side: str,
+    resolve: str,
+    name: str,
+    lowest: float,
+    highest: float,
 ) -> Iterator[Problem]:
     message = f"can never be reached: {name} is between {lowest:g} and {highest:g}"
     threshold = rule.get(side)

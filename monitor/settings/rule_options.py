@@ -45,7 +45,8 @@ class JudgedMetric:
     def bounds(self, k: int | None) -> tuple[float, float]:
         """Lowest and highest possible value, of lists of at most k items where k is known."""
         if k is None:
-            low, high = self.metric.low, self.metric.high
+            low = self.metric.low
+            high = self.metric.high
         else:
             low, high = self.metric.bounds(k)
         if self.derived is DerivedMetric.OVER_FLOOR:
@@ -149,7 +150,9 @@ class RuleOptions(Options):
         "are suspiciously similar.",
     )
     for_runs: value_types.RunCount = Field(
-        default=1, alias="for", description="Consecutive runs in breach before the alert fires."
+        default=1,
+        alias="for",
+        description="Consecutive runs in breach before the alert fires.",
     )
     resolve_above: FiniteFloat | None = Field(
         default=None,
@@ -196,7 +199,9 @@ class RuleOptions(Options):
             return rules.StandstillRule(arm=self.frozen, **common)
         if self.metric is None:
             return rules.CoverageRule(
-                share=CoverageShare.parse(self.coverage or ""), limit=self._limit, **common
+                share=CoverageShare.parse(self.coverage or ""),
+                limit=self._limit,
+                **common,
             )
         return rules.SimilarityRule(
             metric=self.metric,
@@ -212,9 +217,13 @@ class RuleOptions(Options):
         if self.learned is not None:
             return self._learned_limit
         if self.below is not None:
-            direction, threshold, end = rules.Direction.BELOW, self.below, self.resolve_above
+            direction = rules.Direction.BELOW
+            threshold = self.below
+            end = self.resolve_above
         else:
-            direction, threshold, end = rules.Direction.ABOVE, self.above or 0.0, self.resolve_below
+            direction = rules.Direction.ABOVE
+            threshold = self.above or 0.0
+            end = self.resolve_below
         if end is None:
             end = threshold
         return rules.FixedLimit(direction=direction, value=threshold, resolve_at=end)
@@ -222,7 +231,8 @@ class RuleOptions(Options):
     @property
     def _learned_limit(self) -> rules.LearnedLimit:
         """The side that the rule watches, with the value that the statistic cannot pass there."""
-        low, high = 0.0, 1.0
+        low = 0.0
+        high = 1.0
         if self.coverage is not None:
             is_above = self.watch == "drift"
         else:
@@ -234,15 +244,21 @@ class RuleOptions(Options):
                 is_above = not is_above  # the share below x grows as the scores drop
             if self.watch == "improvement":
                 is_above = not is_above
-        direction, value = rules.Direction.BELOW, low
+        direction = rules.Direction.BELOW
+        value = low
         if is_above:
-            direction, value = rules.Direction.ABOVE, high
+            direction = rules.Direction.ABOVE
+            value = high
         learning = rules.Learning.TREND if self.learned == "trend" else rules.Learning.DROP
         return rules.LearnedLimit(learning=learning, direction=direction, value=value)
 
 
+def _is_no_text(value: object) -> bool:
+    return not isinstance(value, str)
+
+
 RulesOrDefault = BeforeValidator(
-    must(lambda value: not isinstance(value, str), "must be default, or a list of rules").func,
+    must(_is_no_text, "must be default, or a list of rules").func,
     json_schema_input_type=Literal["default"]
     | Annotated[tuple[RuleOptions, ...], Field(max_length=200)],
 )

@@ -6,11 +6,11 @@ import calendar
 import re
 from abc import ABC, abstractmethod
 from bisect import bisect_left
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 from functools import lru_cache
-from itertools import accumulate, chain, pairwise, product, starmap
+from itertools import chain, pairwise, product, starmap
 from typing import Self
 from zoneinfo import ZoneInfo
 
@@ -109,7 +109,8 @@ class _Field:
         if match is None:
             raise self._error(text)
         step = int(match["step"] or 1)
-        first, last = self.low, self.high
+        first = self.low
+        last = self.high
         if match["first"]:
             first = self._number(match["first"])
             if match["last"]:
@@ -123,7 +124,8 @@ class _Field:
     def _number(self, text: str) -> int:
         if text.lower() in self.words:
             return self.low + self.words.index(text.lower())
-        if not (text.isascii() and text.isdigit()) or not self.low <= int(text[:9]) <= self.high:
+        is_number = text.isascii() and text.isdigit()
+        if not is_number or not self.low <= int(text[:9]) <= self.high:
             raise self._error(text)
         return int(text)
 
@@ -182,7 +184,7 @@ class Cron(Schedule):
             either_day=not words[2].startswith("*") and not words[4].startswith("*"),
             every_hour=len(hours) == 24,  # noqa: PLR2004 - hours of a day
         )
-        if not any(cron.has_day(date(2000, 1, 1) + n * _DAY) for n in range(_FURTHEST_DAYS)):
+        if next(_days_of(cron), None) is None:
             raise ValueError("this cron expression never occurs: no month it names has such a day")
         return cron
 
@@ -306,7 +308,8 @@ def parse_hours(hours: str, zone: str = "UTC") -> tuple[Cron, Cron]:
     if end == "24:00":
         end = "00:00"
     try:
-        begin_time, end_time = time.fromisoformat(first), time.fromisoformat(end)
+        begin_time = time.fromisoformat(first)
+        end_time = time.fromisoformat(end)
     except ValueError:
         begin_time = end_time = time()
     opens = Cron.parse(f"{begin_time.minute} {begin_time.hour} * * *", zone)
@@ -365,10 +368,17 @@ def _gap_end(local: datetime, before: datetime, after: datetime) -> datetime:
     return before + timedelta(seconds=bisect_left(seconds, x=True, key=has_jumped))
 
 
+def _days_of(cron: Cron) -> Iterator[int]:
+    """Days with slots, counted from 2000-01-01."""
+    for n in range(_FURTHEST_DAYS):
+        if cron.has_day(date(2000, 1, 1) + n * _DAY):
+            yield n
+
+
 @lru_cache(maxsize=1024)
 def _gap(cron: Cron, pick: Callable[[Iterable[int]], int]) -> timedelta:
     minutes = [at.hour * 60 + at.minute for at in cron.times]
-    days = [n for n in range(_FURTHEST_DAYS) if cron.has_day(date(2000, 1, 1) + n * _DAY)]
+    days = list(_days_of(cron))
     days_apart = pick([after - before for before, after in pairwise(days)] or [_FURTHEST_DAYS])
     gaps = [after - before for before, after in pairwise(minutes)]
     gaps.append(days_apart * 24 * 60 + minutes[0] - minutes[-1])
@@ -378,5 +388,7 @@ def _gap(cron: Cron, pick: Callable[[Iterable[int]], int]) -> timedelta:
 @lru_cache(maxsize=1024)
 def _longest_pause(schedule: OnlyBetween) -> timedelta:
     # Within 40 days a period that does not divide a day nearly returns to the same hours.
-    ends = accumulate(range(40), lambda end, _: schedule.closes.next(end), initial=EPOCH)
+    ends = [EPOCH]
+    for _ in range(40):
+        ends.append(schedule.closes.next(ends[-1]))
     return max(schedule.next(end) - schedule.latest(end - _INSTANT) for end in ends)

@@ -49,7 +49,11 @@ _FOLDER = re.compile(r'"(/[^"{]*)/')
 def to_schedule(options: ComparisonOptions) -> Schedule:
     """The schedule of the comparison."""
     return schedule_of(
-        options.every, options.cron, options.timezone, options.offset, options.only_between
+        options.every,
+        options.cron,
+        options.timezone,
+        options.offset,
+        options.only_between,
     )
 
 
@@ -181,7 +185,8 @@ def config_hash(options: ComparisonOptions) -> str:
     files, and all secrets but URLs, which enter without user and password.
     """
     arms: dict[str, Any] = {}
-    others: dict[str, Any] = {"metrics": sorted(str(parse(metric)) for metric in options.metrics)}
+    metrics = map(parse, options.metrics)
+    others: dict[str, Any] = {"metrics": sorted(map(str, metrics))}
     for name in _HASHED:
         value = getattr(options, name)
         if value is None:

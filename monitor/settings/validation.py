@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import islice
+from operator import itemgetter
 from pathlib import Path as FilePath
 from typing import Annotated, Any, TypeVar
 
@@ -87,7 +88,11 @@ def _adapter(model: type[Options], name: str) -> TypeAdapter[Any]:
 
 
 def read_text(
-    path: FilePath, *, advice: str = _ADVICE, most: int = MAX_BYTES, may_be_pipe: bool = True
+    path: FilePath,
+    *,
+    advice: str = _ADVICE,
+    most: int = MAX_BYTES,
+    may_be_pipe: bool = True,
 ) -> str:
     """Text of a configuration file of at most ``most`` bytes, else ConfigError."""
     try:
@@ -108,7 +113,11 @@ def read_text(
 
 
 def read_mapping(
-    text: str, name: str, environ: Mapping[str, str] | None, *, example: str = "comparisons: [...]"
+    text: str,
+    name: str,
+    environ: Mapping[str, str] | None,
+    *,
+    example: str = "comparisons: [...]",
 ) -> YamlDocument:
     """The document of a text that is a mapping. ConfigError, which names ``name``, for others."""
     document = parse_yaml(text, name, os.environ if environ is None else environ)
@@ -121,7 +130,9 @@ def read_mapping(
 
 
 def validate_document(
-    model: type[_ModelT], document: YamlDocument, context: dict[str, object]
+    model: type[_ModelT],
+    document: YamlDocument,
+    context: dict[str, object],
 ) -> tuple[_ModelT | None, list[Problem]]:
     """The value of the model, None if it is invalid, and all problems of the document."""
     raw = document.data
@@ -133,7 +144,9 @@ def validate_document(
 
 
 def validate(
-    model: type[_ModelT], raw: object, context: Mapping[str, object]
+    model: type[_ModelT],
+    raw: object,
+    context: Mapping[str, object],
 ) -> tuple[_ModelT | None, list[Any]]:
     """The value of the model, or None and pydantic's errors."""
     try:
@@ -206,7 +219,10 @@ def _misfit(
 
 
 def _resolve(
-    location: Sequence[str | int], raw: object, *, may_be_absent: bool = False
+    location: Sequence[str | int],
+    raw: object,
+    *,
+    may_be_absent: bool = False,
 ) -> tuple[KeyPath, bool]:
     """The key path of pydantic's location, and whether it leaves out names of union members."""
     path: KeyPath = ()
@@ -248,7 +264,10 @@ def unreported(problems: Iterable[Problem], reported: Sequence[Problem]) -> Iter
 
 
 def report_lines(
-    document: YamlDocument, problems: Iterable[Problem], name: str, inside: KeyPath = ()
+    document: YamlDocument,
+    problems: Iterable[Problem],
+    name: str,
+    inside: KeyPath = (),
 ) -> Iterator[str]:
     """Problems as ``name:line: key: message``, by line, at most MAX_PROBLEMS.
 
@@ -257,7 +276,7 @@ def report_lines(
     secrets = [value for value in document.expanded if len(value) >= _SHORTEST_SECRET]
     secrets.sort(key=len, reverse=True)
     by_line = [(each.line or document.line(each.path), each) for each in problems]
-    by_line.sort(key=lambda pair: pair[0])
+    by_line.sort(key=itemgetter(0))
     for line, problem in by_line[:MAX_PROBLEMS]:
         shown = problem.message
         shown = " ".join(shown.split())

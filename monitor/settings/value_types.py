@@ -28,7 +28,8 @@ _SEGMENT = re.compile(rf"{ALL}|[^=]+=.+", re.DOTALL).fullmatch
 _ITEM_URL = re.compile(r"[^{}/]*//[^{}/]*/[^{}]*(\{item\}[^{}]*)+").fullmatch
 _SHORTEST = timedelta(seconds=5)
 _FIRST_YEAR, _LAST_YEAR = 1970, 9998  # of slots
-_YES, _NO = frozenset({"true", "yes", "on"}), frozenset({"false", "no", "off"})
+_YES = frozenset({"true", "yes", "on"})
+_NO = frozenset({"false", "no", "off"})
 _DURATION_LIKE = re.compile(r"\d+(?:\.\d+)?\s*[a-z]+", re.IGNORECASE)
 
 
@@ -61,9 +62,11 @@ def parse_days(days: str) -> tuple[date, date]:
     """First and last day of ``2026-12-24..2026-12-26`` or of one day, else ValueError."""
     begin, _, end = days.partition("..")
     try:
-        first, last = date.fromisoformat(begin.strip()), date.fromisoformat((end or begin).strip())
+        first = date.fromisoformat(begin.strip())
+        last = date.fromisoformat((end or begin).strip())
     except ValueError:
-        first, last = date.max, date.min
+        first = date.max
+        last = date.min
     if first > last or first.year < _FIRST_YEAR or last.year > _LAST_YEAR:
         raise ValueError(
             "must be a day such as 2026-12-24, or the first and the last of several: "
@@ -116,13 +119,25 @@ SegmentName = Annotated[
     must(_SEGMENT, f"must be {ALL} or dimension=value, such as country=UK"),
     AfterValidator(name_segment),
 ]
+
+
+def _is_list_or_word(value: object) -> bool:
+    return not isinstance(value, str) or value in {ALL, "each"}
+
+
 _is_choice = must(
-    lambda value: not isinstance(value, str) or value in {ALL, "each"},
+    _is_list_or_word,
     "must be all, each, or a list of segments such as [all, country=UK]",
 )
 SegmentChoice = BeforeValidator(_is_choice.func)
+
+
+def _has_no_unit(value: object) -> bool:
+    return not _DURATION_LIKE.fullmatch(str(value).strip())
+
+
 _is_no_time = must(
-    lambda value: not _DURATION_LIKE.fullmatch(str(value).strip()),
+    _has_no_unit,
     "counts consecutive runs, not time: write a whole number, such as 2",
 )
 RunCount = Annotated[int, Field(ge=1, le=1000), BeforeValidator(_is_no_time.func)]
@@ -131,17 +146,27 @@ KeepChoice = Annotated[
     BeforeValidator(_keep, json_schema_input_type=bool | Keep | Annotated[int, Field(ge=1)]),
 ]
 Address = Annotated[str, readable_by(split_address)]
+
+
+def _has_no_user(url: str) -> bool:
+    return "@" not in urlsplit(url).netloc
+
+
 PublicUrl = Annotated[
     str,
     must(web_url_of, "must be a URL: https://host/path"),
     must(
-        lambda url: "@" not in urlsplit(url).netloc,
+        _has_no_user,
         "must not contain a user or password: everybody who is notified sees it",
     ),
 ]
-LeaseTime = Annotated[
-    Duration, must(lambda lasts: _SHORTEST <= lasts <= 60 * _SHORTEST, "must be from 5s to 5m")
-]
+
+
+def _is_lease_time(lasts: timedelta) -> bool:
+    return _SHORTEST <= lasts <= 60 * _SHORTEST
+
+
+LeaseTime = Annotated[Duration, must(_is_lease_time, "must be from 5s to 5m")]
 ItemUrl = Annotated[
     PublicUrl,
     must(

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import yaml
+from yaml import MappingNode, Node, ScalarNode
 from yaml.composer import Composer
 
 from monitor.errors import ConfigError
@@ -86,7 +87,8 @@ def _expand(text: str, environ: Mapping[str, str]) -> tuple[str, list[str]]:
 
 
 def _value(match: re.Match[str], environ: Mapping[str, str]) -> str:
-    name, default = match["name"], match["default"]
+    name = match["name"]
+    default = match["default"]
     if name is None:
         raise ValueError(
             "a ${ without a name and a }: write ${NAME} or ${NAME:-default}, or $${ for a "
@@ -145,7 +147,7 @@ def parse_yaml(text: str, name: str, environ: Mapping[str, str]) -> YamlDocument
     return builder.document
 
 
-def _compose(text: str, name: str) -> yaml.Node | None:
+def _compose(text: str, name: str) -> Node | None:
     if not _UNLIKE.search(text):
         # The other parser reports the error below.
         with suppress(yaml.YAMLError, ValueError, RecursionError):
@@ -187,7 +189,7 @@ class _Builder:
         self._open: set[int] = set()
         self._values = 0
 
-    def build(self, node: yaml.Node, path: KeyPath, line: int) -> object:
+    def build(self, node: Node, path: KeyPath, line: int) -> object:
         self._admit(node, path)
         self.document.lines[path] = line
         if node.tag not in _TAGS and not _is_implicit(node):
@@ -195,20 +197,20 @@ class _Builder:
                 path, line, "a tag is not allowed here; a value that begins with ! must be quoted"
             )
             return None
-        if isinstance(node, yaml.ScalarNode):
+        if isinstance(node, ScalarNode):
             return self._scalar(node, path, line)
         self._open.add(id(node))
         try:
-            if isinstance(node, yaml.MappingNode):
+            if isinstance(node, MappingNode):
                 return self._mapping(node, path)
-            return [
-                self.build(item, (*path, n), item.start_mark.line + 1)
-                for n, item in enumerate(node.value)
-            ]
+            items = []
+            for n, item in enumerate(node.value):
+                items.append(self.build(item, (*path, n), item.start_mark.line + 1))
+            return items
         finally:
             self._open.discard(id(node))
 
-    def _admit(self, node: yaml.Node, path: KeyPath) -> None:
+    def _admit(self, node: Node, path: KeyPath) -> None:
         self._values += 1
         if id(node) in self._open:
             message = "an alias is inside of the value that it refers to"
@@ -220,9 +222,9 @@ class _Builder:
             return
         raise ConfigError(f"{self._name}:{node.start_mark.line + 1}: {message}")
 
-    def _mapping(self, node: yaml.MappingNode, path: KeyPath) -> dict[str, object]:
+    def _mapping(self, node: MappingNode, path: KeyPath) -> dict[str, object]:
         built: dict[str, object] = {}
-        merged: list[tuple[yaml.Node, yaml.Node]] = []
+        merged: list[tuple[Node, Node]] = []
         for key, value in node.value:
             self._admit(key, path)
             if key.tag == "tag:yaml.org,2002:merge":
@@ -243,11 +245,11 @@ class _Builder:
                 built[name] = self.build(value, (*path, name), key.start_mark.line + 1)
         return built
 
-    def _merged(self, node: yaml.Node, path: KeyPath) -> Iterator[tuple[yaml.Node, yaml.Node]]:
+    def _merged(self, node: Node, path: KeyPath) -> Iterator[tuple[Node, Node]]:
         """The pairs of ``<<: *anchor``. Of pairs with the same key the first is used."""
         for source in node.value if isinstance(node, yaml.SequenceNode) else [node]:
             self._admit(source, path)
-            if not isinstance(source, yaml.MappingNode):
+            if not isinstance(source, MappingNode):
                 self._report(
                     path,
                     node.start_mark.line + 1,
@@ -263,8 +265,8 @@ class _Builder:
                     yield key, value
             self._open.discard(id(source))
 
-    def _key(self, node: yaml.Node, path: KeyPath) -> str | None:
-        if isinstance(node, yaml.ScalarNode):
+    def _key(self, node: Node, path: KeyPath) -> str | None:
+        if isinstance(node, ScalarNode):
             if _UNFIT.search(node.value):
                 self._report(path, node.start_mark.line + 1, _IS_UNFIT)
                 return None
@@ -276,7 +278,7 @@ class _Builder:
         )
         return None
 
-    def _scalar(self, node: yaml.ScalarNode, path: KeyPath, line: int) -> object:
+    def _scalar(self, node: ScalarNode, path: KeyPath, line: int) -> object:
         try:
             text, values = _expand(node.value, self._environ)
         except ValueError as error:
@@ -294,12 +296,12 @@ class _Builder:
         self.document.problems.append(Problem(path, message, line))
 
 
-def _is_implicit(node: yaml.Node) -> bool:
+def _is_implicit(node: Node) -> bool:
     # The parser derives some tags by the rules of YAML 1.1 (dates, ``=``).
-    return isinstance(node, yaml.ScalarNode) and not node.style and node.tag in _DERIVED
+    return isinstance(node, ScalarNode) and not node.style and node.tag in _DERIVED
 
 
-def _plain(node: yaml.ScalarNode, scalar: str, *, is_variable: bool) -> object:
+def _plain(node: ScalarNode, scalar: str, *, is_variable: bool) -> object:
     # An empty variable is empty text, never null.
     if node.style or (node.tag == _STRING_TAG and not is_variable):
         return scalar

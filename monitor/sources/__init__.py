@@ -6,7 +6,7 @@ Each kind is a folder with its `SourceKind`. Opening does no I/O, reading does.
 from __future__ import annotations
 
 import pkgutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
@@ -140,7 +140,11 @@ class SampleOptions(Options):
             yield "give fixed or rotating, at least 1"
 
 
-_are_once = must(lambda names: len(set(names)) == len(names), "names a column twice")
+def _are_distinct(names: Sequence[str]) -> bool:
+    return len(set(names)) == len(names)
+
+
+_are_once = must(_are_distinct, "names a column twice")
 
 
 def _check_segments(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -174,15 +178,16 @@ class UsersOptions(OneOf):
     @property
     def sample_size(self) -> SampleSize | None:
         """How many users of each kind a run asks for, None for all users."""
-        if self.sample is None:
+        sample = self.sample
+        if sample is None:
             return None
-        if isinstance(self.sample, int):
-            return SampleSize(fixed=self.sample)
+        if isinstance(sample, int):
+            return SampleSize(fixed=sample)
         return SampleSize(
-            fixed=self.sample.fixed,
-            rotating=self.sample.rotating,
-            minimum=self.sample.minimum or 0,
-            stops_early=bool(self.sample.stop_when),
+            fixed=sample.fixed,
+            rotating=sample.rotating,
+            minimum=sample.minimum or 0,
+            stops_early=bool(sample.stop_when),
         )
 
     def _problems(self) -> Iterator[str]:

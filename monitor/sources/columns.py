@@ -17,9 +17,10 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 from pandas.api.extensions import ExtensionArray
+from pyarrow import types as arrow_types
 
 from monitor.errors import SourceError, UnreadableError
-from monitor.model.arrays import Flags, Floats
+from monitor.model.arrays import Flags, Floats, Integers
 from monitor.model.id_forms import Forms, speller
 from monitor.model.unreadable import Need
 from monitor.reading.ids import decode_categories, describe_type, is_list, is_text
@@ -80,9 +81,9 @@ def spell_column(ids: pa.Array, forms: Forms) -> pa.Array:
     return pa.array(speller(forms)(ids.to_pylist()), pa.large_string())
 
 
-def flat_lists(lists: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int64]]:
+def flat_lists(lists: pa.Array) -> tuple[pa.Array, Integers]:
     """The values of all lists of a column in one array, and the lists' lengths, 0 for null."""
-    if pa.types.is_fixed_size_list(lists.type):
+    if arrow_types.is_fixed_size_list(lists.type):
         lists = lists.cast(pa.list_(lists.type.value_type))
     lengths = pc.list_value_length(lists).fill_null(0).to_numpy(zero_copy_only=False)
     return lists.flatten(), lengths.astype(np.int64)
@@ -101,16 +102,16 @@ def value_array(values: Iterable[object]) -> pa.Array:
 
 def join_items(
     parts: Sequence[pa.Array],
-) -> npt.NDArray[np.int32] | npt.NDArray[np.int64] | ExtensionArray:
+) -> npt.NDArray[np.int32] | Integers | ExtensionArray:
     """One array of the parts of an id column without nulls.
 
     Text if one part is text. A single part is not copied.
     """
-    if not all(pa.types.is_integer(part.type) for part in parts):
+    if not all(arrow_types.is_integer(part.type) for part in parts):
         chunks = pa.chunked_array([part.cast(pa.large_string()) for part in parts])
         texts: ExtensionArray = pd.array(chunks, dtype="str")
         return texts
-    arrays: list[npt.NDArray[np.int64]] = [part.to_numpy(zero_copy_only=True) for part in parts]
+    arrays: list[Integers] = [part.to_numpy(zero_copy_only=True) for part in parts]
     if len(arrays) == 1:
         return arrays[0]
     return np.concatenate(arrays or [np.zeros(0, dtype=np.int64)])
@@ -131,7 +132,7 @@ def number_column(values: pa.Array, column: str, where: str) -> tuple[Floats, Fl
     SourceError if the column's type is neither text nor a number.
     """
     kind = values.type
-    if pa.types.is_dictionary(kind):
+    if arrow_types.is_dictionary(kind):
         return number_column(decode_categories(values), column, where)
     if is_text(kind):
         parsed = []
@@ -155,12 +156,20 @@ def _is_number(text: str) -> bool:
 
 def is_numeric(kind: pa.DataType) -> bool:
     """Whether a type is a number or null."""
-    tests = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_null)
+    tests = (
+        arrow_types.is_integer,
+        arrow_types.is_floating,
+        arrow_types.is_decimal,
+        arrow_types.is_null,
+    )
     return any(test(kind) for test in tests)
 
 
 def numbers_of_lists(
-    lengths: npt.NDArray[np.int64], lists: pa.Array, column: str, where: str
+    lengths: Integers,
+    lists: pa.Array,
+    column: str,
+    where: str,
 ) -> tuple[Floats, Flags]:
     """The numbers of all lists of a column in one array, and a flag for each list of wrong length.
 

@@ -102,17 +102,18 @@ class AnswerFile:
         return partial(self._write, rows, versions)
 
     def _write(self, rows: Sequence[object], versions: Mapping[str, int]) -> None:
-        if self._path is None or self.trouble or not rows:
+        path = self._path
+        if path is None or self.trouble or not rows:
             return
         try:
-            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             content = json.dumps([utc_now().timestamp(), rows, versions]).encode() + b"\n"
-            self._path.touch(mode=0o600)
-            with self._path.open("ab") as file:
+            path.touch(mode=0o600)
+            with path.open("ab") as file:
                 # The line before may be incomplete.
                 file.write(b"\n%08x %s" % (zlib.crc32(content), content))
         except OSError as error:
-            self.trouble = f"{self._path.parent}: {error.strerror or 'it cannot be written to'}"
+            self.trouble = f"{path.parent}: {error.strerror or 'it cannot be written to'}"
 
 
 def _digest(*values: object) -> str:

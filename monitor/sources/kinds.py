@@ -37,6 +37,10 @@ class Reader:
         return answers(opened, self.plugin, options)
 
 
+def _is_always_live(_: Any) -> bool:  # noqa: ANN401 - options of any kind
+    return True
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceKind:
     """What one kind of source can read. What it cannot read is None.
@@ -48,7 +52,7 @@ class SourceKind:
 
     lists: Reader
     # Whether the answer for one slot may change with the time of the request
-    is_live: Callable[[Any], bool] = lambda _: True
+    is_live: Callable[[Any], bool] = _is_always_live
     # The options of ``users`` for every user of these lists; ConfigError if there are none
     all_users: Callable[[Any], Options] | None = None
     joined: str | None = None

@@ -9,11 +9,11 @@ from dataclasses import replace
 from itertools import islice
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 from pandas.api.extensions import ExtensionArray
 
 from monitor.kernels.ragged import offsets_of
+from monitor.model.arrays import Integers
 from monitor.model.id_forms import Forms, speller
 from monitor.model.model_versions import count_versions
 from monitor.model.rankings import CoverageReason, Pull, RankingTable
@@ -28,7 +28,12 @@ except ImportError:  # on Spark's executors
     _read_json = json.loads  # type: ignore[assignment]  # called with a text or bytes alone
 
 
-def pull_without(pull: Pull, users: Iterable[str], reason: CoverageReason, note: str) -> Pull:
+def pull_without(
+    pull: Pull,
+    users: Iterable[str],
+    reason: CoverageReason,
+    note: str,
+) -> Pull:
     """The pull without the lists of these users, who failed for this reason."""
     failures = {**pull.failures, **dict.fromkeys(users, reason)}
     notes = {reason: note, **pull.notes}
@@ -89,7 +94,13 @@ class ListCollector:
         self.unreadable = 0
         self.example: object = None  # the first unreadable value
 
-    def add(self, user: str, value: object, scores: object = None, version: object = None) -> None:
+    def add(
+        self,
+        user: str,
+        value: object,
+        scores: object = None,
+        version: object = None,
+    ) -> None:
         """Add the user's list, made by this version of the model.
 
         The user is ``malformed`` if the value is no list of ids, or if the scores do not fit.
@@ -117,7 +128,11 @@ class ListCollector:
             self._scores.extend(numbers[: self._k])
 
     def add_cell(
-        self, user: str, value: object, scores: object = None, version: object = None
+        self,
+        user: str,
+        value: object,
+        scores: object = None,
+        version: object = None,
     ) -> None:
         """Add the user's list from a cell of a table: a list, the text of a JSON array, or null.
 
@@ -127,7 +142,8 @@ class ListCollector:
             self.fail(user, CoverageReason.MISSING, "the user's list is null")
             return
         try:
-            items, numbers = from_json(value), from_json(scores)
+            items = from_json(value)
+            numbers = from_json(scores)
         except ValueError:
             self._count_unreadable(value)
             self.fail(user, CoverageReason.MALFORMED, _no_json(value))
@@ -186,7 +202,7 @@ class ListCollector:
             self._items = list(map(str, self._items))
         self._items.extend(map(str, items))
 
-    def _array(self) -> npt.NDArray[np.int64] | ExtensionArray:
+    def _array(self) -> Integers | ExtensionArray:
         if isinstance(self._items, array):
             return np.array(self._items, dtype=np.int64)
         return pd.array(self._items, dtype="str")

@@ -12,6 +12,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 from pandas.api.extensions import ExtensionArray
+from pyarrow import types as arrow_types
 
 from monitor.errors import SourceError, UserDataError
 from monitor.kernels.labels import best_of_each
@@ -89,13 +90,13 @@ def segment_labels(values: pa.Array, name: str, where: str) -> pa.Array:
     SourceError if the column's type cannot be segment values.
     """
     kind = values.type
-    if pa.types.is_dictionary(kind):
+    if arrow_types.is_dictionary(kind):
         return segment_labels(decode_categories(values), name, where)
     if not is_text(kind) and not any(test(kind) for test in _LABELS):
         raise SourceError(
             f"segment column {name!r} of {where} holds {describe_type(kind)}: {Need.LABELS}"
         )
-    if pa.types.is_floating(kind) and pc.all(pc.equal(values, pc.floor(values))).as_py():
+    if arrow_types.is_floating(kind) and pc.all(pc.equal(values, pc.floor(values))).as_py():
         return id_column(values, name, where).cast(pa.large_string())
     return id_column(values.cast(pa.large_string()), name, where)
 
@@ -107,9 +108,9 @@ def _is_extension(kind: pa.DataType) -> bool:
 # Types of segment values other than text
 _LABELS = (
     is_numeric,
-    pa.types.is_boolean,
-    pa.types.is_date,
-    pa.types.is_timestamp,
+    arrow_types.is_boolean,
+    arrow_types.is_date,
+    arrow_types.is_timestamp,
     _is_extension,
 )
 
@@ -122,7 +123,13 @@ class SegmentValues:
     """
 
     def __init__(
-        self, ranked: Sequence[str], most: int, name: str, where: str, *, has_unknown: bool
+        self,
+        ranked: Sequence[str],
+        most: int,
+        name: str,
+        where: str,
+        *,
+        has_unknown: bool,
     ) -> None:
         self.values = tuple(ranked[:most])
         self.dimension = name
@@ -148,7 +155,9 @@ class SegmentValues:
 
 
 def split_by_values(
-    n: int, labels: Mapping[str, pa.Array], values: Mapping[str, SegmentValues]
+    n: int,
+    labels: Mapping[str, pa.Array],
+    values: Mapping[str, SegmentValues],
 ) -> dict[str, Rows]:
     """Positions of n users by segment.
 
@@ -163,13 +172,17 @@ def split_by_values(
 
 
 def item_weights(
-    batches: Iterable[tuple[pa.Array, pa.Array]], names: tuple[str, str], where: str
+    batches: Iterable[tuple[pa.Array, pa.Array]],
+    names: tuple[str, str],
+    where: str,
 ) -> ItemWeights:
     """The weights from batches of items and weights. ``names`` are the names of both columns.
 
     SourceError for no item, an id or a weight that is not valid, or an item with two weights.
     """
-    items, weights, count = [], [], 0
+    items = []
+    weights = []
+    count = 0
     for column, numbers in batches:
         ids = id_column(column, names[0], where)
         values, _ = number_column(numbers, names[1], where)
@@ -187,7 +200,12 @@ def item_weights(
     return ItemWeights(items=join_items(items), weights=np.concatenate(weights))
 
 
-def _check_rows(ids: pa.Array, weights: np.ndarray, rows_before: int, where: str) -> None:
+def _check_rows(
+    ids: pa.Array,
+    weights: np.ndarray,
+    rows_before: int,
+    where: str,
+) -> None:
     if ids.null_count:
         row = rows_before + pc.index(ids.is_null(), True).as_py() + 1
         raise SourceError(f"row {row} of {where} has no item id: ids must be integers or text")
@@ -216,7 +234,9 @@ def _quoted(ids: pa.Array, row: np.intp) -> str:
 
 
 def item_titles(
-    batches: Iterable[tuple[pa.Array, TitleColumn]], items: Collection[str], tally: Tally
+    batches: Iterable[tuple[pa.Array, TitleColumn]],
+    items: Collection[str],
+    tally: Tally,
 ) -> dict[str, str]:
     """The first title of each of these items.
 
@@ -287,7 +307,10 @@ class GradedItems:
         self._append(users, lengths, items, numbers)
 
     def add_cells(
-        self, users: pa.Array, lists: Sequence[object], grades: Sequence[object] | None
+        self,
+        users: pa.Array,
+        lists: Sequence[object],
+        grades: Sequence[object] | None,
     ) -> None:
         """Add a batch of the wide form. Cells are Python lists or the text of JSON arrays."""
         self._is_wide = True
@@ -331,7 +354,13 @@ class GradedItems:
             unreadable=self._tally.unreadable,
         )
 
-    def _append(self, users: pa.Array, lengths: Rows, items: pa.Array, grades: Floats) -> None:
+    def _append(
+        self,
+        users: pa.Array,
+        lengths: Rows,
+        items: pa.Array,
+        grades: Floats,
+    ) -> None:
         rows = np.repeat(np.arange(len(users)), lengths)
         is_null = items.is_null().to_numpy(zero_copy_only=False)
         self._refuse(users, rows[is_null], "has an item that is no id")
@@ -349,7 +378,9 @@ class GradedItems:
 
 
 def _with_user(
-    users: pa.Array, items: pa.Array, grades: pa.Array | None
+    users: pa.Array,
+    items: pa.Array,
+    grades: pa.Array | None,
 ) -> tuple[pa.Array, pa.Array, pa.Array | None]:
     """The rows that have a user."""
     if not users.null_count:

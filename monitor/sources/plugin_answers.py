@@ -29,7 +29,13 @@ class AskedLists(ListCollector):
         self._other_count = 0
         self._other_example = ""
 
-    def add(self, user: str, value: object, scores: object = None, version: object = None) -> None:
+    def add(
+        self,
+        user: str,
+        value: object,
+        scores: object = None,
+        version: object = None,
+    ) -> None:
         """Add the user's list. With ``scores`` in the options, each item needs a finite score."""
         length = len(value) if isinstance(value, list | tuple) else 0
         if user not in self._requested:

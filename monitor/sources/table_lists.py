@@ -14,7 +14,6 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,7 +21,7 @@ import pyarrow.compute as pc
 from monitor.errors import SourceError
 from monitor.foreign_errors import file_cause
 from monitor.kernels.ragged import offsets_of
-from monitor.model.arrays import Floats, Integers
+from monitor.model.arrays import Floats, Integers, Rows
 from monitor.model.id_forms import Forms, speller
 from monitor.model.model_versions import count_versions
 from monitor.model.rankings import CoverageReason, Pull, RankingTable
@@ -142,7 +141,10 @@ def wide_lists(
     scores = None
     if options.scores:
         scores, is_bad = columns.numbers_of_lists(
-            lengths, cells[options.scores], options.scores, tally.where
+            lengths,
+            cells[options.scores],
+            options.scores,
+            tally.where,
         )
     if options.no_item:
         is_item = ~is_padding(values, options.no_item)
@@ -194,17 +196,18 @@ def long_lists(
     items = tally.ids(cells[name], name)
     is_bad = items.is_null().to_numpy(zero_copy_only=False)
     scores = None
+    rank = options.rank
     if options.scores:
         column = cells[options.scores]
         scores, is_no_number = columns.number_column(column, options.scores, tally.where)
         is_bad = is_bad | is_no_number
-        if not options.rank:
+        if not rank:
             is_no_number = is_no_number | np.isnan(scores)
         tally.flags(options.scores, Need.NUMBERS, is_no_number, column)
-    if options.rank:
-        column = cells[options.rank]
-        places, _ = columns.number_column(column, options.rank, tally.where)
-        tally.flags(options.rank, Need.NUMBERS, np.isnan(places), column)
+    if rank:
+        column = cells[rank]
+        places, _ = columns.number_column(column, rank, tally.where)
+        tally.flags(rank, Need.NUMBERS, np.isnan(places), column)
         order = _order(positions, places, None)
     else:
         assert scores is not None  # noqa: S101 - options have a rank or scores
@@ -220,7 +223,7 @@ def long_lists(
             scores = scores[order]
     is_bad_user = np.zeros(len(wanted), dtype=np.bool_)
     is_bad_user[positions[is_bad]] = True
-    if options.rank:
+    if rank:
         is_same_rank = (positions[1:] == positions[:-1]) & (places[1:] == places[:-1])
         is_bad_user[positions[1:][is_same_rank]] = True
     is_left = ~is_bad_user[positions]
@@ -236,8 +239,10 @@ def long_lists(
 
 
 def _order(
-    positions: Integers, places: Floats, items: pa.Array | None
-) -> npt.NDArray[np.intp] | None:
+    positions: Integers,
+    places: Floats,
+    items: pa.Array | None,
+) -> Rows | None:
     """The order by user and place, and for equal places by the text of the items if they are given.
 
     None if the rows have this order already.
@@ -349,7 +354,11 @@ class TableLists:
         return replace(pull, versions=count_versions({}, Counter(versions.to_pylist()).items()))
 
     def _lists(
-        self, wanted: WantedUsers, positions: Integers, cells: ArrowBatch, tally: Tally
+        self,
+        wanted: WantedUsers,
+        positions: Integers,
+        cells: ArrowBatch,
+        tally: Tally,
     ) -> Pull:
         options = self.options
         read = long_lists if options.items is None else wide_lists
@@ -366,7 +375,10 @@ class TableLists:
         return pull_without(pull, wanted.take(merged), reason, "user_ids make one of several")
 
     def _rows_of(
-        self, wanted: WantedUsers, batches: Iterable[TableBatch], tally: Tally
+        self,
+        wanted: WantedUsers,
+        batches: Iterable[TableBatch],
+        tally: Tally,
     ) -> tuple[Integers, ArrowBatch]:
         """The rows of requested users: the position of each row's user, and the other columns.
 
@@ -422,7 +434,9 @@ class TableLists:
         wanted = set(self.users)
         spell = speller(options.user_ids)
         lists = ListCollector(
-            self.k, has_scores=options.scores is not None, no_item=options.no_item
+            self.k,
+            has_scores=options.scores is not None,
+            no_item=options.no_item,
         )
         count = 0
         for batch in batches:

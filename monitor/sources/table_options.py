@@ -26,7 +26,10 @@ IdForms = Annotated[
 
 
 # A time below each of these numbers is in this unit. From 1973 to 5138 the unit is unambiguous.
-SECONDS, MILLISECONDS, MICROSECONDS, NANOSECONDS = 1e11, 1e14, 1e17, 1e20
+SECONDS = 1e11
+MILLISECONDS = 1e14
+MICROSECONDS = 1e17
+NANOSECONDS = 1e20
 
 
 class ServedOptions(Options):
@@ -148,7 +151,12 @@ class ListColumnOptions(UserColumnOptions):
     def columns(self) -> tuple[str, ...]:
         """The columns to read: first the user, then all others that are given."""
         return _distinct(
-            self.user, self.items, self.item, self.rank, self.scores, self.model_version
+            self.user,
+            self.items,
+            self.item,
+            self.rank,
+            self.scores,
+            self.model_version,
         )
 
 

@@ -63,7 +63,10 @@ def store_alerts(
 
 
 def upsert(
-    connection: Connection, states: Sequence[AlertState], *, keeps_acknowledgement: bool = True
+    connection: Connection,
+    states: Sequence[AlertState],
+    *,
+    keeps_acknowledgement: bool = True,
 ) -> None:
     """Insert states, or replace the stored ones."""
     if not states:
@@ -99,7 +102,9 @@ def admit(
 
 
 def announce(
-    connection: Connection, changes: Sequence[Transition], receivers: Sequence[str]
+    connection: Connection,
+    changes: Sequence[Transition],
+    receivers: Sequence[str],
 ) -> None:
     """Store the transitions that are not stored yet, and their deliveries.
 
@@ -157,7 +162,10 @@ def stored_states(connection: Connection, names: Iterable[str]) -> dict[AlertKey
 
 
 def read_states(
-    connection: Connection, comparison: str | None, *, state: State | None = None
+    connection: Connection,
+    comparison: str | None,
+    *,
+    state: State | None = None,
 ) -> tuple[AlertState, ...]:
     """Return alert states by comparison, alert and segment.
 
@@ -207,18 +215,22 @@ def transition_of_row(row: Row[Any]) -> Transition:
 
 
 def _follows(before: AlertState | None, state: AlertState, cause: Transition | None) -> bool:
-    state_before, key_before = State.QUIET, None
+    state_before = State.QUIET
+    key_before = None
     if before is not None:
         if state.judged_slot <= before.judged_slot:
             return False
-        state_before, key_before = before.state, before.dedup_key
+        state_before = before.state
+        key_before = before.dedup_key
     if cause is not None:
         return cause.from_state is state_before
     return state.state is state_before and state.dedup_key == key_before
 
 
 def _with_free_keys(
-    connection: Connection, states: Sequence[AlertState], changes: Sequence[Transition]
+    connection: Connection,
+    states: Sequence[AlertState],
+    changes: Sequence[Transition],
 ) -> tuple[list[AlertState], list[Transition]]:
     """Give a firing a new key if an earlier firing began in the same slot.
 
@@ -249,13 +261,18 @@ def _as_started(connection: Connection, changes: Sequence[Transition]) -> list[T
         start = starts.get(change.dedup_key)
         if change.is_end and start is not None:
             started[place] = replace(
-                change, labels=start.labels, metric=start.metric, statistic=start.statistic
+                change,
+                labels=start.labels,
+                metric=start.metric,
+                statistic=start.statistic,
             )
     return started
 
 
 def _deliver_lasting_starts(
-    connection: Connection, lasting: Sequence[AlertState], receivers: Sequence[str]
+    connection: Connection,
+    lasting: Sequence[AlertState],
+    receivers: Sequence[str],
 ) -> None:
     """Add a pending delivery of each firing's start for every receiver without a delivery of it."""
     keys = [state.dedup_key for state in lasting]

@@ -91,10 +91,9 @@ class SqlAlertStore:
                 if state.state is change.from_state:
                     ended.append(change)
             if ended:
-                alerts = [
-                    {f"its_{name}": getattr(change, name) for name in KEY_COLUMNS}
-                    for change in ended
-                ]
+                alerts = []
+                for change in ended:
+                    alerts.append({f"its_{name}": getattr(change, name) for name in KEY_COLUMNS})
                 connection.execute(_REMOVE_STATE, alerts)
             announce(connection, in_free_slots(connection, ended), receivers)
 
@@ -119,11 +118,21 @@ class SqlAlertStore:
         at: datetime,
     ) -> tuple[Transition, ...]:
         return self._change(
-            comparison, alerts, {"acknowledged_by": author}, State.FIRING, reason, at
+            comparison,
+            alerts,
+            {"acknowledged_by": author},
+            State.FIRING,
+            reason,
+            at,
         )
 
     def resolve(
-        self, comparison: str, alerts: Sequence[tuple[str, str]], *, reason: str, at: datetime
+        self,
+        comparison: str,
+        alerts: Sequence[tuple[str, str]],
+        *,
+        reason: str,
+        at: datetime,
     ) -> tuple[Transition, ...]:
         values = {
             "state": State.QUIET,
@@ -145,7 +154,8 @@ class SqlAlertStore:
         at: datetime,
     ) -> tuple[Transition, ...]:
         with self._database.write(is_fenced=False) as connection:
-            states, changes = [], []
+            states = []
+            changes = []
             for state, start in _lock_firing(connection, comparison, alerts):
                 changed = replace(state, **values)
                 if changed != state:
@@ -207,7 +217,9 @@ def read_silences(connection: Connection, *, ending_after: datetime | None) -> t
 
 
 def _lock_firing(
-    connection: Connection, comparison: str, alerts: Sequence[tuple[str, str]]
+    connection: Connection,
+    comparison: str,
+    alerts: Sequence[tuple[str, str]],
 ) -> list[tuple[AlertState, Transition]]:
     """Return the states of these alerts that fire, with the transitions that started them.
 
@@ -224,7 +236,11 @@ def _lock_firing(
 
 
 def _manual_change(
-    start: Transition, state: AlertState, to_state: State, reason: str, at: datetime
+    start: Transition,
+    state: AlertState,
+    to_state: State,
+    reason: str,
+    at: datetime,
 ) -> Transition:
     return replace(
         start,

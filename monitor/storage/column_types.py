@@ -11,10 +11,11 @@ import hashlib
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import asdict
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any
 
+from pydantic import TypeAdapter
 from sqlalchemy import (
     JSON,
     BigInteger,
@@ -29,9 +30,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.types import TypeEngine
 
-from monitor.model.instants import format_instant, read_instant
-from monitor.model.model_versions import ArmModel, Models
-from monitor.model.rankings import Arm
+from monitor.model.instants import format_instant
 
 KEY_BYTES = 512
 KEY_PREFIX = 60
@@ -83,7 +82,7 @@ def keys(names: list[str]) -> list[str]:
     return [key(name) for name in names]
 
 
-def _walk(value: object, convert: Any) -> object:
+def _walk(value: object, convert: Any) -> object:  # noqa: PLR0911 - one for each type
     if type(value) is int:  # most values of documents are counts, so they come first
         return value
     if isinstance(value, str):
@@ -94,6 +93,8 @@ def _walk(value: object, convert: Any) -> object:
         return {convert(name): _walk(part, convert) for name, part in value.items()}
     if isinstance(value, (list, tuple)):
         return [_walk(part, convert) for part in value]
+    if isinstance(value, datetime):
+        return format_instant(value)
     return value
 
 
@@ -172,24 +173,32 @@ class Document(TypeDecorator[Any]):
         return _walk(value, unescape)
 
 
-class ArmModels(Document):
-    """The model of each arm, as a document."""
+class Values(Document):
+    """Dataclasses of one kind as a document, without fields that have their default."""
 
     cache_ok = True
 
-    def process_bind_param(self, value: Models | None, dialect: Dialect) -> Any:
-        documents = {}
-        for arm, model in (value or {}).items():
-            since = model.since and format_instant(model.since)
-            documents[arm] = asdict(model) | {"since": since}
-        return super().process_bind_param(documents or None, dialect)
+    def __init__(self, kind: Any, absent: object = None) -> None:
+        super().__init__()
+        self.kind, self.absent = kind, absent
 
-    def process_result_value(self, value: Any, dialect: Dialect) -> Models | None:
-        models = {}
-        for arm, document in (super().process_result_value(value, dialect) or {}).items():
-            since = document["since"] and read_instant(document["since"])
-            models[Arm(arm)] = ArmModel(**document | {"since": since})
-        return models or None
+    def process_bind_param(self, value: Any, dialect: Dialect) -> Any:
+        document = _adapter(self.kind).dump_python(value or None, exclude_defaults=True)
+        return super().process_bind_param(document, dialect)
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> Any:
+        if value is None:
+            return self.absent
+        try:
+            return _adapter(self.kind).validate_python(super().process_result_value(value, dialect))
+        except ValueError:
+            # Another version wrote the document, with other fields.
+            return self.absent
+
+
+@cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
 
 
 class Number(TypeDecorator[float]):

@@ -199,10 +199,13 @@ def _problem_of_opening(file: Path) -> _Problem:
 
 
 def _is_read_only(file: Path | None) -> bool:
+    if file is None:
+        return False
     try:
-        return file is not None and bool(os.statvfs(file.absolute().parent).f_flag & os.ST_RDONLY)
+        flags = os.statvfs(file.absolute().parent).f_flag
     except OSError:
         return False
+    return bool(flags & os.ST_RDONLY)
 
 
 def _postgres_problem(error: BaseException | None) -> _Problem | None:

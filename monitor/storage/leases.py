@@ -5,7 +5,7 @@
 import secrets
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import (
@@ -13,6 +13,8 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Interval,
+    and_,
+    delete,
     func,
     literal,
     or_,
@@ -22,6 +24,7 @@ from sqlalchemy import (
 )
 
 from monitor.errors import DatabaseError
+from monitor.model.instants import format_instant
 from monitor.model.runs import Lease, Occupied
 from monitor.ports import Leases
 from monitor.storage.column_types import Instant
@@ -32,6 +35,9 @@ from monitor.storage.tables.run_tables import leases
 from monitor.storage.transactions import LEADING, Database, is_current
 
 _INSTALLATION = "installation"
+_OUTAGE = "outage since "
+_IS_OUTAGE = leases.c.name.startswith(_OUTAGE)
+_OUTAGES_KEPT = timedelta(days=7)
 
 # Only transactions under a lease have these application names, see `LeaseFence`.
 _END_OLDER = text(
@@ -132,7 +138,38 @@ def installation_of(connection: Connection, *, create: bool) -> str:
             "acquired_at": _now(connection),
         }
         connection.execute(insert(connection, leases).values(values).on_conflict_do_nothing())
-    return connection.scalar(select(leases.c.holder).where(leases.c.name == _INSTALLATION)) or ""
+    holder = select(leases.c.holder).where(leases.c.name == _INSTALLATION)
+    return connection.scalar(holder) or ""
+
+
+def store_outage(connection: Connection, since: datetime, until: datetime) -> None:
+    """Store when the database was away, as the times of a lease that nobody can take.
+
+    Deletes outages that ended more than `_OUTAGES_KEPT` before.
+    """
+    is_old = and_(_IS_OUTAGE, leases.c.expires_at < until - _OUTAGES_KEPT)
+    connection.execute(delete(leases).where(is_old))
+    times = {"acquired_at": since, "expires_at": until}
+    name = f"{_OUTAGE}{format_instant(since)}"
+    first = insert(connection, leases).values(name=name, epoch=0, holder="", **times)
+    connection.execute(first.on_conflict_do_update(index_elements=[leases.c.name], set_=times))
+
+
+def away_s_since(connection: Connection, instant: datetime) -> float:
+    """Return how many seconds the database was away in outages that ended after the instant.
+
+    Several daemons may have stored one outage: what overlaps counts once.
+    """
+    times = select(leases.c.acquired_at, leases.c.expires_at).order_by(leases.c.acquired_at)
+    ended = connection.execute(times.where(_IS_OUTAGE, leases.c.expires_at > instant))
+    away_s = 0.0
+    counted_until = None
+    for since, until in ended:
+        begin = since if counted_until is None else max(since, counted_until)
+        if until > begin:
+            away_s += (until - begin).total_seconds()
+            counted_until = until
+    return away_s
 
 
 def terminate_older_epochs(database: Database, epoch: int) -> None:
@@ -176,7 +213,9 @@ def _take(connection: Connection, holder: str, lasts: timedelta | None) -> int |
     first = insert(connection, leases).values(name=LEADING, epoch=1, **values)
     values["epoch"] = leases.c.epoch + 1
     take = first.on_conflict_do_update(
-        index_elements=[leases.c.name], set_=values, where=is_free
+        index_elements=[leases.c.name],
+        set_=values,
+        where=is_free,
     ).returning(leases.c.epoch)
     return connection.execute(take).scalar()
 

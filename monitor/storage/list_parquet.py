@@ -10,12 +10,12 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from monitor.model.arrays import Integers, Rows
 from monitor.model.rankings import Arm, RankingTable
 from monitor.model.runs import KeptLists
 
@@ -32,7 +32,8 @@ def pack(lists: KeptLists) -> Iterator[tuple[Arm, int, bytes]]:
     """Yield arm, number and bytes of every piece."""
     memberships = _memberships(lists)
     names = {_NAMES: json.dumps(list(lists.segments)).encode()}
-    for arm, table in ((Arm.BASELINE, lists.baseline), (Arm.CANDIDATE, lists.candidate)):
+    tables = {Arm.BASELINE: lists.baseline, Arm.CANDIDATE: lists.candidate}
+    for arm, table in tables.items():
         # A piece has a bounded number of items too, which bounds its memory.
         longest = int(np.diff(table.offsets).max(initial=1))
         step = max(1, min(USERS_AT_ONCE, ITEMS_AT_ONCE // longest))
@@ -51,8 +52,9 @@ def unpack(pieces: Mapping[Arm, Sequence[bytes]]) -> KeptLists:
     ValueError if they are damaged or do not belong together.
     """
     tables = []
-    for arm in (Arm.BASELINE, Arm.CANDIDATE):
-        parts = [_open(payload).read(use_threads=False) for payload in pieces.get(arm, ())]
+    for arm in Arm:
+        files = map(_open, pieces.get(arm, ()))
+        parts = [file.read(use_threads=False) for file in files]
         _require(bool(parts), "an arm has no pieces")
         tables.append(pa.concat_tables(parts))
     baseline, candidate = map(_rankings, tables)
@@ -92,7 +94,8 @@ def _memberships(lists: KeptLists) -> pa.ListArray:
     """Return each user's segment numbers, ascending: one list of int32 for each user."""
     segments = lists.segments.values()
     rows = np.concatenate([np.empty(0, dtype=np.intp), *segments])
-    numbers = np.repeat(np.arange(len(segments), dtype=np.int32), list(map(len, segments)))
+    sizes = [len(segment) for segment in segments]
+    numbers = np.repeat(np.arange(len(segments), dtype=np.int32), sizes)
     order = np.argsort(rows, kind="stable")
     counts = np.bincount(rows, minlength=len(lists.baseline))
     offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
@@ -100,12 +103,15 @@ def _memberships(lists: KeptLists) -> pa.ListArray:
 
 
 def _piece(table: RankingTable, users: slice) -> pa.Table:
-    first, last = table.offsets[users.start], table.offsets[users.stop]
-    offsets = pa.array((table.offsets[users.start : users.stop + 1] - first).astype(np.int32))
+    ends = table.offsets[users.start : users.stop + 1]
+    first = ends[0]
+    last = ends[-1]
+    offsets = pa.array((ends - first).astype(np.int32))
     kind = pa.int64() if isinstance(table.items, np.ndarray) else pa.large_string()
+    items = pa.array(table.items[first:last], type=kind)
     columns = {
         "user": pa.array(table.users[users].array, type=pa.large_string()),
-        "items": pa.ListArray.from_arrays(offsets, pa.array(table.items[first:last], type=kind)),
+        "items": pa.ListArray.from_arrays(offsets, items),
     }
     if table.scores is not None:
         scores = pa.array(table.scores[first:last], type=pa.float64())
@@ -147,14 +153,15 @@ def _rankings(table: pa.Table) -> RankingTable:
     return RankingTable(users=users, offsets=offsets, items=items, scores=scores)
 
 
-def _flatten(column: pa.ChunkedArray) -> tuple[npt.NDArray[np.int64], pa.Array]:
+def _flatten(column: pa.ChunkedArray) -> tuple[Integers, pa.Array]:
     """Return offsets from 0, and the values of all lists, one list after the other."""
     lists = column.combine_chunks()
     lengths = np.diff(lists.offsets.to_numpy(zero_copy_only=False))
-    return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64), lists.flatten()
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    return offsets.astype(np.int64), lists.flatten()
 
 
-def _segments(table: pa.Table) -> dict[str, npt.NDArray[np.intp]]:
+def _segments(table: pa.Table) -> dict[str, Rows]:
     """Return rows of the baseline's table by segment name, ascending.
 
     ValueError for the candidate's table, which has no segments.
@@ -162,6 +169,7 @@ def _segments(table: pa.Table) -> dict[str, npt.NDArray[np.intp]]:
     _require("segments" in table.column_names, "the segments are missing")
     offsets, flat = _flatten(table["segments"])
     numbers = flat.to_numpy(zero_copy_only=False)
-    rows = np.repeat(np.arange(len(offsets) - 1, dtype=np.intp), np.diff(offsets))
+    lengths = np.diff(offsets)
+    rows = np.repeat(np.arange(len(lengths), dtype=np.intp), lengths)
     names = json.loads(table.schema.metadata[_NAMES])
     return {name: rows[numbers == number] for number, name in enumerate(names)}

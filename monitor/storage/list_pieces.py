@@ -43,7 +43,9 @@ def encode_lists(lists: KeptLists | None) -> tuple[tuple[Arm, int, bytes], ...]:
 
 
 def store_lists(
-    connection: Connection, result: RunResult, pieces: Sequence[tuple[Arm, int, bytes]]
+    connection: Connection,
+    result: RunResult,
+    pieces: Sequence[tuple[Arm, int, bytes]],
 ) -> None:
     """Insert a run's lists, and delete earlier lists that neither alerts nor labels need.
 
@@ -55,7 +57,10 @@ def store_lists(
     for arm, part, payload in pieces:
         connection.execute(
             kept_lists.insert().values(
-                run_id=result.claim.run_id, arm=arm, part=part, payload=payload
+                run_id=result.claim.run_id,
+                arm=arm,
+                part=part,
+                payload=payload,
             )
         )
     is_earlier = and_(
@@ -96,7 +101,9 @@ def lists_of_user(connection: Connection, run_id: int, user: str) -> UserLists |
     """
     from monitor.storage import list_parquet
 
-    arm, part, payload = kept_lists.c.arm, kept_lists.c.part, kept_lists.c.payload
+    arm = kept_lists.c.arm
+    part = kept_lists.c.part
+    payload = kept_lists.c.payload
     is_run = kept_lists.c.run_id == run_id
     end = func.substr(payload, func.length(payload) - list_parquet.END_BYTES + 1)
     ends = select(arm, part, type_coerce(end, LargeBinary)).where(is_run).order_by(part)

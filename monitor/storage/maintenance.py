@@ -91,6 +91,14 @@ class SqlMaintenance:
         with self._database.write(is_fenced=False) as connection:
             schema_version.rewrite(connection)
 
+    def record_outage(self, since: datetime, until: datetime) -> None:
+        with self._database.write(is_fenced=False) as connection:
+            leases.store_outage(connection, since, until)
+
+    def away_s_since(self, instant: datetime) -> float:
+        with self._database.read() as connection:
+            return leases.away_s_since(connection, instant)
+
     def stand_by(self) -> None:
         """Write nothing from now on: each attempt is a LeaseLostError."""
         self._database.fence = LeaseFence()
@@ -122,16 +130,16 @@ class SqlMaintenance:
         with self._database.read() as connection:
             doubt = doubt_about(connection, now)
         if doubt is not None:
-            return Pruned(refused=doubt)
+            return Pruned(reason=doubt)
         pruned = prune(self._database, cutoffs, now)
         by_kind = Counter[DataKind]()
         for kind, tables in TABLES.items():
             for table in tables:
-                by_kind[kind] += pruned.rows.get(table.name, 0)
-        return replace(pruned, by_kind=dict(+by_kind))
+                by_kind[kind] += pruned.deleted_rows.get(table.name, 0)
+        return replace(pruned, deleted_by_kind=dict(+by_kind))
 
-    def sizes(self, *, anew: bool = True) -> Mapping[DataKind, int]:
-        if anew or not self._sizes:
+    def sizes(self, *, refresh: bool = True) -> Mapping[DataKind, int]:
+        if refresh or not self._sizes:
             with self._database.read() as connection:
                 self._sizes = bytes_by_kind(connection)
         return self._sizes
@@ -180,7 +188,8 @@ def doubt_about(connection: Connection, now: datetime) -> str | None:
 def _newest_slots(connection: Connection, until: datetime) -> list[datetime]:
     """Return the two newest slots, newest first; without runs the newest day of the roll-up."""
     slots = select(runs.c.scheduled_for).where(runs.c.scheduled_for <= until).distinct()
-    newest = list(connection.scalars(slots.order_by(runs.c.scheduled_for.desc()).limit(2)))
+    newest_two = slots.order_by(runs.c.scheduled_for.desc()).limit(2)
+    newest = list(connection.scalars(newest_two))
     if newest:
         return newest
     day = connection.scalar(select(func.max(daily.c.day)).where(daily.c.day <= until))

@@ -5,6 +5,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from operator import attrgetter
 from typing import Any
 
 from sqlalchemy import (
@@ -25,7 +26,6 @@ from sqlalchemy import (
 from monitor.errors import DatabaseError
 from monitor.model.alerts import State, Transition
 from monitor.model.explanation import ExampleLists
-from monitor.model.model_versions import write_models
 from monitor.model.notifications import (
     Briefing,
     Delivery,
@@ -51,6 +51,7 @@ from monitor.storage.run_results import evidence_of, explanations_of
 from monitor.storage.tables.alert_tables import alert_states, deliveries, notifications, transitions
 from monitor.storage.tables.run_tables import runs
 from monitor.storage.transactions import Database
+from monitor.texts.model_versions import write_models
 
 _TRIED = deliveries.c.attempts + bindparam("tried", type_=Integer)
 _MOVE = update(deliveries).where(deliveries.c.id == bindparam("moved_id")).values(attempts=_TRIED)
@@ -63,7 +64,6 @@ _DELIVER_AGAIN = (
     )
     .values(status=DeliveryStatus.PENDING, next_attempt_at=bindparam("due_at"), settled_at=None)
 )
-_REMOVED = "the receiver was removed from the configuration"
 _LONGEST_LEASE = timedelta(minutes=10)
 _LONGEST_HELD = timedelta(minutes=2)
 _LONGEST_PAUSE = timedelta(hours=2)
@@ -99,7 +99,13 @@ class SqlOutbox:
         self._database = database
 
     def claim_deliveries(
-        self, receiver: str, *, owner: str, now: datetime, until: datetime, limit: int
+        self,
+        receiver: str,
+        *,
+        owner: str,
+        now: datetime,
+        until: datetime,
+        limit: int,
     ) -> tuple[Delivery, ...]:
         with self._database.write() as connection:
             comparison = _comparison_due_longest(connection, receiver, now)
@@ -118,10 +124,15 @@ class SqlOutbox:
                 deliveries.c.id.in_([row.delivery_id for row in rows]), is_free
             )
             connection.execute(leased.values(leased_by=owner, leased_until=until))
-        return tuple(map(_delivery, sorted(rows, key=lambda row: row.id)))
+        return tuple(map(_delivery, sorted(rows, key=attrgetter("id"))))
 
     def firing_snapshot(
-        self, comparison: str, receiver: str, changes: Sequence[Transition], *, now: datetime
+        self,
+        comparison: str,
+        receiver: str,
+        changes: Sequence[Transition],
+        *,
+        now: datetime,
     ) -> FiringSnapshot:
         with self._database.read() as connection:
             firing = read_firing(connection, comparison)
@@ -133,7 +144,7 @@ class SqlOutbox:
             return FiringSnapshot(
                 firing=firing,
                 delivered=frozenset(row.dedup_key for row in sent if row.to_state == State.FIRING),
-                told=_starts_after_ends(sent),
+                sent_starts=_starts_after_ends(sent),
                 acknowledged=frozenset(
                     state.dedup_key for state in states if state.dedup_key and state.acknowledged_by
                 ),
@@ -163,7 +174,12 @@ class SqlOutbox:
         return Briefing(explanation=explanation, examples=examples, models=models)
 
     def mark_sending(
-        self, sending: Sequence[Delivery], *, message_key: str, owner: str, until: datetime
+        self,
+        sending: Sequence[Delivery],
+        *,
+        message_key: str,
+        owner: str,
+        until: datetime,
     ) -> None:
         is_sent = deliveries.c.id.in_([delivery.id for delivery in sending])
         marked = (
@@ -193,7 +209,11 @@ class SqlOutbox:
         return tuple(map(_delivery, self._database.rows(query)))
 
     def schedule_repetition(
-        self, repeated: Sequence[Delivery], *, at: datetime, message_key: str | None
+        self,
+        repeated: Sequence[Delivery],
+        *,
+        at: datetime,
+        message_key: str | None,
     ) -> None:
         ids = [delivery.id for delivery in repeated]
         is_repeated = and_(deliveries.c.id.in_(ids), deliveries.c.repeat_at.is_not(None))
@@ -209,7 +229,7 @@ class SqlOutbox:
         ends = _select(transitions).where(is_sent, IS_END, deliveries.c.settled_at >= ended_since)
         with self._database.read() as connection:
             rows = [*connection.execute(starts), *connection.execute(ends)]
-        return tuple(map(transition_of_row, sorted(rows, key=lambda row: row.id)))
+        return tuple(map(transition_of_row, sorted(rows, key=attrgetter("id"))))
 
     def retry_refused(self, now: datetime, *, receivers: Sequence[str]) -> int:
         is_configured = deliveries.c.receiver.in_(list(receivers))
@@ -229,21 +249,22 @@ class SqlOutbox:
                 )
         return len(ids)
 
-    def give_up_unknown(self, *, known: Sequence[str], now: datetime) -> int:
+    def give_up_removed(self, *, configured: Sequence[str], now: datetime) -> int:
         removed = select(deliveries.c.id).where(
-            _IS_WAITING, deliveries.c.receiver.not_in(list(known))
+            _IS_WAITING, deliveries.c.receiver.not_in(list(configured))
         )
         with self._database.write() as connection:
-            outcomes = [
-                Notification(
+            outcomes = []
+            for number in connection.scalars(removed):
+                outcome = Notification(
                     delivery_id=number,
                     status=DeliveryStatus.DEAD,
-                    reason=_REMOVED,
+                    reason="the receiver was removed from the configuration",
                     at=now,
                     next_attempt_at=None,
+                    is_receiver_removed=True,
                 )
-                for number in connection.scalars(removed)
-            ]
+                outcomes.append(outcome)
             record_outcomes(connection, outcomes)
         return len(outcomes)
 
@@ -269,21 +290,22 @@ class SqlOutbox:
             .order_by(deliveries.c.receiver)
         )
         rows = self._database.rows(query)
-        return {
-            receiver: (count, max(0.0, (now - oldest).total_seconds()))
-            for receiver, count, oldest in rows
-        }
+        backlog = {}
+        for receiver, count, oldest in rows:
+            backlog[receiver] = count, max(0.0, (now - oldest).total_seconds())
+        return backlog
 
     def records(self) -> Mapping[str, ReceiverRecord]:
         newest = (
             select(notifications).order_by(notifications.c.id.desc()).limit(_OUTCOMES).subquery()
         )
-        status, reason = newest.c.status, newest.c.reason
+        status = newest.c.status
+        reason = newest.c.reason
         # A delivery that joined an incident without a message has a reason. One that was not tried
         # has none.
         is_success = and_(status == DeliveryStatus.SENT, reason.is_(None))
         is_failed = status.in_((DeliveryStatus.PENDING, DeliveryStatus.DEAD))
-        is_error = and_(is_failed, reason.is_not(None), reason != _REMOVED)
+        is_error = and_(is_failed, reason.is_not(None), ~newest.c.is_receiver_removed)
         last = (
             select(deliveries.c.receiver, func.max(newest.c.id).label("id"))
             .join(newest, newest.c.delivery_id == deliveries.c.id)
@@ -301,9 +323,9 @@ class SqlOutbox:
         for row in rows:
             record = records.get(row.receiver, ReceiverRecord())
             if row.status is DeliveryStatus.SENT:
-                record = replace(record, last_success=row.attempted_at)
+                record = replace(record, last_success_at=row.attempted_at)
             else:
-                record = replace(record, last_error=row.attempted_at, reason=row.reason)
+                record = replace(record, last_error_at=row.attempted_at, reason=row.reason)
             records[row.receiver] = record
         return records
 
@@ -311,7 +333,7 @@ class SqlOutbox:
         is_given_up = and_(
             deliveries.c.status == DeliveryStatus.DEAD,
             deliveries.c.settled_at >= since,
-            deliveries.c.reason.is_distinct_from(_REMOVED),
+            ~deliveries.c.is_receiver_removed,
         )
         query = (
             select(deliveries.c.receiver, func.count())
@@ -324,7 +346,9 @@ class SqlOutbox:
 def record_outcomes(connection: Connection, outcomes: Sequence[Notification]) -> None:
     """Store the outcomes, and move the deliveries that no other attempt has settled meanwhile."""
     stored = _lock(connection, [outcome.delivery_id for outcome in outcomes])
-    news, moves, refused = [], [], []
+    news = []
+    moves = []
+    refused = []
     for outcome in outcomes:
         row = stored.get(outcome.delivery_id)
         if row is None:
@@ -383,6 +407,7 @@ def _moved(outcome: Notification) -> dict[str, object]:
         "repeat_at": outcome.repeat_at,
         "may_be_known": outcome.may_be_known,
         "message_key": outcome.message_key,
+        "is_receiver_removed": outcome.is_receiver_removed,
         "leased_by": None,
         "leased_until": None,
     }
@@ -392,7 +417,8 @@ def _deliver_to_fallbacks(
     connection: Connection, refused: Sequence[tuple[int, str, datetime]]
 ) -> None:
     """Deliver each transition to a fallback receiver, from the instant on."""
-    again, fresh = [], []
+    again = []
+    fresh = []
     for number, receiver, at in refused:
         again.append({"its_transition": number, "fallback": receiver, "due_at": at})
         fresh.append(pending_delivery(number, receiver, at))
@@ -423,7 +449,10 @@ def _comparison_due_longest(connection: Connection, receiver: str, now: datetime
     is_waiting = and_(deliveries.c.receiver == receiver, _IS_WAITING)
     leased = _select(transitions.c.comparison).where(is_waiting, _is_leased(now))
     due = _select(transitions.c.comparison).where(
-        is_waiting, _is_due(now), ~_is_leased(now), transitions.c.comparison.not_in(leased)
+        is_waiting,
+        _is_due(now),
+        ~_is_leased(now),
+        transitions.c.comparison.not_in(leased),
     )
     first = due.order_by(deliveries.c.next_attempt_at, transitions.c.id).limit(1)
     comparison: str | None = connection.scalar(first)
@@ -431,7 +460,10 @@ def _comparison_due_longest(connection: Connection, receiver: str, now: datetime
 
 
 def _is_being_delivered(
-    connection: Connection, receiver: str, comparison: str, now: datetime
+    connection: Connection,
+    receiver: str,
+    comparison: str,
+    now: datetime,
 ) -> bool:
     # A newer delivery must not overtake it.
     lock_comparisons(connection, {comparison})
@@ -466,7 +498,10 @@ def _is_leased(now: datetime) -> ColumnElement[bool]:
 
 
 def _sent_rows(
-    connection: Connection, receiver: str, comparison: str, changes: Sequence[Transition]
+    connection: Connection,
+    receiver: str,
+    comparison: str,
+    changes: Sequence[Transition],
 ) -> list[Row[Any]]:
     """Return starts and ends that the receiver was sent or may have got, in order of storing.
 
@@ -491,7 +526,7 @@ def _sent_rows(
 def _starts_after_ends(rows: Sequence[Row[Any]]) -> tuple[Transition, ...]:
     """Return starts that were sent after the last sent end of their incident, as they were sent."""
     sent = [row for row in rows if row.status == DeliveryStatus.SENT and row.incident is not None]
-    sent.sort(key=lambda row: row.settled_at)
+    sent.sort(key=attrgetter("settled_at"))
     ended_at = {row.incident: row.settled_at for row in sent if row.to_state != State.FIRING}
     starts = []
     for row in sent:
@@ -502,7 +537,9 @@ def _starts_after_ends(rows: Sequence[Row[Any]]) -> tuple[Transition, ...]:
 
 
 def _refused(
-    connection: Connection, comparison: str, keys: Iterable[str]
+    connection: Connection,
+    comparison: str,
+    keys: Iterable[str],
 ) -> frozenset[tuple[str, str]]:
     """Return receivers that refused the start of a firing for good, each with the firing's key."""
     query = _select(deliveries.c.receiver, transitions.c.dedup_key).where(

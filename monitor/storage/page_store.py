@@ -5,6 +5,7 @@
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from sqlalchemy import (
@@ -80,7 +81,13 @@ class SqlPageStore:
         return before, after
 
     def series(
-        self, series: SeriesKey, *, alert: str | None, since: datetime, until: datetime, most: int
+        self,
+        series: SeriesKey,
+        *,
+        alert: str | None,
+        since: datetime,
+        until: datetime,
+        most: int,
     ) -> tuple[SeriesPoint, ...]:
         comparison, metric, segment = series
         is_measured = and_(
@@ -130,7 +137,10 @@ class SqlPageStore:
         return tuple(map(_point, self._database.rows(query)))
 
     def histograms(
-        self, run_ids: Sequence[int], metric: str, segment: str
+        self,
+        run_ids: Sequence[int],
+        metric: str,
+        segment: str,
     ) -> Mapping[int, Histogram]:
         query = select(
             summaries.c.run_id,
@@ -153,7 +163,12 @@ class SqlPageStore:
         return {run_id: coverage.all for run_id, coverage in by_run.items()}
 
     def segments(
-        self, comparison: str, metric: str, *, until: datetime, runs: int
+        self,
+        comparison: str,
+        metric: str,
+        *,
+        until: datetime,
+        runs: int,
     ) -> tuple[SegmentMeans, ...]:
         with self._database.read() as connection:
             ids = connection.scalars(_newest_ok(comparison, until, runs)).all()[::-1]
@@ -163,7 +178,7 @@ class SqlPageStore:
             is_wanted = and_(summaries.c.run_id.in_(ids), summaries.c.metric == metric)
             rows = connection.execute(query.where(is_wanted).order_by(summaries.c.position)).all()
             newest = coverage_of(connection, ids[-1:]).get(ids[-1]) if ids else None
-        means: dict[str, dict[int, float | None]] = defaultdict(lambda: dict.fromkeys(ids))
+        means: dict[str, dict[int, float | None]] = defaultdict(partial(dict.fromkeys, ids))
         # A segment of which too little was compared has no mean.
         users = {each.segment: each.paired for each in newest.rows} if newest is not None else {}
         for run_id, segment, mean, n in rows:
@@ -174,9 +189,7 @@ class SqlPageStore:
         for stored_name, by_run in means.items():
             segment = unescape(stored_name)
             of_runs = tuple(by_run.values())
-            segments.append(
-                SegmentMeans(segment=segment, users=users.get(segment, 0), means=of_runs)
-            )
+            segments.append(SegmentMeans(segment=segment, n=users.get(segment, 0), means=of_runs))
         return tuple(segments)
 
     def means(self, run_id: int) -> Mapping[tuple[str, str], float | None]:
@@ -190,13 +203,18 @@ class SqlPageStore:
             return explanations_of(connection, [run_id]).get(run_id)
 
     def changes(
-        self, comparison: str, segment: str | None, *, since: datetime, until: datetime
+        self,
+        comparison: str,
+        segment: str | None,
+        *,
+        since: datetime,
+        until: datetime,
     ) -> tuple[FiringChange, ...]:
         is_start = transitions.c.to_state == State.FIRING
         key = func.coalesce(transitions.c.incident, transitions.c.dedup_key)
         columns = (transitions.c.alert, transitions.c.segment, transitions.c.scheduled_for)
         query = (
-            select(*columns, is_start.label("is_start"), key.label("key"))
+            select(*columns, is_start.label("is_start"), key.label("incident"))
             .where(
                 transitions.c.comparison == comparison,
                 transitions.c.scheduled_for.between(since, until),
@@ -209,7 +227,12 @@ class SqlPageStore:
         return from_rows(FiringChange, self._database.rows(query))
 
     def user_scores(
-        self, comparison: str, user: str, *, until: datetime, runs: int
+        self,
+        comparison: str,
+        user: str,
+        *,
+        until: datetime,
+        runs: int,
     ) -> tuple[UserRun, ...]:
         by_slot: dict[datetime, dict[str, float | None]] = defaultdict(dict)
         with self._database.read() as connection:
@@ -229,7 +252,10 @@ class SqlPageStore:
             return lists_of_user(connection, run_id, user)
 
     def former_lists(
-        self, comparison: str, user: str, slot: datetime
+        self,
+        comparison: str,
+        user: str,
+        slot: datetime,
     ) -> tuple[datetime | None, UserLists | None]:
         with self._database.read() as connection:
             onset = onset_of(connection, comparison) or slot
@@ -272,14 +298,19 @@ class SqlPageStore:
                     delivered.append(places[number])
         attempts = tuple(
             Attempt(
-                receiver=receiver, at=at, status=status, reason=reason, changes=tuple(delivered)
+                receiver=receiver, at=at, status=status, reason=reason, positions=tuple(delivered)
             )
             for (receiver, at, status, reason), delivered in places_by_attempt.items()
         )
         return IncidentHistory(transitions=tuple(map(transition_of_row, rows)), attempts=attempts)
 
     def incidents(
-        self, wanted: IncidentFilter, *, is_firing: bool, before: int | None, limit: int
+        self,
+        wanted: IncidentFilter,
+        *,
+        is_firing: bool,
+        before: int | None,
+        limit: int,
     ) -> tuple[IncidentStart, ...]:
         key = func.coalesce(transitions.c.incident, transitions.c.dedup_key)
         firing = select(func.coalesce(alert_states.c.incident, alert_states.c.dedup_key)).where(
@@ -293,11 +324,15 @@ class SqlPageStore:
         )
         is_wanted = key.in_(firing) if is_firing else key.not_in(firing)
         query = select(transitions.c.id, key, transitions.c.changed_at).where(
-            IS_START, ~is_later, is_wanted, *_conditions(wanted)
+            IS_START,
+            ~is_later,
+            is_wanted,
+            *_conditions(wanted),
         )
         if before is not None:
             query = query.where(transitions.c.id < before)
-        rows = self._database.rows(query.order_by(transitions.c.id.desc()).limit(limit))
+        newest = query.order_by(transitions.c.id.desc()).limit(limit)
+        rows = self._database.rows(newest)
         return tuple(IncidentStart(number=number, key=key, at=at) for number, key, at in rows)
 
     def incident_changes(self, keys: Sequence[str]) -> tuple[Transition, ...]:
@@ -323,7 +358,8 @@ def _conditions(wanted: IncidentFilter) -> list[ColumnElement[bool]]:
     if wanted.severity is not None:
         ranks = list(Severity)
         more_severe = ranks[: ranks.index(wanted.severity)]
-        change, worse = transitions.alias(), transitions.alias()
+        change = transitions.alias()
+        worse = transitions.alias()
         conditions += [
             _has(change, _is_start(change), change.c.severity == wanted.severity),
             ~_has(worse, _is_start(worse), worse.c.severity.in_(more_severe)),
@@ -369,7 +405,11 @@ def _newest_ok(comparison: str, until: datetime, most: int) -> Select[Any]:
 
 
 def _scores_of_user(
-    connection: Connection, comparison: str, user: str, until: datetime, most: int
+    connection: Connection,
+    comparison: str,
+    user: str,
+    until: datetime,
+    most: int,
 ) -> Select[Any]:
     """Select a row for each run and metric: one look-up in ``scores`` for each run and part."""
     newest = _newest_ok(comparison, until, most).subquery()

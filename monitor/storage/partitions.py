@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 from sqlalchemy import (
@@ -54,7 +55,8 @@ _BYTES = text(
     "coalesce(sum(pg_total_relation_size(relid)), 0) FROM pg_partition_tree(to_regclass(:name)) "
     "WHERE isleaf"
 )
-_GONE, _DEPENDED_ON = "42P01", "2BP01"
+_GONE = "42P01"
+_DEPENDED_ON = "2BP01"
 _EXPECTED = {
     _GONE,
     _DEPENDED_ON,
@@ -110,7 +112,7 @@ def read_partitions(connection: Connection) -> list[Partition]:
         if bounds is not None:
             first, end = map(date.fromisoformat, bounds.groups())
             partitions.append(Partition(name=row.name, first=first, end=end))
-    return sorted(partitions, key=lambda partition: partition.first)
+    return sorted(partitions, key=attrgetter("first"))
 
 
 def ensure_partitions(database: Database, days: Iterable[date]) -> None:
@@ -192,7 +194,11 @@ def without_partitions(connection: Connection) -> Callable[[str | None, str, Any
             "CAST(current_schema() AS regnamespace)"
         )
         partitions.update(connection.scalars(text(names)))
-    return lambda name, kind, _: kind != "table" or name not in partitions
+
+    def is_no_partition(name: str | None, kind: str, _: object) -> bool:
+        return kind != "table" or name not in partitions
+
+    return is_no_partition
 
 
 def utc_day(instant: ColumnElement[datetime]) -> ColumnElement[date]:
@@ -221,7 +227,12 @@ def _is_past(connection: Connection, partition: Partition, before: datetime) -> 
     return not connection.scalar(select(exists().where(is_inside, ~is_settled_before(before))))
 
 
-def _drop(connection: Connection, partition: Partition, before: datetime, rows: list[int]) -> None:
+def _drop(
+    connection: Connection,
+    partition: Partition,
+    before: datetime,
+    rows: list[int],
+) -> None:
     # Readers lock the table first and then its partition. This keeps their order.
     connection.execute(text("LOCK TABLE ONLY scores IN ACCESS EXCLUSIVE MODE"))
     if partition in read_partitions(connection) and _is_past(connection, partition, before):

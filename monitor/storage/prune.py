@@ -121,11 +121,13 @@ def prune(database: Database, cutoffs: Cutoffs, now: datetime) -> Pruned:
     with database.write() as connection:
         counts += _execute(connection, delete(silences).where(silences.c.ends_at < cutoffs.runs))
         counts += _execute(connection, delete(daily).where(daily.c.day < cutoffs.daily))
-    return Pruned(rows=dict(+counts), put_off=obstacles)
+    return Pruned(deleted_rows=dict(+counts), put_off=obstacles)
 
 
 def _delete_of_runs(
-    database: Database, tables: Sequence[Table], query: Select[tuple[int]]
+    database: Database,
+    tables: Sequence[Table],
+    query: Select[tuple[int]],
 ) -> Counter[str]:
     """Delete rows of the query's runs, oldest slot first, one transaction for each run."""
     counts: Counter[str] = Counter()
@@ -218,7 +220,13 @@ def midnight(instant: datetime) -> datetime:
     return instant.replace(hour=0, minute=0, second=0, microsecond=0)
 
 
-def roll_up(database: Database, *, since: datetime, complete_from: datetime, now: datetime) -> None:
+def roll_up(
+    database: Database,
+    *,
+    since: datetime,
+    complete_from: datetime,
+    now: datetime,
+) -> None:
     """Roll up the past days after ``since`` that have no sums, or whose runs changed since.
 
     A day before ``complete_from`` is rolled up once, and stays even if the retention grows later.
@@ -242,7 +250,9 @@ def roll_up(database: Database, *, since: datetime, complete_from: datetime, now
 
 
 def _due(
-    connection: Connection, since: datetime, now: datetime
+    connection: Connection,
+    since: datetime,
+    now: datetime,
 ) -> Iterator[tuple[str, datetime, datetime]]:
     """Yield comparison, midnight and newest change of each day to roll up, oldest day first."""
     first = midnight(since - _INSTANT) + _DAY
@@ -278,7 +288,10 @@ def _due(
 
 
 def _replace_day(
-    connection: Connection, comparison: str, day: datetime, rows: Sequence[Mapping[str, Any]]
+    connection: Connection,
+    comparison: str,
+    day: datetime,
+    rows: Sequence[Mapping[str, Any]],
 ) -> None:
     connection.execute(delete(daily).where(daily.c.comparison == comparison, daily.c.day == day))
     if rows:
@@ -304,7 +317,9 @@ def sums_of(connection: Connection, comparison: str, day: datetime) -> list[dict
     ids = list(
         connection.scalars(select(runs.c.id).where(runs.c.comparison == comparison, is_of_day))
     )
-    n, mean, error = summaries.c.n, summaries.c.mean, summaries.c.standard_error
+    n = summaries.c.n
+    mean = summaries.c.mean
+    error = summaries.c.standard_error
     has_errors = func.count(error) == func.count(mean)
     query = (
         select(
@@ -322,7 +337,8 @@ def sums_of(connection: Connection, comparison: str, day: datetime) -> list[dict
         # All processes store a day's rows in the order of the key.
         .order_by(*_SERIES)
     )
-    shares, histograms = _shares(connection, ids), _histograms(connection, ids)
+    shares = _shares(connection, ids)
+    histograms = _histograms(connection, ids)
     sums = []
     for row in connection.execute(query).mappings():
         series = row["segment"], row["metric"]
@@ -332,7 +348,8 @@ def sums_of(connection: Connection, comparison: str, day: datetime) -> list[dict
 
 def _over_users(value: ColumnElement[float]) -> ColumnElement[float]:
     """Return the mean over the users of all summaries; NULL without users."""
-    return func.sum(value * summaries.c.n, type_=Double()) / func.nullif(func.sum(summaries.c.n), 0)
+    total = func.sum(value * summaries.c.n, type_=Double())
+    return total / func.nullif(func.sum(summaries.c.n), 0)
 
 
 def _shares(connection: Connection, ids: Sequence[int]) -> dict[tuple[str, str], dict[str, float]]:
@@ -373,7 +390,7 @@ def _histograms(
                 total[2] = list(map(add, total[2], counts))
             else:
                 total[:] = None, None, []
-    return {
-        series: dict(zip(columns, (low, high, counts or None), strict=True))
-        for series, (low, high, counts) in sums.items()
-    }
+    histograms = {}
+    for series, (low, high, counts) in sums.items():
+        histograms[series] = dict(zip(columns, (low, high, counts or None), strict=True))
+    return histograms

@@ -126,7 +126,11 @@ class SqlHistory:
             )
 
     def changes(
-        self, comparisons: Sequence[str], seen: Watermark, *, until: datetime
+        self,
+        comparisons: Sequence[str],
+        seen: Watermark,
+        *,
+        until: datetime,
     ) -> tuple[frozenset[str], Watermark]:
         with self._database.read() as connection:
             marks = _marks(connection, comparisons, until) if comparisons else {}
@@ -161,7 +165,11 @@ class SqlHistory:
         return from_rows(Run, self._database.rows(query))
 
     def run_records(
-        self, comparison: str, *, after: datetime | None, limit: int
+        self,
+        comparison: str,
+        *,
+        after: datetime | None,
+        limit: int,
     ) -> tuple[RunRecord, ...]:
         query = (
             RUN_ROWS.where(runs.c.comparison == comparison, runs.c.status != RunStatus.RUNNING)
@@ -224,7 +232,9 @@ def _past_runs(connection: Connection, request: MemoryRequest) -> tuple[PastRun,
 
 
 def _anew_since(
-    connection: Connection, request: MemoryRequest, past: Sequence[PastRun]
+    connection: Connection,
+    request: MemoryRequest,
+    past: Sequence[PastRun],
 ) -> datetime | None:
     """Return the slot from which rules learn again after a change of the configuration.
 
@@ -298,9 +308,11 @@ def _last_explained(
             start = place
     ids = list(slots)[start:]
     explanations = run_results.explanations_of(connection, ids)
-    return tuple(
-        (slots[run_id], explanations[run_id]) for run_id in reversed(ids) if run_id in explanations
-    )
+    explained = []
+    for run_id in reversed(ids):
+        if run_id in explanations:
+            explained.append((slots[run_id], explanations[run_id]))
+    return tuple(explained)
 
 
 def _runs_with_lists(
@@ -326,7 +338,9 @@ def _newest_ok(connection: Connection, request: MemoryRequest, limit: int) -> di
 
 
 def _alarms_after(
-    connection: Connection, comparison: str, slots: Iterable[datetime]
+    connection: Connection,
+    comparison: str,
+    slots: Iterable[datetime],
 ) -> list[dict[tuple[str, str], State]]:
     """Return for each slot the drift alerts, by name and segment, that were not quiet after it.
 
@@ -347,15 +361,16 @@ def _alarms_after(
         .order_by(transitions.c.scheduled_for, transitions.c.id)
     )
     changes = connection.execute(query).all()
-    states: dict[tuple[str, str], State] = {}
-    alarms: list[dict[tuple[str, str], State]] = []
+    states = {}
+    alarms = []
     position = 0
     for slot in slots:
         while position < len(changes) and changes[position].scheduled_for <= slot:
-            alert, segment, _, state = changes[position]
-            states[alert, segment] = state
+            change = changes[position]
+            states[change.alert, change.segment] = change.to_state
             position += 1
-        alarms.append({alert: state for alert, state in states.items() if state is not State.QUIET})
+        lasting = {watch: state for watch, state in states.items() if state is not State.QUIET}
+        alarms.append(lasting)
     return alarms
 
 
@@ -365,20 +380,23 @@ def _records(connection: Connection, finished: Sequence[Run]) -> tuple[RunRecord
     summaries_by_run = run_results.summaries_of(connection, ids)
     arm_scores_by_run = run_results.arm_scores_of(connection, ids)
     explanations = run_results.explanations_of(connection, ids)
-    return tuple(
-        RunRecord(
+    records = []
+    for run in finished:
+        record = RunRecord(
             run=run,
             coverage=coverage_by_run.get(run.id),
             summaries=summaries_by_run.get(run.id, ()),
             arm_scores=arm_scores_by_run.get(run.id, ()),
             explanation=explanations.get(run.id),
         )
-        for run in finished
-    )
+        records.append(record)
+    return tuple(records)
 
 
 def _marks(
-    connection: Connection, comparisons: Sequence[str], until: datetime
+    connection: Connection,
+    comparisons: Sequence[str],
+    until: datetime,
 ) -> dict[str, tuple[object, ...]]:
     """Return the mark of each comparison's newest finished run."""
     names = [(name,) for name in dict.fromkeys(comparisons)]
@@ -404,16 +422,21 @@ def _marks(
 
 
 def _newest(
-    connection: Connection, comparison: str, *conditions: ColumnElement[bool]
+    connection: Connection,
+    comparison: str,
+    *conditions: ColumnElement[bool],
 ) -> Run | None:
     """Return the newest run of the comparison that meets these conditions."""
     query = RUN_ROWS.where(runs.c.comparison == comparison, *conditions)
-    row = connection.execute(query.order_by(runs.c.scheduled_for.desc()).limit(1)).first()
+    newest = query.order_by(runs.c.scheduled_for.desc()).limit(1)
+    row = connection.execute(newest).first()
     return None if row is None else from_row(Run, row)
 
 
 def _latest(
-    connection: Connection, record: RunRecord, expectations: tuple[Expectation, ...]
+    connection: Connection,
+    record: RunRecord,
+    expectations: tuple[Expectation, ...],
 ) -> LatestRun:
     run = record.run
     is_of_comparison = runs.c.comparison == run.comparison
@@ -428,7 +451,8 @@ def _latest(
         IS_END,
         transitions.c.scheduled_for.between(run.slot - timedelta(days=7), run.slot),
     )
-    ended = connection.execute(ends.order_by(transitions.c.id.desc()).limit(1)).first()
+    newest = ends.order_by(transitions.c.id.desc()).limit(1)
+    ended = connection.execute(newest).first()
     return LatestRun(
         run=run,
         coverage=record.coverage,
@@ -442,12 +466,14 @@ def _latest(
         unlabelled=connection.scalar(unlabelled) or 0,
         first_slot=connection.scalar(first),
         recent=_recent(connection, run, record.leading_metric),
-        ended=None if ended is None else transition_of_row(ended),
+        last_end=None if ended is None else transition_of_row(ended),
     )
 
 
 def _recent(
-    connection: Connection, run: Run, metric: str | None
+    connection: Connection,
+    run: Run,
+    metric: str | None,
 ) -> tuple[tuple[datetime, float | None], ...]:
     """Return slot and mean of the metric over all users in the newest ok runs, oldest first."""
     if metric is None:
@@ -461,4 +487,5 @@ def _recent(
         .with_only_columns(runs.c.scheduled_for, summaries.c.mean)
         .outerjoin(summaries, is_measured)
     )
-    return tuple((row.scheduled_for, row.mean) for row in reversed(connection.execute(means).all()))
+    newest_first = connection.execute(means).all()
+    return tuple((row.scheduled_for, row.mean) for row in reversed(newest_first))

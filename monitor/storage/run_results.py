@@ -13,7 +13,6 @@ from sqlalchemy import ColumnElement, Connection, Row, Select, Table, delete, se
 
 from monitor.model.alerts import Expectation, Standstill
 from monitor.model.explanation import Explanation, PartMeans, Split
-from monitor.model.instants import format_instant
 from monitor.model.memory import PARTS, Lesson, to_lessons
 from monitor.model.rankings import ALL, Arm, Coverage, CoverageReason, CoverageRow
 from monitor.model.runs import (
@@ -46,7 +45,8 @@ from monitor.storage.tables.run_tables import (
 from monitor.storage.user_scores import store_scores
 
 _T = TypeVar("_T")
-_DOUBLES, _DOUBLE_BYTES = "<f8", 8
+_DOUBLES = "<f8"
+_DOUBLE_BYTES = 8
 
 _About = tuple[tuple[str, str, tuple[str, ...]], ...]
 """Alert, series and segments of each lesson."""
@@ -68,10 +68,11 @@ def replace_results(connection: Connection, result: RunResult) -> None:
         stages,
         [{"stage": name, "seconds": seconds} for name, seconds in result.stage_seconds.items()],
     )
-    covered, reasons = [], []
+    covered = []
+    reasons = []
     for position, row in enumerate(result.coverage.rows if result.coverage else ()):
         covered.append(to_row(row, coverage, position=position))
-        for (arm, reason), users in row.reasons.items():
+        for (arm, reason), users in row.users_by_reason.items():
             reasons.append({"segment": row.segment, "arm": arm, "reason": reason, "users": users})
     put(coverage, covered)
     put(coverage_reasons, reasons)
@@ -95,7 +96,11 @@ def replace_results(connection: Connection, result: RunResult) -> None:
 
 
 def put_summaries(
-    connection: Connection, run_id: int, measured: Sequence[Summary], *, first: int = 0
+    connection: Connection,
+    run_id: int,
+    measured: Sequence[Summary],
+    *,
+    first: int = 0,
 ) -> None:
     """Insert summaries of the run in this order; the first one has the position ``first``."""
     rows: list[dict[str, object]] = []
@@ -136,7 +141,10 @@ def arm_scores_of(
 
 
 def expectations_of(
-    connection: Connection, run_ids: Sequence[int], *, segment: str | None = None
+    connection: Connection,
+    run_ids: Sequence[int],
+    *,
+    segment: str | None = None,
 ) -> dict[int, tuple[Expectation, ...]]:
     """Return expectations by run, in the order of alerts and segments.
 
@@ -153,13 +161,17 @@ def standstills_of(
 ) -> dict[int, dict[str, Standstill]]:
     """Return by run and alert what each rule on standstill counted."""
     by_run: dict[int, dict[str, Standstill]] = defaultdict(dict)
-    for row in connection.execute(select(standstills).where(standstills.c.run_id.in_(run_ids))):
+    query = select(standstills).where(standstills.c.run_id.in_(run_ids))
+    for row in connection.execute(query):
         by_run[row.run_id][row.alert] = from_row(Standstill, row)
     return by_run
 
 
 def coverage_of(
-    connection: Connection, run_ids: Sequence[int], *, segment: str | None = None
+    connection: Connection,
+    run_ids: Sequence[int],
+    *,
+    segment: str | None = None,
 ) -> dict[int, Coverage]:
     """Return coverage by run, for runs with coverage; ``segment`` None selects all segments."""
     counts = select(coverage).where(coverage.c.run_id.in_(run_ids)).order_by(coverage.c.position)
@@ -173,19 +185,22 @@ def coverage_of(
     rows: dict[int, list[CoverageRow]] = defaultdict(list)
     for row in connection.execute(counts):
         of_segment = users.get((row.run_id, row.segment), {})
-        rows[row.run_id].append(from_row(CoverageRow, row, reasons=of_segment))
+        rows[row.run_id].append(from_row(CoverageRow, row, users_by_reason=of_segment))
     return {run_id: Coverage(rows=tuple(segments)) for run_id, segments in rows.items()}
 
 
 def summaries_of(connection: Connection, run_ids: Sequence[int]) -> dict[int, tuple[Summary, ...]]:
     """Return summaries by run, in the order they were stored."""
     values: dict[tuple[int, str, str], dict[str, float]] = defaultdict(dict)
-    for row in connection.execute(select(statistics).where(statistics.c.run_id.in_(run_ids))):
+    of_runs = select(statistics).where(statistics.c.run_id.in_(run_ids))
+    for row in connection.execute(of_runs):
         values[row.run_id, row.segment, row.metric][row.statistic] = row.value
 
     def summary(row: Row[Any]) -> Summary:
         histogram = Histogram(
-            low=row.histogram_low, high=row.histogram_high, counts=tuple(row.histogram_counts)
+            low=row.histogram_low,
+            high=row.histogram_high,
+            counts=tuple(row.histogram_counts),
         )
         of_summary = values.get((row.run_id, row.segment, row.metric), {})
         return from_row(Summary, row, statistics=of_summary, histogram=histogram)
@@ -217,14 +232,18 @@ def _by_run(
 
 
 def _put(
-    connection: Connection, run_id: int, table: Table, rows: Sequence[Mapping[str, object]]
+    connection: Connection,
+    run_id: int,
+    table: Table,
+    rows: Sequence[Mapping[str, object]],
 ) -> None:
     if rows:
         connection.execute(table.insert(), [{"run_id": run_id, **row} for row in rows])
 
 
 def _summary_row(position: int, summary: Summary) -> dict[str, object]:
-    low, high = summary.histogram.low, summary.histogram.high
+    low = summary.histogram.low
+    high = summary.histogram.high
     counts = [int(count) for count in summary.histogram.counts]
     return to_row(
         summary,
@@ -282,12 +301,17 @@ def _unpack(about: _About, numbers: bytes) -> dict[str, Lesson]:
 
 @lru_cache(maxsize=64)
 def _parse_about(about: str) -> _About:
-    return tuple((alert, series, tuple(segments)) for alert, series, segments in json.loads(about))
+    lessons = []
+    for alert, series, segments in json.loads(about):
+        lessons.append((alert, series, tuple(segments)))
+    return tuple(lessons)
 
 
 def store_explanation(connection: Connection, result: RunResult) -> None:
     """Insert the run's split and explanation, if it has them."""
-    run_id, split, explanation = result.claim.run_id, result.split, result.explanation
+    run_id = result.claim.run_id
+    split = result.split
+    explanation = result.explanation
     if split is not None:
         row = to_row(
             split.means,
@@ -303,7 +327,6 @@ def store_explanation(connection: Connection, result: RunResult) -> None:
     if explanation is not None:
         details = asdict(explanation)
         sentence = details.pop("sentence")
-        details["since"] = explanation.since and format_instant(explanation.since)
         connection.execute(
             explanations.insert().values(run_id=run_id, sentence=sentence, details=details)
         )
@@ -312,7 +335,8 @@ def store_explanation(connection: Connection, result: RunResult) -> None:
 def explanations_of(connection: Connection, run_ids: Sequence[int]) -> dict[int, Explanation]:
     """Return explanations by run, for runs with an explanation that this version can read."""
     by_run = {}
-    for row in connection.execute(select(explanations).where(explanations.c.run_id.in_(run_ids))):
+    query = select(explanations).where(explanations.c.run_id.in_(run_ids))
+    for row in connection.execute(query):
         explanation = _explanation(row.sentence, row.details)
         if explanation is not None:
             by_run[row.run_id] = explanation

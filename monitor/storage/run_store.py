@@ -64,6 +64,7 @@ class SqlRunStore:
             "started_at": now,
             "finished_at": None,
             "reason": None,
+            "reasons": None,
         }
         # The unique key lets only one of several callers insert the slot.
         new = {"comparison": comparison, "scheduled_for": slot, "attempt": 1, **holder, **begun}
@@ -147,7 +148,12 @@ class SqlRunStore:
         return from_rows(Run, self._database.rows(query))
 
     def store_relevance(
-        self, run: Run, *, summaries: Sequence[Summary], scores: Scores | None, at: datetime
+        self,
+        run: Run,
+        *,
+        summaries: Sequence[Summary],
+        scores: Scores | None,
+        at: datetime,
     ) -> bool:
         if scores is not None:
             ensure_partitions(self._database, [day_of_slot(run.slot)])
@@ -215,7 +221,9 @@ def _set_earlier_aside(connection: Connection, claim: Claim) -> Claim:
     earlier = update(runs).where(runs.c.id == claim.run_id)
     connection.execute(
         earlier.values(
-            claimed_until=None, attempt=attempt, comparison=kept_name(claim.comparison, attempt)
+            claimed_until=None,
+            attempt=attempt,
+            comparison=kept_name(claim.comparison, attempt),
         )
     )
     new = dict(row)

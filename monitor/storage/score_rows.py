@@ -71,7 +71,12 @@ def copy_rows(
 
 
 def binary_rows(
-    run_id: int, day: date, part: int, values: Sequence[Floats], users: list[str], width: int
+    run_id: int,
+    day: date,
+    part: int,
+    values: Sequence[Floats],
+    users: list[str],
+    width: int,
 ) -> memoryview:
     """Return the rows in the binary format of PostgreSQL's COPY.
 
@@ -86,9 +91,12 @@ def binary_rows(
     offsets = np.frombuffer(names.buffers()[1], np.int32)[: len(users) + 1]
     rows = np.zeros(len(users), _layout(width))
     rows["fields"] = 4 + width
-    rows["run_length"], rows["run"] = 8, run_id
-    rows["day_length"], rows["day"] = 4, (day - _EPOCH_OF_POSTGRES).days
-    rows["part_length"], rows["part"] = 2, part
+    rows["run_length"] = 8
+    rows["run"] = run_id
+    rows["day_length"] = 4
+    rows["day"] = (day - _EPOCH_OF_POSTGRES).days
+    rows["part_length"] = 2
+    rows["part"] = part
     rows["user_length"] = np.diff(offsets)
     is_null = np.ones((len(users), width), np.bool_)
     for place, column in enumerate(values):

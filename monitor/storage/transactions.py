@@ -325,7 +325,11 @@ def _postgres_engine(url: URL, patience_s: float | None) -> Engine:
         }
     try:
         return create_engine(
-            url, connect_args=arguments, pool_pre_ping=True, pool_recycle=1800, **_ENGINE
+            url,
+            connect_args=arguments,
+            pool_pre_ping=True,
+            pool_recycle=1800,
+            **_ENGINE,
         )
     except ModuleNotFoundError:
         raise ConfigError(

@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
 
 def store_scores(
-    connection: Connection, run_id: int, slot: datetime, batches: Iterable[Scores]
+    connection: Connection,
+    run_id: int,
+    slot: datetime,
+    batches: Iterable[Scores],
 ) -> None:
     """Insert every user's scores of the run of this slot; NaN becomes NULL.
 
@@ -47,7 +50,12 @@ def store_scores(
         copy_rows(driver, run_id, day_of_slot(slot), first, parts, batches)
 
 
-def replace_scores(connection: Connection, run_id: int, slot: datetime, new: Scores) -> None:
+def replace_scores(
+    connection: Connection,
+    run_id: int,
+    slot: datetime,
+    new: Scores,
+) -> None:
     """Store these scores in place of the run's scores of the same metrics.
 
     Scores of other metrics stay.
@@ -92,7 +100,10 @@ def scores_of(connection: Connection, run_id: int, names: Sequence[str]) -> Scor
 
 
 def _table(
-    connection: Connection, run_id: int, part: int, columns: dict[str, ColumnElement[float]]
+    connection: Connection,
+    run_id: int,
+    part: int,
+    columns: dict[str, ColumnElement[float]],
 ) -> pd.DataFrame:
     import numpy as np
     import pandas as pd
@@ -101,11 +112,11 @@ def _table(
         of_run(connection, run_id), scores.c.part == part
     )
     rows = connection.execute(query).all()
-    values = {
-        name: np.array([row[place] for row in rows], dtype=np.float64)
-        for place, name in enumerate(columns, start=1)
-    }
-    return pd.DataFrame(values, index=pd.Index([row[0] for row in rows], dtype="str"))
+    values = {}
+    for place, name in enumerate(columns, start=1):
+        values[name] = np.array([row[place] for row in rows], dtype=np.float64)
+    users = pd.Index([row[0] for row in rows], dtype="str")
+    return pd.DataFrame(values, index=users)
 
 
 def _store_places(connection: Connection, run_id: int, parts: Sequence[Sequence[str]]) -> int:
@@ -137,5 +148,9 @@ def _numbers(connection: Connection, names: Sequence[str]) -> dict[str, int]:
         insert(connection, metrics).on_conflict_do_nothing(),
         [{"name": name} for name in sorted(names)],
     )
-    numbers = dict(connection.execute(select(metrics.c.name, metrics.c.id)).all())
-    return {name: numbers[stored] for name, stored in zip(names, keys(list(names)), strict=True)}
+    query = select(metrics.c.name, metrics.c.id)
+    by_stored_name = dict(connection.execute(query).all())
+    numbers = {}
+    for name, stored_name in zip(names, keys(list(names)), strict=True):
+        numbers[name] = by_stored_name[stored_name]
+    return numbers

@@ -67,7 +67,13 @@ class SourceContract:
     ``{kind: {...}}``.
     """
 
-    def pulled(self, serving: Any, lists: dict[str, Any], *users: str, k: int = 10) -> Pull:
+    def pulled(
+        self,
+        serving: Any,
+        lists: dict[str, Any],
+        *users: str,
+        k: int = 10,
+    ) -> Pull:
         with serving(lists) as given, ThreadPoolExecutor(4) as threads:
             source = open_source(SourceOptions.model_validate(given))
             pull, *others = threads.map(source.pull, [request(*users, k=k)] * 4)
@@ -86,7 +92,12 @@ class SourceContract:
         self, serving: Any
     ) -> None:
         pull = self.pulled(
-            serving, {"u1": ["a", "a", "2"], "u2": ["c"], "u3": [1, 2]}, "u1", "u2", "u3", k=5
+            serving,
+            {"u1": ["a", "a", "2"], "u2": ["c"], "u3": [1, 2]},
+            "u1",
+            "u2",
+            "u3",
+            k=5,
         )
         assert as_lists(pull) == {"u1": ["a", "a", "2"], "u2": ["c"], "u3": ["1", "2"]}
         assert str(pull.rankings.items.dtype) == "str"
@@ -99,7 +110,10 @@ class SourceContract:
 
     @pytest.mark.parametrize(("lists", "users"), [({"u1": [1]}, ()), ({}, ("u1", "u2"))])
     def test_nobody_is_answered_who_was_not_asked_or_has_no_list(
-        self, serving: Any, lists: Any, users: Any
+        self,
+        serving: Any,
+        lists: Any,
+        users: Any,
     ) -> None:
         assert as_lists(self.pulled(serving, lists, *users)) == {}
 
@@ -130,7 +144,8 @@ class MetricContract:
         self, metric: Metric
     ) -> None:
         for length in (2, 3, 10, 49):
-            top, other = range(length), range(length, 2 * length)
+            top = range(length)
+            other = range(length, 2 * length)
             found = self.scores(metric, [(top, top), (top, other), (top, []), ([], top), ([], [])])
             declared = [
                 metric.identical,
@@ -158,12 +173,16 @@ class MetricContract:
             for n in (10, 13)
             for sizes in product(range(11), repeat=2)
         ]
-        found, (low, high) = self.scores(metric, pairs), metric.bounds(10)
+        found = self.scores(metric, pairs)
+        low, high = metric.bounds(10)
         assert metric.low <= low < high <= metric.high
         assert (np.isnan(found) | ((found >= low) & (found <= high))).all()
         np.testing.assert_array_equal(self.scores(metric, pairs, name="item {}"), found)
         np.testing.assert_allclose(
-            self.scores(metric, pairs[40:170]), found[40:170], rtol=0, atol=1e-12
+            self.scores(metric, pairs[40:170]),
+            found[40:170],
+            rtol=0,
+            atol=1e-12,
         )
         if metric.is_symmetric:
             np.testing.assert_array_equal(self.scores(metric, [(b, a) for a, b in pairs]), found)

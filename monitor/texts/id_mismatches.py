@@ -96,7 +96,8 @@ def _write_advice(mismatch: IdMismatch, surface: Surface) -> str:
 
 
 def _write_padding(mismatch: IdMismatch, surface: Surface) -> str:
-    what, value = "one item", "..."
+    what = "one item"
+    value = "..."
     if mismatch.examples is not None:
         value = mismatch.examples[0]
         what = f"item {_quote(value)}"

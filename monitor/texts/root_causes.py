@@ -2,15 +2,14 @@
 
 from datetime import datetime
 
+from monitor.model.alerts import Removed
 from monitor.model.instants import format_instant
 from monitor.model.root_causes import RootCause
+from monitor.texts.run_reasons import with_cause
 
 
-def write_stale(since: datetime, missed_runs: int, cause: RootCause, *, has_succeeded: bool) -> str:
-    """``no run has succeeded since that of 2024-01-08 00:00 UTC: CAUSE; 3 ...``.
-
-    Without a full stop.
-    """
+def write_stale(since: datetime, cause: RootCause, *, has_succeeded: bool) -> str:
+    """``no run has succeeded since that of 2024-01-08 00:00 UTC: CAUSE``, a headline."""
     instant = f"{since:%Y-%m-%d %H:%M} UTC"
     wait = f"since that of {instant}" if has_succeeded else f"yet, waited for since {instant}"
     causes = []
@@ -18,12 +17,25 @@ def write_stale(since: datetime, missed_runs: int, cause: RootCause, *, has_succ
         causes.append(f"rankwatch's database was away for {cause.database_away_s:,.0f} s")
     if cause.run_failure is not None:
         causes.append(cause.run_failure)
-    missed = f"{missed_runs:,} later runs failed or did not begin"
-    if causes:
-        missed = f"{', and '.join(causes)}; {missed}"
-    return f"no run has succeeded {wait}: {missed}"
+    return with_cause(f"no run has succeeded {wait}", ", and ".join(causes))
+
+
+def write_missed(stale: str, missed_runs: int) -> str:
+    """The reason for the headline ``stale``, with the number of runs that failed since."""
+    return f"{stale}; {missed_runs:,} later runs failed or did not begin"
 
 
 def write_known_cause(slot: datetime, cause: str) -> str:
     """The cause that an earlier run of the same incident named."""
     return f"Known since the run of {format_instant(slot)}: {cause}"
+
+
+def write_removed(removed: Removed) -> str:
+    """Why nothing watches an alert any more."""
+    of_rule = " from the rule in" if removed is Removed.SEGMENT else " from"
+    return f"{removed} removed{of_rule} the configuration"
+
+
+def write_beginning(alert: str, slot: datetime, cause: str) -> str:
+    """The alert with which the incident began."""
+    return f"The incident began with {alert} in the run of {format_instant(slot)}: {cause}"

@@ -12,10 +12,19 @@ def write_unmatched(unmatched: UnmatchedName) -> str:
     """
     lack = "no alert has" if unmatched.is_matcher else "there is no segment"
     problem = f"nothing matches {unmatched.owner}: {lack} {unmatched.name}"
+    return problem + _write_existing(unmatched)
+
+
+def write_absent_segment(unmatched: UnmatchedName) -> str:
+    """Why a rule cannot judge the segment of that name."""
+    return f"no user of the panel belongs to {unmatched.name}{_write_existing(unmatched)}"
+
+
+def _write_existing(unmatched: UnmatchedName) -> str:
     if unmatched.nearest is not None:
-        return f"{problem}. Did you mean {unmatched.nearest}?"
+        return f". Did you mean {unmatched.nearest}?"
     if not unmatched.known:
-        return problem
+        return ""
     rest = len(unmatched.known) - _SHOWN
     more = f" and {rest:,} more" if rest > 0 else ""
-    return f"{problem}. There is {', '.join(unmatched.known[:_SHOWN])}{more}"
+    return f". There is {', '.join(unmatched.known[:_SHOWN])}{more}"

@@ -211,7 +211,7 @@ class CertificateStore:
                 return
             self._failed_stamp = stamp
             reason = str(error) if isinstance(error, MonitorError) else describe_error(error)
-            self.refusal = Refusal(what=Refused.CERTIFICATE, at=utc_now(), reason=reason)
+            self.refusal = Refusal(file=Refused.CERTIFICATE, at=utc_now(), reason=reason)
             log.error(  # noqa: TRY400 - the reason is enough
                 "certificate not read again; the old one stays in force", reason=reason
             )
@@ -258,7 +258,8 @@ def server_tls_context(options: TlsOptions) -> ssl.SSLContext:
 
 
 def _load_pair(context: ssl.SSLContext, options: TlsOptions) -> None:
-    cert, key = str(options.cert_file), str(options.key_file)
+    cert = str(options.cert_file)
+    key = str(options.key_file)
     _read(cert, "cert_file")  # OpenSSL would wait for a pipe, and read a device without end
     _read(key, "key_file")
     try:

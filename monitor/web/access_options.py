@@ -9,7 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
 from monitor.options import ConfigPath, must, readable_by
 
 _HASH = re.compile(r"\$2[aby]\$\d\d\$[./A-Za-z0-9]{21}[.Oeu][./A-Za-z0-9]{31}", re.ASCII)
-_LEAST_COST, _MOST_COST = 4, 16
+_LEAST_COST = 4
+_MOST_COST = 16
 
 
 def cost_of(hashed: str) -> int:

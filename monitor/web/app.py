@@ -121,7 +121,13 @@ class Health(Protocol):
         """
 
 
-def create_app(*, site: Site, metrics: Metrics, health: Health, reload: Reload) -> Starlette:
+def create_app(
+    *,
+    site: Site,
+    metrics: Metrics,
+    health: Health,
+    reload: Reload,
+) -> Starlette:
     """Return the application.
 
     It needs a `RequestGuard`, which decides who may read everything and who may reload.
@@ -159,7 +165,11 @@ def _read_page(page: Page, site: Site, request: Request) -> Any:  # noqa: ANN401
 
 
 def _reader(
-    site: Site, threads: CapacityLimiter, read: Callable[[Request], Response], *, as_json: bool
+    site: Site,
+    threads: CapacityLimiter,
+    read: Callable[[Request], Response],
+    *,
+    as_json: bool,
 ) -> Callable[[Request], Awaitable[Response]]:
     async def endpoint(request: Request) -> Response:
         fail = partial(_fail, site, as_json=as_json)
@@ -205,7 +215,9 @@ def _render(tokens: FormTokens, page: Page, site: Site, request: Request) -> Res
 
 
 def _form(
-    site: Site, tokens: FormTokens, thread: CapacityLimiter
+    site: Site,
+    tokens: FormTokens,
+    thread: CapacityLimiter,
 ) -> Callable[[Request], Awaitable[Response]]:
     """Return an endpoint that executes a form, and then shows the page of the form again."""
 
@@ -249,7 +261,14 @@ async def _refuse_address(request: Request, error: Exception) -> Response:
     )
 
 
-def _fail(site: Site, status: int, title: str, reason: str, *, as_json: bool) -> Response:
+def _fail(
+    site: Site,
+    status: int,
+    title: str,
+    reason: str,
+    *,
+    as_json: bool,
+) -> Response:
     if as_json:
         return JSONResponse({"error": title, "reason": reason}, status, headers=PLAIN_HEADERS)
     return HTMLResponse(
@@ -319,7 +338,11 @@ def _scraper(metrics: Metrics) -> Callable[[Request], Awaitable[Response]]:
         encoding = request.headers.get("accept-encoding", "")
         async with under_way:
             body, headers = await run_sync(
-                metrics, accept, encoding, limiter=threads, abandon_on_cancel=True
+                metrics,
+                accept,
+                encoding,
+                limiter=threads,
+                abandon_on_cancel=True,
             )
         return Response(body, headers={**PLAIN_HEADERS, **headers})
 

@@ -181,7 +181,8 @@ class Connection(H11Protocol):
         return size
 
     async def _encrypt(self, context: ssl.SSLContext, access: Access) -> None:
-        line, encrypted = self._line, None
+        line = self._line
+        encrypted = None
         if not line.is_closing():  # start_tls would wait for a closed line
             with suppress(OSError):  # ssl.SSLError, a time-out, a client that went away
                 encrypted = await self.loop.start_tls(

@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from typing import Annotated, Any, Literal
 from urllib.parse import parse_qsl
 
@@ -45,7 +46,7 @@ class FormTokens:
     A browser never sends one without the form. The key is that of this process.
     """
 
-    key: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
+    key: bytes = field(default_factory=partial(secrets.token_bytes, 32), repr=False)
 
     def issue(self, user: str, issued: str) -> str:
         """Return the token of a form that is shown to this user at this ISO 8601 time."""
@@ -174,10 +175,10 @@ def describe_failures(failures: Mapping[str, str]) -> dict[str, Any]:
         "431": as_text,
         "503": {**as_json, **as_text},
     }
-    return {
-        status: {"description": meaning, "content": contents.get(status, as_json)}
-        for status, meaning in {**failures, **SERVER_ANSWERS}.items()
-    }
+    answers = {}
+    for status, meaning in {**failures, **SERVER_ANSWERS}.items():
+        answers[status] = {"description": meaning, "content": contents.get(status, as_json)}
+    return answers
 
 
 class GateQuery(BaseModel, extra="forbid"):
@@ -247,7 +248,9 @@ def answer_gate(site: Site, request: Request) -> Response:
     verdict = certificate["verdict"]
     status = 200 if verdict == wanted else 409
     # Controllers show the whole body, so it is one line.
-    return PlainTextResponse(f"{verdict}: {certificate['words']}\n", status, headers=PLAIN_HEADERS)
+    return PlainTextResponse(
+        f"{verdict}: {certificate['sentence']}\n", status, headers=PLAIN_HEADERS
+    )
 
 
 def _read_query(request: Request) -> dict[str, Any]:

@@ -180,7 +180,10 @@ def _listen(host: str, port: int) -> socket.socket:
         family = addresses[0][0]
         both = host == "::" and socket.has_dualstack_ipv6()
         return socket.create_server(
-            (host, port), family=family, backlog=_BACKLOG, dualstack_ipv6=both
+            (host, port),
+            family=family,
+            backlog=_BACKLOG,
+            dualstack_ipv6=both,
         )
     except (socket.gaierror, UnicodeError):
         raise ConfigError(
@@ -277,12 +280,18 @@ class RequestGuard:
         return None
 
     async def _verify(
-        self, credentials: Credentials, pair: tuple[bytes, bytes], address: str
+        self,
+        credentials: Credentials,
+        pair: tuple[bytes, bytes],
+        address: str,
     ) -> bool:
         self._waiting[address] += 1
         try:
             return await run_sync(
-                credentials.verify, *pair, limiter=self._thread, abandon_on_cancel=True
+                credentials.verify,
+                *pair,
+                limiter=self._thread,
+                abandon_on_cancel=True,
             )
         finally:
             self._waiting[address] -= 1

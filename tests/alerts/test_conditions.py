@@ -15,7 +15,7 @@ from monitor.model.rules import Condition, ConditionRule, Learning, Rule, Severi
 from monitor.model.runs import RunStatus, Summary
 from tables import cells
 
-QUIET, PENDING, FIRING = State.QUIET, State.PENDING, State.FIRING
+QUIET, FIRING = State.QUIET, State.FIRING
 OK, INSUFFICIENT, FAILED = RunStatus.OK, RunStatus.INSUFFICIENT, RunStatus.FAILED
 
 
@@ -32,9 +32,8 @@ class Judged:
     """A comparison judged day after day."""
 
     def __init__(self, *rules: Rule, ignored: frozenset[Condition] = frozenset()) -> None:
-        self.what = comparison(rules=rules, ignored=ignored)
+        self.what, self.day = comparison(rules=rules, ignored=ignored), -1
         self.states: dict[tuple[str, str], AlertState] = {}
-        self.day = -1
 
     def run(
         self,
@@ -43,10 +42,14 @@ class Judged:
         coverage: Coverage | None = None,
     ) -> tuple[Transition, ...]:
         self.day += 1
-        found: dict[str, Any] = {"summaries": summaries, "status": status, "coverage": coverage}
-        reason, states = None if status is OK else "candidate is down", tuple(self.states.values())
         states, changes = evaluate(
-            self.what, slot=SLOT + self.day * DAY, run_reason=reason, states=states, **found
+            self.what,
+            slot=SLOT + self.day * DAY,
+            states=tuple(self.states.values()),
+            status=status,
+            run_reason=None if status is OK else "candidate is down",
+            summaries=summaries,
+            coverage=coverage,
         )
         return self.remember(states, changes)
 
@@ -138,7 +141,8 @@ def test_what_one_rule_lacks_is_no_want_of_data_or_users():
 def covering(*names: str) -> Coverage:
     return Coverage(
         rows=tuple(
-            CoverageRow(segment=name, asked=100, paired=100, reasons={}) for name in ("all", *names)
+            CoverageRow(segment=name, asked=100, paired=100, users_by_reason={})
+            for name in ("all", *names)
         )
     )
 
@@ -174,31 +178,19 @@ SILENCES = {
 LOW = (summary(mean=0.1),)
 
 
-@pytest.mark.parametrize("condition_", SILENCES)
-@pytest.mark.parametrize("is_ignored", [False, True])
-@pytest.mark.parametrize("was", [QUIET, PENDING, FIRING])
-def test_an_alert_that_cannot_be_judged_is_kept_or_ends_unseen(condition_, was, *, is_ignored):
-    judged = Judged(
-        rule(min_users=30, for_runs=2), ignored=frozenset({condition_} if is_ignored else ())
-    )
-    for _ in range([QUIET, PENDING, FIRING].index(was)):
-        judged.run(LOW)
-
-    changes = judged.run(*SILENCES[condition_])
-
-    after, is_ended = judged.states["SimilarityLow", "all"], is_ignored and was is not QUIET
-    assert (after.state, after.outcome.value) == (QUIET if is_ended else was, condition_.value)
-    assert ("not seen to recover" in after.reason) == is_ended
-    assert [change.to_state for change in changes] == [QUIET] * is_ended
-
-
-def test_what_is_ignored_is_that_condition_alone():
-    judged = Judged(rule(for_runs=1, min_users=30), ignored=frozenset({Condition.NO_DATA}))
-    for run in ((LOW,), ((), FAILED), (FEW,)):
-        judged.run(*run)
+@pytest.mark.parametrize("ignored", SILENCES)
+def test_a_firing_that_cannot_be_judged_ends_unseen_where_that_condition_is_ignored_and_no_other(
+    ignored,
+):
+    judged = Judged(rule(for_runs=1, min_users=30), ignored=frozenset({ignored}))
+    judged.run(LOW)
+    for condition_, run in SILENCES.items():
+        if condition_ is not ignored:
+            judged.run(*run)
     assert judged.alarms() == {"SimilarityLow"}
-    judged.run(EMPTY)
-    assert judged.alarms() == set()
+    (end,) = judged.run(*SILENCES[ignored])
+    assert (end.is_end, judged.states["SimilarityLow", "all"].outcome.value) == (True, ignored)
+    assert "not seen to recover" in end.reason
 
 
 def test_learning_anew_ends_no_firing_though_too_few_is_ignored():

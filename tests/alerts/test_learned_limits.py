@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
+import published
 from factories import DAY, SLOT, comparison, coverage_rule, evaluate, rule, summary
-from monitor.alerts.conditions import count_standstills
 from monitor.alerts.verdicts import Reading, judge_reading
-from monitor.model.alerts import AlertState, Expectation, Outcome, State, Transition, Verdict
-from monitor.model.memory import PastRun
+from monitor.model.alerts import Expectation, Outcome, State, Transition, Verdict
 from monitor.model.rankings import Arm
-from monitor.model.rules import Direction, Learning, SimilarityRule, StandstillRule
-from monitor.model.runs import ArmScore, RunStatus
+from monitor.model.rules import CoverageRule, Direction, Learning, SimilarityRule, StandstillRule
+from monitor.model.runs import ArmScore, Findings, RunStatus
+from monitor.pipeline.judgement import Rejudgement
 from tables import cells
 
 DROP = {"learned": Learning.DROP, "threshold": -1.0, "resolve_at": -1.0, "for_runs": 1}
@@ -34,31 +34,74 @@ def expectation(**changes: Any) -> Expectation:
     return Expectation(**{**base, **changes})
 
 
+OK = Findings(slot=SLOT, status=RunStatus.OK)
+
+
 def verdict(watched: SimilarityRule, value: float, expected: Expectation | None) -> Verdict:
-    return judge_reading(watched, Reading(value, 1874, "all"), expected)
+    return judge_reading(watched, Reading(value, 1874, "all"), expected, OK)
 
 
-def test_a_run_beyond_its_limit_is_a_drop_told_with_what_was_expected():
-    found = verdict(rule(**DROP), 0.254, expectation(z=6.1))
-    assert (found.outcome, found.value, found.users, found.is_recovered) == (
-        Outcome.BREACH,
-        0.254,
-        1874,
-        False,
-    )
-    assert found.reason == (
-        "mean of extended_tau is 0.254 over 1,874 users, below 0.41, the least that is normal; "
-        "0.53 was expected after 9 healthy runs"
-    )
-    above = rule(
+LEARNING: dict[str, SimilarityRule | CoverageRule] = {
+    "drop": rule(**DROP),
+    "trend": rule(**TREND),
+    "share": rule(
         **{**DROP, "statistic": "share_below(0)", "direction": Direction.ABOVE, "threshold": 1.0}
-    )
-    other = verdict(above, 0.27, expectation(expected=0.07, limit=0.2, z=5.0))
-    assert other.outcome is Outcome.BREACH
-    assert other.reason.startswith(
-        "share_below(0) of extended_tau is 0.27 over 1,874 users, above 0.2, the most that is "
-        "normal;"
-    )
+    ),
+    "failed": coverage_rule(
+        "failed(candidate)", learned=Learning.DROP, threshold=1.0, resolve_at=1.0
+    ),
+}
+LINES = cells("""
+drop  0.254  1874  z=6.1  breach  no
+mean of extended_tau is 0.254 over 1,874 users,
+below 0.41, the least that is normal; 0.53 was expected after 9 healthy runs
+share  0.27  1874  expected=0.07 limit=0.2 z=5  breach  no
+share_below(0) of extended_tau is 0.27 over 1,874 users,
+above 0.2, the most that is normal; 0.07 was expected after 9 healthy runs
+failed  1  704  expected=0.001 limit=0.0614 z=9  breach  no
+the candidate gave no usable answer for 704 of 704 users,
+normally 0.1 %, at most 6.14 % (after 9 healthy runs)
+# No value can cross the limit.
+drop  -0.9  1874  limit=-1 z=1  ok  yes
+mean of extended_tau is -0.9 over 1,874 users, normally 0.53;
+this rule cannot judge: after 9 healthy runs no possible value is lower than normal
+drop  -0.9  1874  limit=-1 z=4  too_few  no
+mean of extended_tau is -0.9 over 1,874 users, normally 0.53;
+this rule cannot judge: after 9 healthy runs no possible value is lower than normal
+failed  0.9  30  expected=0.2 limit=1 z=4  too_few  no
+the candidate gave no usable answer for 27 of 30 users (90 %), normally 20 %;
+this rule cannot judge: after 9 healthy runs no possible value is higher than normal
+# A trend is evidence that reached its limit, whatever this run says.
+trend  0.47  1874  z=1.5 evidence=12000  breach  no
+mean of extended_tau is 0.47 over 1,874 users,
+after a fall over several runs (evidence is 1.2 times the limit); 0.53 was expected after 9 healthy runs
+trend  0.2  1874  z=8 evidence=9900  ok  no
+mean of extended_tau is 0.2 over 1,874 users,
+no lasting fall so far (evidence 9.9e+03, limit 1e+04); 0.53 was expected after 9 healthy runs
+# Its error is not known.
+drop  0.1  1874  z=nan  no_data  no
+mean of extended_tau over 1,874 users
+is too uncertain to be judged
+""")
+READINGS = [
+    (*row, f"{start} {end}")
+    for row, (start,), (end,) in zip(LINES[::3], LINES[1::3], LINES[2::3], strict=True)
+]
+"""A rule, a value of so many users, what was expected of it; the outcome, whether it recovers, and the reason."""
+
+
+@pytest.mark.parametrize("row", READINGS)
+def test_a_value_is_judged_by_what_was_expected_and_told_with_it(row):
+    name, value, users, expected, outcome, recovers, reason = row
+    figures: dict[str, Any] = {"evidence_limit": 1e4}
+    for figure in expected.split():
+        key, _, number = figure.partition("=")
+        figures[key] = None if number == "nan" else float(number)
+    reading = Reading(float(value), int(users), "all")
+    found = judge_reading(LEARNING[name], reading, expectation(**figures), OK)
+    assert (found.outcome, found.reason) == (outcome, reason)
+    assert (found.is_recovered, found.users) == (recovers == "yes", int(users))
+    assert found.value == (float(value) if outcome in ("ok", "breach") else None)
 
 
 def test_value_and_limit_are_shown_on_their_sides_of_each_other():
@@ -69,42 +112,6 @@ def test_value_and_limit_are_shown_on_their_sides_of_each_other():
             for word, end in ((" is ", " over"), ("below ", ","))
         ]
         assert (shown[0] < shown[1]) == (value < limit)
-
-
-def test_a_share_of_users_is_told_with_what_is_normal():
-    watched = coverage_rule(
-        "failed(candidate)", learned=Learning.DROP, threshold=1.0, resolve_at=1.0
-    )
-    found = judge_reading(
-        watched, Reading(1.0, 704, "all"), expectation(expected=0.001, limit=0.0614, z=9.0)
-    ).reason
-    said = (
-        "the candidate gave no usable answer for 704 of 704 users, normally 0.1 %, at most "
-        "6.14 % (after 9 healthy runs)"
-    )
-    assert found == said
-
-
-@pytest.mark.parametrize(("z", "outcome"), [(1.0, Outcome.OK), (4.0, Outcome.TOO_FEW)])
-def test_a_rule_whose_limit_no_value_can_cross_says_so(z, outcome):
-    similarity = verdict(rule(**DROP), -0.9, expectation(limit=-1.0, z=z))
-    watched = coverage_rule(
-        "missing(candidate)", learned=Learning.DROP, threshold=1.0, resolve_at=1.0
-    )
-    coverage = judge_reading(
-        watched, Reading(0.9, 30, "all"), expectation(expected=0.2, limit=1.0, z=z)
-    )
-
-    said = "this rule cannot judge: after 9 healthy runs no possible value is"
-    assert (similarity.outcome, coverage.outcome) == (outcome, outcome)
-    assert (
-        similarity.reason
-        == f"mean of extended_tau is -0.9 over 1,874 users, normally 0.53; {said} lower than normal"
-    )
-    assert coverage.reason.endswith(
-        f"27 of 30 users (90 %), normally 20 %; {said} higher than normal"
-    )
-    assert similarity.is_recovered is (outcome is Outcome.OK)
 
 
 ENDS = """
@@ -133,28 +140,6 @@ def test_a_drop_ends_once_the_value_is_normal_again_or_half_of_the_way_back_and_
         watched, 0.45, expectation(z=float(z), fault=of_fault, evidence=0.6, evidence_limit=1e8)
     )
     assert (found.outcome, found.is_recovered) == (Outcome.OK, ends == "yes")
-
-
-def test_a_trend_is_evidence_that_reached_its_limit_whatever_this_run_says():
-    strong = verdict(
-        rule(**TREND), 0.47, expectation(z=1.5, evidence=12_000.0, evidence_limit=10_000.0)
-    )
-    weak = verdict(
-        rule(**TREND), 0.2, expectation(z=8.0, evidence=9_999.0, evidence_limit=10_000.0)
-    )
-
-    assert strong.outcome is Outcome.BREACH
-    assert strong.reason == (
-        "mean of extended_tau is 0.47 over 1,874 users, with the runs before it a lasting fall "
-        "(evidence 1.2e+04, limit 1e+04); 0.53 was expected after 9 healthy runs"
-    )
-    assert (weak.outcome, weak.is_recovered) == (Outcome.OK, False)
-
-
-def test_a_value_without_a_sampling_error_is_not_judged():
-    found = verdict(rule(**DROP), 0.1, expectation(z=None))
-    said = "mean of extended_tau over 1,874 users is too uncertain to be judged"
-    assert (found.outcome, found.reason) == (Outcome.NO_DATA, said)
 
 
 def test_states_and_transitions_carry_the_limit_that_was_learned():
@@ -187,26 +172,13 @@ def churn(baseline: float | None, candidate: float | None) -> tuple[ArmScore, ..
 def play(*moves: Churn, **changes: Any) -> list[tuple[Outcome, str, Transition | None]]:
     """What the rule says run after run, each remembering the last one."""
     watched = comparison(rules=(replace(FROZEN_RULE, **changes),))
+    rejudging = Rejudgement(comparison=watched)
     told: list[tuple[Outcome, str, Transition | None]] = []
-    states: tuple[AlertState, ...] = ()
-    past: list[PastRun] = []
     for day, move in enumerate(moves):
-        scores, slot = churn(*move), SLOT + day * DAY
-        seen = count_standstills(watched, scores, past)
-        states, changes_of_run = evaluate(
-            watched, slot=slot, states=states, standstills=seen, arm_scores=scores
-        )
-        loud = {
-            (each.alert, each.segment): each.state
-            for each in states
-            if each.state is not State.QUIET
-        }
-        past.append(
-            PastRun(slot=slot, states=loud, standstills={each.alert: each for each in seen})
-        )
-        told.append(
-            (states[0].outcome, states[0].reason, changes_of_run[0] if changes_of_run else None)
-        )
+        run = published.record(SLOT + day * DAY, arm_scores=churn(*move))
+        change = next(iter(rejudging.judge(run)), None)
+        (state,) = rejudging.states.values()
+        told.append((state.outcome, state.reason, change))
     return told
 
 

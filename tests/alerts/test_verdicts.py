@@ -1,12 +1,11 @@
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from factories import rule, summary
+from factories import findings, rule, summary
 from monitor.alerts.verdicts import apply_bounds, bound_statistic, judge_reading, read_similarity
 from monitor.model.alerts import Expectation, Outcome, Verdict
 from monitor.model.rankings import CoverageRow
@@ -25,58 +24,67 @@ def judge_similarity(
     segment: str = "all",
     reason: str | None = None,
 ) -> Verdict:
-    return judge_reading(watched, read_similarity(watched, segment, status, found, reason), None)
+    run = findings(status=status, run_reason=reason)
+    return judge_reading(watched, read_similarity(watched, segment, run, found), None, run)
 
 
 LOW = {"metric": "rbo(p=0.9)", "threshold": 0.6, "resolve_at": 0.65}
 
 
-def verdict(mean: float | None, *, segment: str = "all", n: int = 1874, **changes: Any) -> Verdict:
-    found = summary(metric="rbo(p=0.9)", mean=mean, n=n, segment=segment)
-    return judge_similarity(rule(**{**LOW, **changes}), found, segment=segment)
-
-
-BELOW = """
-0.512    breach  no   0.512 over 1,874 users, below 0.6
-0.59999  breach  no   0.59999 over 1,874 users, below 0.6
-0.6      ok      no   0.6 over 1,874 users, not below 0.6 but still below 0.65, where it resolves
-0.65     ok      yes  0.65 over 1,874 users, not below 0.65
+RULES = {
+    "low": rule(**LOW),
+    "low of 50": rule(**LOW, min_users=50),
+    "high": rule(
+        statistic="share_below(0)", direction=Direction.ABOVE, threshold=0.1, resolve_at=0.08
+    ),
+}
+VERDICTS = """
+# rule     value    users  outcome  recovers  reason
+low        0.512    1874   breach   no        is 0.512 over 1,874 users, below 0.6
+low        0.59999  1874   breach   no        is 0.59999 over 1,874 users, below 0.6
+low        0.6      1874   ok       no        is 0.6 over 1,874 users, not below 0.6 but still below 0.65, where it resolves
+low        0.65     1       ok      yes       is 0.65 over 1 user, not below 0.65
+low of 50  0.1      50     breach   no        is 0.1 over 50 users, below 0.6
+low of 50  0.1      49     too_few  no        49 users with a value of rbo(p=0.9), fewer than the 50 needed
+low        None     1874   no_data  no        has no value over 1,874 users
+low        nan      1874   no_data  no        has no value over 1,874 users
+low        inf      1874   no_data  no        has no value over 1,874 users
+low        None     0      no_data  no        no user has a value of rbo(p=0.9)
+high       0.11     1874   breach   no        is 0.11 over 1,874 users, above 0.1
+high       0.09     1874   ok       no        is 0.09 over 1,874 users, not above 0.1 but still above 0.08, where it resolves
+high       0.08     1874   ok       yes       is 0.08 over 1,874 users, not above 0.08
 """
 
 
-@pytest.mark.parametrize(("mean", "outcome", "recovers", "said"), cells(BELOW))
-def test_a_rule_below_breaches_under_its_threshold_and_recovers_at_resolve_at(
-    mean, outcome, recovers, said
-):
-    found = verdict(float(mean))
-    assert (found.outcome, found.is_recovered, found.value) == (
-        outcome,
-        recovers == "yes",
-        float(mean),
+@pytest.mark.parametrize("row", cells(VERDICTS))
+def test_a_value_of_so_many_users_is_judged_on_its_side_of_both_limits(row):
+    name, text, users, outcome, recovers, reason = row
+    value = None if text == "None" else float(text)
+    watched, n = RULES[name], int(users)
+    found = judge_similarity(
+        watched,
+        summary(metric=watched.metric, mean=value, n=n, statistics={"share_below(0)": value or 0}),
     )
-    assert (found.users, found.reason) == (1874, f"mean of rbo(p=0.9) is {said}")
-    assert " over 1 user of country=UK, " in verdict(float(mean), segment="country=UK", n=1).reason
+    assert (found.outcome, found.is_recovered, found.users) == (outcome, recovers == "yes", n)
+    assert found.value == (value if outcome in ("ok", "breach") else None)
+    assert found.reason.removeprefix(f"{watched.statistic} of {watched.metric} ") == reason
 
 
-def test_a_rule_above_breaches_on_the_other_side():
-    watched = rule(
-        statistic="share_below(0)", direction=Direction.ABOVE, threshold=0.1, resolve_at=0.08
-    )
-    found = [
-        judge_similarity(watched, summary(statistics={"share_below(0)": share}))
-        for share in (0.11, 0.09, 0.08)
-    ]
-    assert found[0].reason == "share_below(0) of extended_tau is 0.11 over 1,874 users, above 0.1"
-    assert [(each.outcome, each.is_recovered) for each in found] == [
-        (Outcome.BREACH, False),
-        (Outcome.OK, False),
-        (Outcome.OK, True),
-    ]
+def test_a_segment_is_named_where_it_has_a_value_and_where_it_has_none():
+    for found, said in (
+        (
+            summary(n=1, mean=0.9),
+            "mean of extended_tau is 0.9 over 1 user of country=UK, not below",
+        ),
+        (None, "no user of country=UK has a value of extended_tau"),
+    ):
+        assert judge_similarity(rule(), found, segment="country=UK").reason.startswith(said)
 
 
 @given(value=st.floats(-1, 1), threshold=st.floats(-1, 1))
 def test_the_shown_figure_never_contradicts_the_verdict(value, threshold):
-    found = verdict(value, threshold=threshold, resolve_at=threshold)
+    low = rule(threshold=threshold, resolve_at=threshold)
+    found = judge_similarity(low, summary(mean=value))
     shown = float(found.reason.split(" is ")[1].split(" over ")[0])
     assert (shown < threshold) == (found.outcome is Outcome.BREACH)
 
@@ -98,29 +106,6 @@ def test_a_run_that_is_not_ok_never_speaks_of_similarity(status, reason, outcome
     assert (found.outcome, found.reason, found.value, found.users) == (outcome, said, None, 0)
 
 
-def test_a_segment_without_a_summary_or_without_users_is_no_data():
-    for absent in (None, summary(n=0, mean=None, statistics={})):
-        found = judge_similarity(rule(), absent, segment="country=UK")
-        assert (found.outcome, found.reason) == (
-            Outcome.NO_DATA,
-            "no user of country=UK has a value of extended_tau",
-        )
-
-
-def test_a_statistic_without_a_finite_value_is_no_data():
-    for value in (None, float("nan"), float("inf")):
-        found = verdict(value)
-        assert (found.outcome, found.value, found.users) == (Outcome.NO_DATA, None, 1874)
-        assert found.reason == "mean of rbo(p=0.9) has no value over 1,874 users"
-
-
-def test_fewer_than_min_users_are_too_few_and_exactly_so_many_are_enough():
-    few = verdict(0.1, n=49, min_users=50)
-    assert (few.outcome, few.value, few.users) == (Outcome.TOO_FEW, None, 49)
-    assert few.reason == "49 users with a value of rbo(p=0.9), fewer than the 50 needed"
-    assert verdict(0.1, n=50, min_users=50).outcome is Outcome.BREACH
-
-
 SCORES = {"scores": (-1.0, 1.0)}
 
 
@@ -135,7 +120,7 @@ def bounded(
     mean: float = 0.4,
 ) -> Verdict:
     """What becomes of a verdict on 90 users where so many more were asked."""
-    row = CoverageRow(segment="all", asked=90 + missing, paired=90, reasons={})
+    row = CoverageRow(segment="all", asked=90 + missing, paired=90, users_by_reason={})
     return apply_bounds(watched, verdict, summary(n=90, mean=mean), row, expected)
 
 

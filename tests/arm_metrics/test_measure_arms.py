@@ -135,9 +135,7 @@ def test_the_answer_goes_by_segment_metric_and_arm():
 def test_every_metric_keeps_its_name_and_tells_everything():
     for name, metric in ARM_METRICS.items():
         assert str(metric) == metric.name == name
-        assert metric.meaning
-        assert metric.source
-        assert metric.low < metric.high
+        assert all((metric.meaning, metric.source, metric.low < metric.high))
     assert {metric.need for metric in ARM_METRICS.values()} == {None, *ArmNeed}
     assert list(ARM_METRICS) == sorted(ARM_METRICS)
 
@@ -161,16 +159,8 @@ def test_gini_of_worked_exposures():
     assert gini(np.array([7]), 4) == 1 - 1 / 4
     assert gini(np.array([1, 3]), 2) == 0.25
     assert gini(np.array([3, 1]), 4) == pytest.approx((6 * 1 + 8 * 3 - 5 * 4) / (4 * 4), abs=1e-15)
-
-
-def test_gini_of_a_huge_catalogue_costs_no_memory():
+    # A huge catalogue costs no memory.
     assert gini(np.array([1, 1]), 10**12) == pytest.approx(1 - 2e-12, abs=1e-15)
-
-
-def test_samples_that_are_equal_are_at_zero_and_separate_ones_at_one():
-    low, high = np.array([1.0, 2.0, 2.0]), np.array([3.0, math.inf])
-
-    assert [kolmogorov_smirnov(low, other) for other in (low[::-1], high)] == [0, 1]
 
 
 @given(*[st.lists(st.integers(-5, 5).map(float), min_size=3, max_size=30)] * 2)
@@ -210,9 +200,6 @@ def test_no_lists_list_nothing():
 
     assert [len(part) for part in compact_codes(nothing, nothing)] == [0, 0, 0]
     assert [len(part) for part in count_items(nothing, np.arange(0), 5)] == [0, 0]
-    assert [
-        len(part) for part in count_items(np.full((1, 3), -1, dtype=np.int32), np.arange(1), 1)
-    ] == [0, 0]
 
 
 RANKING = st.lists(st.integers(0, 9), unique=True, max_size=5)

@@ -6,6 +6,7 @@ Faults planted in a shop's lists.
 import math
 from dataclasses import replace
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from bench.incidents import find_wrong, read
 from factories import comparison, pull
 from faults import Fault, Kind, Shop, draw_fault, draw_shop
 from kernels import reference
+from kernels.reference import pairs
 from monitor.attribution.changes import (
     CHANGES,
     OwnLists,
@@ -29,7 +31,7 @@ from monitor.attribution.habits import Habit, bin_lists, find_excess, least_shar
 from monitor.attribution.parts import Parts
 from monitor.metrics import parse, score_all
 from monitor.model.comparison import Keep
-from monitor.model.explanation import Change, ExampleLists, Explanation, FaultKind, UserGroup
+from monitor.model.explanation import Change, ExampleLists, Explanation, FaultKind
 from monitor.model.memory import Memory
 from monitor.model.rankings import Arm, PairBatch
 from monitor.model.runs import RunResult
@@ -40,20 +42,12 @@ from tables import cells
 METRICS = ("extended_tau", "rbo(p=0.9)", "overlap", "topk_footrule")
 
 
-def pairs(text: str) -> list[tuple[list[int], list[int]]]:
-    """The two lists of each user, an item a digit: "12:21 12:13"."""
-    sides = [pair.split(":") for pair in text.split()]
-    return [([*map(int, a)], [*map(int, b)]) for a, b in sides]
-
-
 BEFORE = "123456:427819"
 """Lists of two models that always differed."""
-Lists = list[int]
 
 
-def change(
-    name: str, former: str | list[tuple[Lists, Lists]], present: str | list[tuple[Lists, Lists]]
-) -> PairChanges:
+def change(name: str, former: Any, present: Any) -> PairChanges:
+    """What became of these pairs, given as text or as lists."""
     metric = parse(name)
     then, now = (
         reference.batch(pairs(each) if isinstance(each, str) else each, 10)
@@ -166,10 +160,6 @@ def show(row: int) -> ExampleLists:
     return ExampleLists(user=f"u{row}", baseline=(), candidate=())
 
 
-def shown(group: UserGroup) -> list[str]:
-    return [example.user for example in group.examples]
-
-
 def test_groups_that_grew_come_before_groups_that_were_always_there():
     changes = [Change.PARTLY_REPLACED] * 8 + [Change.REPLACED] * 2
     rows = [(0.5, 0.0, 0.0)] * 8 + [(1.0, 0.0, 0.0)] * 2
@@ -189,7 +179,7 @@ def test_users_without_parts_stand_for_nobody_and_groups_of_some_rows_name_rows_
         np.array([3, 1]),
         show=show,
     )
-    assert (found.users, found.share, shown(found)) == (1, 0.5, ["u3"])
+    assert (found.users, found.share, found.examples) == (1, 0.5, (show(3),))
     assert group_users(replaced, parts([(1, 0, 0)] * 4), np.arange(0), show=show) == ()
 
 
@@ -253,6 +243,8 @@ MIXED_UP 33061 33056 8
 NOISE 13065 13064 14
 REORDERED 17043 17040 12
 TRUNCATED 23129 23128 11
+STALE 51060 51056 12
+ITEMS_GONE 57006 57000 11
 """
 """A kind of fault, its seed, that of its shop, and its day."""
 
@@ -264,6 +256,23 @@ def test_what_lists_do_beside_a_fault_is_not_told_in_its_place(line):
     seed, of_shop, begins = map(int, numbers)
     shop = draw_shop(of_shop)
     assert explain(draw_fault(Kind[kind], seed, begins=begins), past(shop, begins), shop)[1] == []
+
+
+def test_lists_that_are_identical_by_chance_are_as_usual():
+    shop = draw_shop(57024)  # a tenth of its lists always are, and on day 10 more than ever before
+    found = measure(Fault(kind=Kind.NOISE, begins=99), 10, past(shop, 8), shop).explanation
+    assert found is not None
+    assert found.finding is None
+
+
+def test_whole_lists_that_turned_are_their_first_three_items_if_many_kept_these():
+    shop = draw_shop(57024)
+    fault = draw_fault(Kind.TOP_SHUFFLED, 57030, begins=8)
+    lists = measure(fault, 9, past(shop, 8), shop).lists
+    since = replace(past(shop, 8), last_lists=lists, former_lists=lists)
+    found = measure(fault, 10, since, shop).explanation
+    assert found is not None
+    assert find_wrong(fault, shop, read(found.sentence), 10) == []
 
 
 @pytest.mark.parametrize("kind", [Kind.TRUNCATED, Kind.STALE])
@@ -287,6 +296,17 @@ def test_users_who_came_to_share_a_list_a_few_a_day_are_all_told():
     assert found is not None
     assert found.sentence.startswith(
         "20 of 800 users (2 %) all get the same list from the candidate: the most popular items."
+    )
+
+
+def test_a_list_that_few_users_share_since_the_run_before_is_not_called_stale():
+    fault = Fault(kind=Kind.SHARED_LIST, begins=BEGINS, share=0.01)
+    lists = measure(fault, BEGINS, past()).lists
+    since = replace(past(), last_lists=lists, former_lists=lists)
+    found = measure(fault, BEGINS + 1, since).explanation
+    assert found is not None
+    assert found.sentence.startswith(
+        "8 of 800 users (1 %) all get the same list from the candidate"
     )
 
 
@@ -332,19 +352,16 @@ def drawn(*shares: float, n: int = 1000) -> np.ndarray:
     return np.repeat(np.arange(len(shares)), np.rint(np.array(shares) * n).astype(int))
 
 
-def test_a_fifth_of_the_users_far_out_is_found_with_its_share():
+def test_a_fifth_of_the_users_far_out_is_found_with_its_share_and_four_users_are_nobody():
     now = np.concatenate((drawn(*USUAL, n=800), np.full(200, 9)))
     found = find_excess(now, USUAL)
     assert found is not None
     assert (found.least, found.usual) == (6, 0.0)
     assert (found.beyond, least_share(now, USUAL)) == pytest.approx((0.2, 0.2))
+    for nothing in (np.append(drawn(*USUAL), [9] * 4), np.array([-1, -1])):
+        assert find_excess(nothing, USUAL) is None
 
 
 def test_a_training_that_is_worse_by_a_half_is_usual_still():
-    for n in (10, 100, 1000, 100_000):
+    for n in (10, 1000, 100_000):
         assert find_excess(drawn(0.05, 0.22, 0.3, 0.28, 0.12, 0.03, n=n), USUAL) is None
-
-
-def test_four_users_are_nobody_and_without_users_there_is_nothing():
-    assert find_excess(np.concatenate((drawn(*USUAL), np.full(4, 9))), USUAL) is None
-    assert find_excess(np.array([-1, -1]), USUAL) is None

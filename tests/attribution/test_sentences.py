@@ -4,7 +4,6 @@ import unicodedata
 from dataclasses import replace
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,12 +14,10 @@ from monitor.attribution.sentences import (
     shorten_name,
     write_alert_text,
     write_drop,
-    write_fall,
     write_finding,
 )
 from monitor.model.explanation import ExposedItem, FaultKind, Finding, Part, SegmentFall
 from monitor.model.rankings import Arm
-from tables import cells
 
 
 def parts_of(**parts: float) -> dict[Part, float]:
@@ -44,62 +41,6 @@ def drop_of(leader: SegmentFall | None = None, *, noise: float = 0.001, **parts:
     )
 
 
-DROPS = """
-membership=0.1                 No clear cause. Similarity fell by 0.1000: items replaced 100 %.
-membership=0.12 order=-0.02    No clear cause. Similarity fell by 0.1000: items replaced 0.1200, items moved -0.0200.
-membership=-0.14 length=0.15   No clear cause. Similarity fell by 0.0100: lists of other lengths 0.1500, items replaced -0.1400.
-# Other users are a clear cause.
-composition=0.1                Similarity fell by 0.1000: other users asked than before 100 %.
-# Of what is no drop beyond doubt no parts are told.
-order=-0.0205                  Similarity rose by 0.0205.
-order=0                        No drop: similarity rose by 0.0000.
-order=0.0019                   No clear drop: similarity fell by 0.0019.
-"""
-
-
-@pytest.mark.parametrize(("parts", "says"), cells(DROPS))
-def test_a_drop_without_a_fault_is_put_in_plain_words(parts, says):
-    amounts: dict[str, Any] = {}
-    for part in parts.split():
-        name, amount = part.split("=")
-        amounts[name] = float(amount)
-    assert write_drop(drop_of(**amounts)) == says
-
-
-def test_a_segment_that_leads_is_told_with_its_share_of_a_drop():
-    fell = "In country=DE similarity fell by 0.5000"
-    assert write_drop(drop_of(fall(order=0.125), order=0.125, membership=0.125)) == (
-        f"No clear cause. {fell}, 50 % of everybody's drop: items moved 100 %. "
-        "Similarity fell by 0.2500: items replaced 50 %, items moved 50 %."
-    )
-    rose = f"Similarity rose by 0.0200. {fell}: items moved 100 %."
-    assert write_drop(drop_of(fall(order=0.125), order=-0.02)) == rose
-
-
-@pytest.mark.parametrize(
-    ("found", "drop", "expected"),
-    [
-        # 0.125 of 0.25 by a quarter of the users: each of them fell by 0.5.
-        (
-            fall(membership=0.1, order=0.025),
-            0.25,
-            (
-                "In country=DE similarity fell by 0.5000, 50 % of everybody's drop: items replaced "
-                "80 %, items moved 20 %."
-            ),
-        ),
-        # Others rose as much: what is left of the drop is nothing to have a share of.
-        (fall(order=0.125), 0.01, "In country=DE similarity fell by 0.5000: items moved 100 %."),
-        (fall(order=0.125), -0.1, "In country=DE similarity fell by 0.5000: items moved 100 %."),
-        (fall(order=-0.125), 0.25, "In country=DE similarity rose by 0.5000."),
-        (fall(), 0.25, "In country=DE there is no fall to explain."),
-        (fall(share=0.0, composition=0.1), 0.25, "In country=DE there is no fall to explain."),
-    ],
-)
-def test_a_segment_s_fall_is_told_with_its_share_of_the_drop_and_its_parts(found, drop, expected):
-    assert write_fall(found, drop) == expected
-
-
 CUT = Finding(
     kind=FaultKind.CUT_SHORT,
     arms=(Arm.CANDIDATE,),
@@ -113,10 +54,15 @@ CUT = Finding(
 
 def test_a_fault_is_told_with_whom_it_concerns_and_what_the_mean_did():
     told = (
-        "250 of 1,000 users (25 %), mostly in country=FR (100 % of its users), get shorter lists "
-        "from the candidate: 5 items instead of 10."
+        "250 of 1,000 users (25 %), most of them in country=FR, get shorter lists from the "
+        "candidate: 5 items instead of 10. It concerns 100 % of the users in country=FR."
     )
-    whole = told.replace("mostly in country=FR (100 % of its users)", "exactly those of country=FR")
+    whole = told.replace("most of them in", "exactly the users in").partition(" It concerns")[0]
+    duplicated = replace(CUT, segment="all", detail={**CUT.detail, "duplicated": 0.5})
+    assert write_finding(duplicated, None).startswith(
+        "250 of 1,000 users (25 %) get lists with duplicates from the candidate: 5 different items "
+        "instead of 10."
+    )
     assert write_finding(replace(CUT, is_exact=True), None).startswith(whole)
     assert write_finding(CUT, None) == f"{told} (No earlier lists to compare with.)"
     assert (

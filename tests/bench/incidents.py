@@ -67,7 +67,7 @@ _WORDS = {
     "no list": "got no list|gave no list for|gave no usable answer for",
     "shared list": "all get the same list|get one of [0-9]+ lists|gave one and the same list to",
     "shorter": "get shorter lists|gave a list shorter than k for",
-    "stale": "as in the last run|has not changed since its last run",
+    "stale": "as in the last run|returned an unchanged list",
     "items gone": "had items that nobody gets",
     "others' lists": "that are those of other users",
     "random": "that look random",
@@ -101,7 +101,7 @@ _SENTENCES = (
     # The cause, and where none is given the reason of an alert.
     re.compile(
         r"(?P<users>[0-9,]+) of [0-9,]+ users \([0-9.]+ %\)"
-        r"(?:, (?:mostly in|exactly those of) (?P<segment>.+?)(?: \([0-9.]+ % of its users\))?,)? "
+        r"(?:, (?:most of them|exactly the users) in (?P<segment>.+?),)? "
         rf"(?P<what>[^.]*?(?:from|by) the {_ARMS}[^.]*)"
     ),
     re.compile(

@@ -123,9 +123,7 @@ def test_spans_of_one_name_that_would_touch_are_drawn_as_one():
     ]
 
 
-@pytest.mark.parametrize(
-    ("days", "first"), [(0.5, "00:00"), (10, "01 Jan"), (80, "01 Jan"), (400, "01 Jan")]
-)
+@pytest.mark.parametrize(("days", "first"), [(0.5, "00:00"), (10, "01 Jan"), (400, "01 Jan")])
 def test_marks_of_time_are_hours_or_days_and_few(days, first):
     drawn = draw_series(
         [Point(at=START + part * days * DAY, value=0.5, note="") for part in (0, 1)], label="l"
@@ -179,18 +177,15 @@ def test_a_chart_of_nothing_is_no_chart():
     assert draw_stack([START], {"missing": [0.0]}, label="l") == ""
 
 
-def test_a_distribution_is_a_column_a_run_and_few_columns_of_many_runs():
+def test_a_distribution_is_a_column_a_run():
     drawn = draw_heat_map([(10, 0), (0, 10), (5, 5)], -1.0, 1.0, label="l")
-    assert [
-        (each.get("class"), (each.get("d") or "").count("M")) for each in parts(drawn, "path")
-    ] == [("heat h6", 4)]
+    (path,) = parts(drawn, "path")
+    assert (path.get("class"), (path.get("d") or "").count("M")) == ("heat h6", 4)
 
 
 def test_shares_stand_on_each_other():
-    drawn = draw_stack(
-        [START, START + DAY], {"missing": [0.1, 0.1], "short": [0.2, 0.0]}, label="l"
-    )
-    assert [each.findtext("title") for each in parts(drawn, "polygon")] == ["missing", "short"]
+    drawn = draw_stack([START, START + DAY], {"a": [0.1, 0.1], "b": [0.2, 0.0]}, label="l")
+    assert [each.findtext("title") for each in parts(drawn, "polygon")] == ["a", "b"]
 
 
 @given(st.lists(st.none() | st.floats(-1e9, 1e9), max_size=30), st.none() | st.floats(-2, 2))

@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from commands import assert_refused, objects, one_line, rankwatch, read_json
+from commands import assert_refused, objects, of_all, one_line, rankwatch, read_json
 from forking import ended, started
 from monitor.storage import open_store
 from servers.daemon import wait_for
@@ -59,14 +59,14 @@ def test_a_low_slot_pends_the_next_fires_and_both_are_listed(fired):
     assert (
         first["status"],
         first["paired"],
-        first["summaries"]["extended_tau"]["all"]["mean"],
+        of_all(first)["extended_tau"]["mean"],
     ) == ("ok", 60, -1.0)
-    assert [each["to"] for each in (*first["transitions"], *second["transitions"])] == [
+    assert [each["to_state"] for each in (*first["transitions"], *second["transitions"])] == [
         "pending",
         "firing",
     ]
     _, listed = read_json("alerts")
-    assert (listed["slot"], listed["from"], listed["to"]) == (
+    assert (listed["slot"], listed["from_state"], listed["to_state"]) == (
         "2024-01-09T00:00:00Z",
         "pending",
         "firing",
@@ -153,7 +153,7 @@ def test_check_shows_both_lists_of_a_few_users_side_by_side(world):
     assert "was 2" in done.stdout
     assert "new" in done.stdout
     (shown,) = read_json("check --users 2")
-    assert [each["baseline"] for each in shown["users"]] == [["1", "2", "3", "4", "5"]] * 2
+    assert [each["baseline"] for each in shown["evidence"]] == [["1", "2", "3", "4", "5"]] * 2
 
 
 @pytest.mark.usefixtures("world")
@@ -258,7 +258,7 @@ def test_an_interrupt_ends_a_replay_with_its_code_and_leaves_no_half_written_run
 @pytest.mark.usefixtures("fired")
 def test_show_prints_a_run_by_segment_and_the_worst_users_side_by_side():
     shown = rankwatch("show feed --users 1").stdout
-    why = "What sets lists apart by extended_tau: No earlier lists to compare with. "
+    why = "Both arms compared by extended_tau: No earlier lists to compare with. "
     assert [words in shown for words in ("60 of 60 users compared", "new", why)] == [True] * 3
     (found,) = read_json("show feed --slot 2024-01-08")
     assert found["evidence"][0]["candidate"] == [str(item) for item in APART]
@@ -290,10 +290,7 @@ def test_show_and_messages_say_why_a_run_fell_since_the_one_before(collector):
     read_json("run-once --slot 2024-01-09")
 
     shown = rankwatch("show feed").stdout
-    assert (
-        "Why, by extended_tau against the lists that 60 users had in the run of 2024-01-08 00:00: "
-        in shown
-    )
+    assert "Compared with the run of 2024-01-08 00:00 by extended_tau, for 60 users: " in shown
     for title in ("Pieces of the drop", "Segments", "Items, users of ", "Lists, users of "):
         assert title in shown
     (found,) = read_json("show feed")

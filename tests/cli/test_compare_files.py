@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import monitor
-from commands import assert_refused, objects, one_line, rankwatch
+from commands import assert_refused, objects, of_all, one_line, rankwatch
 from tables import rows
 
 BASE = {f"u{i}": list(range(i, i + 10)) for i in range(12)}
@@ -72,10 +72,11 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 def test_files_compare_as_the_same_lists_do_in_python(compared):
     frame = monitor.compare_many(BASE, CANDIDATE, k=10)
-    assert (compared["users"], compared["paired"], compared["k"]) == (12, 12, 10)
-    assert compared["catalogue"] == frame.attrs["catalogue"]
+    assert (compared["asked"], compared["paired"], compared["k"]) == (12, 12, 10)
+    assert compared["catalogue_size"] == frame.attrs["catalogue"]
     for metric, row in monitor.summarize(frame).rename(columns={"median": "p50"}).iterrows():
-        told = compared["metrics"][metric]
+        told = of_all(compared)[str(metric)]
+        told |= told["statistics"]
         for name in ("n", "n_undefined", "mean", "standard_error", "p05", "p50", "by_chance"):
             assert told[name] == pytest.approx(row[name], abs=1e-12)
 
@@ -94,12 +95,12 @@ def test_files_of_different_shapes_are_compared_and_scores_make_ties_and_may_mak
     expected = read_comparison("compare candidate.jsonl base.jsonl")
     for file in ("long.csv --rank place", "ordered.tsv --in-order"):
         said = read_comparison(f"compare candidate.jsonl {file} --item product")
-        assert (said["metrics"], said["paired"]) == (expected["metrics"], 12)
+        assert (said["summaries"], said["paired"]) == (expected["summaries"], 12)
 
     wide = read_comparison(f"{COMPARE} -m rbo_w --scores scores")
     long = "compare long.csv long.csv --item product --scores points -m rbo_a"
-    assert 0 < wide["metrics"]["rbo_w(p=0.9)"]["mean"] < 1
-    assert read_comparison(long)["metrics"] == read_comparison(f"{long} --rank place")["metrics"]
+    assert 0 < of_all(wide)["rbo_w(p=0.9)"]["mean"] < 1
+    assert of_all(read_comparison(long)) == of_all(read_comparison(f"{long} --rank place"))
     assert_refused("""
         compare candidate.jsonl long.csv --item produkt --rank place | 2 | has no column 'produkt' (did you mean 'product'?)
     """)
@@ -120,18 +121,20 @@ def test_a_table_tells_the_score_by_chance_and_what_it_is():
 def test_by_splits_the_users_by_a_column_and_what_sets_lists_apart_adds_up_to_the_distance_from_identical_ones(
     compared,
 ):
-    for told in (compared, *compared["segments"].values()):
+    for told in (compared, *compared["by_segment"]):
         apart = told["apart"]
         assert apart["metric"] == "extended_tau"
         assert set(apart["parts"]) == {"membership", "order", "length"}
         assert sum(apart["parts"].values()) == pytest.approx(
-            1 - told["metrics"]["extended_tau"]["mean"], abs=1e-12
+            1 - told["summaries"][0]["mean"], abs=1e-12
         )
-        assert sum(apart["lists"].values()) == pytest.approx(1)
+        assert sum(apart["shares"].values()) == pytest.approx(1)
     expected = monitor.summarize(monitor.compare_many(BASE, CANDIDATE, "overlap", 10), COUNTRIES)
     assert {
-        name: (told["paired"], told["metrics"]["overlap"]["mean"])
-        for name, told in compared["segments"].items()
+        told["segment"]: (told["paired"], each["mean"])
+        for told in compared["by_segment"]
+        for each in told["summaries"]
+        if each["metric"] == "overlap"
     } == {
         f"country={country}": (6, expected.loc[("overlap", country), "mean"])
         for country in ("DE", "UK")
@@ -141,19 +144,20 @@ def test_by_splits_the_users_by_a_column_and_what_sets_lists_apart_adds_up_to_th
 def test_users_and_their_segments_may_stand_in_a_file_of_their_own_or_be_unknown():
     Path("users.csv").write_text("user_id,plan\nu1,free\nu2,paid\nu3,free\nnobody,free\n")
     said = read_comparison(f"{COMPARE} --users users.csv --by plan")
-    assert (said["users"], said["paired"], said["coverage"]) == (
+    assert (said["asked"], said["paired"], said["users_by_reason"]) == (
         4,
         3,
-        {"baseline.missing": 1, "candidate.missing": 1},
+        {"baseline,missing": 1, "candidate,missing": 1},
     )
-    assert {name: told["paired"] for name, told in said["segments"].items()} == {
+    assert {told["segment"]: told["paired"] for told in said["by_segment"]} == {
         "plan=free": 2,
         "plan=paid": 1,
     }
 
     write_rows("candidate.jsonl", {"user_id": "u99", "items": [1]}, mode="a")
     said = read_comparison(f"{COMPARE} --by country")
-    assert (said["users"], said["paired"], said["segments"]["country=unknown"]["paired"]) == (
+    paired = {told["segment"]: told["paired"] for told in said["by_segment"]}
+    assert (said["asked"], said["paired"], paired["country=unknown"]) == (
         13,
         12,
         0,
@@ -178,7 +182,7 @@ def test_python_and_the_command_accept_the_same_names_of_columns():
     table = frames[1].drop_duplicates("user_id")[["user_id", "rank"]]
     assert monitor.summarize(scores, table).loc[("overlap", "rank=0"), "n"] == len(BASE)
     said = read_comparison("compare user.csv user_id.csv --users users.csv --by country")
-    assert (said["paired"], said["metrics"]["overlap"]["mean"]) == (1, 1.0)
+    assert (said["paired"], of_all(said)["overlap"]["mean"]) == (1, 1.0)
     assert read_comparison(f"{COMPARE} --titles items.csv --worst 12")["titles"] == {"90": "Shoes"}
 
 

@@ -14,6 +14,7 @@ from clocks import set_clock
 from commands import assert_refused, one_line, rankwatch, read_json
 from factories import DAY, SLOT
 from forking import Done
+from json_keys import read_listed
 from monitor.model.runs import Lease
 from monitor.storage import open_leases, open_store, parse_url, schema_version
 from monitor.storage.sqlite_file import FileLock
@@ -62,7 +63,7 @@ def test_current_check_and_moves_speak_to_machines():
     expected = {
         "schema": head,
         "wanted": head,
-        "as_expected": True,
+        "is_as_expected": True,
         "differences": [],
         "damage": [],
     }
@@ -74,7 +75,7 @@ def test_current_check_and_moves_speak_to_machines():
         db upgrade ' ' | 2 | a step such as -1
     """)
     old = db("check --json")
-    assert (old.returncode, json.loads(old.stdout)["as_expected"]) == (4, False)
+    assert (old.returncode, json.loads(old.stdout)["is_as_expected"]) == (4, False)
 
 
 def _overwrite() -> None:
@@ -117,8 +118,8 @@ def test_check_finds_a_damaged_file_and_says_what_to_do(spoil, says, advice):
         True,
         True,
     )
-    found = json.loads(done.stdout)
-    assert (says in " ".join(found["damage"]), found["as_expected"]) == (True, False)
+    found = read_listed(done.stdout)
+    assert (says in " ".join(found["damage"]), found["is_as_expected"]) == (True, False)
 
 
 @pytest.mark.usefixtures("filled")
@@ -130,7 +131,7 @@ def test_size_shows_what_each_kind_costs_and_prune_deletes_what_is_old():
     assert "scores" in db("size").stdout
 
     done = db_json("prune")
-    assert done["rows"] == done["by_kind"] == {"scores": 6, "evidence": 4}
+    assert done["deleted_rows"] == done["deleted_by_kind"] == {"scores": 6, "evidence": 4}
     assert "nothing deleted" in db("prune").stdout
 
 

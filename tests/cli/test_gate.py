@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from commands import assert_refused, rankwatch
+from json_keys import read_listed
 from servers.chromium import shown_in_browser
 from service.lists_world import APART, write_lists, write_world
 
@@ -78,22 +79,23 @@ def test_lists_far_apart_are_a_breach_and_end_with_1_and_a_database_that_is_not_
 def test_the_certificate_holds_what_the_verdict_rests_on_and_is_the_same_but_for_its_time(stored):
     printed = rankwatch(f"{GATE} --json --certificate certificate.json")
     assert printed.returncode == 0, printed.stderr
-    found: dict[str, Any] = json.loads((stored / "certificate.json").read_text())
+    found: dict[str, Any] = read_listed((stored / "certificate.json").read_text())
     assert found == json.loads(printed.stdout)
-    assert (found["verdict"], found["reason"], found["judged"], found["design"]) == (
+    assert (found["verdict"], found["reason"], found["yardstick"], found["design"]) == (
         "safe",
         "decided",
         "identical",
         "rotating",
     )
     assert (found["users"], found["missing"], found["margin"], found["alpha"]) == (80, 0, 0.5, 0.01)
-    assert (found["metric"], found["reference"], found["range"]) == (
+    assert (found["metric"], found["reference"], found["low"], found["high"]) == (
         "extended_tau",
         1.0,
-        [0.0, 2.0],
+        0.0,
+        2.0,
     )
     assert len(found["config_hash"]) == 64
-    (segment,) = found["segments"]
+    (segment,) = found["by_segment"]
     assert segment["confidence_sequence"]["low"] == 0.0
     assert segment["confidence_sequence"]["high"] < 0.5
     assert segment["log10_e_value"]["safe"] > 2 > segment["log10_e_value"]["breach"]

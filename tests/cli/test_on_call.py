@@ -41,7 +41,7 @@ def drift() -> tuple[str, str | None]:
 def test_who_acknowledges_is_shown_until_the_alert_is_resolved_by_hand():
     acknowledge = "alerts ack feed --by anna -m known"
     (done,) = read_json(acknowledge)
-    assert (done["from"], done["to"], done["reason"]) == (
+    assert (done["from_state"], done["to_state"], done["reason"]) == (
         "firing",
         "firing",
         "acknowledged by anna: known",
@@ -55,7 +55,7 @@ def test_who_acknowledges_is_shown_until_the_alert_is_resolved_by_hand():
     """)
 
     (done,) = read_json("alerts resolve --alert SimilarityLow")
-    assert (done["to"], done["reason"]) == ("quiet", f"resolved by {getpass.getuser()}")
+    assert (done["to_state"], done["reason"]) == ("quiet", f"resolved by {getpass.getuser()}")
     assert drift() == ("quiet", None)
 
 
@@ -102,7 +102,7 @@ def test_silences_are_added_listed_and_ended():
 
     assert read_json("silence") == [added]
     assert "anna" in rankwatch("silence ls").stdout
-    assert read_json("silence expire 1") == [{"ended": [1]}]
+    assert read_json("silence expire 1") == [{"expired": [1]}]
     assert read_json("silence ls") == []
     (ended,) = read_json("silence ls --all")
     assert ended["ends_at"] < added["ends_at"]
@@ -124,7 +124,10 @@ def receivers(world: Path, collector: Collector) -> Path:
 
 @pytest.mark.usefixtures("receivers")
 def test_every_receiver_is_told_a_firing_and_its_end_marked_as_a_test(collector):
-    assert [tuple(told.values()) for told in read_json("notify test")] == [
+    assert [
+        (told["receiver"], told["status"], told["is_delivered"], told["reason"])
+        for told in read_json("notify test")
+    ] == [
         ("hook", "firing", True, None),
         ("other", "firing", True, None),
         ("hook", "resolved", True, None),
@@ -184,7 +187,7 @@ def test_the_end_is_told_after_the_wait_and_also_where_the_start_may_have_arrive
             pause=waited.append,
         )
     )
-    assert [(each.status.value, each.trouble is None) for each in told] == [
+    assert [(each.status.value, each.reason is None) for each in told] == [
         ("firing", False),
         ("resolved", True),
     ]
@@ -204,12 +207,16 @@ def test_ls_shows_what_is_owed_and_why_and_with_all_what_was_given_up(world):
             0,
             "dry run",
         )
-        assert (waits["change"], waits["segment"], waits["since"]) == (
-            "starts",
+        assert (
+            waits["transition"]["to_state"],
+            waits["transition"]["segment"],
+            waits["transition"]["at"],
+        ) == (
+            "firing",
             "all",
             "2024-01-08T00:00:00Z",
         )
-        assert waits["message"].startswith("mean of extended_tau is 0.1")
+        assert waits["transition"]["reason"].startswith("mean of extended_tau is 0.1")
         assert (untried["receiver"], untried["status"], untried["reason"]) == (
             "other",
             "pending",

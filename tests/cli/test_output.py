@@ -90,7 +90,7 @@ def test_every_metric_has_its_line_and_is_one_object_for_machines():
     found = read_json("metrics")
     assert [each["metric"].partition("(")[0] for each in found] == [*METRICS, *ARM_METRICS]
     assert all(each["meaning"] and "`" not in each["meaning"] and each["source"] for each in found)
-    assert {each["needs"] for each in found} >= {
+    assert {each["need"] for each in found} >= {
         None,
         "scores",
         "item_weights",
@@ -120,7 +120,7 @@ def test_one_metric_is_told_with_all_that_it_declares_and_words_that_a_parameter
         in rankwatch("metrics ndcg").stdout
     )
     (told,) = read_json("metrics novelty")
-    assert (told["metric"], told["arms"], told["needs"]) == (
+    assert (told["metric"], told["arms"], told["need"]) == (
         "novelty",
         ["baseline", "candidate"],
         "keep_lists",

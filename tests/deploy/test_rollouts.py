@@ -172,11 +172,11 @@ def test_a_step_ends_with_the_gates_exit_code_and_leaves_a_summary(world, tmp_pa
 def test_a_question_is_judged_once_until_a_run_is_new(world):
     answers = [world.get("apart?margin=0.5").json() for _ in range(4)]
     assert len({each["at"] for each in answers}) <= 2, "ten minutes may end between two of them"
-    newest = answers[-1]["runs"][-1]
+    newest = answers[-1]["judged_runs"][-1]
     assert (
         forking.rankwatch(
             "run-once", "--again", "--slot", newest["slot"], "apart", cwd=world.folder
         ).returncode
         == 0
     )
-    assert world.get("apart?margin=0.5").json()["runs"][-1]["run_id"] != newest["run_id"]
+    assert world.get("apart?margin=0.5").json()["judged_runs"][-1]["run_id"] != newest["run_id"]

@@ -135,8 +135,8 @@ def test_every_inhibition_names_alerts_that_exist_and_is_within_their_place_only
         "Stale",
         "RunFailing",
         "NoData",
-        "ListsFailed",
-        "BaselineListsFailed",
+        "FailedLists",
+        "BaselineFailedLists",
     }
     for rule in yaml_of("alertmanager/alertmanager.yml")["inhibit_rules"]:
         assert (

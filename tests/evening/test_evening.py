@@ -66,15 +66,12 @@ class Row:
 
     @property
     def unnamed(self) -> list[str]:
-        """Headlines of critical messages, or else of all pages, that do not name the cause."""
-        pages: dict[tuple[str, str], Heard] = {}
-        for message in self.heard:
-            if not message.is_end:
-                pages.setdefault((message.receiver, message.page or message.text), message)
-        critical = [message for message in self.heard if message.is_critical and not message.is_end]
+        """Headlines of critical messages, or else of all, that do not name the cause."""
+        messages = [message for message in self.heard if not message.is_end]
+        critical = [message for message in messages if message.is_critical]
         return [
             message.headline
-            for message in critical or pages.values()
+            for message in critical or messages
             if not re.search(self.fault.cause, message.text, re.IGNORECASE)
         ]
 

@@ -4,6 +4,13 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from monitor.export.publisher import PrometheusPublisher
 
+ALERT = {
+    "comparison": "home-feed",
+    "alert": "SimilarityLow",
+    "segment": "all",
+    "severity": "critical",
+}
+
 
 class Page:
     """A scraped page: ask for one sample's value (None when absent), or whether a series shows at all."""

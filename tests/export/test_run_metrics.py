@@ -1,16 +1,15 @@
 """Gauges of the newest finished runs, and which segments are left out where there are too many series."""
 
 import re
-from collections import defaultdict
 from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from hypothesis import assume, example, given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import published
-from export.page import scraped
+from export.page import ALERT, scraped
 from monitor.export.exposition import Gauges
 from monitor.export.publisher import PrometheusPublisher, choose_segments, removable_segments
 from monitor.model.alerts import Outcome, State
@@ -18,13 +17,6 @@ from monitor.model.rankings import ALL, Coverage, CoverageRow
 from monitor.model.rules import Severity
 from monitor.model.runs import RunStatus
 from monitor.redaction import escape_controls
-
-ALERT = {
-    "comparison": "home-feed",
-    "alert": "SimilarityLow",
-    "segment": "all",
-    "severity": "critical",
-}
 
 
 def test_a_summary_shows_as_gauges_with_its_exact_numbers(publisher):
@@ -54,6 +46,10 @@ def test_a_run_that_is_not_ok_shows_its_status_and_coverage_and_when_one_was_ok_
         "similarity_by_chance",
     }
     assert not {f"rankwatch_{name}" for name in absent} & page.names()
+    assert not page.lacks(f"""
+        run_last_slot_timestamp_seconds{{comparison="home-feed"}} {published.SLOT.timestamp()}
+        run_last_ok_timestamp_seconds{{comparison="home-feed"}} {earlier.timestamp()}
+    """)
     assert not page.lacks("""
         alert_judged{comparison="home-feed",alert="SimilarityLow",segment="all",severity="critical"} 0
         alert_state{comparison="home-feed",alert="SimilarityLow",segment="all",severity="critical"} 2
@@ -61,19 +57,10 @@ def test_a_run_that_is_not_ok_shows_its_status_and_coverage_and_when_one_was_ok_
         paired_users{comparison="home-feed",segment="all"} 190
         unlabelled_runs{comparison="home-feed"} 3
     """)
-    assert (
-        page.value("run_last_slot_timestamp_seconds", comparison="home-feed")
-        == published.SLOT.timestamp()
-    )
-    assert (
-        page.value("run_last_ok_timestamp_seconds", comparison="home-feed") == earlier.timestamp()
-    )
-    shown = [
-        name
-        for name in FINISHED
-        if page.value("run_status", comparison="home-feed", status=name) == 1
-    ]
-    assert shown == [status]
+    finished = {
+        name for name in FINISHED if page.value("run_status", comparison="home-feed", status=name)
+    }
+    assert finished == {status}
 
 
 FINISHED = ("ok", "insufficient", "failed", "abandoned")
@@ -116,34 +103,20 @@ def test_coverage_shows_every_reason_for_all_and_only_what_occurred_elsewhere(pu
     ]
 
 
-def segments_shown(*names: str) -> list[str]:
+@given(names=st.sets(st.text(min_size=1, max_size=40), min_size=1, max_size=2))
+@example(names={"back\\slash", "a=\x1b]0;pwned\x07\x9b2J\x7f"})
+@example(names={"a\tb", r"a\tb"})
+def test_segments_are_as_many_series_and_a_name_comes_back_but_for_what_a_terminal_obeys(names):
     publisher = PrometheusPublisher(version="1")
     summaries = tuple(published.summary(segment=name) for name in names)
     publisher.publish([published.latest(summaries=summaries, coverage=None, states=())])
-    return [labels["segment"] for labels in scraped(publisher).labelled("similarity_mean")]
+    page = scraped(publisher)
+    shown = {labels["segment"] for labels in page.labelled("similarity_mean")}
 
-
-@given(
-    name=st.text(
-        st.characters(codec="utf-8").filter(lambda each: escape_controls(each) == each),
-        min_size=1,
-        max_size=40,
-    )
-)
-@example(name="back\\slash")
-def test_any_segment_name_comes_back_from_the_page_as_it_was(name):
-    """But for one that looks like a character spelled out, of which the next test knows."""
-    assume(not re.search(r"\\[xutr]", name))
-
-    assert segments_shown(name) == [name]
-
-
-@given(
-    names=st.sets(st.text(r"a\tx09bs" + "\t\x0b", min_size=1, max_size=6), min_size=2, max_size=2)
-)
-@example(names={"a\tb", r"a\tb"})
-def test_two_segments_are_two_series_whatever_characters_they_have(names):
-    assert len(set(segments_shown(*names))) == 2
+    assert len(shown) == len(names)
+    assert [line for line in page.text.split("\n") if escape_controls(line) != line] == []
+    plain = {name for name in names if escape_controls(name) == name}
+    assert {name for name in plain if not re.search(r"\\[xutr]", name)} <= shown
 
 
 def test_an_arm_metric_shows_for_each_arm_and_an_undefined_one_is_absent(publisher):
@@ -243,15 +216,6 @@ def test_an_alert_shows_its_state_its_figures_and_what_is_normal_and_whether_its
     assert {name: page.value(f"alert_{name}", **alert) for name in shown} == shown
 
 
-def test_a_comparison_that_is_not_published_again_is_gone_whole(publisher):
-    publisher.publish([published.latest(), published.named("search")])
-    assert 'comparison="home-feed"' in scraped(publisher).text
-    publisher.publish([published.named("search")])
-    page = scraped(publisher)
-    assert "home-feed" not in page.text
-    assert page.value("run_status", comparison="search", status="ok") == 1
-
-
 def test_what_has_no_value_shows_none_and_an_unknown_statistic_is_left_out(publisher):
     nobody = published.summary(
         n=0,
@@ -277,52 +241,26 @@ def test_what_has_no_value_shows_none_and_an_unknown_statistic_is_left_out(publi
     assert [labels["q"] for labels in page.labelled("similarity_quantile")] == ["0.05"]
 
 
-def cut(
-    users: dict[tuple[str, str], int], most: int | None
-) -> tuple[set[tuple[str, str]], dict[str, int]]:
-    """Segments that are shown, ``all`` aside, and how many series of each comparison are not, of two series a segment."""
-    gauges: dict[str, Gauges] = defaultdict(Gauges)
-    for (comparison, segment), asked in users.items():
-        for name in ("panel_users", "paired_users"):
-            gauges[comparison].set(name, (comparison, segment), asked)
-    found = {comparison: removable_segments(each) for comparison, each in gauges.items()}
-    shown = choose_segments(found, most)
-    left_out = {
-        name: sum(len(one) for segment, one in of_one.items() if segment not in shown[name])
-        for name, of_one in found.items()
-    }
-    return {(name, each) for name, segments in shown.items() for each in segments}, left_out
-
-
-SHOP = {
-    ("feed", ALL): 9,
-    ("feed", "c=1"): 5,
-    ("feed", "c=2"): 4,
-    ("feed", "c=3"): 3,
-    ("shop", ALL): 2,
-    ("shop", "c=9"): 1,
-}
-
-
-def test_nothing_is_cut_within_the_bound_and_beyond_it_the_largest_segments_stay_each_comparison_in_its_turn():
+def test_beyond_the_bound_each_comparison_in_its_turn_shows_its_next_segment():
+    series = [("panel_users", ()), ("paired_users", ())]
+    removable = {"feed": dict.fromkeys(("c=1", "c=2", "c=3"), series), "shop": {"c=9": series}}
     for most in (8, None):
-        assert cut(SHOP, most) == ({key for key in SHOP if key[1] != ALL}, {"feed": 0, "shop": 0})
-    assert cut(SHOP, 6) == (
-        {("feed", "c=1"), ("feed", "c=2"), ("shop", "c=9")},
-        {"feed": 2, "shop": 0},
-    )
+        shown = choose_segments(removable, most)
+        assert shown == {"feed": {"c=1", "c=2", "c=3"}, "shop": {"c=9"}}
+    assert choose_segments(removable, 7) == {"feed": {"c=1", "c=2"}, "shop": {"c=9"}}
 
 
-def test_neither_the_whole_nor_what_fires_may_be_left_out():
+def test_neither_the_whole_nor_what_fires_may_be_left_out_and_the_largest_segment_comes_first():
     gauges = Gauges()
-    for segment in (ALL, "c=1"):
-        gauges.set("panel_users", ("feed", segment), 9)
+    for segment, users in ((ALL, 99), ("c=1", 5), ("c=2", 9)):
+        gauges.set("panel_users", ("feed", segment), users)
     for alert, state in (("Low", 2), ("Near", 1), ("Well", 0)):
         gauges.set("alert_state", ("feed", alert, "c=1", "critical"), state)
         gauges.set("alert_value", ("feed", alert, "c=1", "critical"), 0.5)
-    (found,) = removable_segments(gauges).values()
+    found = removable_segments(gauges)
+    assert list(found) == ["c=2", "c=1"]
     quiet = ("feed", "Well", "c=1", "critical")
-    assert set(found) == {
+    assert set(found["c=1"]) == {
         ("panel_users", ("feed", "c=1")),
         ("alert_state", quiet),
         ("alert_value", quiet),
@@ -331,15 +269,14 @@ def test_neither_the_whole_nor_what_fires_may_be_left_out():
 
 def test_hundreds_of_segments_do_not_pass_the_bound_of_the_page(publisher):
     segments = ["all", *(f"country={number}" for number in range(200))]
-    rows = tuple(CoverageRow(segment=each, asked=200, paired=190, reasons={}) for each in segments)
+    rows = tuple(
+        CoverageRow(segment=each, asked=200, paired=190, users_by_reason={}) for each in segments
+    )
     summaries = tuple(published.summary(segment=each) for each in segments)
-    firing, quiet = (
-        published.state(segment="country=199"),
-        published.state(segment="country=198", state=State.QUIET),
-    )
-    latest = published.latest(
-        coverage=Coverage(rows=rows), summaries=summaries, states=(firing, quiet)
-    )
+    firing = published.state(segment="country=199")
+    quiet = published.state(segment="country=198", state=State.QUIET)
+    covered = Coverage(rows=rows)
+    latest = published.latest(coverage=covered, summaries=summaries, states=(firing, quiet))
 
     publisher.watch(["home-feed"], [], max_series=150)
     publisher.publish([latest])

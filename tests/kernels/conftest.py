@@ -13,23 +13,14 @@ import pytest
 from monitor.kernels import alignment
 from monitor.kernels.engines import choice, positions
 
-WAYS = {"all pairs": 255, "sorting": 0}
-"""The longest lists whose items are compared two by two, for each way."""
-
 
 def in_each_way(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Force one way after the other to align and to count."""
-    for way, longest in WAYS.items():
-        limit_all_pairs(monkeypatch, longest)
+    """Force one way after the other: lists up to this length are compared item by item."""
+    for way, longest in {"all pairs": 255, "sorting": 0}.items():
+        monkeypatch.setattr(alignment, "ALL_PAIRS_MAX_K", longest)
+        for limit in ("ALL_PAIRS_MAX_K", "COUNT_ALL_PAIRS_MAX_K", "SUM_ALL_PAIRS_MAX_K"):
+            monkeypatch.setattr(positions, limit, longest)
         yield way
-
-
-def limit_all_pairs(monkeypatch: pytest.MonkeyPatch, longest: int) -> None:
-    """Compare items two by two up to this length of lists."""
-    for module in (alignment, positions):
-        monkeypatch.setattr(module, "ALL_PAIRS_MAX_K", longest)
-    for limit in ("COUNT_ALL_PAIRS_MAX_K", "SUM_ALL_PAIRS_MAX_K"):
-        monkeypatch.setattr(positions, limit, longest)
 
 
 @pytest.fixture(

@@ -96,6 +96,12 @@ def overlap(a: Sequence[object], b: Sequence[object]) -> float:
     return len(set(a) & set(b)) / max(len(a), len(b)) if a or b else math.nan
 
 
+def pairs(text: str) -> list[tuple[list[int], list[int]]]:
+    """The two lists of each user, an item a digit: "12:21 12:13"."""
+    sides = [pair.split(":") for pair in text.split()]
+    return [([*map(int, a)], [*map(int, b)]) for a, b in sides]
+
+
 def batch(pairs: Sequence[Pair], k: int | None = None) -> PairBatch:
     """The pairs padded to k, or to their longest list."""
     width = k or max([1, *(len(ranking) for pair in pairs for ranking in pair)])

@@ -34,6 +34,11 @@ def appended_tau(a: Items, b: Items) -> float:
     return float(kendalltau(*places(universe, a, b)).statistic) if len(universe) > 1 else math.nan
 
 
+def apart(a: Items, b: Items) -> tuple[Items, Items]:
+    """Disjoint lists of the same lengths and items."""
+    return [("a", item) for item in a], [("b", item) for item in b]
+
+
 def untied(ranking: Items) -> Tied:
     return ranking, [-float(place) for place in range(len(ranking))]
 
@@ -94,7 +99,7 @@ def topk_kendall_normalized(a: Items, b: Items, penalty: float) -> float:
 @cache
 def _topk_apart(a: int, b: int, penalty: float) -> float:
     """Of disjoint lists."""
-    return topk_kendall([("a", i) for i in range(a)], [("b", i) for i in range(b)], penalty)
+    return topk_kendall(*apart(range(a), range(b)), penalty)
 
 
 def weighted_tau(a: Items, b: Items) -> float:
@@ -116,11 +121,8 @@ def element_weighted_tau(a: Items, b: Items, weights: Weights) -> float:
     """Tau-b over the members of the universe, a member of weight w speaking w times of each other."""
     if not a or not b:
         return -1.0 if a or b else math.nan
-    low = _weighted_universe(
-        [("a", item) for item in a],
-        [("b", item) for item in b],
-        {(arm, item): weights[item] for arm in "ab" for item in [*a, *b]},
-    )
+    ours, theirs = apart(a, b)
+    low = _weighted_universe(ours, theirs, {each: weights[each[1]] for each in [*ours, *theirs]})
     return 2 * (_weighted_universe(a, b, weights) - low) / (1 - low) - 1
 
 
@@ -197,9 +199,7 @@ def topk_footrule(a: Items, b: Items) -> float:
 def topk_footrule_normalized(a: Items, b: Items) -> float:
     if not a or not b:
         return 1.0 if a or b else math.nan
-    return topk_footrule(a, b) / topk_footrule(
-        [("a", item) for item in a], [("b", item) for item in b]
-    )
+    return topk_footrule(a, b) / topk_footrule(*apart(a, b))
 
 
 def weighted_footrule(a: Items, b: Items, weights: Weights, discount: str | None = None) -> float:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 import random
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Sequence
 from dataclasses import replace
 
 from kernels import reference
@@ -68,6 +69,11 @@ def tied(*groups: Sequence[int]) -> Tied:
     ]
 
 
+def parse(text: str) -> Tied:
+    """An item a digit, those in brackets tied: "1(23)"."""
+    return tied(*([*map(int, group.strip("()"))] for group in re.findall(r"\(\d+\)|\d", text)))
+
+
 def cut_into_groups(items: Sequence[int], widths: Sequence[int]) -> Tied:
     """The first items tied in groups of these widths, the others alone."""
     groups: list[Sequence[int]] = []
@@ -93,18 +99,6 @@ def groups(tied: Tied) -> list[list[int]]:
     items, scores = tied
     score_of = dict(zip(items, scores, strict=True))
     return [list(group) for _, group in itertools.groupby(items, score_of.get)]
-
-
-def orders(tied: Tied) -> Iterator[list[int]]:
-    """All ways to break the ties."""
-    for parts in itertools.product(*(itertools.permutations(group) for group in groups(tied))):
-        yield [item for part in parts for item in part]
-
-
-def averaged(a: Tied, b: Tied, p: float) -> float:
-    """The mean of equation 32 over all ways to break the ties."""
-    scores = [reference.rbo(one, other, p) for one in orders(a) for other in orders(b)]
-    return sum(scores) / len(scores)
 
 
 def shares(tied: Tied, depth: int, *, whole: bool) -> dict[int, float]:

@@ -9,8 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from rbo import RankingSimilarity
 
 from kernels import reference, reference_rbo, reference_relevance
@@ -19,7 +17,6 @@ from kernels.conftest import in_each_way
 from kernels.reference import LONG, SHORT, TOPS
 from monitor.kernels import align, blocks
 from monitor.kernels.kendall.element_weighted import DISCOUNTS
-from monitor.kernels.rbo.untied import rbo, rbo_max
 from monitor.metrics import parse
 from monitor.model.rankings import PairBatch
 
@@ -154,20 +151,6 @@ def test_measures_are_their_definitions(case, even, monkeypatch):
                 )
 
 
-@given(
-    ranking=st.lists(st.integers(0, 14), unique=True, min_size=1, max_size=12),
-    p=st.floats(0.001, 0.999),
-    data=st.data(),
-)
-def test_a_prefix_may_turn_out_the_whole(ranking, p, data):
-    seen = data.draw(st.integers(1, len(ranking)))
-    pair = align(reference.batch([(ranking[:seen], ranking)]))
-
-    assert rbo(pair, p)[0] == rbo_max(pair, p)[0] == 1.0
-    for name in ("extended_tau", "average_overlap"):
-        assert (parse(name).measure(pair)[0] < 1) == (seen < len(ranking))
-
-
 @pytest.mark.parametrize(
     ("cells", "k", "bounds"), [(1, 3, [0, 1, 2, 3]), (6, 3, [0, 2, 3]), (2, 1, [0, 2, 3])]
 )
@@ -177,18 +160,3 @@ def test_blocks_are_all_rows_in_order(cells, k, bounds, monkeypatch):
     found = [rows for rows, _ in blocks(reference.batch([([1], [1])] * 3, k=k))]
 
     assert found == [slice(low, high) for low, high in pairwise(bounds)]
-
-
-def test_taus_of_tied_lists_do_not_depend_on_the_other_pairs_and_are_symmetric_to_the_last_bit():
-    pairs = reference_rbo.draw(60, 26, even=False)
-    for a, b in reference.draw(60, 27, even=False):
-        pairs.append((reference_rbo.cut_into_groups(a, []), reference_rbo.cut_into_groups(b, [])))
-    batch = reference_rbo.batch(pairs)
-    reverse = align(reference_rbo.batch([(b, a) for a, b in pairs]))
-
-    for measure in (parse("kendall_tau").measure, parse("weighted_tau").measure):
-        whole = measure(align(batch))
-        parts = [measure(align(batch.take(slice(low, low + 1)))) for low in range(0, 120, 7)]
-
-        np.testing.assert_allclose(np.concatenate(parts), whole[::7], rtol=0, atol=1e-14)
-        np.testing.assert_array_equal(measure(reverse), whole)

@@ -11,31 +11,16 @@ import pytest
 from kernels import reference
 from metrics import known_pairs
 from monitor.errors import MetricError
-from monitor.metrics import METRICS, expected_by_chance, score_all
-from monitor.metrics.kendall import (
-    PositionWeightedKendallDistance,
-    TopkKendall,
-    TopkKendallNormalized,
-)
-from monitor.metrics.rbo import Rbo, RboMax, RboMin, RboRes, RboTruncated, RboW
-from monitor.metrics.relevance import NdcgVsBaseline
-from monitor.metrics.sets import AverageOverlap, Jaccard, Overlap
+from monitor.metrics import METRICS, expected_by_chance, parse, score_all
 
 FREE = [kind() for kind in METRICS.values() if kind.need is None]
-OURS = [
-    *(kind(p=p) for kind in (Rbo, RboMin, RboMax, RboRes, RboTruncated) for p in (0.5, 0.9)),
-    *(kind() for kind in (Overlap, Jaccard, AverageOverlap)),
-]
-EXACT = [
-    *FREE,
-    PositionWeightedKendallDistance(discount="hyperbolic"),
-    NdcgVsBaseline(gain="exponential"),
-    TopkKendall(penalty=0.5),
-    TopkKendallNormalized(penalty=0.5),
-]
-
-
-TINY = [(1, 1), (1, 4), (2, 2), (2, 3), (2, 5), (3, 3), (3, 4), (3, 6), (4, 5), (4, 7)]
+VARIANTS = """
+rbo(p=0.5) rbo_min(p=0.5) rbo_max(p=0.5) rbo_res(p=0.5) rbo_truncated(p=0.5)
+position_weighted_kendall_distance(discount=hyperbolic) ndcg_vs_baseline(gain=exponential)
+topk_kendall(penalty=0.5) topk_kendall_normalized(penalty=0.5)
+"""
+EXACT = [*FREE, *map(parse, VARIANTS.split())]
+TINY = [(k, k + others) for k in range(1, 5) for others in (0, 1, 3)]
 
 
 @cache
@@ -43,7 +28,7 @@ def every_pair(k: int, catalogue: int) -> dict[str, float]:
     """The means over all lists of k items against one of them: items' names play no part."""
     top = list(range(k))
     pairs = [(top, list(other)) for other in itertools.permutations(range(catalogue), k)]
-    found = score_all(reference.batch(pairs), [*OURS, *EXACT])
+    found = score_all(reference.batch(pairs), EXACT)
     return {
         name: math.nan if np.isnan(scores).all() else float(np.nanmean(scores))
         for name, scores in found.items()
@@ -51,7 +36,7 @@ def every_pair(k: int, catalogue: int) -> dict[str, float]:
 
 
 def test_a_closed_form_is_the_mean_over_every_possible_pair():
-    for metric, (k, catalogue) in itertools.product([*OURS, *EXACT], TINY):
+    for metric, (k, catalogue) in itertools.product(EXACT, TINY):
         found, mean = (
             expected_by_chance(metric, k, catalogue),
             every_pair(k, catalogue)[str(metric)],
@@ -60,16 +45,6 @@ def test_a_closed_form_is_the_mean_over_every_possible_pair():
         assert (math.nan if found is None else found) == pytest.approx(
             mean, abs=1e-12, nan_ok=True
         ), (metric, k, catalogue)
-
-
-def test_rbo_by_chance_is_worked_by_hand():
-    # Two of two items: the same order or the other, 1 and p.
-    assert expected_by_chance(Rbo(p=0.5), 2, 2) == pytest.approx(0.75, abs=1e-15)
-    assert expected_by_chance(Overlap(), 10, 50) == 0.2
-    assert expected_by_chance(AverageOverlap(), 3, 6) == pytest.approx(
-        (1 / 6 + 2 / 6 + 3 / 6) / 3, abs=1e-15
-    )
-    assert expected_by_chance(Jaccard(), 1, 4) == 0.25
 
 
 def test_a_huge_catalogue_leaves_what_disjoint_lists_score_and_overflows_nothing():
@@ -96,30 +71,21 @@ def test_a_depth_sees_lists_of_that_many_items():
             ), metric
 
 
-@pytest.mark.parametrize(("k", "catalogue"), [(0, 10), (-1, 10), (11, 10), (1, 0)])
+@pytest.mark.parametrize(("k", "catalogue"), [(0, 10), (11, 10)])
 def test_lists_longer_than_the_catalogue_are_refused(k, catalogue):
     with pytest.raises(
         MetricError, match=f"between 1 and the size of the catalogue, {catalogue}, not {k}"
     ):
-        expected_by_chance(Rbo(), k, catalogue)
-
-
-@pytest.mark.parametrize(
-    ("k", "catalogue"),
-    [
-        (2.5, 10),
-        (3, 10.0),
-        ("3", 10),
-        (3, None),
-        (True, 10),
-        (np.float64(3), 10),
-        (3, math.inf),
-        (3, math.nan),
-    ],
-)
-def test_a_length_or_catalogue_that_is_no_whole_number_is_refused(k, catalogue):
-    with pytest.raises(MetricError, match=r"^chance: (k|catalogue) must be a whole number, not "):
         expected_by_chance("rbo", k, catalogue)
+
+
+def test_a_length_or_catalogue_that_is_no_whole_number_is_refused():
+    wrong: Any = (2.5, "3", True, np.float64(3), math.inf)
+    for value in wrong:
+        with pytest.raises(MetricError, match="chance: k must be a whole number, not "):
+            expected_by_chance("rbo", value, 10)
+        with pytest.raises(MetricError, match="chance: catalogue must be a whole number, not "):
+            expected_by_chance("rbo", 3, value)
 
 
 def test_lists_that_rarely_share_two_items_are_told_from_those_that_do():
@@ -130,4 +96,4 @@ def test_lists_that_rarely_share_two_items_are_told_from_those_that_do():
 
 
 def test_a_metric_that_needs_more_than_the_lists_has_no_chance_value():
-    assert expected_by_chance(RboW(), 10, 100) is None
+    assert expected_by_chance("rbo_w", 10, 100) is None

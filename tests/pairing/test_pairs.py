@@ -47,13 +47,13 @@ def test_users_are_matched_by_name_in_the_panels_order():
     found = paired("ab", "b:12 a:34 z:2", "a:43 b:21", 2)
     assert lists_of(found) == [("3 4", "4 3"), ("1 2", "2 1")]
     assert list(found.panel_rows) == [0, 1]
-    assert found.coverage.all.reasons == {}
+    assert found.coverage.all.users_by_reason == {}
 
 
 def test_lists_are_cut_to_k_before_duplicates_are_dropped():
     found = paired("a", "a:1123", "a:1234", 3)
     assert lists_of(found) == [("1 2", "1 2 3")]
-    assert found.coverage.all.reasons == {(B, "short"): 1, (B, "duplicated"): 1}
+    assert found.coverage.all.users_by_reason == {(B, "short"): 1, (B, "duplicated"): 1}
 
 
 def test_every_user_who_cannot_be_compared_is_counted_under_arm_and_reason():
@@ -65,19 +65,19 @@ def test_every_user_who_cannot_be_compared_is_counted_under_arm_and_reason():
         ("left", 2, 1),
         ("right", 3, 0),
     ]
-    assert found.coverage.all.reasons == {
+    assert found.coverage.all.users_by_reason == {
         (B, "missing"): 1,
         (B, "empty"): 1,
         (C, "empty"): 1,
         (C, "timeout"): 1,
         (C, "missing"): 2,
     }
-    assert found.coverage.rows[2].reasons[C, CoverageReason.MISSING] == 2
+    assert found.coverage.rows[2].users_by_reason[C, CoverageReason.MISSING] == 2
 
 
 def test_flaws_of_lists_that_are_not_compared_are_not_counted_as_short():
     found = paired("a", "a:", "a:12", 2)
-    assert found.coverage.all.reasons == {(B, "empty"): 1}
+    assert found.coverage.all.users_by_reason == {(B, "empty"): 1}
 
 
 NAN = float("nan")

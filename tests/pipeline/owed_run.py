@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
 
 from factories import SLOT, comparison, evaluate, rule, summary
 from monitor.alerts.incidents import assign_incidents
@@ -51,13 +50,18 @@ def store_judged(
     before = store.alerts.states(watched.name)
     states, transitions = evaluate(watched, slot=slot, summaries=found, states=before)
     states, transitions = assign_incidents(states, transitions, before, watched.judging)
-    told: dict[str, Any] = {
-        "summaries": found,
-        "states": states,
-        "transitions": transitions,
-        "receivers": tuple(to),
-    }
-    run(store, slot, comparison=watched.name, coverage=None, scores=None, evidence=(), **told)
+    run(
+        store,
+        slot,
+        comparison=watched.name,
+        summaries=found,
+        states=states,
+        transitions=transitions,
+        receivers=tuple(to),
+        coverage=None,
+        scores=None,
+        evidence=(),
+    )
     return transitions
 
 

@@ -9,7 +9,6 @@ import pytest
 
 from factories import DAY, SLOT, comparison, rule
 from monitor.errors import SourceError
-from monitor.metrics.relevance import Ndcg, Recall
 from monitor.model.alerts import Outcome
 from monitor.model.comparison import Comparison, Keep
 from monitor.model.memory import Memory
@@ -20,7 +19,7 @@ from monitor.storage.tables.run_tables import kept_lists
 from pipeline.canned import CannedRelevance, StillClock, arms, users
 from storage.worked import record
 
-NDCG, RECALL = str(Ndcg(arm="candidate")), str(Recall(arm="candidate"))
+NDCG, RECALL = "ndcg(arm=candidate, gain=linear)", "recall(arm=candidate)"
 
 
 def watched(**changes: Any) -> Comparison:
@@ -98,7 +97,7 @@ def test_what_arrives_later_gives_what_it_would_have_given_at_once(store):
 
     (found,) = filled(store, late, CannedRelevance({SLOT: BOUGHT}))
 
-    assert (found.run.id, found.trouble) == (run_id, None)
+    assert (found.run.id, found.reason) == (run_id, None)
     assert means(store, run_id) == means(store, at_once)
     assert means(store, run_id)["all", RECALL] == (0.75, 2, 1)
     assert means(store, run_id)["country=DE", RECALL] == (0.5, 1, 1)
@@ -128,7 +127,7 @@ def test_what_has_not_arrived_is_waited_for(store):
     what, source = watched(), CannedRelevance({SLOT + DAY: BOUGHT})
     first, second = ran(store, what), ran(store, what, SLOT + DAY)
     found = [
-        (each.run.id, bool(each.summaries), each.trouble) for each in filled(store, what, source)
+        (each.run.id, bool(each.summaries), each.reason) for each in filled(store, what, source)
     ]
     assert found == [(first, False, None), (second, True, None)]
     assert source.asked == [SLOT, SLOT + DAY]
@@ -144,12 +143,12 @@ def test_two_that_fill_at_once_store_the_same_once(store, monkeypatch):
     # The other one listed the runs before the first was done.
     monkeypatch.setattr(type(store.runs), "awaiting_relevance", lambda *_, **__: listed)
     (again,) = filled(store, what, source)
-    assert again.trouble is None
+    assert again.reason is None
     assert sorted(map(repr, record(store, run_id).summaries)) == sorted(map(repr, before))
 
 
 def troubles(found: list[BackfilledRun]) -> list[tuple[datetime, str | None]]:
-    return [(each.run.slot, each.trouble) for each in found]
+    return [(each.run.slot, each.reason) for each in found]
 
 
 def test_damaged_lists_are_told_and_do_not_hold_up_the_next(store):

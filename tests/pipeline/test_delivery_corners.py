@@ -1,17 +1,23 @@
 """What makes on-call miss a drop, or hear of it twice: the corners of telling, each with the receiver's side looked at."""
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from factories import DAY, HOUR, MINUTE, SLOT, HeldClock, comparison, rule
+from messages import explanation, message, start
 from monitor.alerts.machine import retire_alerts
 from monitor.alerts.notification_policy import NotificationPolicy, Route
 from monitor.errors import DeliveryError
-from monitor.model.notifications import MessageStatus, Treatment, Updates
-from monitor.pipeline.delivery import RECHECK_AFTER, next_attempt
+from monitor.model.explanation import FaultKind, Finding
+from monitor.model.notifications import Briefing, MessageStatus, Treatment, Updates
+from monitor.model.rankings import Arm
+from monitor.pipeline.delivery import RECHECK_AFTER, brief_message, next_attempt
 from monitor.service.daemon.delivery_loops import LONGEST_REST_S, POLL_S, DeliveryLoop
 from pipeline.test_delivery import (
+    BUSY,
     DOWN,
     EACH,
     ENDS,
@@ -61,25 +67,16 @@ def test_what_waits_behind_more_than_a_claim_that_is_held_is_told_and_the_look_e
     scene.receiver.treatment = Treatment(updates=Updates.EACH)
     scene.silence("segment=~a=.*")
     many = tuple(f"a={n:04d}" for n in range(30))
-    scene.fire(watched=EACH, segments=("all", *many))
-    scene.fire(HOUR, watched=EACH, segments=("all", *many, "b=1"))
+    scene.fire(segments=("all", *many))
+    scene.fire(HOUR, segments=("all", *many, "b=1"))
     looks = iter(range(8))
     scene.deliver(should_stop=lambda: next(looks, None) is None)
     assert scene.receiver.segments == [STARTS, ("starts", "b=1")]
     assert next(looks, None) is not None
 
 
-def test_who_died_in_telling_of_one_comparison_holds_up_no_other(scene):
-    scene.fire(watched=EACH)
-    scene.lease(5 * MINUTE)
-    scene.fire(MINUTE, watched=EACH, segments=SEGMENTS)
-    scene.fire(MINUTE, watched=replace(EACH, name="search"))
-    scene.deliver(after=MINUTE)
-    assert [change.comparison for change in scene.receiver.told] == ["search"]
-
-
 def test_an_acknowledgement_of_a_part_does_not_read_as_one_of_the_whole_incident(scene):
-    scene.fire(watched=EACH, segments=SEGMENTS)
+    scene.fire(segments=SEGMENTS)
     scene.deliver()
     for segments, status in (
         (("a=1",), MessageStatus.FIRING),
@@ -124,10 +121,10 @@ def test_nobody_is_woken_for_what_somebody_looks_after_by_then(scene):
 
 def test_segments_are_told_when_the_telling_of_all_users_that_may_have_arrived_is_given_up(scene):
     scene.receiver.errors = [SILENT, REFUSED]
-    scene.fire(watched=EACH)
+    scene.fire()
     scene.deliver()
     scene.deliver(after=MINUTE)
-    scene.fire(HOUR, watched=EACH, segments=SEGMENTS)
+    scene.fire(HOUR, segments=SEGMENTS)
     scene.deliver()
     assert scene.receiver.segments == [("starts", "a=1"), ("starts", "a=2")]
 
@@ -148,8 +145,8 @@ def test_a_repetition_that_failed_waits_for_its_time_or_as_long_as_its_receiver_
     scene.receiver.treatment = Treatment(repeat_every_s=3600)
     scene.fire()
     scene.deliver()
-    told, busy = scene.outlet(), DeliveryError("busy", permanent=False, retry_after_s=300)
-    for error, too_soon_s, later_s in ((REFUSED, 60, 3600), (busy, 290, 60)):
+    told = scene.outlet()
+    for error, too_soon_s, later_s in ((REFUSED, 60, 3600), (BUSY, 115, 60)):
         scene.clock.pass_by(3600)
         scene.receiver.errors = [error]
         with pytest.raises(DeliveryError):
@@ -174,10 +171,8 @@ def test_who_is_no_longer_named_by_a_route_is_not_reminded_but_told_the_end(scen
 def test_routes_that_change_while_something_fires_tell_the_new_one_and_end_it_for_both(scene):
     pager, chat = FakeReceiver("pager"), FakeReceiver("chat")
     scene.fire(to=("pager", "chat"))
-    for receiver in ("pager", "chat"):
-        scene.policy = NotificationPolicy(
-            routes=(Route(matchers=(), receivers=frozenset({receiver})),)
-        )
+    for routes in (ONLY_PAGER, (replace(ONLY_PAGER[0], receivers=frozenset({"chat"})),)):
+        scene.policy = NotificationPolicy(routes=routes)
         scene.retry_refused("pager", "chat")
         scene.deliver(pager, chat)
     scene.end(DAY)
@@ -234,9 +229,6 @@ def test_the_next_attempt_is_so_many_seconds_away():
         assert (again - SLOT).total_seconds() == pytest.approx(seconds)
 
 
-BUSY = DeliveryError("fake answered 429", permanent=False, retry_after_s=120)
-
-
 def test_a_receiver_that_asks_for_a_pause_is_told_nothing_at_all_until_it_is_over(scene):
     scene.receiver = FakeReceiver(errors=[BUSY], treatment=Treatment(resend_every_s=1))
     loop = DeliveryLoop(sender=scene.outlet())
@@ -258,3 +250,28 @@ def test_what_lasts_is_told_again_in_the_turn_in_which_it_is_due(scene):
         loop.take_turn()
         scene.clock.pass_by(30)
     assert [message.is_repetition for message in scene.receiver.sent] == [False, True, True]
+
+
+def test_a_message_whose_run_found_no_cause_has_the_newest_one_of_its_incident():
+    slots = [SLOT + number * HOUR for number in range(4)]
+    finding = Finding(
+        kind=FaultKind.NOISE,
+        arms=(Arm.CANDIDATE,),
+        segment="all",
+        segment_share=1.0,
+        users=9,
+        compared=9,
+    )
+    causes = {slots[0]: ("old", finding), slots[1]: ("new", finding), slots[2]: ("vague", None)}
+    briefings = {
+        slot: Briefing(explanation=explanation(sentence=sentence, finding=found))
+        for slot, (sentence, found) in causes.items()
+    }
+    outbox: Any = SimpleNamespace(briefing=lambda _, slot: briefings.get(slot, Briefing()))
+    starts = [start(slot=slot, dedup_key=str(slot)) for slot in slots]
+    for number, known in ((0, None), (1, None), (2, "new"), (3, "new")):
+        sent = message(starts[number], firing=tuple(starts[: number + 1]))
+        told = brief_message(sent, outbox, NotificationPolicy()).briefing
+        assert told is not None
+        cause = told.known_cause
+        assert (cause and (cause.slot, cause.sentence)) == (known and (slots[1], known))

@@ -76,18 +76,9 @@ def test_the_limit_is_the_prediction_limit_of_students_t_at_the_share_that_the_b
     assert (found.runs, found.evidence, found.fault) == (h, None, None)
 
 
-def test_an_alert_of_another_rule_leaves_the_run_out_too_and_one_of_a_threshold_does_not():
-    two = watched(drop(), drop(alert="Other"), rule(alert="Absolute"))
-    *past, last = history([*MEANS, 0.5])
-    for alert, taught in (("Other", len(MEANS)), ("Absolute", len(MEANS) + 1)):
-        assert (
-            look([*past, replace(last, states={(alert, "all"): State.FIRING})], 0.5, two).runs
-            == taught
-        )
-
-
 def test_an_alarm_for_all_users_leaves_the_run_out_of_every_segment_and_one_of_a_segment_out_of_that_alone():
-    each = watched(drop(segments="each"), StandstillRule(alert="Frozen", arm=Arm.CANDIDATE))
+    frozen = StandstillRule(alert="Frozen", arm=Arm.CANDIDATE)
+    each = watched(drop(segments="each"), frozen, rule(alert="Absolute"))
     seen = (measured(0.5), measured(0.5, segment="country=DE"))
     *past, last = (PastRun(slot=SLOT + day * DAY, summaries=seen, states={}) for day in range(8))
     for alert, segment, state, taught in (
@@ -95,6 +86,7 @@ def test_an_alarm_for_all_users_leaves_the_run_out_of_every_segment_and_one_of_a
         ("SimilarityLow", "all", State.PENDING, [7, 7]),
         ("SimilarityLow", "country=DE", State.FIRING, [8, 7]),
         ("Frozen", "all", State.FIRING, [7, 7]),
+        ("Absolute", "all", State.FIRING, [8, 8]),  # a threshold learns nothing
     ):
         alarmed = [*past, replace(last, states={(alert, segment): state})]
         assert [found.runs for found in expect(each, SLOT + 8 * DAY, seen, alarmed)] == taught
@@ -128,22 +120,13 @@ def below(share: float, n: int = N) -> Summary:
     return measured(0.5, n=n, statistics={"share_below(0)": share})
 
 
-def test_a_share_that_was_0_in_every_run_is_expected_to_be_0():
-    found = look(history(below(0.0, 700 + day) for day in range(7)), below(0.0, 690), watched(FAR))
-    assert found.limit is not None
-    assert 0 < found.limit < 0.03
-    assert (found.expected, found.opposite) == (0.0, 0.0)
-
-
 def test_a_share_is_judged_as_an_angle_and_told_as_a_share():
     found = look(
         history(map(below, (0.06, 0.08, 0.07, 0.05, 0.06, 0.07))), below(0.2), watched(FAR)
     )
     assert found.expected == pytest.approx(0.065, abs=2e-3)
-    assert found.limit is not None
-    assert 0.08 < found.limit < 0.2
-    assert found.z is not None
-    assert found.z > 3
+    assert 0.08 < (found.limit or 0) < 0.2
+    assert (found.z or 0) > 3
 
 
 def test_too_few_users_neither_teach_nor_are_judged():
@@ -199,8 +182,7 @@ def test_a_drift_is_not_taken_for_normal_before_it_is_told_nor_while_it_fires():
 
     found = look([*past, replace(last, states={("Trend", "all"): State.FIRING})], 0.4, what)
     assert found.expected == pytest.approx(0.5, abs=0.02)
-    assert found.evidence is not None
-    assert found.evidence < 100
+    assert 0 < (found.evidence or 0) < 100
     assert found.fault == last.lessons["Trend"].numbers[2, 0]
 
 

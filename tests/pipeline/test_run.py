@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from factories import DAY, SLOT, changed, claim, comparison, coverage_rule, pull, rule
-from monitor.alerts.verdicts import shorten_reason
 from monitor.errors import OutputError, SourceError
 from monitor.model.alerts import Outcome, State
 from monitor.model.comparison import Comparison, Keep, SampleSize
@@ -24,6 +23,7 @@ from monitor.pipeline import run as running
 from monitor.pipeline.pseudonyms import Pseudonyms
 from monitor.pipeline.run import execute
 from monitor.sequential.gate import CERTAIN, is_certain, round_ends
+from monitor.texts.run_reasons import write_headline
 from pipeline.canned import Canned, CannedRelevance, CannedWeights, StillClock, arms, ran, users
 from published import run
 from tables import cells
@@ -36,23 +36,19 @@ def test_a_run_measures_every_segment_and_keeps_evidence_and_scores():
     arms_asked = arms(baseline, candidate, users("a", "b", country=["UK", "DE"]))
     result = execute(FULL, arms_asked, claim(), Memory(), StillClock())
 
-    requests = [
-        source.requests[0]
-        for source in (arms_asked.baseline, arms_asked.candidate)
-        if isinstance(source, Canned)
-    ]
-    assert [(list(each.users), each.k, each.slot) for each in requests] == [
-        (["a", "b"], 2, SLOT)
-    ] * 2
-    assert all(0 < each.timeout_s <= 600 for each in requests)
+    for arm in (arms_asked.baseline, arms_asked.candidate):
+        assert isinstance(arm, Canned)
+        (request,) = arm.requests
+        assert (list(request.users), request.k, request.slot) == (["a", "b"], 2, SLOT)
+        assert 0 < request.timeout_s <= 600
     assert (result.status, result.reason) == (RunStatus.OK, None)
-    assert {(each.segment, each.metric): each.mean for each in result.summaries} == {
-        ("all", "extended_tau"): 0.0,
-        ("all", "rbo(p=0.9)"): 0.5,
-        ("country=DE", "extended_tau"): -1.0,
-        ("country=DE", "rbo(p=0.9)"): 0.0,
-        ("country=UK", "extended_tau"): 1.0,
-        ("country=UK", "rbo(p=0.9)"): pytest.approx(1.0),
+    found: dict[str, Any] = {}
+    for each in result.summaries:
+        found.setdefault(each.segment, {})[each.metric] = each.mean
+    assert found == {
+        "all": {"extended_tau": 0.0, "rbo(p=0.9)": 0.5},
+        "country=DE": {"extended_tau": -1.0, "rbo(p=0.9)": 0.0},
+        "country=UK": {"extended_tau": 1.0, "rbo(p=0.9)": pytest.approx(1.0)},
     }
     assert [(each.kind, each.user, each.baseline, each.candidate) for each in result.evidence] == [
         (EvidenceKind.WORST, "b", ("3", "4"), ("5", "6")),
@@ -61,18 +57,9 @@ def test_a_run_measures_every_segment_and_keeps_evidence_and_scores():
     (scores,) = result.scores or ()
     assert list(scores.users) == ["a", "b"]
     assert scores.by_metric["extended_tau"].tolist() == [1.0, -1.0]
-    assert set(result.stage_seconds) == {
-        "users",
-        "pull",
-        "pair",
-        "score",
-        "summarize",
-        "arms",
-        "explain",
-    }
-    assert [(each.from_state, each.to_state) for each in result.transitions] == [
-        (State.QUIET, State.FIRING)
-    ]
+    assert " ".join(sorted(result.stage_seconds)) == "arms explain pair pull score summarize users"
+    (change,) = result.transitions
+    assert (change.from_state, change.to_state) == (State.QUIET, State.FIRING)
 
 
 def test_a_full_run_leaves_no_field_of_what_it_measured_at_its_default():
@@ -89,11 +76,8 @@ def test_a_full_run_leaves_no_field_of_what_it_measured_at_its_default():
         keep_lists=Keep.ALL,
     )
     result = ran(full, traced, traced, relevance=CannedRelevance({SLOT: {"a": {2: 1.0}}}))
-    unset = [
-        each.name
-        for each in fields(MeasuredRun)
-        if getattr(result, each.name) in (None, False, (), {})
-    ]
+    names = [each.name for each in fields(MeasuredRun)]
+    unset = [name for name in names if getattr(result, name) in (None, False, (), {})]
     assert unset == ["id_mismatches"]  # nothing is odd about these ids
 
 
@@ -136,7 +120,7 @@ def test_a_dead_arm_fails_the_run_and_judges_nothing_as_similar_or_drifted():
         "baseline answered 1 of 1; nothing could be compared"
     )
     assert result.coverage is not None
-    assert result.coverage.all.reasons == {(Arm.CANDIDATE, CoverageReason.UNAVAILABLE): 1}
+    assert result.coverage.all.users_by_reason == {(Arm.CANDIDATE, CoverageReason.UNAVAILABLE): 1}
     assert [state.outcome for state in result.states] == [Outcome.ERROR]
 
 
@@ -150,7 +134,7 @@ def test_a_run_that_finds_no_user_because_of_their_spelling_names_that_as_the_ca
     assert (result.reason or "").startswith(
         f"the candidate gave no list for 12 of 12 users: {other}; "
     )
-    assert shorten_reason(result.reason or "") == f"candidate {other} (12 of 12 users)"
+    assert write_headline(result.reasons) == f"candidate {other} (12 of 12 users)"
 
 
 def test_users_that_cannot_be_listed_fail_the_run():
@@ -267,13 +251,10 @@ def test_scores_and_lists_are_kept_of_as_many_users_as_wanted_and_summaries_and_
     monkeypatch.setattr(
         running, "measure_slot", partial(running.measure_slot, batch_users=batch_users)
     )
-    items, country = {"a": 3, "b": 4, "c": 5, "d": 6}, {"a": "DE", "b": "UK", "c": "DE", "d": "UK"}
-    lists = (
-        pull({name: [1, 2] for name in items}),
-        pull({name: [2, item] for name, item in items.items()}),
-    )
+    items, country = dict(zip("abcd", range(3, 7), strict=True)), ["DE", "UK", "DE", "UK"]
     frugal = comparison(k=2, keep_scores=keep, keep_lists=keep)
-    result = ran(frugal, *lists, users(*items, country=list(country.values())))
+    asked = users(*items, country=country)
+    result = ran(frugal, "a:12 b:12 c:12 d:12", "a:23 b:24 c:25 d:26", asked)
     assert (result.summaries[0].n, len({each.user for each in result.evidence})) == (4, 4)
     stored = [user for scores in result.scores or () for user in scores.users]
     assert len(stored) == kept
@@ -282,12 +263,10 @@ def test_scores_and_lists_are_kept_of_as_many_users_as_wanted_and_summaries_and_
         return
     assert list(result.lists.candidate.users) == stored
     assert list(result.lists.candidate.items[1::2]) == [items[user] for user in stored]
-    of_segments = {
-        name: [stored[row] for row in rows] for name, rows in result.lists.segments.items()
-    }
-    assert of_segments.pop("all") == stored
-    for name, members in of_segments.items():
-        assert {f"country={country[user]}" for user in members} == {name}
+    of = dict(zip("abcd", country, strict=True))
+    for name, rows in result.lists.segments.items():
+        members = [stored[row] for row in rows]
+        assert members == [user for user in stored if name in ("all", f"country={of[user]}")]
 
 
 @dataclass

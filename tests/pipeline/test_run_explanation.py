@@ -9,7 +9,7 @@ from factories import SLOT, changed, comparison, coverage_rule, pull, rule, tran
 from monitor.metrics import parse
 from monitor.model.alerts import State
 from monitor.model.comparison import Comparison, Keep
-from monitor.model.explanation import FaultKind
+from monitor.model.explanation import Explanation, FaultKind
 from monitor.model.instants import format_instant
 from monitor.model.memory import Memory
 from monitor.model.rankings import Arm, CoverageReason
@@ -36,6 +36,13 @@ def run(
     return ran(
         what, pull(SAME), pull(candidate), users(*NAMES, country=COUNTRIES), memory=memory, **more
     )
+
+
+def explained(*args: Any, **more: Any) -> Explanation:
+    """What the same run explains."""
+    found = run(*args, **more).explanation
+    assert found is not None
+    return found
 
 
 def after(*runs: RunResult) -> Memory:
@@ -68,51 +75,34 @@ def test_explained_is_the_metric_of_the_first_rule_on_one_that_was_measured_else
 
 
 def test_the_first_run_tells_what_sets_lists_apart_and_explains_no_drop():
-    found = run(OTHER).explanation
-    assert found is not None
+    found = explained(OTHER)
     assert found.sentence == (
         "No earlier lists to compare with. The distance from identical lists is 1.0000: items "
         "replaced 100 %."
     )
-    assert (found.before, found.drop, found.causes, found.falls, found.paired, found.arm) == (
-        None,
-        0.0,
-        (),
-        (),
-        0,
-        None,
-    )
+    assert (found.before, found.drop, found.paired, found.arm) == (None, 0.0, 0, None)
+    assert (found.causes, found.falls) == ((), ())
     assert [item.item for item in found.gained] == ["7", "8", "9"]
     assert found.groups[0].examples[0].candidate == ("7", "8", "9")
-    unseen = run(OTHER, changed(TWO, evidence_users=0)).explanation
-    assert unseen is not None
+    unseen = explained(OTHER, changed(TWO, evidence_users=0))
     assert {group.examples for group in unseen.groups} == {()}
 
 
 def test_a_run_with_earlier_lists_explains_its_drop_by_segment_items_and_users():
-    found = run(OTHER, memory=after(run(SAME), run(SAME))).explanation
-    assert found is not None
-    assert (found.paired, found.before, found.now, found.segment, str(found.arm)) == (
-        80,
-        0.0,
-        1.0,
-        "country=DE",
-        "candidate",
-    )
+    found = explained(OTHER, memory=after(run(SAME), run(SAME)))
+    assert (found.paired, found.before, found.now) == (80, 0.0, 1.0)
+    assert (found.segment, found.arm) == ("country=DE", Arm.CANDIDATE)
     assert found.sentence == (
-        "About 40 of 80 users (50 %), mostly in country=DE (100 % of its users), get lists from "
-        "the candidate that look random: no user had such lists before. This explains all of the "
-        "drop. The baseline did not change."
+        "About 40 of 80 users (50 %), most of them in country=DE, get lists from the candidate "
+        "that look random: no user had such lists before. It concerns 100 % of the users in "
+        "country=DE. This explains all of the drop. The baseline did not change."
     )
-    assert {fall.segment: fall.whole for fall in found.falls} == {
-        "country=DE": 1.0,
-        "country=UK": 0.0,
-    }
+    falls = {fall.segment: fall.whole for fall in found.falls}
+    assert falls == {"country=DE": 1.0, "country=UK": 0.0}
     assert (found.causes[0].part, found.causes[0].amount) == ("membership", 1.0)
-    assert [(group.change, group.users, group.share_before) for group in found.groups] == [
-        ("replaced", 40, 0.0)
-    ]
-    assert [example.user for example in found.groups[0].examples] == ["u0", "u1"]
+    (group,) = found.groups
+    assert (group.change, group.users, group.share_before) == ("replaced", 40, 0.0)
+    assert [example.user for example in group.examples] == ["u0", "u1"]
 
 
 def test_lists_that_became_identical_are_a_rise_with_a_cause_of_its_own():
@@ -146,12 +136,17 @@ def test_lists_that_became_identical_are_a_rise_with_a_cause_of_its_own():
     assert found.sentence == sentence
     (alert,) = result.transitions
     assert (alert.explanation or "").startswith(sentence)
-    half = run(
-        {name: SAME[name] if name in NAMES[:40] else [7, 8, 9] for name in NAMES}, above, before
-    ).explanation
-    assert half is not None
-    assert half.sentence.startswith(
-        "40 of 80 users (50 %), exactly those of country=DE, get the baseline's list"
+    half = {name: SAME[name] if name in NAMES[:40] else [7, 8, 9] for name in NAMES}
+    assert explained(half, above, before).sentence.startswith(
+        "40 of 80 users (50 %), exactly the users in country=DE, get the baseline's list"
+    )
+
+
+def test_lists_that_are_shorter_without_their_duplicates_are_called_so():
+    found = explained({name: [1, 1, 2] for name in NAMES}, memory=after(run(SAME)))
+    assert found.sentence.startswith(
+        "80 of 80 users (100 %) get lists with duplicates from the candidate: 2 different items "
+        "instead of 3."
     )
 
 
@@ -160,46 +155,36 @@ def test_missing_users_are_told_where_it_is_known_by_the_same_metric_how_many_ar
     before = after(run(SAME, what))
     other = replace(before, splits=tuple(replace(each, metric="overlap") for each in before.splits))
     first, changed_metric, known = (
-        run({name: SAME[name] for name in NAMES[::2]}, what, memory).explanation
+        explained({name: SAME[name] for name in NAMES[::2]}, what, memory)
         for memory in (Memory(), other, before)
     )
-    assert first is not None
-    assert changed_metric is not None
-    assert known is not None
     assert (first.finding, changed_metric.finding) == (None, None)
     assert known.sentence.startswith(
         "40 of 80 users (50 %) got no list from the candidate (0 % before)."
     )
 
 
-WHO = "40 of 80 users (50 %), exactly those of country=DE, got"
 LOST = (
     coverage_rule("missing(candidate)", threshold=0.1),
-    coverage_rule("failed(candidate)", alert="ListsFailed", threshold=0.1),
+    coverage_rule("failed(candidate)", alert="FailedLists", threshold=0.1),
     ConditionRule(alert="NoData", condition=Condition.NO_DATA),
 )
 
 
-@pytest.mark.parametrize(
-    ("least", "failures", "said"),
-    [
-        (0.1, {}, f"{WHO} no list from the candidate (0 % before)."),
-        (0.9, {}, f"{WHO} no list from the candidate."),
-        (
-            0.9,
-            dict.fromkeys(NAMES[:40], CoverageReason.EMPTY),
-            f"{WHO} an empty list from the candidate.",
-        ),
-        (
-            0.9,
-            dict.fromkeys(NAMES[:40], CoverageReason.SERVER_ERROR),
-            f"{WHO} no list from the candidate: recs answered 503.",
-        ),
-    ],
-)
-def test_alerts_on_users_without_a_list_name_their_segment_and_the_cause(least, failures, said):
-    what = changed(TWO, min_paired_share=least, rules=(*TWO.judging.rules, *LOST))
-    candidate = pull({name: SAME[name] for name in NAMES[40:]}, failures=failures)
+SAID = """
+0.1  -             no list from the candidate (0 % before).
+0.9  -             no list from the candidate.
+0.9  empty         an empty list from the candidate.
+0.9  server_error  no list from the candidate: recs answered 503.
+"""
+
+
+@pytest.mark.parametrize(("least", "failed", "got"), cells(SAID))
+def test_alerts_on_users_without_a_list_name_their_segment_and_the_cause(least, failed, got):
+    said = f"40 of 80 users (50 %), exactly the users in country=DE, got {got}"
+    what = changed(TWO, min_paired_share=float(least), rules=(*TWO.judging.rules, *LOST))
+    failures = {} if failed == "-" else dict.fromkeys(NAMES[:40], CoverageReason(failed))
+    candidate = pull({name: SAME[name] for name in NAMES[40:]}, failures)
     candidate = replace(candidate, notes={CoverageReason.SERVER_ERROR: "recs answered 503"})
     result = ran(
         what, pull(SAME), candidate, users(*NAMES, country=COUNTRIES), memory=after(run(SAME, what))
@@ -216,7 +201,7 @@ def test_users_without_a_list_in_all_segments_explain_that_there_is_no_data_and_
     result = run({name: SAME[name] for name in NAMES[::2]}, what)
     said = {alert.alert: alert.explanation for alert in result.transitions}
     assert said == {
-        "ListsMissing": None,
+        "MissingLists": None,
         "NoData": "40 of 80 users (50 %) got no list from the candidate.",
     }
 
@@ -257,12 +242,11 @@ def test_an_alert_that_comes_late_tells_the_fault_of_the_run_in_which_it_came():
     assert came.explanation.finding is not None
     late = replace(after(came), explained=((SLOT, came.explanation),))
     told, unchanged = (
-        run(OTHER, changed(TWO, rules=rules), late).explanation for rules in (TWO.judging.rules, ())
+        explained(OTHER, changed(TWO, rules=rules), late) for rules in (TWO.judging.rules, ())
     )
     since = f"Since the run of {format_instant(SLOT)}: "
     recalled = f"{since}{came.explanation.sentence}"
     assert told == replace(came.explanation, sentence=recalled, is_recalled=True)
-    assert unchanged is not None
     assert unchanged.finding is None
     (alert,) = add_explanations((transition(metric="coverage", statistic="unchanged_list"),), told)
     assert str(alert.explanation).startswith(f"By extended_tau: {since}")

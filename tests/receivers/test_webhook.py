@@ -9,6 +9,7 @@ import pytest
 import requests
 
 from factories import SLOT
+from json_keys import read_listed
 from messages import BRITISH, END, ENDED, FIRING, INCIDENT, LABELS, SEEN, START, URL, message, send
 from monitor.model.notifications import Message, message_key
 from monitor.receivers import verify
@@ -22,7 +23,7 @@ SECRET = "correct-horse"  # noqa: S105 - a test's
 
 def posted(collector: Collector, message: Message) -> Any:
     """The body of the request that tells this message."""
-    return json.loads(asked(collector, message).body)
+    return read_listed(asked(collector, message).body)
 
 
 def asked(collector: Collector, *messages: Message, **options: Any) -> Request:
@@ -51,8 +52,8 @@ SHAPE = """{
       "direction": "below",
       "threshold": "0.35",
       "users": "1874",
-      "from": "pending",
-      "to": "firing",
+      "from_state": "pending",
+      "to_state": "firing",
       "slot": "2024-01-08T00:00:00Z",
       "at": "2024-01-08T00:00:05Z",
       "since": "2024-01-07T00:00:00Z",
@@ -125,13 +126,16 @@ def test_a_body_is_bounded_and_names_more_than_it_shows_in_full(collector):
 
 def test_what_joins_a_known_incident_is_marked_as_nothing_to_page_for(collector):
     assert (
-        posted(collector, message(BRITISH, firing=(FIRING, BRITISH), is_update=True))["update"]
+        posted(collector, message(BRITISH, firing=(FIRING, BRITISH), is_update=True))["is_update"]
         is True
     )
     worse = posted(
         collector, message(BRITISH, pages=2, worse="its severity rose from info to critical")
     )
-    assert (worse["worse"], "update" in worse) == ("its severity rose from info to critical", False)
+    assert (worse["worse"], "is_update" in worse) == (
+        "its severity rose from info to critical",
+        False,
+    )
 
 
 def test_the_same_message_has_the_same_key_and_a_repetition_its_own(collector):

@@ -65,7 +65,7 @@ def chance_beyond(limits: np.ndarray, mean: float, dispersion: float) -> float:
 
 @pytest.mark.parametrize(
     ("runs", "mean", "dispersion"),
-    [(5, 0.1, 1), (40, 1, 1), (5, 4, 1), (40, 8, 1), (40, 1, 1.5), (5, 1, 2), (40, 4, 2)],
+    [(5, 0.1, 1), (40, 8, 1), (40, 1, 1.5), (5, 1, 2)],
 )
 def test_healthy_counts_pass_their_limit_as_seldom_as_stated(runs, mean, dispersion):
     rng, shape = np.random.default_rng(2), (runs, 400)
@@ -106,13 +106,6 @@ def judge(
     return float(to_count(limit, today[1])[0][0]), float(p[0])
 
 
-def test_one_list_for_a_hundredth_of_the_users_is_seen_after_ten_runs_in_which_hardly_two_had_the_same():
-    limit, p = judge(np.array([1.0, 2, 1, 1, 1, 2, 1, 1, 2, 1]), 15)
-
-    assert limit < 15
-    assert p <= SHARE
-
-
 @pytest.mark.parametrize(("seen", "users", "most"), [(0.0, 88, 44), (0.0, 12, 10), (8.0, 20, 16)])
 def test_of_users_whom_hardly_a_run_hits_more_than_half_are_never_normal_however_small_the_chance(
     seen, users, most
@@ -146,9 +139,8 @@ def summary_of(values: np.ndarray) -> Summary:
 
 def test_one_user_has_no_error_and_none_has_none_either_and_an_extreme_user_is_no_percentile():
     assert estimate_error(summary_of(np.array([0.5])), MEAN) is None
-    assert [
-        estimate_error(summary_of(np.empty(0)), statistic) for statistic in (MEAN, P05, BELOW_0)
-    ] == [None] * 3
+    for statistic in (MEAN, P05, BELOW_0):
+        assert estimate_error(summary_of(np.empty(0)), statistic) is None
     assert estimate_error(summary_of(np.linspace(0, 1, 99)), P05) is None
     assert estimate_error(summary_of(np.linspace(0, 1, 101)), P05) is not None
 
@@ -178,14 +170,13 @@ def test_the_interval_of_a_mean_is_student_s_and_that_of_a_percentile_the_normal
 
 
 def test_what_the_summary_cannot_tell_has_no_interval():
-    few: list[tuple[str, dict[str, object]]] = [
-        ("mean", {"mean": None, "n": 0}),
-        ("mean", {"n": 1, "standard_error": None}),
-        ("p05", {"n": 40}),
-        ("p10", {}),
-    ]
-    for statistic, changes in few:
-        assert estimate_interval(summary(**changes), statistic, (-1.0, 1.0)) is None
+    for statistic, found in (
+        ("mean", summary(mean=None, n=0)),
+        ("mean", summary(n=1, standard_error=None)),
+        ("p05", summary(n=40)),
+        ("p10", summary()),
+    ):
+        assert estimate_interval(found, statistic, (-1.0, 1.0)) is None
 
 
 @given(affected=st.integers(0, 1000), n=st.integers(1, 1000))

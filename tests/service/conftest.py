@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from servers.alertmanager import make_alertmanager
 from servers.certificates import authority, client_pair, server_pair
 from servers.pgbouncer import pooled
 from servers.recommender import recommender

@@ -3,11 +3,6 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
-
-from typer.testing import CliRunner
-
-from monitor.cli.main import app
 
 SIMILAR = [1, 2, 3, 4, 5]
 APART = [91, 92, 93, 94, 95]
@@ -56,20 +51,3 @@ def write_config(
     path = folder / "rankwatch.yaml"
     path.write_text(f"database: {url}\nlisten: 127.0.0.1:0\ncomparisons:{comparisons}{receivers}")
     return path
-
-
-def command(folder: Path, *args: str) -> str:
-    """What a command on the folder's configuration prints.
-
-    It runs in this process and must end well.
-    """
-    done = CliRunner().invoke(
-        app, [*args, "--config", str(folder / "rankwatch.yaml")], catch_exceptions=False
-    )
-    assert done.exit_code == 0, done.output
-    return done.stdout
-
-
-def objects(folder: Path, *args: str) -> list[dict[str, Any]]:
-    """The same as JSON."""
-    return [json.loads(line) for line in command(folder, *args, "--json").splitlines()]

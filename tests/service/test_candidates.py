@@ -13,17 +13,16 @@ from pathlib import Path
 
 import pytest
 
+from commands import rankwatch, read_json
 from factories import SLOT, comparison, pull
 from monitor.deadline import BackgroundCall, Deadline
-from monitor.errors import ConfigError, SourceError
+from monitor.errors import SourceError
 from monitor.model.rankings import CoverageReason
 from monitor.pipeline.pull import Answers, draw_panel, pull_all
 from monitor.pipeline.shared_answers import SharedAnswers
-from monitor.settings.loader import load_with_rules
 from pipeline.canned import Canned, arms, users
 from servers.daemon import wait_for
 from servers.recommender import Recommender, running_recommender
-from service.lists_world import command, objects
 from service.stepped_daemon import watching
 
 AT = "2024-01-08T00:00:00Z"
@@ -47,16 +46,14 @@ class World:
                 user: [number % 3, 11 + place, 12, 13, 14] for number, user in enumerate(USERS)
             }
 
-    def configure(
-        self, entries: dict[str, str], users: str = "", baseline: Recommender | None = None
-    ) -> Path:
+    def configure(self, entries: dict[str, str], users: str = "") -> Path:
         """A comparison for each name, whose ``candidate`` or ``candidates`` are given."""
         comparisons = "".join(
             f"""
   - name: {name}
     every: 1d
     k: 5
-    baseline: {self.asks(baseline or self.baseline)}
+    baseline: {self.asks(self.baseline)}
     {candidates}
     users: {{file: {{path: users.csv, user: user}}{users}}}
     noise_floor: {{serve: true}}"""
@@ -81,7 +78,8 @@ class World:
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    monkeypatch.chdir(tmp_path)
     with ExitStack() as stack:
         yield World(tmp_path, [stack.enter_context(running_recommender()) for _ in range(4)])
 
@@ -89,7 +87,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 @pytest.mark.integration
 def test_three_candidates_cost_one_pull_of_the_baseline_and_score_as_three_comparisons_do(world):
     world.configure({"feed": world.several})
-    together = objects(world.folder, "run-once", "feed", "--slot", AT)
+    together = read_json(f"run-once feed --slot {AT}")
     assert world.baseline.attempts == dict.fromkeys(
         USERS, 2
     )  # once, and once more for the noise floor
@@ -101,9 +99,9 @@ def test_three_candidates_cost_one_pull_of_the_baseline_and_score_as_three_compa
         }
     )
     (world.folder / "rankwatch.db").unlink()
-    apart = objects(world.folder, "run-once", "--slot", AT)
-    assert [each | {"gap_seconds": each["gap_seconds"].keys()} for each in apart] == [
-        each | {"gap_seconds": {"candidate", "noise_floor"}} for each in together
+    apart = read_json(f"run-once --slot {AT}")
+    assert [each | {"gap_s": each["gap_s"].keys()} for each in apart] == [
+        each | {"gap_s": {"candidate", "noise_floor"}} for each in together
     ]
     assert [each["comparison"] for each in together] == ["feed.a", "feed.b", "feed.c"]
     assert world.baseline.attempts == dict.fromkeys(USERS, 2 + 6)
@@ -112,46 +110,27 @@ def test_three_candidates_cost_one_pull_of_the_baseline_and_score_as_three_compa
 @pytest.mark.integration
 def test_each_pair_of_candidates_is_compared_from_the_lists_that_were_pulled_anyway(world):
     world.configure({"feed": f"{world.several}\n    pairs: true\n    rules: default"})
-    found = objects(world.folder, "run-once", "feed", "--slot", AT)
+    found = read_json(f"run-once feed --slot {AT}")
     assert [each["comparison"] for each in found] == [
         f"feed.{key}" for key in ("a", "b", "c", "a.b", "a.c", "b.c")
     ]
     assert all(server.attempts == dict.fromkeys(USERS, 1) for server in world.candidates.values())
-    world.configure(
-        {"feed.b.c": f"candidate: {world.asks(world.candidates['c'])}"},
-        baseline=world.candidates["b"],
-    )
-    (alone,) = objects(world.folder, "run-once", "--slot", "2024-01-09")
-    assert {
-        name: found[-1]["summaries"][name] for name in ("rbo(p=0.9)", "overlap")
-    }.items() <= alone["summaries"].items()
 
 
 @pytest.mark.integration
 def test_commands_take_one_candidate_or_all_of_them(world):
     own = f"candidate: {world.asks(world.baseline)}\n    {world.several}"
-    config = world.configure({"other": world.several, "feed": own})
-    check, replay = ("check", "feed"), ("replay", "feed", "--from", AT, "--to", AT)
-    for words, asked in (
-        (check, 3 * 3),
-        (replay, 3 * len(USERS)),
-    ):  # users of candidate, baseline and noise floor
+    world.configure({"other": world.several, "feed": own})
+    # Users of candidate, baseline and noise floor
+    replay = f"replay feed --from {AT} --to {AT}"
+    for command, asked in (("check feed", 3 * 3), (replay, 3 * len(USERS))):
         world.baseline.attempts.clear()
-        assert len(objects(world.folder, *words)) == 4
+        assert len(read_json(command)) == 4
         assert world.baseline.attempts.total() == asked
     for name, names in (("feed.b", {"feed.b"}), ("feed", {"feed", "feed.a", "feed.b", "feed.c"})):
-        command(world.folder, "run-once", name, "--textfile", str(world.folder / "metrics.prom"))
-        assert (
-            set(re.findall(r'comparison="([^"]+)"', (world.folder / "metrics.prom").read_text()))
-            == names
-        )
-    with pytest.raises(ConfigError, match=r"other\.c, feed, feed\.a, feed\.b, feed\.c"):
-        command(world.folder, "runs", "nobody")
-    rules = world.folder / "rules.yaml"
-    rules.write_text("rules: default")
-    assert [
-        (each.name, each.default_rules) for each in load_with_rules(config, rules, ["feed.b"])
-    ] == [("feed.b", True)]
+        rankwatch(f"run-once {name} --textfile metrics.prom")
+        text = (world.folder / "metrics.prom").read_text()
+        assert set(re.findall(r'comparison="([^"]+)"', text)) == names
 
 
 @pytest.mark.integration
@@ -167,7 +146,7 @@ def test_in_a_daemon_a_candidate_that_hangs_or_fails_harms_no_other(world):
             lambda: all(watched.value(series) == 1 for series in ended),
             "a run of each, as it should end",
         )
-    assert "the baseline answered 10 of 10" in command(world.folder, "show", "feed.a")
+    assert "the baseline answered 10 of 10" in rankwatch("show feed.a").stdout
     assert set(world.baseline.attempts.values()) == {2}
 
 

@@ -21,7 +21,6 @@ from monitor.pipeline.pseudonyms import Pseudonyms
 from monitor.reading.ids import MAX_ID_LENGTH
 from monitor.service import logs
 from servers.daemon import wait_for
-from servers.webhook import Reply, Request, answer
 from servers.webhook import serve as serve_hook
 from service.stepped_daemon import watching
 
@@ -42,32 +41,14 @@ USERS = [f"{NEEDLE}{odd}{number}" for number, odd in enumerate(ODD * 2)]
 ITEM = "somethingsold"
 KEY = b"0123456789abcdef0123456789abcdef"
 SECRET = Pseudonyms(KEY)
-NAMES = ("joined", "asked")
 
 
 @dataclass
 class Life:
-    """What is left of a daemon's life: every output by its name, and what it was asked and said."""
+    """What is left of a daemon's life: every output by its name, and the messages."""
 
     outputs: dict[str, bytes]
-    requests: list[Request]
-
-    @property
-    def messages(self) -> list[bytes]:
-        return [each.body for each in self.requests if each.path == "/hook"]
-
-
-def respond(request: Request) -> Reply:
-    """A recommender whose candidate shows other items, and fails for some users.
-
-    And whoever is notified.
-    """
-    if not request.path.startswith("/recs/"):
-        return answer(200)
-    _, _, arm, user = request.path.split("/", 3)
-    if arm == "candidate" and unquote(user).endswith("1"):
-        return answer(500)
-    return answer(200, body=json.dumps([f"{ITEM}-{arm}-{n}" for n in range(5)]).encode())
+    messages: list[bytes]
 
 
 CONFIG = """
@@ -76,80 +57,63 @@ listen: 127.0.0.1:0
 privacy: {users: hmac, key_file: users.key, items: hidden}
 receivers: [webhook: {url: URL/hook}]
 comparisons:
-  - name: joined
-    COMMON
-    baseline: {file: {path: baseline.jsonl, user: user, max_unreadable: 1, items: items}}
-    candidate: {file: {path: candidate.jsonl, user: user, max_unreadable: 1, items: items}}
-    users: {all: true}
-    scores_to: {file: {path: "scores-{slot:%Y%m%dT%H%M%S}.parquet"}}
-  - name: asked
-    COMMON
-    baseline: {http: {url: "URL/recs/baseline/{user}", retries: 0}}
-    candidate: {http: {url: "URL/recs/candidate/{user}", retries: 0}}
-    users: {file: {path: baseline.jsonl, user: user, max_unreadable: 1}, sample: {fixed: 8, rotating: 6}}
-    noise_floor: {temporal: true}
-    min_paired_share: 0.2
-"""
-COMMON = """every: 1d
+  - name: feed
+    every: 1d
     k: 5
     metrics: [rbo, ndcg]
     relevance: {file: {path: baseline.jsonl, user: user, max_unreadable: 1, items: items}}
     keep_lists: all
-    rules: [{alert: SimilarityLow, metric: rbo, below: 0.5, for: 1, min_users: 1}]"""
+    rules: [{alert: SimilarityLow, metric: rbo, below: 0.5, for: 1, min_users: 1}]
+    baseline: {file: {path: baseline.jsonl, user: user, max_unreadable: 1, items: items}}
+    candidate: {file: {path: candidate.jsonl, user: user, max_unreadable: 1, items: items}}
+    users: {all: true}
+    scores_to: {file: {path: "scores-{slot:%Y%m%dT%H%M%S}.parquet"}}
+"""
 
 
 def write_world(folder: Path, url: str) -> Path:
-    """Lists in files that are joined, and lists over HTTP of a sample.
-
-    Users, relevance and scores in files of their own.
-    """
+    """Lists, relevance and scores in files."""
     for arm in ("baseline", "candidate"):
         rows = [{"user": user, "items": [f"{ITEM}-{arm}-{n}" for n in range(5)]} for user in USERS]
         (folder / f"{arm}.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     (folder / "users.key").write_bytes(KEY + b"\n")
     (folder / "users.key").chmod(0o600)
     path = folder / "rankwatch.yaml"
-    path.write_text(CONFIG.replace("COMMON", COMMON).replace("URL", url))
+    path.write_text(CONFIG.replace("URL", url))
     return path
 
 
-def _page(url: str, name: str) -> dict[str, Any]:
-    shown: dict[str, Any] = requests.get(f"{url}/api/v1/comparisons/{name}", timeout=60).json()
-    return shown
+def _points(url: str) -> list[dict[str, Any]]:
+    points: list[dict[str, Any]] = got(f"{url}/api/v1/comparisons/feed").json()["points"]
+    return points
+
+
+def got(url: str) -> requests.Response:
+    return requests.get(url, timeout=60)
 
 
 def _pages(url: str) -> Iterator[tuple[str, bytes]]:
-    """Every page of both comparisons and of each user, found by the id, as HTML and as JSON."""
-    keys = [
-        each["key"] for each in requests.get(f"{url}/api/v1/alerts", timeout=60).json()["firing"]
-    ]
+    """Every page of the comparison and of each user, found by the id, as HTML and as JSON."""
+    keys = [each["incident"] for each in got(f"{url}/api/v1/alerts").json()["firing_incidents"]]
     assert keys
     below = ["", "/alerts", "/daemon", *(f"/alerts/{key}" for key in keys)]
-    for name in NAMES:
-        slots = [each["slot"] for each in _page(url, name)["points"]]
-        below += [f"/c/{name}", *(f"/c/{name}/runs/{slot}" for slot in slots[:2])]
-        below += [f"/c/{name}/users?id={quote(user, safe='')}&slot={slots[0]}" for user in USERS]
-        below += [f"/c/{name}/users/{quote(NEEDLE)}-nobody"]
+    slots = [each["slot"] for each in _points(url)]
+    below += ["/c/feed", *(f"/c/feed/runs/{slot}" for slot in slots[:2])]
+    below += [f"/c/feed/users?id={quote(user, safe='')}&slot={slots[0]}" for user in USERS]
+    below += [f"/c/feed/users/{quote(NEEDLE)}-nobody"]
     html = [path or "/" for path in below]
     api = [f"/api/v1{path.replace('/c/', '/comparisons/') or '/comparisons'}" for path in below]
     for path in [*html, *api, "/metrics", "/api/v1/openapi.json"]:
-        got = requests.get(url + path, timeout=60)
-        assert got.status_code in {200, 404}, (path, got.text[:300])
-        yield f"page {path} {got.status_code}", got.content
+        page = got(url + path)
+        assert page.status_code in {200, 404}, (path, page.text[:300])
+        yield f"page {path} {page.status_code}", page.content
 
 
 def _commands(config: Path) -> Iterator[tuple[str, bytes]]:
-    shows = [["show", name, *more] for name in NAMES for more in ([], ["--json"])]
-    reports = [["report", name, "-o", str(config.with_name(f"{name}.html"))] for name in NAMES]
-    for words in (
-        *shows,
-        *reports,
-        ["check"],
-        ["check", "--json"],
-        ["runs", "--json"],
-        ["alerts", "--json"],
-    ):
-        yield _command(config, *words)
+    report = f"report feed -o {config.with_name('feed.html')}"
+    shown = "show feed", "show feed --json", "check --json", "runs --json", "alerts --json"
+    for command in (*shown, report, "check"):
+        yield _command(config, *command.split())
 
 
 def _command(config: Path, *words: str) -> tuple[str, bytes]:
@@ -189,34 +153,24 @@ def _opened(cell: object) -> str:
 def life(tmp_path_factory: pytest.TempPathFactory) -> Life:
     folder = tmp_path_factory.mktemp("privacy")
     with contextmanager(serve_hook)() as hook:
-        hook.respond = respond
         config = write_world(folder, hook.url)
         outputs = dict([_command(config, "run-once", "--slot", "2026-03-09", "--json")])
         log = io.StringIO()
         logs.configure("json", "debug", log)
         with watching(config) as watched:
-            wait_for(
-                lambda: all(len(_page(watched.daemon.url, name)["points"]) > 1 for name in NAMES),
-                "two runs of each",
-            )
+            wait_for(lambda: len(_points(watched.daemon.url)) > 1, "two runs")
             outputs |= dict(_pages(watched.daemon.url))
         outputs |= (
             {"log": log.getvalue().encode()} | dict(_commands(config)) | dict(_stored(folder))
         )
         (folder / "users.key").chmod(0o644)
         _, outputs["check of a key that others may read"] = _command(config, "check")
-        life = Life(outputs, hook.requests)
+        life = Life(outputs, [each.body for each in hook.requests])
     life.outputs |= {f"message {number}": body for number, body in enumerate(life.messages)}
     return life
 
 
 def test_no_id_stands_in_anything_that_is_stored_shown_sent_written_or_logged(life):
-    asked = {
-        unquote(each.path.split("/", 3)[3])
-        for each in life.requests
-        if each.path.startswith("/recs/")
-    }
-    assert set() != asked <= set(USERS)  # sources are asked by the ids
     assert len(life.outputs) > 2 * len(USERS)
     assert life.outputs["log"]
     holding = [
@@ -241,31 +195,26 @@ def test_what_stands_for_users_does(life):
     for name in (
         "table evidence",
         "table explanations",
-        "command show joined --json",
+        "command show feed --json",
         "command check",
-        "asked.html",
+        "feed.html",
     ):
         assert set() != told(name) <= hidden, name
-    assert re.search(
-        "answered 500 Internal Server Error; .*for example hmac-",
-        life.outputs["command runs --json"].decode(),
-    )
 
 
 def test_a_user_is_found_by_the_id(life):
-    for name in NAMES:
-        shown = [
-            json.loads(body)
-            for page, body in life.outputs.items()
-            if f"/{name}/users?" in page and page.endswith(" 200") and "/api/" in page
-        ]
-        assert {each["user"] for each in shown} <= set(SECRET.hide(USERS))
-        assert len(shown) >= 8
-        assert all(each["lists"] for each in shown)
+    shown = [
+        json.loads(body)
+        for page, body in life.outputs.items()
+        if "/comparisons/feed/users?" in page and page.endswith(" 200")
+    ]
+    assert {each["user"] for each in shown} <= set(SECRET.hide(USERS))
+    assert len(shown) >= 8
+    assert all(each["lists"] for each in shown)
 
 
 def test_hidden_items_stand_on_pages_and_in_no_message(life):
-    assert len(life.messages) >= len(NAMES)
+    assert life.messages
     assert all(ITEM.encode() not in body for body in life.messages)
     assert any(ITEM.encode() in body for page, body in life.outputs.items() if "/runs/" in page)
 

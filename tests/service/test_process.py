@@ -17,13 +17,11 @@ import pytest
 from factories import SLOT, comparison, pull
 from monitor.cli.serve import _obey, notify_systemd, watchdog_interval_s
 from monitor.deadline import Deadline
-from monitor.model.runs import Claim
 from monitor.service.daemon import daemon as daemon_module
 from monitor.service.daemon.daemon import STOP_IN_ALL_S, Daemon
 from monitor.service.interrupts import interrupts_held, termination_raised
 from monitor.service.runner import Runner, Watched
 from monitor.settings.schedule import Every
-from monitor.sources.http.connection_pool import _DaemonThreads
 from monitor.storage import open_store
 from pipeline.canned import StillClock, arms, users
 from servers.daemon import serving
@@ -34,10 +32,6 @@ from service.lists_world import write_world
 def watched(baseline: Any) -> Watched:
     lists = arms(baseline, pull({"a": [1]}), users("a"))
     return Watched(comparison=comparison(), arms=lists, schedule=Every(timedelta(days=1)))
-
-
-def interrupt() -> None:
-    os.kill(os.getpid(), signal.SIGINT)
 
 
 ENDINGS = [(signal.SIGINT, KeyboardInterrupt, None), (signal.SIGTERM, SystemExit, "143")]
@@ -58,20 +52,23 @@ def test_a_signal_waits_for_the_end_of_the_block_and_handlers_are_as_before(numb
     assert signal.getsignal(number) is before
 
 
-def test_a_slot_claimed_at_the_moment_of_an_interrupt_is_given_back(store, monkeypatch):
-    claim = store.runs.claim
+@pytest.mark.parametrize(("step", "left"), [("claim", []), ("finish", ["ok"])])
+def test_an_interrupt_waits_for_the_end_of_a_transaction_and_a_slot_that_was_claimed_is_given_back(
+    store, monkeypatch, step, left
+):
+    work = getattr(store.runs, step)
 
-    def claim_and_interrupt(*args: Any, **options: Any) -> Claim | None:
-        claimed = claim(*args, **options)
-        interrupt()
-        return claimed
+    def interrupt_and_work(*args: Any, **options: Any) -> Any:
+        os.kill(os.getpid(), signal.SIGINT)
+        return work(*args, **options)
 
-    monkeypatch.setattr(store.runs, "claim", claim_and_interrupt)
+    monkeypatch.setattr(store.runs, step, interrupt_and_work)
     runner = Runner(store=store, clock=StillClock())
     with pytest.raises(KeyboardInterrupt):
         runner.run(watched(pull({"a": [1]})), SLOT, receivers=())
 
-    assert store.history.runs(comparison=None, limit=10) == ()
+    assert [run.status for run in store.history.runs(comparison=None, limit=10)] == left
+    assert store.runs.held_claim("home-feed", SLOT) is None
     assert runner.claims == {}
 
 
@@ -83,7 +80,7 @@ class Ringing(threading.Event):
         self.number = number
 
     def wait(self, timeout: float | None = None) -> bool:
-        os.kill(os.getpid(), self.number)
+        signal.pthread_kill(threading.main_thread().ident or 0, self.number)
         return super().wait(timeout)
 
 
@@ -94,20 +91,6 @@ def test_a_run_ended_in_its_middle_gives_its_slot_back(store, number, ending, co
         Runner(store=store, clock=StillClock()).run(watched(source), SLOT, receivers=())
     source.set()
     assert store.history.runs(comparison=None, limit=10) == ()
-
-
-def test_an_interrupt_waits_for_the_end_of_a_transaction(store, monkeypatch):
-    finish = store.runs.finish
-
-    def interrupt_and_finish(*args: Any, **options: Any) -> int | None:
-        interrupt()
-        return finish(*args, **options)
-
-    monkeypatch.setattr(store.runs, "finish", interrupt_and_finish)
-    with pytest.raises(KeyboardInterrupt):
-        Runner(store=store, clock=StillClock()).run(watched(pull({"a": [1]})), SLOT, receivers=())
-    assert [run.status for run in store.history.runs(comparison=None, limit=10)] == ["ok"]
-    assert store.runs.held_claim("home-feed", SLOT) is None
 
 
 @pytest.fixture
@@ -259,14 +242,6 @@ def test_a_name_server_that_hangs_does_not_hold_up_the_end_of_the_process():
     )
 
     assert (done.returncode, done.stdout) == (0, "ended\n"), done.stderr
-
-
-def test_lookups_are_made_in_threads_that_nobody_waits_for():
-    threads = _DaemonThreads()
-
-    assert threads.submit(lambda: threading.current_thread().daemon).result() is True
-    with pytest.raises(ZeroDivisionError):
-        threads.submit(lambda: 1 / 0).result()
 
 
 @pytest.mark.parametrize(("left_s", "given_s"), [(STOP_IN_ALL_S, 10.0), (4.0, 4.0), (-1.0, 0.0)])

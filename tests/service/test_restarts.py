@@ -112,7 +112,7 @@ def test_the_log_says_every_ten_seconds_how_far_a_pull_is_and_a_terminal_shows_a
         "users": 50_000,
         "answered": 12_000,
         "failed": 31,
-        "kept": 2_000,
+        "stored_answers": 2_000,
     }
     nothing: Any = None
     runner = Runner(store=nothing, clock=nothing, claims={1: claim(run_id=1)})
@@ -120,7 +120,7 @@ def test_the_log_says_every_ten_seconds_how_far_a_pull_is_and_a_terminal_shows_a
     with output.progress() as bars:
         runner.on_progress = partial(output.show_pull, bars)
         for run_id, elapsed_s in ((1, 8), (1, 9), (1, 10.5), (1, 11), (1, 19), (1, 21), (2, 100)):
-            pull = PullProgress(**found, elapsed_s=elapsed_s, trouble="/data: it is full")
+            pull = PullProgress(**found, elapsed_s=elapsed_s, reason="/data: it is full")
             runner._note_progress(claim(run_id=run_id), pull)
     assert [(each["event"], each["pull"]) for each in logs] == [("pull under way", "baseline")] * 2
     told = (

@@ -1,8 +1,6 @@
 """Thresholds and plans from stored runs whose true mean, spread and faults are known."""
 
-import json
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,40 +8,40 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import stats
-from typer.testing import CliRunner
 
+from commands import assert_refused, rankwatch, read_json
 from factories import DAY, SLOT, summary
-from monitor.cli.main import app
 from monitor.errors import ConfigError
 from monitor.model.comparison import Comparison
 from monitor.model.runs import Summary
 from monitor.reference.thresholds import SAFETY
 from monitor.service.analysis.backtest import Suggestion, suggest_thresholds
-from monitor.settings.comparison_options import CONDITION_ALERTS
 from monitor.settings.loader import load_settings
 from monitor.settings.translation import to_comparison
 from monitor.storage import SqlStore
 from storage import worked
 
 CONFIG = """
-database: sqlite:///{folder}/rankwatch.db
+database: sqlite:///rankwatch.db
 comparisons:
   - name: home-feed
     every: 1d
-    baseline: {{file: {{path: a.parquet, user: user_id, items: items}}}}
-    candidate: {{file: {{path: b.parquet, user: user_id, items: items}}}}
-    users: {{all: true, segments: [country]}}
+    baseline: {file: {path: a.parquet, user: user_id, items: items}}
+    candidate: {file: {path: b.parquet, user: user_id, items: items}}
+    users: {all: true, segments: [country]}
     metrics: [extended_tau, kendall_distance]
-    rules: [{{alert: Low, metric: extended_tau, below: 0.3}}]
+    rules: [{alert: Low, metric: extended_tau, below: 0.3}]
 """
 USERS = 1_000
 MEANS = [0.50, 0.54, 0.52, 0.49, 0.55, 0.51, 0.53, 0.52, 0.50, 0.53]
 
 
 @pytest.fixture
-def config(tmp_path: Path) -> Path:
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The configuration in the current folder."""
+    monkeypatch.chdir(tmp_path)
     path = tmp_path / "rankwatch.yaml"
-    path.write_text(CONFIG.format(folder=tmp_path))
+    path.write_text(CONFIG)
     return path
 
 
@@ -91,45 +89,35 @@ def test_the_threshold_is_students_t_limit_at_the_share_of_the_budget_rounded_aw
         1 + 1 / h
     )
     assert found.rule.threshold == math.floor(limit * 10_000) / 10_000
-    assert (found.runs, found.obstacle, found.caught) == (h, None, ())
+    assert (found.runs, found.reason, found.caught) == (h, None, ())
     assert found.expected == pytest.approx(np.mean(MEANS))
     assert found.usually == pytest.approx(np.mean(MEANS) - limit, abs=1e-6)
-    assert (found.nearly_always or 0) > (found.usually or 1)
     assert found.rule.min_users == USERS // 2
 
 
-def test_runs_in_alarm_teach_nothing_unless_hardly_any_was_quiet(what, store):
-    fill(store, what, MEANS[:6])
-    state, change = worked.fired(SLOT + 6 * DAY)
-    put(store, what, 6, measured(0.1), states=(state,), transitions=(change,))
-    for day in range(7, 12):
-        put(store, what, day, measured(0.12))
-    found = propose(what, store)
-    assert (found.runs, found.note) == (6, None)
-
-
-def test_where_a_bad_threshold_keeps_nearly_every_run_in_alarm_all_are_learned_from_and_it_is_said(
-    what, store
+@pytest.mark.parametrize(
+    ("alarm_day", "runs", "note"),
+    [(6, 6, None), (0, len(MEANS), "learned from runs in alarm too: hardly any was quiet")],
+)
+def test_runs_in_alarm_teach_nothing_unless_hardly_any_was_quiet(
+    what, store, alarm_day, runs, note
 ):
-    state, change = worked.fired(SLOT)
-    put(store, what, 0, measured(MEANS[0]), states=(state,), transitions=(change,))
-    for day, mean in enumerate(MEANS[1:], start=1):
-        put(store, what, day, measured(mean))
+    for day, mean in enumerate(MEANS):
+        state, change = worked.fired(SLOT + day * DAY)
+        begins = {"states": (state,), "transitions": (change,)} if day == alarm_day else {}
+        put(store, what, day, measured(mean), **begins)
     found = propose(what, store)
-    assert (found.runs, found.note) == (
-        len(MEANS),
-        "learned from runs in alarm too: hardly any was quiet",
-    )
+    assert (found.runs, found.note) == (runs, note)
 
 
 def test_without_enough_to_learn_from_nothing_is_proposed_and_it_is_said_why(what, store):
     fill(store, what, MEANS[:4])
     found = propose(what, store)
-    assert (found.obstacle, found.caught) == ("4 of the 5 healthy runs that are needed", ())
+    assert (found.reason, found.caught) == ("4 of the 5 healthy runs that are needed", ())
     put(store, what, 4, measured(MEANS[4]))
     unknown = propose(what, store, statistics=["share_below(0.2)"])
     assert (
-        unknown.obstacle
+        unknown.reason
         == "share_below(0.2) was not summarized: runs do so once any rule asks for it"
     )
     with pytest.raises(
@@ -142,21 +130,16 @@ def test_a_history_too_short_for_the_rate_says_what_it_could_promise(what, store
     fill(store, what, [0.1, 0.6, -0.2, 0.5, 0.0, 0.4])
     found = propose(what, store)
 
-    assert found.obstacle is not None
-    assert found.obstacle.startswith(
+    assert found.reason is not None
+    assert found.reason.startswith(
         "6 healthy runs are too few for one false page in 90 days: at best one in "
     )
 
 
 def test_each_segment_has_its_own_threshold_and_shares_the_budget(what, store):
     for day, mean in enumerate(MEANS):
-        put(
-            store,
-            what,
-            day,
-            measured(mean),
-            *(measured(mean / 2, segment=f"country={each}") for each in ("DE", "UK")),
-        )
+        parts = [measured(mean / 2, segment=f"country={each}") for each in ("DE", "UK")]
+        put(store, what, day, measured(mean), *parts)
     found = suggest_thresholds(
         what, store.history, statistics=["mean"], segments=["each"], interval=DAY
     )
@@ -167,69 +150,47 @@ def test_each_segment_has_its_own_threshold_and_shares_the_budget(what, store):
     assert len({each.rule.alert for each in found}) == 3
 
 
-def run_cli(*args: str) -> str:
-    done = CliRunner().invoke(app, list(args), catch_exceptions=False)
-    assert done.exit_code == 0, done.output
-    return done.stdout
-
-
-def test_the_rules_that_are_printed_can_be_backtested(config, what, store):
+def test_the_rules_that_are_printed_can_be_backtested(what, store):
     for day, mean in enumerate([*MEANS, 0.1]):
         put(store, what, day, measured(mean), measured(mean, segment='country="Ü, 😀"'))
-    rules = config.with_name("rules.yaml")
-    suggested = run_cli("suggest", "home-feed", "--segment", "each", "--config", str(config))
+    suggest = "suggest home-feed --segment each"
+    suggested = rankwatch(suggest).stdout
     assert "all together: one false page in 90 days" in suggested
-    assert "ExtendedTauMean would have paged at 2024-01-18T00:00:00Z" in suggested
-    rules.write_text(
-        run_cli("suggest", "home-feed", "--segment", "each", "--yaml", "--config", str(config))
-    )
+    assert "ExtendedTauMeanDrop would have paged at 2024-01-18T00:00:00Z" in suggested
+    Path("rules.yaml").write_text(rankwatch(f"{suggest} --yaml").stdout)
 
-    told = json.loads(run_cli("backtest", "--rules", str(rules), "--config", str(config), "--json"))
-    proposed = [
-        json.loads(line) for line in run_cli(*SUGGEST_EACH, "--config", str(config)).splitlines()
-    ]
-    assert {
-        name: found["pages"]
-        for name, found in told["rules"].items()
-        if name not in CONDITION_ALERTS.values()
-    } == {each["alert"]: len(each["pages"]) for each in proposed if each["pages"] is not None}
-    assert sum(found["pages"] for found in told["rules"].values()) >= 2
+    (told,) = read_json("backtest --rules rules.yaml")
+    proposed = read_json(suggest)
+    pages = {each["alert"]: len(each["caught"]) for each in proposed if each["caught"] is not None}
+    assert sum(pages.values()) >= 2
+    assert pages == {name: told["rules"][name]["pages"] for name in pages}
 
 
-SUGGEST_EACH = ("suggest", "home-feed", "--segment", "each", "--json")
+def plan(options: str) -> dict[str, Any]:
+    (found,) = read_json(f"plan {options}")
+    return found
 
 
-def known(store: SqlStore, what: Comparison, wander: float) -> None:
+ERROR = 0.3 / math.sqrt(USERS)
+
+
+def test_plan_tells_users_runs_or_chance(what, store):
     rng = np.random.default_rng(8)
     for day in range(40):
-        mean = float(0.5 + wander * rng.normal() + 0.3 / math.sqrt(USERS) * rng.normal())
-        put(store, what, day, measured(mean, standard_error=0.3 / math.sqrt(USERS)))
+        mean = 0.5 + 0.01 * rng.normal() + ERROR * rng.normal()
+        put(store, what, day, measured(mean, standard_error=ERROR))
 
-
-@pytest.fixture
-def ask(config: Path) -> Callable[..., dict[str, Any]]:
-    """Asks for a plan with these options."""
-    return lambda *args: json.loads(
-        run_cli("plan", "home-feed", *args, "--config", str(config), "--json")
-    )
-
-
-def test_plan_tells_users_runs_or_chance(ask, what, store):
-    known(store, what, wander=0.01)
-
-    users = ask("--drop", "0.1")["users"]
-    assert ask("--drop", "0.1", "--users", str(users), "--runs", "1")["chance"] == pytest.approx(
-        0.9, abs=0.01
-    )
-    assert ask("--drop", "0.1", "--users", str(users))["runs"] == 1
-    assert ask("--share", "0.1", "--to", "0.3")["drop"] == pytest.approx(0.1 * 0.2, rel=0.1)
-    assert ask("--drop", "0.005")["obstacle"].startswith(
-        "no number of users helps: the mean wanders by 0.0"
-    )
+    users = plan("home-feed --drop 0.1")["users"]
+    chance = plan(f"home-feed --drop 0.1 --users {users} --runs 1")["chance"]
+    assert chance == pytest.approx(0.9, abs=0.01)
+    assert plan(f"home-feed --drop 0.1 --users {users}")["runs"] == 1
+    assert plan("home-feed --share 0.1 --to 0.3")["drop"] == pytest.approx(0.1 * 0.2, rel=0.1)
+    obstacle = plan("home-feed --drop 0.005")["reason"]
+    assert obstacle.startswith("no number of users helps: the mean wanders by 0.0")
 
 
 def test_plan_for_a_share_of_users_plans_for_the_rules_in_force_and_names_the_first_to_see_it(
-    ask, config, what, store
+    config, what, store
 ):
     """The mean wanders too far to show one user in a hundred.
 
@@ -242,53 +203,27 @@ def test_plan_for_a_share_of_users_plans_for_the_rules_in_force_and_names_the_fi
             "share_below(-0.5)": 0.0,
             "p05": -0.1,
         }
-        put(
-            store,
-            what,
-            day,
-            measured(
-                0.5 + 0.01 * rng.normal(), standard_error=0.3 / math.sqrt(USERS), statistics=far
-            ),
-        )
+        mean = 0.5 + 0.01 * rng.normal()
+        put(store, what, day, measured(mean, standard_error=ERROR, statistics=far))
 
-    assert ask("--share", "0.01")["obstacle"].startswith("no number of users helps")
-    config.write_text(
-        config.read_text().replace(
-            "rules: [{alert: Low, metric: extended_tau, below: 0.3}]", "rules: default"
-        )
-    )
-    found = ask("--share", "0.01")
-    assert (found["alert"], found["obstacle"], found["runs"]) == ("UsersVeryFar", None, 1)
-    assert found["users"] < 5 * USERS
-    assert ask("--share", "0.01", "--users", str(found["users"]), "--runs", "1")[
-        "chance"
-    ] == pytest.approx(0.9, abs=0.01)
-    assert ask("--share", "0.2", "--metric", "extended_tau")["runs"] == 1
-    said = run_cli("plan", "home-feed", "--share", "0.01", "--config", str(config))
-    assert said.startswith(
-        "seen first by UsersVeryFar, share_below(-0.5) of extended_tau (as angles: arcsin of the "
+    assert plan("home-feed --share 0.01")["reason"].startswith("no number of users helps")
+    rules = "rules: [{alert: Low, metric: extended_tau, below: 0.3}]"
+    config.write_text(CONFIG.replace(rules, "rules: default"))
+    found = plan("home-feed --share 0.01")
+    assert (found["alert"], found["reason"], found["runs"]) == ("UsersBelowQuarter", None, 1)
+    chance = plan(f"home-feed --share 0.01 --users {found['users']} --runs 1")["chance"]
+    assert chance == pytest.approx(0.9, abs=0.01)
+    assert rankwatch("plan home-feed --share 0.01").stdout.startswith(
+        "seen first by UsersBelowQuarter, share_below(-0.5) of extended_tau (as angles: arcsin of the "
         "root)"
     )
 
 
-@pytest.mark.usefixtures("store")
-def test_plan_works_without_history_and_says_what_it_lacks(config):
-    told = json.loads(
-        run_cli(
-            "plan", "--drop", "0.05", "--sd", "0.3", "--wander", "0", "--learned", "1000", "--json"
-        )
-    )
-    assert told["users"] == pytest.approx(
-        (stats.norm.isf(1 / (90 * SAFETY)) + stats.norm.isf(0.1)) ** 2 * 36, rel=0.02
-    )
-
-    for args, said in (
-        (("plan", "--drop", "0.1"), "give --sd (over users) and --wander"),
-        (("plan", "--share", "0.1", "--sd", "1", "--wander", "0"), "give --mean and --to"),
-        (
-            ("plan", "home-feed", "--drop", "1", "--config", str(config)),
-            "no ok run of home-feed is stored",
-        ),
-    ):
-        done = CliRunner().invoke(app, list(args))
-        assert said in str(done.exception)
+@pytest.mark.usefixtures("store", "config")
+def test_plan_works_without_history_and_says_what_it_lacks():
+    assert plan("--drop 0.05 --sd 0.3 --wander 0 --learned 1000")["users"] > 100
+    assert_refused("""
+        plan --drop 0.1 | 2 | give --sd (over users) and --wander
+        plan --share 0.1 --sd 1 --wander 0 | 2 | give --mean and --to
+        plan home-feed --drop 1 | 2 | no ok run of home-feed is stored
+    """)

@@ -22,18 +22,18 @@ def test_the_pack_watches_mean_tail_shares_coverage_and_standstill():
 
     told = watched(found.judging.rules)
     expected = {
-        "SimilarityDropped": "extended_tau mean below drop",
-        "SimilarityFalls": "extended_tau mean below trend",
-        "TailDropped": "extended_tau p05 below drop",
-        "UsersFar": "extended_tau share_below(0) above drop",
-        "UsersVeryFarMore": "extended_tau share_below(-0.5) above trend",
-        "RboP09Dropped": "rbo(p=0.9) mean below drop",
-        "TopReversedMore": "coverage top_reversed(candidate) above trend",
-        "ListsMissing": "coverage missing(candidate) above drop",
+        "SimilarityDrop": "extended_tau mean below drop",
+        "SimilarityTrend": "extended_tau mean below trend",
+        "TailDrop": "extended_tau p05 below drop",
+        "UsersBelowHalf": "extended_tau share_below(0) above drop",
+        "UsersBelowQuarterTrend": "extended_tau share_below(-0.5) above trend",
+        "RboDrop": "rbo(p=0.9) mean below drop",
+        "TopReversedTrend": "coverage top_reversed(candidate) above trend",
+        "MissingLists": "coverage missing(candidate) above drop",
         "CandidateFrozen": "frozen candidate above fixed",
     }
     assert told.items() >= expected.items()
-    assert "BeyondNoise" not in told
+    assert "NoiseExcess" not in told
     assert {rule.segments for rule in found.judging.rules if is_learned(rule)} == {"each"}
 
 
@@ -51,8 +51,8 @@ def test_with_a_noise_floor_the_pack_watches_the_excess_over_it():
     rules = rules_on_drift(f"{MINIMAL}{RETRAIN}    rules: default\n")
 
     told = watched(rules)
-    assert told["BeyondNoise"] == "over_floor(extended_tau) mean above drop"
-    assert told["BeyondNoiseMore"] == "over_floor(extended_tau) mean above trend"
+    assert told["NoiseExcess"] == "over_floor(extended_tau) mean above drop"
+    assert told["NoiseExcessTrend"] == "over_floor(extended_tau) mean above trend"
 
 
 def test_a_measure_that_grows_as_lists_drift_apart_is_watched_on_its_other_side():
@@ -60,12 +60,12 @@ def test_a_measure_that_grows_as_lists_drift_apart_is_watched_on_its_other_side(
     rules = rules_on_drift(f"{MINIMAL}    metrics: {metrics}\n    rules: default\n")
 
     told = watched(rules)
-    assert told["SimilarityDropped"] == "footrule_normalized mean above drop"
-    assert told["TailDropped"] == "footrule_normalized p95 above drop"
-    assert "UsersFar" not in told
+    assert told["SimilarityDrop"] == "footrule_normalized mean above drop"
+    assert told["TailDrop"] == "footrule_normalized p95 above drop"
+    assert "UsersBelowHalf" not in told
     assert [name for name in told if name[:4] in ("Kend", "Aver")] == [
-        "KendallDistanceRose",
-        "AverageOverlapDropped",
+        "KendallDistanceRise",
+        "AverageOverlapDrop",
     ]
 
 
@@ -73,13 +73,21 @@ def test_the_pack_stands_beside_own_rules_and_gives_way_to_those_of_its_names():
     text = f"""{MINIMAL}    default_rules: true
     rules:
       - {{alert: Low, metric: extended_tau, below: 0.2}}
-      - {{alert: TailDropped, metric: extended_tau, statistic: p10, learned: drop}}
+      - {{alert: TailDrop, metric: extended_tau, statistic: p10, learned: drop}}
 """
     rules = rules_on_drift(text)
 
-    assert [rule.alert for rule in rules][:2] == ["Low", "TailDropped"]
-    assert [rule.subject.statistic for rule in rules if rule.alert == "TailDropped"] == ["p10"]
-    assert "SimilarityDropped" in {rule.alert for rule in rules}
+    assert [rule.alert for rule in rules][:2] == ["Low", "TailDrop"]
+    assert [rule.subject.statistic for rule in rules if rule.alert == "TailDrop"] == ["p10"]
+    assert "SimilarityDrop" in {rule.alert for rule in rules}
+
+
+def test_a_rule_has_the_parameters_of_its_metric_if_two_watched_metrics_differ_only_in_them():
+    metrics = "[overlap, rbo(p=0.9), rbo(p=0.98)]"
+    rules = rules_on_drift(f"{MINIMAL}    metrics: {metrics}\n    rules: default\n")
+
+    names = [rule.alert for rule in rules if rule.alert.startswith("Rbo")]
+    assert names == ["RboP09Drop", "RboP098Drop"]
 
 
 def test_metrics_that_await_relevance_are_not_judged():

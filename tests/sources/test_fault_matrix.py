@@ -26,7 +26,6 @@ from structlog.testing import capture_logs
 
 from forking import rankwatch
 from memory import with_peak_mb
-from monitor.alerts.verdicts import BOTH_FAILED
 from monitor.model.runs import RunResult, RunStatus
 from monitor.pipeline.pull import GRACE_S
 from monitor.service.commands.one_shot import open_one_shot
@@ -76,7 +75,7 @@ class Cell:
         end = rf"(; the run's deadline is \d+s)?{end}"  # if users had no answer in time
         arm = rf"{lost}: (?=.*(127\.0\.0\.1|\.invalid|/)).*{self.told}.*"
         if self.both:
-            return f"{BOTH_FAILED}: the baseline {arm}; the candidate {arm}{end}"
+            return f"both arms failed, look for what they share: the baseline {arm}; the candidate {arm}{end}"
         return f"the candidate {arm}; the baseline answered 8 of 8{end}"
 
 

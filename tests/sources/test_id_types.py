@@ -159,7 +159,7 @@ def test_lists_of_objects_are_read_by_a_field_and_else_refused_with_that_advice(
     ):
         with pytest.raises(SourceError) as caught:
             pull(user, items)
-        assert f"name a field, such as {advice}" in caught.value.shown
+        assert f"to name a field, write {advice} in place of" in caught.value.shown
 
 
 def test_lists_of_objects_in_frames_are_read_by_a_field_and_else_refused_with_that_advice():

@@ -101,7 +101,9 @@ def test_answers_to_another_question_are_none_to_this_one_and_who_had_none_is_as
     monkeypatch.setattr(http, "LASTS_S", 0.0)
     recommender.behaviour["t1"] = "missing"
     for k, whose, options in ((5, "baseline", {}), other):
-        asked = replace(request(*USERS, k=k), kept_at=str(tmp_path / whose), kept_s=HOUR_S)
+        asked = replace(
+            request(*USERS, k=k), answers_path=str(tmp_path / whose), answers_valid_s=HOUR_S
+        )
         source_of(http={"url": recommender.url.split("?")[0], **options}).pull(asked)
     assert recommender.attempts == dict.fromkeys(USERS, 2 if other in OTHERS else 1) | {"t1": 2}
 

@@ -8,6 +8,7 @@ from sqlalchemy import text
 
 from monitor.storage import SqlStore, open_store, partitions
 from monitor.storage.tables.metadata import metadata
+from servers.pgbouncer import pooled  # noqa: F401 - a fixture
 from servers.postgres import PostgresServer
 
 

@@ -25,28 +25,12 @@ from storage.worked import (
     run,
     runs_of,
     transitions,
-    user_scores,
 )
 
 SECOND = timedelta(seconds=1)
 
 
-def test_a_slot_never_run_is_taken_as_the_first_attempt(store):
-    claim = claimed(store)
-
-    (run,) = runs_of(store)
-    assert (claim.attempt, claim.slot, claim.owner, claim.until) == (1, SLOT, "a:1", LATER)
-    assert (run.id, run.status, run.attempt, run.started_at, run.finished_at) == (
-        claim.run_id,
-        "running",
-        1,
-        SLOT,
-        None,
-    )
-    assert (run.asked, run.paired, run.k) == (None, None, None)
-
-
-@pytest.mark.parametrize("status", [RunStatus.OK, RunStatus.INSUFFICIENT, RunStatus.FAILED])
+@pytest.mark.parametrize("status", [RunStatus.OK, RunStatus.FAILED])
 def test_a_finished_slot_is_taken_only_to_run_it_again_and_shows_its_results_meanwhile(
     store, status
 ):
@@ -227,17 +211,6 @@ def test_runs_that_finish_at_once_start_one_firing(stores):
     (state,) = store.alerts.states("home-feed")
     assert state.dedup_key == stored.dedup_key
     assert store.outbox.waiting(stored.at) == {"hook": (1, 0.0)}
-
-
-def test_of_many_that_finish_one_claim_all_agree(stores):
-    state, cause = fired(SLOT)
-    done = result(claimed(stores[0]), states=(state,), transitions=(cause,))
-
-    assert all(at_once(lambda number: stores[number].runs.finish(done, receivers=("hook",))))
-
-    assert transitions(stores[0]) == (cause,)
-    assert stores[0].outbox.waiting(SLOT) == {"hook": (1, 0.0)}
-    assert len(user_scores(stores[0], "u1")) == 2
 
 
 def test_readers_do_not_wait_for_a_writer(store):

@@ -5,12 +5,10 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sqlalchemy import insert, select
 
 import factories
 from factories import SLOT
 from monitor.storage.column_types import KEY_BYTES, escape, key, unescape
-from monitor.storage.tables.run_tables import stages
 from storage.worked import claimed, evidence, fired, result, runs_of, transitions
 
 HOSTILE = [
@@ -70,19 +68,6 @@ def test_a_key_fits_into_an_index_and_a_name_read_back_has_the_same_key(times, t
     assert key(unescape(stored)) == stored
 
 
-def test_names_sort_by_code_point(store):
-    names = ["Zebra", "a", "B", "é", "z", "🦜"]
-    claim = claimed(store)
-    with store.database.write() as connection:
-        connection.execute(
-            insert(stages),
-            [{"run_id": claim.run_id, "stage": name, "seconds": 1.0} for name in names],
-        )
-        found = list(connection.scalars(select(stages.c.stage).order_by(stages.c.stage)))
-
-    assert found == sorted(names)
-
-
 def test_names_and_texts_of_any_content_are_stored(store):
     comparison = "\x00\ud800; DROP TABLE runs;--"
     claim = claimed(store, comparison=comparison, owner=comparison, config_hash=comparison)
@@ -113,13 +98,11 @@ def test_names_and_texts_of_any_content_are_stored(store):
     summaries = tuple(
         factories.summary(segment=name, metric=name, statistics={name: 1.0}) for name in HOSTILE
     )
-    seconds = dict.fromkeys(HOSTILE, 1.0)
     stored = result(
         claim,
         reason=comparison,
         summaries=summaries,
         evidence=kept,
-        stage_seconds=seconds,
         states=states,
         transitions=causes,
     )

@@ -81,13 +81,7 @@ def test_a_day_is_added_up_by_users_and_not_as_a_mean_of_means(store):
     assert prune(store, now=SLOT + DAY) == {}
 
     (day,) = days(store)
-    assert (day.comparison, day.day, day.segment, day.metric, day.runs) == (
-        "home-feed",
-        SLOT,
-        "all",
-        "extended_tau",
-        2,
-    )
+    assert (day.comparison, day.day, day.runs) == ("home-feed", SLOT, 2)
     assert (day.n, day.n_undefined, day.lowest, day.highest) == (40, 3, 0.5, 0.9)
     assert day.mean == pytest.approx((10 * 0.5 + 30 * 0.9) / 40)
     assert day.standard_error == pytest.approx((10 * 0.1 + 30 * 0.02) / 40)
@@ -109,18 +103,15 @@ def test_bins_that_changed_within_the_day_make_no_histogram_and_nothing_measured
     assert (alone.segment, alone.mean, alone.standard_error) == ("country=UK", 0.5, None)
 
 
-@pytest.mark.parametrize(
-    ("gone", "mean"), [({}, 0.6), ({"runs": LATER}, 0.5)], ids=["all is there", "others are gone"]
-)
-def test_a_slot_run_again_makes_its_day_anew_but_not_once_others_of_it_are_gone(store, gone, mean):
+def test_a_slot_that_is_run_again_makes_its_day_anew(store):
     stored(store, SLOT, summary())
     stored(store, LATER, summary())
-    prune(store, **gone, now=SLOT + DAY)
+    prune(store, now=SLOT + DAY)
     stored(store, LATER, summary(mean=0.7), finished_at=SLOT + 2 * DAY)
 
-    prune(store, **gone, now=SLOT + 3 * DAY)
+    prune(store, now=SLOT + 3 * DAY)
 
-    assert sums(store) == [(2, mean)]
+    assert sums(store) == [(2, 0.6)]
 
 
 def test_days_outlive_segments_and_runs_and_go_at_their_own_age(store):
@@ -145,10 +136,6 @@ def test_what_went_early_of_a_day_is_not_taken_from_its_sums_though_more_is_kept
     before = days(store)
     for slot in (SLOT + 2 * HOUR, SLOT + DAY):
         stored(store, slot, summary(mean=0.8), finished_at=SLOT + 3 * DAY)
-    (_, first) = runs_of(store)[-2:]
-    assert store.runs.store_relevance(
-        first, summaries=[summary(metric="ndcg")], scores=None, at=SLOT + 3 * DAY
-    )
 
     prune(store, now=SLOT + 4 * DAY)
 
@@ -181,17 +168,6 @@ def test_a_run_that_fails_when_it_is_run_again_is_taken_out_of_its_day(store):
     prune(store, now=SLOT + 4 * DAY)
 
     assert sums(store) == [(1, 0.5)]
-
-
-def test_a_day_added_up_by_a_clock_that_was_ahead_is_made_anew_when_its_runs_have_come(store):
-    stored(store, SLOT, summary())
-    prune(store, now=SLOT + 9 * DAY)
-    stored(store, LATER, summary(mean=0.7))
-    stored(store, SLOT + DAY, summary())
-
-    prune(store, now=SLOT + 3 * DAY)
-
-    assert sums(store) == [(2, 0.6), (1, 0.5)]
 
 
 def test_a_day_that_is_not_over_is_not_added_up_and_keeps_its_segments_nor_one_that_would_be_deleted_at_once(

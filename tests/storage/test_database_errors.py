@@ -12,7 +12,7 @@ import pytest
 from pydantic import SecretStr
 
 from monitor.errors import ConfigError, DatabaseError, DatabaseTrouble
-from monitor.storage import open_store, parse_url, schema_version, unopened_store
+from monitor.storage import open_store, parse_url, unopened_store
 from monitor.storage.database_errors import translate
 from servers import free_port
 from servers.postgres import PASSWORD, USER
@@ -100,35 +100,6 @@ def test_a_full_disk_is_named_and_passes(file):
         assert finish(store, claim)
 
 
-def test_a_user_without_rights_is_told_which_to_grant(postgres_server, postgres_url):
-    with postgres_server.connect(postgres_url.rpartition("/")[2]) as admin:
-        admin.execute("REVOKE CREATE ON SCHEMA public FROM PUBLIC")
-        admin.execute("DROP ROLE IF EXISTS guest")
-        admin.execute(f"CREATE ROLE guest LOGIN PASSWORD '{CANARY}'")
-    try:
-        error = failure(postgres_url.replace(f"{USER}:{PASSWORD}", f"guest:{CANARY}"))
-        assert "does not permit this: grant the user the right" in str(error)
-    finally:
-        with postgres_server.connect() as admin:
-            admin.execute("DROP ROLE guest")
-
-
-def test_a_transaction_that_is_cut_leaves_nothing_and_may_be_tried_again(
-    postgres_server, migrated_url
-):
-    with closing(open_store(migrated_url, create=False)) as store:
-        with pytest.raises(DatabaseError) as caught, store.database.write() as connection:  # noqa: PT012 - cut in the middle
-            pid = connection.exec_driver_sql("SELECT pg_backend_pid()").scalar_one()
-            connection.exec_driver_sql("CREATE TABLE half (a int)")
-            with postgres_server.connect() as admin:
-                admin.execute("SELECT pg_terminate_backend(%s)", [pid])
-            connection.exec_driver_sql("SELECT 1")
-
-        assert not caught.value.permanent
-        assert attempt(store) is not None
-        assert "'half'" not in str(schema_version.check(migrated_url))
-
-
 def test_postgres_without_its_extra_says_what_to_install(monkeypatch):
     real = builtins.__import__
 
@@ -150,6 +121,7 @@ ReadOnlySqlTransaction | | is read-only
 DeadlockDetected | | rolled the transaction back in favour of another one
 LockNotAvailable | | is locked by another transaction
 DependentObjectsStillExist | | has a view or another object that depends on this: drop that object first
+InsufficientPrivilege | | does not permit this: grant the user the right
 AdminShutdown | | is starting, is stopping or ended the statement
 DuplicateTable | | has a table of this name that was created at the same time: try again
 UndefinedTable | "scores_2024_01_08" | is dropping a partition of scores at this moment: try again
@@ -166,7 +138,8 @@ def test_states_of_postgres_are_told_in_words(name, text, says):
     ) as caught:
         raise translate(error, parse_url(f"postgresql://u:{CANARY}@h/d"))
     assert caught.value.permanent is (
-        name in ("CheckViolation", "DependentObjectsStillExist") or "upgrade" in says
+        name in ("CheckViolation", "DependentObjectsStillExist", "InsufficientPrivilege")
+        or "upgrade" in says
     )
 
 

@@ -4,14 +4,14 @@ import copy
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, text
+from sqlalchemy import text
 
 from factories import HOUR, SLOT
 from monitor.errors import DatabaseError, LeaseLostError
@@ -19,7 +19,6 @@ from monitor.model.runs import Lease, Occupied, RunStatus
 from monitor.ports import Leases
 from monitor.storage import SqlStore, open_leases, open_store, parse_url
 from servers.daemon import wait_for
-from servers.pgbouncer import pooled  # noqa: F401 - a fixture
 from storage.conftest import emptied
 from storage.worked import LATER, attempt, claimed, finish, fired, lease, prune, run, runs_of
 
@@ -238,16 +237,12 @@ def test_the_lease_cannot_be_taken_between_the_last_look_and_the_commit(postgres
         assert isinstance(asked.result(10), Lease)
 
 
-@pytest.mark.parametrize(
-    ("way", "doing"), [("direct", "a COPY"), ("through a pooler in transaction mode", "nothing")]
-)
-def test_whoever_takes_over_ends_open_transactions_of_older_epochs_and_no_others(
-    postgres, request, way, doing
-):
-    """A frozen daemon would keep its locks: here on the run that is given up at once."""
-    url = postgres.database.url.render_as_string(hide_password=False)
-    if way != "direct":
-        url = request.getfixturevalue("pooled")(url)
+def test_whoever_takes_over_ends_open_transactions_of_older_epochs_and_no_others(postgres, pooled):
+    """A frozen daemon would keep its locks: here on the run that is given up at once.
+
+    Through a pooler in transaction mode.
+    """
+    url = pooled(postgres.database.url.render_as_string(hide_password=False))
     with ExitStack() as stack:
         store, leading = (
             stack.enter_context(closing(open_store(url, create=False))) for _ in range(2)
@@ -263,28 +258,12 @@ def test_whoever_takes_over_ends_open_transactions_of_older_epochs_and_no_others
 
         with pytest.raises(DatabaseError) as told, held.database.write() as frozen:  # noqa: PT012 - it ends
             frozen.execute(text("UPDATE runs SET reason = 'half written'"))
-            with _in_the_middle_of(doing, frozen):
-                new = taken_over(postgres, first, second)
-                assert leading.maintenance.lead(new, patience=LASTS, now=LATER) == {"home-feed": 1}
+            new = taken_over(postgres, first, second)
+            assert leading.maintenance.lead(new, patience=LASTS, now=LATER) == {"home-feed": 1}
             frozen.execute(text("SELECT 1"))
 
         assert of_a_command.scalar(text("SELECT 1")) == 1
     assert not told.value.permanent
-
-
-@contextmanager
-def _in_the_middle_of(doing: str, connection: Connection) -> Iterator[None]:
-    """With a statement under way that waits for the client, which does not come."""
-    if doing == "nothing":
-        yield
-        return
-    driver: Any = connection.connection.driver_connection
-    with (
-        driver.cursor() as cursor,
-        cursor.copy("COPY scores (run_id, part, user_id, v1) FROM STDIN") as copy,
-    ):
-        copy.write_row((1, 0, "u1", 0.5))
-        yield
 
 
 def test_the_server_ends_a_transaction_that_stands_still(postgres, opened):

@@ -133,45 +133,30 @@ def test_what_others_stored_since_is_found_without_reading_it(store):
     store.alerts.store_states((factories.state(state=State.FIRING),), (fired,), receivers=())
     assert store.history.changes(["search"], seen, until=now)[0] == frozenset()
     assert changed() == {"home-feed"}
-    assert store.history.changes([], seen, until=now)[0] == frozenset()
     seen = Watermark(transition=10**6)
     assert changed() == {*names}
 
 
-def test_finished_runs_come_oldest_first_with_coverage_and_summaries_a_few_at_a_time(store):
-    for day in (2, 0, 1):
-        stored(store, day, mean=day / 10)
-
-    def read(
-        after: datetime | None, comparison: str = "home-feed"
-    ) -> list[tuple[datetime, float | None]]:
-        found = store.history.run_records(comparison, after=after, limit=2)
-        assert all(each.coverage == worked.coverage() for each in found)
-        return [(each.run.slot, each.summaries[0].mean) for each in found]
-
-    assert read(None) == [(SLOT, 0.0), (at(1), 0.1)]
-    assert read(at(1)) == [(at(2), 0.2)]
-    assert read(at(2)) == read(None, "other") == []
-
-
-def test_runs_of_every_end_are_there_with_their_reason_and_running_ones_are_not(store):
-    failed, abandoned = worked.claimed(store, SLOT), worked.claimed(store, at(1))
+def test_runs_of_every_end_come_oldest_first_a_few_at_a_time_and_running_ones_do_not(store):
     nothing: dict[str, Any] = {"coverage": None, "summaries": (), "scores": None}
-    assert worked.finish(store, failed, status=RunStatus.FAILED, reason="away", **nothing)
+    abandoned = worked.claimed(store, at(2))
+    worked.run(store, at(1), status=RunStatus.FAILED, reason="away", **nothing)
     latest = worked.newest(store)
-    assert (latest.run.status, latest.last_ok_slot, latest.last_ok_at) == (
-        RunStatus.FAILED,
-        None,
-        None,
-    )
-    store.runs.abandon_expired(abandoned.until + DAY)
+    assert (latest.last_ok_slot, latest.last_ok_at) == (None, None)
+    store.runs.abandon_expired(abandoned.until)
+    stored(store, 0)
     worked.claimed(store, at(5))
 
-    found = store.history.run_records("home-feed", after=None, limit=9)
-    assert found[0].run.reason == "away"
-    assert [(each.run.status, each.coverage, each.summaries) for each in found] == [
-        (status, None, ()) for status in (RunStatus.FAILED, RunStatus.ABANDONED)
+    def read(after: datetime | None, comparison: str = "home-feed") -> list[Any]:
+        found = store.history.run_records(comparison, after=after, limit=2)
+        return [(each.run.status, each.run.slot, each.coverage, each.summaries) for each in found]
+
+    assert read(None) == [
+        (RunStatus.OK, SLOT, worked.coverage(), (factories.summary(mean=0.5),)),
+        (RunStatus.FAILED, at(1), None, ()),
     ]
+    assert read(at(1)) == [(RunStatus.ABANDONED, at(2), None, ())]
+    assert read(at(2)) == read(None, "other") == []
 
 
 MEANS = PartMeans(n=3, membership=0.1, order=1 / 3, length=-0.25)
@@ -283,9 +268,7 @@ def test_each_run_knows_its_alerts_and_explanations_since_the_last_end_and_those
                 "states": (factories.state(state=now, judged_slot=slot, dedup_key=key),),
             }
         if day == 5:
-            suspicion = Expectation(
-                alert="Trend", segment="all", runs=9, evidence=100.0, evidence_limit=1e4
-            )
+            suspicion = replace(FULL, alert="Trend", evidence=100.0)
             moves = {"expectations": (suspicion,)}
         stored_split(
             store,

@@ -1,10 +1,8 @@
-"""The files of a SQLite database: who may read, lock and copy them, and that writers of one process queue."""
+"""The files of a SQLite database: who may read and lock them, and that writers of one process queue."""
 
 import fcntl
 import os
 import socket
-import sqlite3
-import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import closing
@@ -12,12 +10,9 @@ from contextlib import closing
 import pytest
 from sqlalchemy import make_url
 
-from factories import HOUR, SLOT
 from monitor.errors import DatabaseError
-from monitor.storage import SqlStore, exposure, open_store, schema_version
+from monitor.storage import SqlStore, exposure, open_store
 from monitor.storage.sqlite_file import FileLock, holder_of, make_private
-from servers import require
-from storage.worked import run, runs_of
 
 
 @pytest.fixture
@@ -50,50 +45,6 @@ def test_a_database_that_is_there_keeps_its_mode_and_what_it_holds(tmp_path):
         f"{file} has mode 0644, so every account of this machine may read users and lists in it: "
         f"chmod o= {file}*"
     )
-
-
-def stored(url: str) -> list[int]:
-    with closing(open_store(url, create=True)) as store:
-        return [run(store, SLOT + hours * HOUR) for hours in range(3)]
-
-
-def restored(url: str) -> list[int]:
-    assert schema_version.check(url) == []
-    with closing(open_store(url, create=False)) as store:
-        ids = sorted(found.id for found in runs_of(store))
-        assert [
-            len(store.history.run_scores(run_id, ["extended_tau"]).users) for run_id in ids
-        ] == [3] * len(ids)
-        run(store, SLOT + 9 * HOUR)
-        return ids
-
-
-def test_a_copy_of_sqlite_made_while_it_is_open_is_whole(tmp_path, file):
-    copy, url = tmp_path / "copy.db", f"sqlite:///{file}"
-    ids = stored(url)
-    with closing(open_store(url, create=False)) as store, closing(sqlite3.connect(file)) as reader:
-        store.maintenance.ping()
-        reader.execute("VACUUM INTO ?", [str(copy)])
-
-    assert restored(f"sqlite:///{copy}") == ids
-
-
-def test_a_dump_of_postgresql_with_its_partitions_is_restored(
-    postgres_url, postgres_server, tmp_path
-):
-    ids = stored(postgres_url)
-    dump = tmp_path / "rankwatch.dump"
-    dumping = [require("pg_dump"), "--format=custom", f"--file={dump}", plain(postgres_url)]
-    subprocess.run(dumping, check=True, capture_output=True, timeout=60)
-
-    with postgres_server.database() as other:
-        restoring = [require("pg_restore"), "--no-owner", f"--dbname={plain(other)}", str(dump)]
-        subprocess.run(restoring, check=True, capture_output=True, timeout=60)
-        assert restored(other) == ids
-
-
-def plain(url: str) -> str:
-    return url.replace("+psycopg", "")
 
 
 ENDED_PROCESS = 2**22 + 1

@@ -78,8 +78,8 @@ def coverage() -> Coverage:
     reasons = {(Arm.CANDIDATE, CoverageReason.TIMEOUT): 2, (Arm.BASELINE, CoverageReason.SHORT): 1}
     return Coverage(
         rows=(
-            CoverageRow(segment="all", asked=5, paired=3, reasons=reasons),
-            CoverageRow(segment="activity=new", asked=2, paired=2, reasons={}),
+            CoverageRow(segment="all", asked=5, paired=3, users_by_reason=reasons),
+            CoverageRow(segment="activity=new", asked=2, paired=2, users_by_reason={}),
         )
     )
 
@@ -224,8 +224,8 @@ def record(store: SqlStore, run_id: int) -> RunRecord:
 def prune(store: SqlStore, *, now: datetime = SLOT, **before: datetime) -> dict[str, int]:
     """Delete what is older than these, and nothing else; rows by table."""
     found = store.maintenance.prune(cutoffs(**before), now=now)
-    assert found.refused is None
-    return dict(found.rows)
+    assert found.reason is None
+    return dict(found.deleted_rows)
 
 
 def cutoffs(**before: datetime) -> Cutoffs:

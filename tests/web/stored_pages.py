@@ -39,7 +39,7 @@ def fill(
     gained = replace(explained.gained[0], item=item or name, title=item or name)
     expected = replace(
         published.latest().expectations[0],
-        alert="SimilarityDropped",
+        alert="SimilarityDrop",
         expected=0.5,
         limit=0.4,
         opposite=0.6,

@@ -311,7 +311,8 @@ def test_a_page_shows_messages_as_receivers_took_them_and_what_holds_them_back(s
         store=scene.store, clock=scene.clock, policy=lambda: NotificationPolicy(windows=(window,))
     )
     assert [
-        each[:36] for each in read_alert_page(at_night, Query(path={"key": key}, chosen={})).held
+        each[:36]
+        for each in read_alert_page(at_night, Query(path={"key": key}, chosen={})).held_alerts
     ] == ["SimilarityLow: maintenance night unt"]
     scene.end(timedelta(days=1), watched=EACH, segments=(*SEGMENTS, "a=3"))
     scene.deliver(after=timedelta(minutes=1))
@@ -325,7 +326,7 @@ def test_a_page_shows_messages_as_receivers_took_them_and_what_holds_them_back(s
     assert [each.text for each in page.messages] == sent
     assert len(sent) == 3
     assert {each.receivers for each in page.messages} == {("fake",)}
-    assert (page.held, page.silences) == ((), ())
+    assert (page.held_alerts, page.silences) == ((), ())
 
 
 @pytest.mark.integration

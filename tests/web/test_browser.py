@@ -97,8 +97,8 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def addresses(url: str) -> dict[str, str]:
     """Every page by its template."""
-    fires = requests.get(f"{url}/api/v1/alerts", timeout=60).json()["firing"][0]
-    run = f"{url}/c/{fires['comparison']}/runs/{fires['start'][:10]}T00:00:00Z"
+    fires = requests.get(f"{url}/api/v1/alerts", timeout=60).json()["firing_incidents"][0]
+    run = f"{url}/c/{fires['comparison']}/runs/{fires['started_at'][:10]}T00:00:00Z"
     shown = requests.get(run.replace("/c/", "/api/v1/comparisons/"), timeout=60).json()
     worst = shown["worst"][0]["user"]
     return {
@@ -109,7 +109,7 @@ def addresses(url: str) -> dict[str, str]:
         "user": f"{url}/c/{fires['comparison']}/users/{worst}?slot={run.rpartition('/')[2]}",
         "alerts": f"{url}/alerts",
         "alerts that were chosen": f"{url}/alerts?severity=info&text=x&before=9",
-        "alert": f"{url}/alerts/{fires['key']}",
+        "alert": f"{url}/alerts/{fires['incident']}",
         "daemon": f"{url}/daemon",
         "absent": f"{url}/c/nope",
     }

@@ -30,7 +30,7 @@ from monitor.storage.alert_states import announce
 from monitor.web import pages
 from monitor.web.app import describe_api
 from monitor.web.pages.alerts import LEAST, MOST, _one_page
-from monitor.web.pages.overview import Standing, standing_of
+from monitor.web.pages.overview import ComparisonState, state_of
 from monitor.web.pages.rendering import show_instant
 from monitor.web.pages.site import user_url
 from web.stored_pages import EVIL, KEY, METRIC, SLOTS, Answer, application, browsing, fill, lists_of
@@ -57,7 +57,7 @@ def paths_of(name: str, user: str) -> dict[str, str]:
 
 def watched(name: str = "home-feed", **more: Any) -> dict[str, Comparison]:
     learned = LearnedLimit(learning=Learning.DROP, direction=Direction.BELOW, value=-1.0)
-    rules = (factories.rule(alert="SimilarityDropped", limit=learned),)
+    rules = (factories.rule(alert="SimilarityDrop", limit=learned),)
     return {name: replace(factories.comparison(name=name, rules=rules), **more)}
 
 
@@ -94,7 +94,7 @@ def test_a_page_without_a_name_in_its_address_is_linked_from_every_page(ask):
 
 
 def test_names_from_outside_stay_text_on_every_page(stores):
-    refusal = Refusal(what=Refused.CONFIGURATION, at=SLOTS[0], reason=EVIL)
+    refusal = Refusal(file=Refused.CONFIGURATION, at=SLOTS[0], reason=EVIL)
     state = DaemonState(role=Role(kind=RoleKind.STANDBY, leader=EVIL, epoch=1), refusals=(refusal,))
     given = {
         "comparisons": lambda: watched(EVIL),
@@ -199,10 +199,10 @@ def test_a_comparison_shows_what_is_stored(ask, filled):
     assert {(point["low"], point["expected"], point["high"]) for point in shown["points"]} == {
         (0.4, 0.5, 0.6)
     }
-    assert [(span["alert"], span["start"], span["end"]) for span in shown["spans"]] == [
+    assert [(span["alert"], span["started_at"], span["ended_at"]) for span in shown["spans"]] == [
         ("SimilarityLow", SLOT, None)
     ]
-    assert [part["means"] for part in shown["parts"]] == [[0.25, 0.25, 0.25, 0.125]]
+    assert [part["means"] for part in shown["segment_means"]] == [[0.25, 0.25, 0.25, 0.125]]
     assert len(shown["distribution"]) == len(shown["coverage"]) == len(stored)
     body = ask("/c/home-feed?period=30d").text
     assert body.count('class="dot"') + body.count('class="dot marked"') >= len(stored)
@@ -231,7 +231,7 @@ def test_a_comparison_opens_on_the_segment_that_is_blamed_where_all_users_are_fi
         compared=18,
     )
     told = replace(published.explanation(), segment=place, finding=finding)
-    local = replace(latest.states[0], alert="SimilarityDropped", segment=place)
+    local = replace(latest.states[0], alert="SimilarityDrop", segment=place)
     shown = [latest]
     with browsing(application(filled, latest=lambda: shown, comparisons=watched)) as ask:
         for states, opened in (((local,), place), ((local, replace(local, segment="all")), "all")):
@@ -244,10 +244,10 @@ def test_what_ended_lately_is_said_with_what_it_was(filled, latest):
     end = factories.transition(
         from_state=State.FIRING, to_state=State.QUIET, dedup_key=KEY, slot=SLOTS[-1]
     )
-    over = replace(latest, states=(), ended=end)
+    over = replace(latest, states=(), last_end=end)
     with browsing(application(filled, latest=lambda: [over], comparisons=watched)) as ask:
         assert f'<a href="/alerts/{KEY}">the last incident</a> ended' in ask("/").text
-        assert ask(FEED).json()["ended"]["sentence"] == "home-feed"
+        assert ask(FEED).json()["ended_incident"]["sentence"] == "home-feed"
 
 
 def test_what_is_chosen_and_is_not_there_falls_back(ask):
@@ -267,7 +267,7 @@ def test_a_user_is_shown_with_both_lists_in_every_run(ask):
     for number, slot in enumerate(SLOTS):
         shown = ask(f"{FEED}/users/u1?slot={quote(format_instant(slot))}").json()
         assert (shown["lists"]["baseline"], shown["lists"]["candidate"]) == (baseline, candidate)
-        moves = {move["item"]: move["what"] for move in shown["moves"]}
+        moves = {move["item"]: move["change"] for move in shown["moves"]}
         assert moves == {"i2": "up 1", "home-feed": "down 1", "i4": "new", "i3": "gone"}
         before = (candidate, format_instant(SLOTS[2])) if number == 3 else ([], None)
         assert (shown["former"], shown["former_slot"]) == before
@@ -349,7 +349,7 @@ def test_while_the_database_is_away_the_overview_stays(filled, monkeypatch):
         role=role, away=DatabaseAway(since=SLOTS[1], reason="refused", read_at=SLOTS[0])
     )
     latest = [published.latest(states=()), published.named("fires")]
-    status = replace(published.site().status(), state=state)
+    status = replace(published.site().status(), daemon=state)
     app = application(
         filled, judge=fail, latest=lambda: latest, state=lambda: state, status=lambda: status
     )
@@ -386,13 +386,13 @@ def test_a_daemon_says_which_part_it_has_what_it_refused_and_what_became_of_its_
     store, monkeypatch
 ):
     refusal = Refusal(
-        what=Refused.CONFIGURATION, at=SLOTS[0], reason="comparisons[0].nme: unknown key"
+        file=Refused.CONFIGURATION, at=SLOTS[0], reason="comparisons[0].nme: unknown key"
     )
     standby = DaemonState(
         role=Role(kind=RoleKind.STANDBY, leader="b:2", epoch=3), refusals=(refusal,)
     )
-    status = replace(published.site().status(), state=standby, receivers=("pager", "chat"))
-    record = ReceiverRecord(last_success=SLOTS[1], last_error=SLOTS[2], reason="answered 503")
+    status = replace(published.site().status(), daemon=standby, receivers=("pager", "chat"))
+    record = ReceiverRecord(last_success_at=SLOTS[1], last_error_at=SLOTS[2], reason="answered 503")
     monkeypatch.setattr(store.outbox, "records", lambda: {"pager": record})
     with browsing(application(store, state=lambda: standby, status=lambda: status)) as ask:
         texts = [re.sub("<[^>]*>", "", ask(page).text) for page in ("/", "/daemon")]
@@ -426,9 +426,11 @@ def test_incidents_are_shown_by_the_day_with_links_to_older_ones_and_what_is_cho
         while path:
             shown = ask(f"/api/v1{path}").json()
             body = ask(path).text
-            assert {each["alerts"][0] for each in shown["ended"]} == {"A1"}
-            assert all(f'href="/alerts/{each["key"]}"' in body for each in shown["ended"])
-            seen += [each["key"] for each in shown["ended"]]
+            assert {each["alerts"][0] for each in shown["ended_incidents"]} == {"A1"}
+            assert all(
+                f'href="/alerts/{each["incident"]}"' in body for each in shown["ended_incidents"]
+            )
+            seen += [each["incident"] for each in shown["ended_incidents"]]
             links = re.findall(r'href="([^"]*)" rel="next"', body)
             path = html.unescape(links[0]) if links else ""
     assert seen == [f"k{number}" for number in reversed(range(3 * MOST)) if number % 2]
@@ -446,13 +448,13 @@ def test_a_page_of_incidents_is_a_day_in_quiet_times_more_and_bounded(per_day):
 def test_how_a_comparison_stands():
     learning = replace(published.latest().expectations[0], expected=None)
     latest = {
-        Standing.FIRING: published.latest(),
-        Standing.QUIET: published.latest(states=()),
-        Standing.NO_DATA: published.latest(states=(), run=published.run(status="failed")),
-        Standing.PENDING: published.latest(states=(published.state(state="pending"),)),
-        Standing.LEARNING: published.latest(states=(), expectations=(learning,)),
+        ComparisonState.FIRING: published.latest(),
+        ComparisonState.QUIET: published.latest(states=()),
+        ComparisonState.NO_DATA: published.latest(states=(), run=published.run(status="failed")),
+        ComparisonState.PENDING: published.latest(states=(published.state(state="pending"),)),
+        ComparisonState.LEARNING: published.latest(states=(), expectations=(learning,)),
     }
-    assert {standing: standing_of(each) for standing, each in latest.items()} == {
+    assert {state: state_of(each) for state, each in latest.items()} == {
         each: each for each in latest
     }
 
@@ -471,14 +473,14 @@ def test_the_overview_shows_the_worst_first_and_what_was_never_run_and_follows_w
         assert re.search(r'<form[^>]*role="search" hidden', ask("/").text), (
             "it would do nothing without JavaScript"
         )
-    assert [(row["name"], row["standing"]) for row in shown["rows"]] == [
+    assert [(row["comparison"], row["state"]) for row in shown["rows"]] == [
         ("c", "firing"),
-        ("a", "no data"),
+        ("a", "no_data"),
         ("b", "quiet"),
     ]
-    assert shown["counts"] == {"firing": 1, "no data": 1, "pending": 0, "learning": 0, "quiet": 1}
-    assert {row["name"]: row["standing"] for row in later} == {
-        "a": "no data",
+    assert shown["counts"] == {"firing": 1, "no_data": 1, "pending": 0, "learning": 0, "quiet": 1}
+    assert {row["comparison"]: row["state"] for row in later} == {
+        "a": "no_data",
         "b": "firing",
         "c": "firing",
     }

@@ -14,21 +14,20 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
 from monitor.kernels.engines.positions import AlignedRanks, Ranks
-from monitor.model.arrays import Codes
+from monitor.model.arrays import Array, Codes, Floats
 
 Step = TypeVar("Step", bound=Callable[..., Any])
-Array = npt.NDArray[Any]
 
 # Longest lists that are compared by all pairs. Measured: twice as fast as hashing at 20, equal near
 # 50.
 PAIRS_MAX_K = 48
 
 _BYTE_MAX_K = 255
-PAIRS_TILE, HASH_TILE = 128, 64
+PAIRS_TILE = 128
+HASH_TILE = 64
 _HASH = np.uint32(2654435769)  # 2**32 / golden ratio: Knuth's multiplicative hashing
 
 
@@ -47,7 +46,12 @@ def compiled_for(*signatures: str) -> Callable[[Step], Step]:
     return compile_it
 
 
-def find(baseline: Codes, candidate: Codes, lengths: tuple[Codes, Codes], k: int) -> AlignedRanks:
+def find(
+    baseline: Codes,
+    candidate: Codes,
+    lengths: tuple[Codes, Codes],
+    k: int,
+) -> AlignedRanks:
     """Align the first k places of codes (n, at least k), k from 1 to `MAX_K`."""
     n = len(baseline)
     dtype = np.uint8 if k <= _BYTE_MAX_K else np.uint16
@@ -63,14 +67,27 @@ def find(baseline: Codes, candidate: Codes, lengths: tuple[Codes, Codes], k: int
         _find_by_pairs(ours, theirs, k, PAIRS_TILE, positions, agreement, sums, inversions)
     else:
         _find_by_hash(
-            ours, theirs, a, b, k, shift, HASH_TILE, positions, agreement, sums, inversions
+            ours,
+            theirs,
+            a,
+            b,
+            k,
+            shift,
+            HASH_TILE,
+            positions,
+            agreement,
+            sums,
+            inversions,
         )
     return AlignedRanks(
-        positions=positions, agreement=agreement, position_sums=sums, inversions=inversions
+        positions=positions,
+        agreement=agreement,
+        position_sums=sums,
+        inversions=inversions,
     )
 
 
-def weigh_counts(counts: Ranks, weights: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def weigh_counts(counts: Ranks, weights: Floats) -> Floats:
     """``weights @ counts`` of 8-bit or 16-bit counts (k, n), summed from the first row on."""
     total = np.empty(counts.shape[1], dtype=np.float64)
     _weigh(counts, np.ascontiguousarray(weights), total)
@@ -87,7 +104,12 @@ def _transpose(rows: Array, low: int, high: int, k: int, columns: Array) -> None
 
 @step
 def _match_by_pairs(
-    ours: Array, theirs: Array, k: int, tile: int, place: Array, ranks: Array
+    ours: Array,
+    theirs: Array,
+    k: int,
+    tile: int,
+    place: Array,
+    ranks: Array,
 ) -> None:
     """Write the ranks (k * tile) of a tile.
 
@@ -106,7 +128,8 @@ def _match_by_pairs(
             at_three = np.int32(j + 2)
             at_four = np.int32(j + 3)
             for user in range(tile):
-                code, at = mine[user], place[user]
+                code = mine[user]
+                at = place[user]
                 at = at_one if code == one[user] else at
                 at = at_two if code == two[user] else at
                 at = at_three if code == three[user] else at
@@ -141,7 +164,12 @@ def _invert_by_pairs(ranks: Array, k: int, tile: int, later_smaller: Array) -> N
 
 @step
 def _write_places(
-    theirs: Array, row: int, length: int, shift: np.uint32, table: Array, lost: Array
+    theirs: Array,
+    row: int,
+    length: int,
+    shift: np.uint32,
+    table: Array,
+    lost: Array,
 ) -> np.uint32:
     """Write each candidate item's place into the table at its hash.
 
@@ -158,7 +186,13 @@ def _write_places(
 
 @step
 def _read_places(
-    ours: Array, theirs: Array, row: int, length: int, shift: np.uint32, table: Array, ranks: Array
+    ours: Array,
+    theirs: Array,
+    row: int,
+    length: int,
+    shift: np.uint32,
+    table: Array,
+    ranks: Array,
 ) -> None:
     """Read each baseline item's rank.
 
@@ -174,7 +208,12 @@ def _read_places(
 
 @step
 def _find_lost(
-    ours: Array, theirs: Array, row: int, length: int, lost: Array, ranks: Array
+    ours: Array,
+    theirs: Array,
+    row: int,
+    length: int,
+    lost: Array,
+    ranks: Array,
 ) -> None:
     for nth in range(len(lost)):
         at = np.uint32(lost[nth])
@@ -324,7 +363,12 @@ def _find_by_hash(
         for row in range(low, min(low + tile, len(baseline))):
             length = baseline_lengths[row]
             count = _write_places(
-                candidate, row, candidate_lengths[row], np.uint32(shift), table, lost
+                candidate,
+                row,
+                candidate_lengths[row],
+                np.uint32(shift),
+                table,
+                lost,
             )
             _read_places(baseline, candidate, row, length, np.uint32(shift), table, user_ranks)
             if count:

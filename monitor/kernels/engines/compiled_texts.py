@@ -32,7 +32,9 @@ _TEXTS = "Array(int64, 1, 'C', readonly=True), Array(uint8, 1, 'C', readonly=Tru
 
 
 def code_texts(
-    offsets: Offsets, data: Array, seed: int | None = None
+    offsets: Offsets,
+    data: Array,
+    seed: int | None = None,
 ) -> tuple[Codes, Offsets] | None:
     """Codes of texts in the order of first appearance, and the index of each first appearance.
 
@@ -90,7 +92,13 @@ def _hash(data: Array, start: Word, end: Word, seed: Word) -> Word:
 
 
 @step
-def _read_keys(offsets: Offsets, data: Array, seed: Word, ones: Array, others: Array) -> Word:
+def _read_keys(
+    offsets: Offsets,
+    data: Array,
+    seed: Word,
+    ones: Array,
+    others: Array,
+) -> Word:
     """Write the keys of a block of texts. Returns all bits of the keys' second words."""
     # A step for one text with two returns would make numba count references to the data, which
     # costs two locked additions a text.
@@ -134,7 +142,11 @@ def _find_slot(slots: Array, keys: Array, one: Word, other: Word, slot: Word) ->
 
 @compiled_for(f"Tuple((int64, boolean))({_TEXTS}, uint64, int32[::1], int64[::1])")
 def _code(
-    offsets: Offsets, data: Array, seed: Word, codes: Codes, firsts: Offsets
+    offsets: Offsets,
+    data: Array,
+    seed: Word,
+    codes: Codes,
+    firsts: Offsets,
 ) -> tuple[int, bool]:
     """Write the codes and their first indexes. Returns their number and whether a text is long."""
     slots = np.full(FIRST_SLOTS, -1, np.int32)
@@ -165,7 +177,8 @@ def _code(
                     slots[slot] = count
                     firsts[count] = low + i
                     count += 1
-                    keys[count, 0], keys[count, 1] = ones[i], others[i]
+                    keys[count, 0] = ones[i]
+                    keys[count, 1] = others[i]
                 block[i] = slots[slot]
     return count, bool(seen >= _LONG)
 

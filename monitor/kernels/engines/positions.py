@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from monitor.kernels.ragged import PAD
-from monitor.model.arrays import Codes, Floats, Integers
+from monitor.model.arrays import Array, Codes, Floats, Integers
 
 Ranks = npt.NDArray[np.unsignedinteger[Any]]
 
@@ -67,7 +67,7 @@ def find_by_all_pairs(baseline: Codes, candidate: Codes) -> Ranks:
     return positions
 
 
-def _by_rank(baseline: Codes, candidate: Codes) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+def _by_rank(baseline: Codes, candidate: Codes) -> tuple[Array, Array]:
     """Both arms as (k, n), with 16 bits if the codes fit."""
     n, k = baseline.shape
     top = max(baseline.max(initial=0), candidate.max(initial=0))
@@ -101,7 +101,7 @@ def find_by_sorting(baseline: Codes, candidate: Codes) -> Ranks:
     return positions.reshape(k, n)
 
 
-def _sort_keys(baseline: Codes, candidate: Codes, bits: int) -> npt.NDArray[Any]:
+def _sort_keys(baseline: Codes, candidate: Codes, bits: int) -> Array:
     """(n, 2k) of code, arm (one bit) and rank in one integer, with 32 bits if that is enough."""
     n, k = baseline.shape
     top = int(max(baseline.max(initial=0), candidate.max(initial=0)))
@@ -125,7 +125,7 @@ def inversions(ranks: Ranks) -> Integers:
     return total
 
 
-def count_earlier_larger(ranks: Ranks) -> npt.NDArray[Any]:
+def count_earlier_larger(ranks: Ranks) -> Array:
     """Number of j < i with ``ranks[j] > ranks[i]`` in each column: integers (k, n).
 
     Cost: O(k²), O(k log² k) for long lists.

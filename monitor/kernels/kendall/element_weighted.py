@@ -17,9 +17,18 @@ from monitor.kernels.engines.positions import sum_earlier_larger
 from monitor.model.arrays import Floats, Integers
 from monitor.model.rankings import ByArm
 
+
+def _discount_as_dcg(rank: Floats) -> Floats:
+    return 1 / np.log2(rank + 1)
+
+
+def _discount_as_weighted_tau(rank: Floats) -> Floats:
+    return 1 / rank
+
+
 DISCOUNTS: Mapping[str, Callable[[Floats], Floats]] = {
-    "dcg": lambda rank: 1 / np.log2(rank + 1),
-    "hyperbolic": lambda rank: 1 / rank,
+    "dcg": _discount_as_dcg,
+    "hyperbolic": _discount_as_weighted_tau,
 }
 """Worth of a rank from 1 on: the discounts of DCG and of weighted tau."""
 
@@ -194,7 +203,8 @@ def _distance(alignment: Alignment, weights: Floats) -> Floats:
 def _extended_one_way(alignment: Alignment) -> Floats:
     k = alignment.k
     weights = rank_values(alignment)
-    ours, theirs = weights.baseline, weights.candidate
+    ours = weights.baseline
+    theirs = weights.candidate
     only_ours = ours * (alignment.positions >= k)
     only_theirs = theirs * (alignment.candidate_positions >= k)
     misordered = (

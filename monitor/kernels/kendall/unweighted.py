@@ -3,7 +3,6 @@
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from monitor.kernels.alignment import (
     Alignment,
@@ -15,7 +14,7 @@ from monitor.kernels.alignment import (
 )
 from monitor.kernels.engines.positions import inversions, rank_dtype
 from monitor.kernels.kendall.weighted import Tied, find_tied, rank_tied
-from monitor.model.arrays import Floats, Integers
+from monitor.model.arrays import Array, Floats, Integers
 
 _NARROW_K = 2**13  # counts of shorter lists fit into 32 bits, which take half the time
 
@@ -54,9 +53,7 @@ def _wide(k: int) -> type[np.signedinteger[Any]]:
     return np.int32 if k < _NARROW_K else np.int64
 
 
-def _surplus(
-    alignment: Alignment, product: int | npt.NDArray[np.signedinteger[Any]]
-) -> npt.NDArray[Any]:
+def _surplus(alignment: Alignment, product: int | Integers) -> Array:
     """2 S, an integer, from the product of the lengths.
 
     K0 counts each of these pairs of members once:
@@ -68,16 +65,16 @@ def _surplus(
     - one in each list only ((a - z) (b - z)).
     """
     k = alignment.k
-    z: npt.NDArray[Any] = alignment.common.astype(_wide(k))
-    ahead: npt.NDArray[Any] = alignment.inversions + (alignment.position_sums - k * (k - z))
+    z: Array = alignment.common.astype(_wide(k))
+    ahead: Array = alignment.inversions + (alignment.position_sums - k * (k - z))
     lengths: Any = 2 * k
     if not alignment.is_full:
         lengths = alignment.baseline_lengths + alignment.candidate_lengths
-    surplus: npt.NDArray[Any] = z * (4 * lengths - z - 3) - 4 * ahead - 2 * product
+    surplus: Array = z * (4 * lengths - z - 3) - 4 * ahead - 2 * product
     return surplus
 
 
-def _scale(surplus: npt.NDArray[Any], product: float | Floats, norm: float | Floats) -> Floats:
+def _scale(surplus: Array, product: float | Floats, norm: float | Floats) -> Floats:
     scaled: Floats = np.add(surplus, product - norm, dtype=np.float64) / (norm + product)
     return scaled
 
@@ -139,7 +136,8 @@ def appended_tau(alignment: Alignment) -> Floats:
 
 def _lengths(alignment: Alignment) -> tuple[Integers, Integers, Integers]:
     """Lengths of both lists and number of common items, wide enough for products."""
-    a, b = alignment.baseline_lengths, alignment.candidate_lengths
+    a = alignment.baseline_lengths
+    b = alignment.candidate_lengths
     return a.astype(np.int64), b.astype(np.int64), count_shared(alignment)
 
 

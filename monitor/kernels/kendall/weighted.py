@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from monitor.kernels.alignment import (
     Alignment,
@@ -15,7 +14,7 @@ from monitor.kernels.alignment import (
     sum_ranks,
 )
 from monitor.kernels.engines.positions import count_earlier_larger, rank_dtype
-from monitor.model.arrays import Floats, Integers
+from monitor.model.arrays import Flags, Floats, Integers, Rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +40,7 @@ class Tied:
         return Tied(baseline=self.candidate, candidate=self.baseline, count=self.count)
 
 
-def find_tied(alignment: Alignment) -> npt.NDArray[np.bool_]:
+def find_tied(alignment: Alignment) -> Flags:
     """Whether a list of the pair has neighbours with equal scores: (n,). NaN ties with nothing."""
     has_ties = np.zeros(alignment.positions.shape[1], dtype=np.bool_)
     if alignment.scores is not None:
@@ -50,7 +49,7 @@ def find_tied(alignment: Alignment) -> npt.NDArray[np.bool_]:
     return has_ties
 
 
-def rank_tied(alignment: Alignment, columns: npt.NDArray[np.intp]) -> Tied:
+def rank_tied(alignment: Alignment, columns: Rows) -> Tied:
     """The common items of these pairs with their ties. Raises ValueError without scores."""
     if alignment.scores is None:
         raise ValueError("the lists come without scores")
@@ -139,7 +138,8 @@ def weighted_tau(alignment: Alignment) -> Floats:
     Source: Vigna, A weighted correlation index for rankings with ties (WWW 2015).
     """
     shared = rank_shared(alignment)
-    ranks, places = shared.baseline, shared.candidate
+    ranks = shared.baseline
+    places = shared.candidate
     discordant = np.where(shared.is_common, ranks + places - 2 * _count_ahead_in_both(alignment), 0)
     loss = sum_ranks(discordant / (ranks + 1.0))
     # Each direction is summed in the order of its list, so exchanged arms give the same bits.

@@ -2,16 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from monitor.kernels.alignment import Alignment
 from monitor.kernels.rbo.untied import to_units
-from monitor.model.arrays import Codes, Floats
+from monitor.model.arrays import Codes, Floats, Integers
 
-_Counts = npt.NDArray[np.signedinteger[Any]]
+_Counts = Integers
 
 
 def rbo_w(alignment: Alignment, p: float) -> Floats:
@@ -85,7 +83,13 @@ class _Common:
 _Norm = Callable[[_Counts, _Arm, _Arm], Floats]
 
 
-def _extrapolate(alignment: Alignment, p: float, norm: _Norm, *, is_shared: bool) -> Floats:
+def _extrapolate(
+    alignment: Alignment,
+    p: float,
+    norm: _Norm,
+    *,
+    is_shared: bool,
+) -> Floats:
     """RBO_ext of agreements ``A_d = X_d / norm``, float64 (n,).
 
     X_d is the sum over common items of the product of their shares in both lists. With l the length
@@ -129,7 +133,12 @@ def _find_groups(scores: Floats) -> tuple[_Counts, _Counts]:
 
 
 def _make_arm(
-    depth: _Counts, start: _Counts, end: _Counts, length: Codes, *, is_shared: bool
+    depth: _Counts,
+    start: _Counts,
+    end: _Counts,
+    length: Codes,
+    *,
+    is_shared: bool,
 ) -> _Arm:
     if is_shared:
         share = np.ones(start.shape)
@@ -144,7 +153,9 @@ def _make_arm(
 
 
 def _count_common(
-    alignment: Alignment, ours: tuple[_Counts, _Counts], theirs: tuple[_Counts, _Counts]
+    alignment: Alignment,
+    ours: tuple[_Counts, _Counts],
+    theirs: tuple[_Counts, _Counts],
 ) -> _Common:
     k, n = alignment.positions.shape
     here = np.flatnonzero(alignment.positions < k)
@@ -178,7 +189,11 @@ def _overlap(common: _Common, ours: _Arm, theirs: _Arm) -> Floats:
 
 
 def _unseen_overlap(
-    depth: _Counts, shorter: _Arm, longer: _Arm, common: _Common, begun: _Counts
+    depth: _Counts,
+    shorter: _Arm,
+    longer: _Arm,
+    common: _Common,
+    begun: _Counts,
 ) -> Floats:
     """Overlap added by the empty places of ``shorter`` if all contained items of ``longer``.
 
@@ -203,7 +218,8 @@ def _take_depths(values: Floats, depths: Codes) -> Floats:
 def _sum_by_depth(alignment: Alignment, p: float, agreement: Floats) -> Floats:
     # Weights are differences of multiples of 2**-52, so they sum to 1 exactly. cumsum adds the
     # ranks one by one for every n.
-    k, long = alignment.k, alignment.long
+    k = alignment.k
+    long = alignment.long
     power = to_units(p ** np.arange(k + 1.0))
     weighted = np.where(np.arange(k)[:, None] < long, agreement * -np.diff(power)[:, None], 0.0)
     score: Floats = np.cumsum(weighted, axis=0)[-1] + _take_depths(agreement, long) * power.take(

@@ -3,14 +3,12 @@
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from monitor.errors import MetricError
 from monitor.kernels.alignment import Alignment
-from monitor.model.arrays import Floats
+from monitor.model.arrays import Floats, Integers
 
 DEEPEST = 1_000_000
 _UNIT = 2.0**-52
@@ -18,7 +16,7 @@ _UNIT = 2.0**-52
 
 _FINEST = 2.0**-62
 _LONGEST_SUM = 1 << 16
-_Counts = npt.NDArray[np.signedinteger[Any]]
+_Counts = Integers
 
 
 def to_units(values: Floats) -> Floats:
@@ -195,7 +193,12 @@ def _sum_below(p: float, deepest: int) -> Floats:
     return to_units((total - seen[: deepest + 1]) * _FINEST)
 
 
-def _residual(table: _Tables, short: _Counts, long: _Counts, common: _Counts) -> Floats:
+def _residual(
+    table: _Tables,
+    short: _Counts,
+    long: _Counts,
+    common: _Counts,
+) -> Floats:
     distinct = long + short - common
     gain = table.power.take(distinct) - common * table.below.take(distinct)
     for length in (short, long):

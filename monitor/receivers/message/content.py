@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from itertools import islice
 
 from monitor.alerts.incidents import find_leads
-from monitor.alerts.verdicts import format_value
 from monitor.attribution.sentences import PART_WORDS, write_falls
 from monitor.model.alerts import Transition
 from monitor.model.explanation import ExampleLists, Explanation, ExposedItem, FaultKind
@@ -16,7 +15,8 @@ from monitor.model.rules import RuleKind, Severity
 from monitor.presentation import explanation_title, side_by_side
 from monitor.receivers.message.identity import since_label
 from monitor.receivers.message.safe_text import bounded_line, cause_of, clean, commands_of, links_of
-from monitor.texts.root_causes import write_known_cause
+from monitor.texts.root_causes import write_beginning, write_known_cause
+from monitor.texts.verdicts import format_value
 from monitor.texts.wording import count_of
 
 MAX_CHANGES = 5
@@ -94,9 +94,9 @@ def content_of(message: Message, external_url: str) -> MessageContent:
         briefing = run_briefing
     explanation = briefing.explanation
     why: list[str] = []
-    if explained is None:
-        why += known_cause(message, leads)
-    elif not message.is_repetition:
+    if run_briefing.explanation is None or run_briefing.explanation.finding is None:
+        why += known_cause(message, run_briefing)
+    if explained is not None and not message.is_repetition:
         why += why_sentences(explained, explanation)
     # A change's own explanation ends with these lines.
     if explained is None or explanation is not None:
@@ -196,7 +196,8 @@ def further_changes(message: Message, shown: Sequence[Transition]) -> tuple[str,
     if message.worse:
         lines.append(f"Sent again because it became worse: {message.worse}.")
     if rest:
-        lines.append(f"And {len(rest):,} more: {count_alerts(rest)}.")
+        more = count_of(len(rest), "more alert")
+        lines.append(f"This message also reports {more}: {count_alerts(rest)}.")
     if lasting:
         lines.append(f"Still firing: {count_alerts(lasting)}.")
     return _bound(lines, _LONGEST_REASON)
@@ -207,7 +208,7 @@ def _bound(lines: Iterable[str], limit: int) -> tuple[str, ...]:
 
 
 def count_alerts(changes: Iterable[Transition]) -> str:
-    """``SimilarityLow in 990 segments, MissingLists in country=UK and 2 other alerts``.
+    """``SimilarityLow (990 segments), MissingLists (country=UK) and 2 other alerts``.
 
     The most frequent alerts come first.
     """
@@ -216,7 +217,7 @@ def count_alerts(changes: Iterable[Transition]) -> str:
         by_alert.setdefault(change.alert, []).append(change)
     ranked = sorted(by_alert.items(), key=lambda entry: (-len(entry[1]), entry[0]))
     named = ", ".join(
-        f"{clean(alert, _LONGEST_NAME)} in {_extent(of_alert)}"
+        f"{clean(alert, _LONGEST_NAME)} ({_extent(of_alert)})"
         for alert, of_alert in ranked[:_NAMED]
     )
     return named + _and_others(len(ranked) - _NAMED)
@@ -329,7 +330,7 @@ def why_sentences(change: Transition, explanation: Explanation | None) -> tuple[
         return (bounded_line(change.explanation or "", 3 * _LONGEST_SENTENCE),)
     lines = [*write_falls(explanation, change.segment), *_item_counts(explanation)]
     if change.metric != explanation.metric:
-        lines[0] = f"{explanation_title(explanation)}: {lines[0]}"
+        lines.append(f"{explanation_title(explanation)}.")
     return _bound(lines, _LONGEST_SENTENCE)
 
 
@@ -340,17 +341,23 @@ def _is_about_lists(change: Transition, explanation: Explanation | None) -> bool
     return explanation.finding.kind is not FaultKind.MISSING
 
 
-def known_cause(message: Message, leads: Sequence[Transition]) -> tuple[str, ...]:
-    """The cause from the incident's newest run, if time alone made the first alert begin."""
-    runs = [start for start in message.firing if start.has_run]
-    if not runs or not leads[0].is_start or leads[0].has_run:
+def known_cause(message: Message, briefing: Briefing) -> tuple[str, ...]:
+    """What an earlier run of the incident found, else why its first alert began.
+
+    Empty for the incident's first message, and if no alert begins.
+    """
+    if not message.starts:
         return ()
-    newest = max(start.slot for start in runs)
-    for start in runs:
-        if start.slot == newest and start.explanation:
-            line = write_known_cause(newest, start.explanation)
-            return (bounded_line(line, 3 * _LONGEST_SENTENCE),)
-    return ()
+    first = (message.first or message.firing)[:1]
+    if briefing.known_cause is not None:
+        line = write_known_cause(briefing.known_cause.slot, briefing.known_cause.sentence)
+    elif first and first[0].has_run and first[0] not in message.starts:
+        line = write_beginning(
+            clean(first[0].alert, _LONGEST_NAME), first[0].slot, f"{cause_of(first[0])}."
+        )
+    else:
+        return ()
+    return (bounded_line(line, 3 * _LONGEST_SENTENCE),)
 
 
 def cause_shares(explanation: Explanation) -> tuple[tuple[str, str], ...]:
@@ -366,9 +373,14 @@ def cause_shares(explanation: Explanation) -> tuple[tuple[str, str], ...]:
     is_shared = drop > 0 and largest <= _CANCELLED * drop
     shares = []
     for cause in causes:
-        share = _percent(cause.amount / drop) if is_shared else f"{cause.amount:+.4f}"
-        if share.lstrip("+-") not in _NOTHING:
-            shares.append((PART_WORDS[cause.part], share))
+        share = f"{abs(cause.amount):.4f}"
+        if is_shared:
+            share = _percent(abs(cause.amount) / drop)
+        if share in _NOTHING:
+            continue
+        if cause.amount < 0:
+            share = f"reduced the drop by {share}"
+        shares.append((PART_WORDS[cause.part], share))
     return tuple(shares)
 
 

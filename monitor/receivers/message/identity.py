@@ -10,7 +10,9 @@ from monitor.model.rankings import ALL
 from monitor.receivers.message.safe_text import cause_of, clean, commands_of
 
 _MAX_LABEL = 256
-_FNV_OFFSET, _FNV_PRIME, _FNV_MASK = 0xCBF29CE484222325, 0x100000001B3, 2**64 - 1
+_FNV_OFFSET = 0xCBF29CE484222325
+_FNV_PRIME = 0x100000001B3
+_FNV_MASK = 2**64 - 1
 _SEPARATOR = b"\xff"
 _REMEMBERED = 256  # messages
 
@@ -48,9 +50,11 @@ def summary_of(transition: Transition) -> str:
     where = transition.comparison
     if transition.segment != ALL:
         where += f" ({transition.segment})"
-    status, why = "resolved", transition.reason
+    status = "resolved"
+    why = transition.reason
     if transition.is_start:
-        status, why = "firing", cause_of(transition)
+        status = "firing"
+        why = cause_of(transition)
     elif transition.removed is not None:
         status = "no longer watched"
     return clean(f"{transition.alert} {status} on {where}: {why}")

@@ -1,13 +1,11 @@
 """Text, links and commands that are bounded and safe to show, whatever names are in them."""
 
 import hashlib
-import re
 import shlex
 import unicodedata
 from itertools import groupby
 from urllib.parse import quote
 
-from monitor.alerts.verdicts import shorten_reason
 from monitor.model.alerts import Removed, Transition
 from monitor.model.instants import format_instant
 from monitor.model.rules import RuleKind
@@ -22,7 +20,6 @@ _MARK = "\u200e"
 _RIGHT_TO_LEFT = frozenset({"R", "AL", "AN"})
 _LONGEST_NAME = 200
 _LONGEST_CAUSE = 300
-_FINDING = re.compile(r"(?:About )?[0-9,]+ of [0-9,]+ users \(.+?(?=\.(?: |$))")
 
 
 def page_url(transition: Transition, external_url: str) -> str:
@@ -66,10 +63,8 @@ def bounded_line(text: str, limit: int) -> str:
 
 
 def cause_of(start: Transition) -> str:
-    """Why it fires, for a headline: the finding of its explanation, else its reason, shortened."""
-    finding = _FINDING.search((start.explanation or "")[:MAX_LINE])
-    cause = finding[0] if finding else shorten_reason(start.reason[:MAX_LINE])
-    return bounded_line(cause, _LONGEST_CAUSE)
+    """Why it fires, for a title: its headline, else its reason, shortened."""
+    return bounded_line(start.headline or start.reason, _LONGEST_CAUSE)
 
 
 def links_of(change: Transition, external_url: str) -> tuple[tuple[str, str], ...]:

@@ -29,6 +29,7 @@ from monitor.reference.prediction import refer
 from monitor.reference.thresholds import Budget, Threshold, propose
 from monitor.service.runner import pick_comparison
 from monitor.settings.configuration import Settings
+from monitor.settings.default_rules import name_metrics
 from monitor.settings.translation import to_comparison, to_schedule
 
 AT_ONCE = 100
@@ -68,7 +69,8 @@ def backtest_rules(
     def is_in_period(slot: datetime) -> bool:
         return (start is None or slot >= start) and (end is None or slot <= end)
 
-    accepted, stored = [], []
+    accepted = []
+    stored = []
     for transition in store.alerts.transitions(comparison=comparison.name, limit=None):
         if transition.alert == ACCEPTED:
             accepted.append(transition)
@@ -76,7 +78,9 @@ def backtest_rules(
             stored.append(transition)
     installation = store.alerts.installation(create=False)
     rejudging = Rejudgement(
-        comparison=comparison, installation=installation, accepted=tuple(accepted)
+        comparison=comparison,
+        installation=installation,
+        accepted=tuple(accepted),
     )
     runs: Counter[RunStatus] = Counter()
     lacking: Counter[str] = Counter()
@@ -86,7 +90,8 @@ def backtest_rules(
     for record in finished_records(comparison.name, store.history, end):
         completed, lacks = complete_record(comparison, record, store.history)
         changes = rejudging.judge(completed, is_whole=not lacks)
-        slot, status = record.run.slot, record.run.status
+        slot = record.run.slot
+        status = record.run.status
         if not is_in_period(slot):
             continue
         runs[status] += 1
@@ -109,7 +114,9 @@ def backtest_rules(
 
 
 def finished_records(
-    comparison: str, history: History, end: datetime | None
+    comparison: str,
+    history: History,
+    end: datetime | None,
 ) -> Iterator[RunRecord]:
     """Yield all finished runs up to this slot, oldest first. Reads AT_ONCE runs at a time."""
     after: datetime | None = None
@@ -132,19 +139,22 @@ class Suggestion:
     usually: float | None = None  # the change that one run detects with a probability of 50 %
     nearly_always: float | None = None  # the same for 95 %
     caught: tuple[Transition, ...] = ()  # starts of its firings in all stored runs
-    obstacle: str | None = None  # why there is no threshold
+    reason: str | None = None  # why there is no threshold
     note: str | None = None  # a warning about the runs
 
 
 def configured_comparison(
-    settings: Settings, name: str, every: timedelta | None
+    settings: Settings,
+    name: str,
+    every: timedelta | None,
 ) -> tuple[Comparison, timedelta]:
     """Return the configured comparison, and the time between its runs.
 
     ``every`` replaces the accepted time between false pages.
     """
     options = pick_comparison({each.name: each for each in settings.comparisons}, name)
-    comparison, interval = to_comparison(options), to_schedule(options).interval
+    comparison = to_comparison(options)
+    interval = to_schedule(options).interval
     if every is None:
         return comparison, interval
     judging = replace(comparison.judging, runs_a_false_page=every / interval)
@@ -221,7 +231,8 @@ def _worst(rule: SimilarityRule, k: int) -> float:
     """Return the limit of the range on the side that the rule watches, on the judged scale."""
     low, high = parse(rule.metric).bounds(k)
     if rule.is_share:
-        low, high = 0.0, np.pi / 2
+        low = 0.0
+        high = np.pi / 2
     return low if rule.direction is Direction.BELOW else high
 
 
@@ -237,16 +248,19 @@ def _all_series(
         for summary in run.summaries:
             stored_segments[summary.metric].add(summary.segment)
     parsed = list(map(Statistic.parse, statistics))
+    metrics = [
+        metric
+        for metric in map(parse, comparison.measuring.metrics)
+        if metric.need is not Need.RELEVANCE
+    ]
     series = []
-    for metric in map(parse, comparison.measuring.metrics):
-        if metric.need is Need.RELEVANCE:
-            continue
+    for metric, name in zip(metrics, name_metrics(metrics), strict=True):
         stored = stored_segments[str(metric)]
         wanted = [ALL, *sorted(stored - {ALL})] if "each" in segments else segments
         for statistic in parsed:
             for segment in wanted:
                 if segment in stored:
-                    series.append(RuleSeries(_rule(metric, statistic, segment), segment))
+                    series.append(RuleSeries(_rule(name, metric, statistic, segment), segment))
     if not series:
         raise ConfigError(
             f"no run of {comparison.name} has summaries of the segments {', '.join(segments)}"
@@ -254,16 +268,16 @@ def _all_series(
     return series
 
 
-def _rule(metric: Metric, statistic: Statistic, segment: str) -> SimilarityRule:
-    name = f"{metric} {statistic}"
-    if segment != ALL:
-        name += f" {segment}"
+def _rule(name: str, metric: Metric, statistic: Statistic, segment: str) -> SimilarityRule:
     # The rule watches the side of less similar lists.
     is_share = statistic.floor is not None
     direction = Direction.BELOW if metric.higher_is_more_alike is not is_share else Direction.ABOVE
-    words = re.findall(r"[A-Za-z0-9]+", name)
+    subject = str(statistic) if segment == ALL else f"{statistic} {segment}"
+    for word in re.findall(r"[A-Za-z0-9]+", subject):
+        name += word[0].upper() + word[1:]
+    change = "Drop" if direction is Direction.BELOW else "Rise"
     return SimilarityRule(
-        alert="".join(word[0].upper() + word[1:] for word in words)[:100],
+        alert=name[: 100 - len(change)] + change,
         metric=str(metric),
         statistic=statistic,
         limit=FixedLimit(direction=direction, value=0.0, resolve_at=0.0),
@@ -311,7 +325,8 @@ def pick_healthy(
     few are healthy, all are returned.
     """
     name = (series.segment, series.rule.metric)
-    summaries, healthy = [], []
+    summaries = []
+    healthy = []
     for run in past:
         is_healthy = not any(segment in (series.segment, ALL) for _, segment in run.states)
         for each in run.summaries:
@@ -326,7 +341,7 @@ def pick_healthy(
 
 
 def _none(series: RuleSeries[SimilarityRule], runs: int, obstacle: str) -> Suggestion:
-    return Suggestion(rule=series.rule, segment=series.segment, runs=runs, obstacle=obstacle)
+    return Suggestion(rule=series.rule, segment=series.segment, runs=runs, reason=obstacle)
 
 
 def _why_so_few(series: RuleSeries[SimilarityRule], healthy: Sequence[Summary], runs: int) -> str:
@@ -340,7 +355,10 @@ def _why_so_few(series: RuleSeries[SimilarityRule], healthy: Sequence[Summary], 
 
 
 def _suggestion(
-    series: RuleSeries[SimilarityRule], users: int, runs: int, proposed: Threshold
+    series: RuleSeries[SimilarityRule],
+    users: int,
+    runs: int,
+    proposed: Threshold,
 ) -> Suggestion:
     expected, limit, usually, nearly_always = (
         series.show(float(each[0]), users) or 0.0
@@ -368,10 +386,12 @@ def _days(span: timedelta) -> str:
 
 
 def _with_caught(
-    comparison: Comparison, suggestions: Sequence[Suggestion], history: History
+    comparison: Comparison,
+    suggestions: Sequence[Suggestion],
+    history: History,
 ) -> tuple[Suggestion, ...]:
     """Add the pages that the suggestions would have sent in runs of the present configuration."""
-    rules = tuple(each.rule for each in suggestions if each.obstacle is None)
+    rules = tuple(each.rule for each in suggestions if each.reason is None)
     judging = replace(comparison.judging, rules=rules)
     rejudging = Rejudgement(comparison=replace(comparison, judging=judging))
     starts: dict[str, list[Transition]] = defaultdict(list)

@@ -3,18 +3,19 @@
 Stores and sends nothing.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from monitor.attribution.changes import classify, share_kinds
 from monitor.attribution.parts import average_parts
 from monitor.errors import InputError, SourceError
 from monitor.metrics import Metric, chance_scores, typical_length
+from monitor.model.arrays import Rows
 from monitor.model.comparison import Comparison, JudgingPlan, Keep, MeasuringPlan
 from monitor.model.explanation import Change, PartMeans
 from monitor.model.id_mismatches import IdMismatch
@@ -43,11 +44,13 @@ class ChangeBreakdown:
     metric: str
     # Of the mean distance from identical lists; None if identical lists have no value.
     parts: PartMeans | None
-    kinds: Mapping[Change, float]
+    shares: Mapping[Change, float]  # of the lists
 
 
 def break_down_changes(
-    batch: PairBatch, metric: Metric, segments: Mapping[str, npt.NDArray[np.intp]]
+    batch: PairBatch,
+    metric: Metric,
+    segments: Mapping[str, Rows],
 ) -> dict[str, ChangeBreakdown]:
     """Return what makes the lists different, by segment.
 
@@ -60,7 +63,7 @@ def break_down_changes(
         breakdowns[segment] = ChangeBreakdown(
             metric=str(metric),
             parts=None if parts is None else average_parts(parts, rows),
-            kinds=share_kinds(kinds[rows]),
+            shares=share_kinds(kinds[rows]),
         )
     return breakdowns
 
@@ -72,7 +75,7 @@ class FileComparison:
     coverage: Coverage
     summaries: tuple[Summary, ...]
     worst: tuple[Evidence, ...]
-    catalogue: int  # the number of items, as given, or else all listed items
+    catalogue_size: int  # the number of items, as given, or else all listed items
     length: int | None  # the typical length of compared lists
     # The expected score of random lists by metric, None without a typical length.
     by_chance: Mapping[str, float | None]
@@ -97,7 +100,8 @@ def compare_files(  # noqa: PLR0913 - what the command is given
     baseline's. ``worst`` is the number of users with the least similar lists by the first metric.
     InputError for an unreadable file, no user with two lists, or a ``catalogue`` that is too small.
     """
-    comparison, slot = _comparison(metrics, k, worst), utc_now()
+    comparison = _comparison(metrics, k, worst)
+    slot = utc_now()
     shared = {"path", "user", "user_ids", "format", "max_bytes", "max_unreadable", "follow_links"}
     listed = [FileUsersOptions(**each.model_dump(include=shared)) for each in lists]
     arms = Arms(
@@ -114,13 +118,15 @@ def compare_files(  # noqa: PLR0913 - what the command is given
     results = RunAccumulator(comparison, answers.asked)
     for batch in answers.batches(users_at_once(k)):
         results.add(batch)
-    notes, unread = [], []
+    notes = []
+    arms_by_problem = defaultdict[str, list[str]](list)
     for (arm, reason), note in results.notes.items():
         notes.append(f"{reason} in {arm}: {note}")
         if reason in _UNREAD:
-            unread.append(f"{arm}: {note}")
-    if unread:
-        raise InputError("; ".join(unread))
+            arms_by_problem[str(note)].append(arm)
+    if arms_by_problem:
+        problems = [f"{' and '.join(arms)}: {note}" for note, arms in arms_by_problem.items()]
+        raise InputError("; ".join(problems))
     coverage = results.coverage.all
     _require_pairs(coverage, notes, listed, slot)
     items = results.listed.count
@@ -139,7 +145,7 @@ def compare_files(  # noqa: PLR0913 - what the command is given
         coverage=results.coverage,
         summaries=results.summaries,
         worst=results.worst,
-        catalogue=catalogue,
+        catalogue_size=catalogue,
         length=length,
         by_chance=chance_scores(metrics, length, catalogue),
         apart=break_down_changes(pairs, metrics[0], sample.segments),
@@ -156,7 +162,8 @@ class _Either:
     candidate: UserSource
 
     def users(self, slot: datetime, dimensions: Sequence[str]) -> UserTable:
-        ours, theirs = self.baseline.users(slot, dimensions), self.candidate.users(slot, ())
+        ours = self.baseline.users(slot, dimensions)
+        theirs = self.candidate.users(slot, ())
         users = pd.Index(ours.users.union(theirs.users, sort=False), dtype="str")
         rows = ours.users.get_indexer(users)
         segments = {}
@@ -166,7 +173,9 @@ class _Either:
 
 
 def _compare_users(
-    coverage: CoverageRow, listed: Sequence[FileUsersOptions], slot: datetime
+    coverage: CoverageRow,
+    listed: Sequence[FileUsersOptions],
+    slot: datetime,
 ) -> tuple[IdMismatch, ...]:
     if coverage.paired >= LEAST_COMMON * coverage.asked:
         return ()
@@ -178,12 +187,15 @@ def _compare_users(
 
 
 def _require_pairs(
-    coverage: CoverageRow, notes: Sequence[str], listed: Sequence[FileUsersOptions], slot: datetime
+    coverage: CoverageRow,
+    notes: Sequence[str],
+    listed: Sequence[FileUsersOptions],
+    slot: datetime,
 ) -> None:
     if coverage.paired:
         return
     reasons = ", ".join(
-        f"{count:,} {reason} in {arm}" for (arm, reason), count in coverage.reasons.items()
+        f"{count:,} {reason} in {arm}" for (arm, reason), count in coverage.users_by_reason.items()
     )
     failure = (
         f"none of {coverage.asked:,} users could be compared ({reasons}): check that both files "

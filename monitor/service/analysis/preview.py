@@ -42,7 +42,7 @@ class Preview:
     next_slot: datetime
     coverage: Coverage | None = None
     evidence: tuple[Evidence, ...] = ()
-    troubles: tuple[str, ...]
+    problems: tuple[str, ...]
     matches: tuple[Match, ...] = ()
     id_mismatches: tuple[IdMismatch, ...] = ()
     unmatched: tuple[UnmatchedName, ...] = ()
@@ -63,14 +63,14 @@ def preview_users(watched: Watched, count: int) -> Preview:
     try:
         measured = measure_slot(few, watched.arms, slot, Memory(), Stopwatch(SystemClock()))
     except SourceError as error:
-        return preview(troubles=(watched.arms.reason(error),))
+        return preview(problems=(watched.arms.reason(error),))
     except MonitorError as error:
-        return preview(troubles=(str(error),))
+        return preview(problems=(str(error),))
     titles, untitled = pull_titles(watched.arms.titles, slot, items_of(measured.run.evidence))
     return preview(
         coverage=measured.coverage,
         evidence=measured.run.evidence,
-        troubles=tuple(filter(None, [untitled])),
+        problems=tuple(filter(None, [untitled])),
         matches=tuple(_matches(watched.arms, slot, measured.run.evidence)),
         id_mismatches=_find_mismatches(watched.arms, slot, measured.run),
         unmatched=_find_unmatched(comparison, watched.arms, slot),

@@ -62,11 +62,14 @@ class SampleSizePlan:
     users: int | None
     runs: int | None
     chance: float | None
-    obstacle: str | None = None
+    reason: str | None = None
 
 
 def read_plan_inputs(
-    comparison: Comparison, history: History, metric: str | None, segment: str
+    comparison: Comparison,
+    history: History,
+    metric: str | None,
+    segment: str,
 ) -> PlanInputs:
     """Read the figures of a metric (default: the first) in a segment from the newest healthy runs.
 
@@ -75,7 +78,11 @@ def read_plan_inputs(
     name = str(parse(metric or comparison.measuring.metrics[0]))
     limit = FixedLimit(direction=Direction.BELOW, value=0.0, resolve_at=0.0)
     rule = SimilarityRule(
-        alert="planned", metric=name, limit=limit, segments=(segment,), min_users=2
+        alert="planned",
+        metric=name,
+        limit=limit,
+        segments=(segment,),
+        min_users=2,
     )
     inputs, runs = _read(RuleSeries(rule, segment), newest_runs(comparison, history))
     if inputs is None:
@@ -87,7 +94,10 @@ def read_plan_inputs(
 
 
 def read_rule_inputs(
-    comparison: Comparison, history: History, metric: str | None, segment: str
+    comparison: Comparison,
+    history: History,
+    metric: str | None,
+    segment: str,
 ) -> list[PlanInputs]:
     """Read the same figures for each rule that learns a drop in the segment, and of the metric."""
     past = newest_runs(comparison, history)
@@ -117,12 +127,13 @@ def _series_of(rules: Iterable[SeriesRuleT], figures: Figures) -> list[RuleSerie
     return series
 
 
-def users_until_certain(comparison: Comparison, history: History) -> tuple[int, int] | None:
+def users_until_decided(comparison: Comparison, history: History) -> tuple[int, int] | None:
     """Estimate how many users ``stop_when: decided`` would ask, of how many, in the newest ok run.
 
     None if it cannot stop, or is set already.
     """
-    rules, size = comparison.judging.similarity_rules, comparison.measuring.sample
+    rules = comparison.judging.similarity_rules
+    size = comparison.measuring.sample
     if size is not None and size.stops_early:
         return None
     if not rules or not all(rule.thresholds for rule in rules):
@@ -224,7 +235,7 @@ def drop_of_share(inputs: PlanInputs, share: float, to: float | None) -> float:
 
 def rank_plan(plan: SampleSizePlan) -> tuple[object, ...]:
     """Return a sort key: possible plans first, then by probability, fewer runs and fewer users."""
-    return plan.obstacle is not None, -(plan.chance or 0.0), plan.runs or 0, plan.users or 0
+    return plan.reason is not None, -(plan.chance or 0.0), plan.runs or 0, plan.users or 0
 
 
 def plan_sample_size(
@@ -247,10 +258,19 @@ def plan_sample_size(
             "with stored runs"
         )
     search = DropSearch(
-        sd=inputs.sd, wander=inputs.wander, learned=inputs.learned, share=share, power=power
+        sd=inputs.sd,
+        wander=inputs.wander,
+        learned=inputs.learned,
+        share=share,
+        power=power,
     )
     plan = SampleSizePlan(
-        inputs=inputs, search=search, drop=drop, users=users, runs=runs, chance=None
+        inputs=inputs,
+        search=search,
+        drop=drop,
+        users=users,
+        runs=runs,
+        chance=None,
     )
     if users is not None and runs is not None:
         return replace(plan, chance=search.chance(drop, users, runs))
@@ -273,7 +293,7 @@ def _with_users(plan: SampleSizePlan, runs: int) -> SampleSizePlan:
         f"no number of users helps: the mean wanders by {search.wander:.3g} between runs, so "
         f"{span} can show {search.least_drop(math.inf, runs):.3g} at best; {remedy}"
     )
-    return replace(plan, runs=runs, obstacle=obstacle)
+    return replace(plan, runs=runs, reason=obstacle)
 
 
 def _with_runs(plan: SampleSizePlan, users: int) -> SampleSizePlan:
@@ -286,4 +306,4 @@ def _with_runs(plan: SampleSizePlan, users: int) -> SampleSizePlan:
         f"{search.least_drop(users, math.inf):.3g} at best; more of them, or more users in each "
         "run, can show it"
     )
-    return replace(plan, obstacle=obstacle)
+    return replace(plan, reason=obstacle)

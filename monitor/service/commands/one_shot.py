@@ -78,7 +78,11 @@ class OneShot:
     on_progress: Callable[[str, PullProgress], object] = ignore
 
     def run_once(
-        self, comparison: str | None, slot: datetime | None, *, again: bool = False
+        self,
+        comparison: str | None,
+        slot: datetime | None,
+        *,
+        again: bool = False,
     ) -> Iterator[RunResult | MonitorError]:
         """Run one slot of each selected comparison, by default the newest.
 
@@ -109,7 +113,12 @@ class OneShot:
                 yield error
 
     def slots(
-        self, comparison: str | None, start: datetime, end: datetime, *, again: bool = False
+        self,
+        comparison: str | None,
+        start: datetime,
+        end: datetime,
+        *,
+        again: bool = False,
     ) -> list[tuple[datetime, Watched]]:
         """Return the slots from start to end, both included, in order.
 
@@ -142,7 +151,10 @@ class OneShot:
             yield replace(result, scores=None, evidence=(), lists=None, explanation=None)
 
     def backfill(
-        self, comparison: str, start: datetime | None, end: datetime | None
+        self,
+        comparison: str,
+        start: datetime | None,
+        end: datetime | None,
     ) -> Iterator[BackfilledRun]:
         """Measure late relevance, run by run.
 
@@ -162,8 +174,9 @@ class OneShot:
         DeliveryError if something is still pending then.
         """
         pictures = MessagePictures(self.store, lambda: self.wiring)
-        senders = [
-            OutboxSender(
+        senders = []
+        for receiver in self.wiring.receivers:
+            sender = OutboxSender(
                 outbox=self.store.outbox,
                 receiver=receiver,
                 clock=self.clock,
@@ -172,8 +185,7 @@ class OneShot:
                 policy=self.wiring.policy,
                 picture_of=pictures.draw,
             )
-            for receiver in self.wiring.receivers
-        ]
+            senders.append(sender)
         # Under cron no loop repeats firing alerts for the receivers that need it.
         troubles = []
         for sender in senders:
@@ -218,7 +230,12 @@ class OneShot:
             )
 
     def _refuse(
-        self, watched: Watched, start: datetime, end: datetime, *, again: bool
+        self,
+        watched: Watched,
+        start: datetime,
+        end: datetime,
+        *,
+        again: bool,
     ) -> str | None:
         """Return why slots are not run again: live sources would answer for now.
 
@@ -291,7 +308,10 @@ class OneShot:
 
 @contextmanager
 def open_one_shot(
-    config: Path, *, reconciles: bool, say: Callable[[str], object] = str
+    config: Path,
+    *,
+    reconciles: bool,
+    say: Callable[[str], object] = str,
 ) -> Iterator[OneShot]:
     """Open what a command needs to run slots, and close it at the end.
 
@@ -388,7 +408,11 @@ def gateway_at(address: str, *, instance: str = "") -> Gateway:
 
 
 def write_metrics(
-    service: OneShot, comparison: str | None, *, textfile: Path | None, gateway: Gateway | None
+    service: OneShot,
+    comparison: str | None,
+    *,
+    textfile: Path | None,
+    gateway: Gateway | None,
 ) -> Iterator[MonitorError | OSError]:
     """Write the stored state of one comparison, or of all, to the file and the gateway.
 
@@ -396,7 +420,8 @@ def write_metrics(
     """
     try:
         if textfile is not None:
-            names, families = service.publish(comparison), service.publisher.final()
+            names = service.publish(comparison)
+            families = service.publisher.final()
             if comparison is not None:
                 # Another file may have the series of the other comparisons.
                 parts = [families_of_comparison(families, name) for name in names]
@@ -406,7 +431,8 @@ def write_metrics(
         yield error
     try:
         if gateway is not None:
-            names, families = service.publish(comparison), service.publisher.final()
+            names = service.publish(comparison)
+            families = service.publisher.final()
             # One group for each comparison, and one for the other series.
             for name in (*names, None):
                 gateway.put(families_of_comparison(families, name), name or "")

@@ -19,7 +19,8 @@ from monitor.ports import Clock, Receiver
 from monitor.receivers import open_receivers
 from monitor.settings.configuration import Settings
 
-TEST_COMPARISON, TEST_ALERT = "TEST-of-rankwatch", "TestOfThisReceiver"
+TEST_COMPARISON = "TEST-of-rankwatch"
+TEST_ALERT = "TestOfThisReceiver"
 _BEGUN = (
     "THIS IS A TEST of the receiver, asked for by hand: nothing is wrong and nothing has to be done"
 )
@@ -30,12 +31,12 @@ _OVER = "The test is over: nothing was wrong and nothing has to be done"
 class ReceiverReply:
     """The outcome of one test message.
 
-    ``trouble`` says why it was not accepted. It ``may_be_known`` to the receiver nevertheless.
+    ``reason`` says why it was not accepted. It ``may_be_known`` to the receiver nevertheless.
     """
 
     receiver: str
     status: MessageStatus
-    trouble: str | None = None
+    reason: str | None = None
     may_be_known: bool = True
 
 
@@ -84,7 +85,7 @@ def _send(receiver: Receiver, message: Message, clock: Clock) -> ReceiverReply:
         return ReceiverReply(
             receiver=receiver.name,
             status=message.status,
-            trouble=str(error),
+            reason=str(error),
             may_be_known=error.may_be_known,
         )
     return ReceiverReply(receiver=receiver.name, status=message.status)

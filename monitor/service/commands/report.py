@@ -30,7 +30,8 @@ def report_of(
     until: datetime | None,
 ) -> str:
     """Return the report as HTML, see `make_report`."""
-    watched, comparisons = {}, {}
+    watched = {}
+    comparisons = {}
     for options in settings.comparisons:
         if options.name == name:
             watched[name] = watch(options, settings)
@@ -46,7 +47,12 @@ def report_of(
         return make_report(site, name, slot=slot, since=since, until=until)
 
 
-def titles_of(config: Path, name: str, slot: datetime, items: Collection[str]) -> Mapping[str, str]:
+def titles_of(
+    config: Path,
+    name: str,
+    slot: datetime,
+    items: Collection[str],
+) -> Mapping[str, str]:
     """Return the titles of items in a stored run.
 
     Empty if the configuration is unusable or names no source of titles.

@@ -86,7 +86,8 @@ class Daemon:
         clock: Clock | None = None,
         on_reload: Callable[[Settings], object] = ignore,
     ) -> None:
-        self._config, self._on_reload = config, on_reload
+        self._config = config
+        self._on_reload = on_reload
         self._clock = clock or SystemClock()
         self._publisher = PrometheusPublisher(version=__version__, clock=self._clock)
         self._stopping = threading.Event()
@@ -121,7 +122,9 @@ class Daemon:
         with ExitStack() as opened:
             settings = load_settings(self._config)
             access = open_access(
-                settings.access, name=settings.web_config_file, hosts=settings.host_names
+                settings.access,
+                name=settings.web_config_file,
+                hosts=settings.host_names,
             )
             self._wiring = wire(settings, on_ping=partial(self._publisher.count, "pings_total"))
             # A lambda, because a reload replaces the wiring.
@@ -158,15 +161,24 @@ class Daemon:
         )
 
     def _assemble(self) -> None:
-        store, clock, publisher = self.store, self._clock, self._publisher
+        store = self.store
+        clock = self._clock
+        publisher = self._publisher
         self._database = OutageMonitor(clock=clock, publisher=publisher)
         self._pictures = MessagePictures(store, self._current_wiring)
         store.database.on_error = self._database.failed
         self._role = DaemonRole(
-            store, clock, publisher, lasts=self._wiring.settings.lease, on_change=self._follow_lease
+            store,
+            clock,
+            publisher,
+            lasts=self._wiring.settings.lease,
+            on_change=self._follow_lease,
         )
         self._runner = Runner(
-            store=store, clock=clock, publisher=publisher, renew_sources=self._renew_sources
+            store=store,
+            clock=clock,
+            publisher=publisher,
+            renew_sources=self._renew_sources,
         )
         self._loops = DeliveryLoops(sender_of=self._sender_of)
         slots = SlotChooser(runner=self._runner)
@@ -175,7 +187,7 @@ class Daemon:
             most_runs=lambda: self._wiring.settings.concurrent_runs,
             on_overlap=slots.note_overlap,
             on_due=slots.note_due,
-            on_end=lambda: self._watchdog.loop.wake(),  # noqa: PLW0108 - made below
+            on_end=self._wake_watchdog,
         )
         publisher.show("runs_waiting", lambda: self._scheduler.waiting)
         self._jobs = DaemonJobs(
@@ -204,6 +216,9 @@ class Daemon:
             renew_store=store.database.renew,
         )
 
+    def _wake_watchdog(self) -> None:
+        self._watchdog.loop.wake()
+
     # A reload replaces the wiring, so these methods look it up at each call.
 
     def _current_wiring(self) -> Wiring:
@@ -211,6 +226,9 @@ class Daemon:
 
     def _renew_sources(self, comparison: str) -> None:
         self._wiring.renew_sources(comparison)
+
+    def _find_user(self, user_id: str) -> str:
+        return self._wiring.find_user(user_id)
 
     def _comparisons(self) -> dict[str, Comparison]:
         return {name: watched.comparison for name, watched in self._wiring.watched.items()}
@@ -254,11 +272,14 @@ class Daemon:
             policy=lambda: self._wiring.policy,
             message_text=self._message_text,
             judge=GateAnswers(self.store.history, self._clock, lambda: self.settings),
-            find_user=lambda user_id: self._wiring.find_user(user_id),  # noqa: PLW0108 - see above
+            find_user=self._find_user,
             prefix=urlsplit(self._wiring.settings.external_url or "").path.rstrip("/"),
         )
         return create_app(
-            site=site, metrics=self._publisher.render, health=self, reload=self.reload
+            site=site,
+            metrics=self._publisher.render,
+            health=self,
+            reload=self.reload,
         )
 
     def _state(self) -> DaemonState:
@@ -275,7 +296,7 @@ class Daemon:
         return Status(
             version=__version__,
             started_at=self._started_at,
-            state=self._state(),
+            daemon=self._state(),
             unready=self.unready(),
             database=self.store.place,
             schedule=self._scheduler.runs(),
@@ -327,7 +348,8 @@ class Daemon:
                 )
                 return self._refuse(f"a defect of rankwatch, see the log: {describe_fault(error)}")
             # The new configuration comes into force only after all of it has worked.
-            old, self._wiring = self._wiring, new
+            old = self._wiring
+            self._wiring = new
             self._web.follow(access)
             self._put_in_force()
             self._refusal = None
@@ -338,7 +360,7 @@ class Daemon:
 
     def _refuse(self, reason: str) -> bool:
         now = self._clock.now()
-        self._refusal = Refusal(what=Refused.CONFIGURATION, at=now, reason=reason)
+        self._refusal = Refusal(file=Refused.CONFIGURATION, at=now, reason=reason)
         self._publisher.reloaded(ok=False, at=now)
         return False
 

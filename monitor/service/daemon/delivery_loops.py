@@ -65,7 +65,9 @@ class DeliveryLoop:
             return self.take_turn()
         except MonitorError as error:
             log.warning(
-                "receiver not notified", receiver=self.sender.receiver.name, reason=str(error)
+                "receiver not notified",
+                receiver=self.sender.receiver.name,
+                reason=str(error),
             )
             if isinstance(error, DeliveryError):
                 self._pause(asked_pause_s(error.retry_after_s))
@@ -129,7 +131,8 @@ class DeliveryLoops:
     def stop(self, timeout_s: float) -> None:
         """Ask all loops to stop, and wait for their ends for at most this time."""
         with self._lock:
-            loops, self._loops = self._loops, ()
+            loops = self._loops
+            self._loops = ()
         for loop in loops:
             loop.thread.ask_to_stop()
         ends_at = time.monotonic() + timeout_s

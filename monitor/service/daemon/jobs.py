@@ -50,7 +50,9 @@ class LatestRuns:
     """
 
     def __init__(self, store: Store, publisher: PrometheusPublisher, clock: Clock) -> None:
-        self._store, self._publisher, self._clock = store, publisher, clock
+        self._store = store
+        self._publisher = publisher
+        self._clock = clock
         self._lock = threading.Lock()
         self._reads, self._refreshes = count(), count()
         self._names: tuple[str, ...] = ()
@@ -96,7 +98,8 @@ class LatestRuns:
         changed, seen = self._store.history.changes(names, before, until=self._clock.now() + SKEW)
         unread = [name for name in names if name not in self._cached]
         self._read({*changed, *unread, *names[next(self._refreshes) % ROUNDS :: ROUNDS]})
-        self._seen, self.read_at = seen, began
+        self._seen = seen
+        self.read_at = began
 
     def _read(self, names: Collection[str]) -> None:
         ticket = next(self._reads)
@@ -138,9 +141,11 @@ class DaemonJobs:
     staleness: StalenessMonitor = field(init=False)
 
     def __post_init__(self) -> None:
-        away_s_since = self.outage_alert.database.away_s_since
+        store = self.runner.store
         self.staleness = StalenessMonitor(
-            alerts=self.runner.store.alerts, clock=self.runner.clock, away_s_since=away_s_since
+            alerts=store.alerts,
+            clock=self.runner.clock,
+            away_s_since=store.maintenance.away_s_since,
         )
         self.latest = LatestRuns(self.runner.store, self.publisher, self.runner.clock)
 
@@ -150,12 +155,13 @@ class DaemonJobs:
         There are fewer without a database, and for a standby.
         """
         minute = timedelta(minutes=1)
-        plans = {
-            f"-notify-{each.name}": JobPlan(
-                call=partial(self.outage_alert.notify, each), when=NOTIFY, limit=5 * minute
+        plans = {}
+        for receiver in self.wiring().receivers:
+            plans[f"-notify-{receiver.name}"] = JobPlan(
+                call=partial(self.outage_alert.notify, receiver),
+                when=NOTIFY,
+                limit=5 * minute,
             )
-            for each in self.wiring().receivers
-        }
         if not has_database:
             return plans | {"-open": JobPlan(call=self.open, when=PROBE, limit=2 * minute)}
         plans |= {
@@ -176,7 +182,9 @@ class DaemonJobs:
                 first=timedelta(0),
             ),
             "-loops": JobPlan(
-                call=self.loops.renew_stalled, when=REFRESH, limit=timedelta(minutes=2)
+                call=self.loops.renew_stalled,
+                when=REFRESH,
+                limit=timedelta(minutes=2),
             ),
         }
         for name, watched in self.wiring().watched.items():
@@ -221,7 +229,10 @@ class DaemonJobs:
         with errors_logged("run not done", comparison=name):
             choice = self.slots.choose(watched)
             result = self.runner.run(
-                watched, choice.slot, receivers=wiring.receiver_names, rerun=choice.is_rerun
+                watched,
+                choice.slot,
+                receivers=wiring.receiver_names,
+                rerun=choice.is_rerun,
             )
         if result is not None:
             for reason, count in choice.skipped.items():
@@ -250,9 +261,9 @@ class DaemonJobs:
         with errors_logged("relevance not measured", comparison=name):
             for filled in backfill_runs(watched, self.runner.store, self.runner.clock):
                 slot = format_instant(filled.run.slot)
-                if filled.trouble is not None:
+                if filled.reason is not None:
                     log.warning(
-                        "relevance not measured", comparison=name, slot=slot, reason=filled.trouble
+                        "relevance not measured", comparison=name, slot=slot, reason=filled.reason
                     )
                 elif filled.summaries:
                     measured += 1
@@ -282,8 +293,10 @@ class DaemonJobs:
     def refresh(self) -> None:
         """Publish changes of others and the outbox, abandon expired runs, and judge staleness."""
         # Read both only once: a reload or a change of leader may come between.
-        wiring, leads = self.wiring(), self.leads()
-        store, now = self.runner.store, self.runner.clock.now()
+        wiring = self.wiring()
+        leads = self.leads()
+        store = self.runner.store
+        now = self.runner.clock.now()
         names = tuple(wiring.watched)
         abandoned = 0
         with errors_logged("database not read"):
@@ -316,7 +329,10 @@ def publish_sizes(store: Store, publisher: PrometheusPublisher) -> None:
 
 
 def prune_old(
-    store: Store, publisher: PrometheusPublisher, now: datetime, retention: RetentionOptions
+    store: Store,
+    publisher: PrometheusPublisher,
+    now: datetime,
+    retention: RetentionOptions,
 ) -> None:
     """Delete rows that have expired, and publish the size of the rest.
 
@@ -324,14 +340,14 @@ def prune_old(
     """
     with errors_logged("old rows not deleted"):
         pruned = store.maintenance.prune(retention.cutoffs(now), now=now)
-        if pruned.refused:
+        if pruned.reason:
             log.warning(
-                "old rows not deleted: nothing confirms this machine's clock", reason=pruned.refused
+                "old rows not deleted: nothing confirms this machine's clock", reason=pruned.reason
             )
         else:
             publisher.pruned(pruned, at=now)
-        if pruned.rows:
-            log.info("old rows deleted", **pruned.rows)
+        if pruned.deleted_rows:
+            log.info("old rows deleted", **pruned.deleted_rows)
         for reason in pruned.put_off:
             log.warning("old rows put off", reason=reason)
         publish_sizes(store, publisher)

@@ -50,7 +50,8 @@ class Leadership:
         on_change: Callable[[], object] = lambda: None,
         boottime: Callable[[], float] = since_boot,
     ) -> None:
-        self._leases, self._on_change = leases, on_change
+        self._leases = leases
+        self._on_change = on_change
         self._lasts_s = lasts.total_seconds()
         self._boottime = boottime
         self.lease: Lease | None = None
@@ -106,7 +107,8 @@ class Leadership:
         May be called twice, and without a start.
         """
         self.loop.stop(timeout_s)
-        lease, self.lease = self.lease, None
+        lease = self.lease
+        self.lease = None
         if lease is not None:
             try:
                 self._leases.release(lease)
@@ -133,7 +135,8 @@ class Leadership:
         return rest_s
 
     def _acquire(self, began: float) -> float:
-        before, self._leader = self._leader, self._leases.acquire()
+        before = self._leader
+        self._leader = self._leases.acquire()
         if isinstance(self._leader, Occupied):
             if before is None or before.epoch != self._leader.epoch:
                 log.info("standing by", leader=self._leader.holder, epoch=self._leader.epoch)
@@ -176,7 +179,10 @@ class DaemonRole:
         lasts: timedelta,
         on_change: Callable[[], object],
     ) -> None:
-        self._store, self._clock, self._publisher, self._lasts = store, clock, publisher, lasts
+        self._store = store
+        self._clock = clock
+        self._publisher = publisher
+        self._lasts = lasts
         self._on_change = on_change
         self._led: Lease | None = None
         self.loop = LoopThread("follow-lease", self._step, again_s=AGAIN_S)
@@ -209,7 +215,9 @@ class DaemonRole:
         abandoned = self._store.maintenance.lead(lease, patience=self._lasts, now=self._clock.now())
         for comparison in Counter(abandoned).elements():
             log.warning(
-                "run of an earlier leader abandoned", comparison=comparison, leader=lease.before
+                "run of an earlier leader abandoned",
+                comparison=comparison,
+                leader=lease.before,
             )
             self._publisher.count("runs_total", comparison, RunStatus.ABANDONED)
         reconcile(wiring, self._store, self._clock)

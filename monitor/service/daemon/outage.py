@@ -2,7 +2,6 @@
 
 import hashlib
 import threading
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -27,12 +26,12 @@ UNREAD = timedelta(minutes=1)
 """After this time without a read, which is four refreshes, pages report that the database hangs."""
 OPENING_S = 20.0
 """Longer than the connection timeout of the driver."""
-ALERT, WATCHED = "DatabaseAway", "rankwatch"
+ALERT = "DatabaseAway"
+WATCHED = "rankwatch"
 """The names of alert and comparison in messages."""
 REPEAT_S = 4 * 3600.0
 FIRST_PAUSE_S = 5.0
 LONGEST_PAUSE_S = 120.0
-_REMEMBERED = 1000
 REFUSED_PAUSE_S = 600.0
 """The pause after a permanent rejection. An outage is important enough for another attempt."""
 
@@ -71,7 +70,6 @@ class OutageMonitor:
     outage: Outage | None = None
     failures: int = 0
     _ended: tuple[Outage, float] | None = None
-    _past: deque[tuple[datetime, float]] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def failed(self, error: DatabaseError) -> None:
@@ -88,9 +86,14 @@ class OutageMonitor:
             if self.outage is not None:
                 return
             last = self.lasting
-            now, now_s = self.clock.now(), self.clock.monotonic()
+            now = self.clock.now()
+            now_s = self.clock.monotonic()
             outage = Outage(
-                since=now, since_s=now_s, began_s=now_s, reason=str(error), trouble=error.trouble
+                since=now,
+                since_s=now_s,
+                began_s=now_s,
+                reason=str(error),
+                trouble=error.trouble,
             )
             if last is not None:
                 outage = replace(outage, since=last.since, since_s=last.since_s)
@@ -108,21 +111,13 @@ class OutageMonitor:
             return None
         return ended
 
-    def away_s_since(self, instant: datetime) -> float:
-        """Return how many seconds the database was away in outages that have ended since then.
-
-        Counts only outages that this process has seen.
-        """
-        with self._lock:
-            return sum(away_s for ended_at, away_s in self._past if ended_at > instant)
-
     def answered(self) -> Outage | None:
         """Record that the database works. Returns the outage that this ends, if any."""
         with self._lock:
-            before, self.outage = self.outage, None
+            before = self.outage
+            self.outage = None
             if before is not None:
                 self._ended = (before, self.clock.monotonic())
-                self._past.append((self.clock.now(), self.clock.monotonic() - before.began_s))
         self.publisher.show("database_up", 1)
         if before is not None:
             log.info("database back", away_s=round(self.clock.monotonic() - before.began_s, 1))
@@ -153,12 +148,15 @@ def open_in_time(store: SqlStore, database: OutageMonitor) -> bool:
     except OverdueError:
         database.failed(
             DatabaseError(
-                f"{store.place} does not answer", permanent=False, trouble=DatabaseTrouble.HUNG
+                f"{store.place} does not answer",
+                permanent=False,
+                trouble=DatabaseTrouble.HUNG,
             )
         )
         # The pool must not reuse the connection that hangs.
         store.database.renew()
         return False
+    _record_end(store, database)
     database.answered()
     if (exposed := exposure(store.database.url)) is not None:
         log.warning("database readable by every account", reason=exposed)
@@ -167,10 +165,12 @@ def open_in_time(store: SqlStore, database: OutageMonitor) -> bool:
 
 def look_again(store: Store, database: OutageMonitor) -> Outage | None:
     """Read from the database, and write if it is away. Returns the outage that has ended."""
-    is_away, failures = database.outage is not None, database.failures
+    is_away = database.outage is not None
+    failures = database.failures
     try:
         if is_away:
             store.maintenance.probe_write()
+            _record_end(store, database)
         store.maintenance.ping()  # last, because the schema may have changed since the write
     except DatabaseError:
         return None  # recorded where it was raised
@@ -178,6 +178,13 @@ def look_again(store: Store, database: OutageMonitor) -> Outage | None:
     if not is_away or database.failures != failures:
         return None
     return database.answered()
+
+
+def _record_end(store: Store, database: OutageMonitor) -> None:
+    """Store the present outage, if any, so that alerts name it after a restart too."""
+    outage = database.outage
+    if outage is not None:
+        store.maintenance.record_outage(outage.since, database.clock.now())
 
 
 @dataclass(slots=True, kw_only=True)
@@ -213,12 +220,14 @@ class OutageAlert:
 
         A failure is logged and tried again.
         """
-        state = self._states.setdefault(receiver.name, _ReceiverState())
-        steady_s = self.database.clock.monotonic()
+        name = receiver.name
+        state = self._states.setdefault(name, _ReceiverState())
+        database = self.database
+        steady_s = database.clock.monotonic()
         message = self._due_message(state, receiver)
         if message is None:
             return
-        now = self.database.clock.now()
+        now = database.clock.now()
         unsure = state.unsure
         if unsure is not None and unsure.status is message.status:
             message = unsure
@@ -227,21 +236,28 @@ class OutageAlert:
             receiver.send(message, now=now)
         except DeliveryError as error:
             self._note_failure(state, message, error)
-            self.database.publisher.count("delivery_errors_total", receiver.name, error.trouble)
-            self.database.publisher.count("notifications_total", receiver.name, "retry")
+            database.publisher.count("delivery_errors_total", name, error.trouble)
+            database.publisher.count("notifications_total", name, "retry")
             log.error(  # noqa: TRY400 - says all
-                "receiver not notified of the outage", receiver=receiver.name, reason=str(error)
+                "receiver not notified of the outage",
+                receiver=name,
+                reason=str(error),
             )
             return
-        state.failures, state.unsure = 0, None
-        self.database.publisher.count("notifications_total", receiver.name, "sent")
-        state.sent, state.sent_s = next(iter(message.firing), None), steady_s
+        state.failures = 0
+        state.unsure = None
+        database.publisher.count("notifications_total", name, "sent")
+        state.sent = next(iter(message.firing), None)
+        state.sent_s = steady_s
         log.warning(
-            "receiver notified of the outage", receiver=receiver.name, status=message.status
+            "receiver notified of the outage",
+            receiver=name,
+            status=message.status,
         )
 
     def _due_message(self, state: _ReceiverState, receiver: Receiver) -> Message | None:
-        sent, clock = state.sent, self.database.clock
+        sent = state.sent
+        clock = self.database.clock
         steady_s = clock.monotonic()
         if steady_s < state.rests_until_s:
             return None
@@ -272,13 +288,19 @@ class OutageAlert:
             state.unsure = message
         # Its end must be sent where the start may have arrived.
         if message.firing and error.may_be_known and state.sent is None:
-            state.sent, state.sent_s = message.firing[0], None
+            state.sent = message.firing[0]
+            state.sent_s = None
         if not message.firing and error.permanent:
             # The receiver rejects the end, so the next outage starts a new incident for it.
             state.sent = None
 
 
-def start_of(outage: Outage, now: datetime, place: str, installation: str | None) -> Transition:
+def start_of(
+    outage: Outage,
+    now: datetime,
+    place: str,
+    installation: str | None,
+) -> Transition:
     """Return the outage as a firing."""
     # One key for each database, in all outages and daemons, so that several daemons notify once.
     # The installation's id in the database cannot be read now.
@@ -293,6 +315,7 @@ def start_of(outage: Outage, now: datetime, place: str, installation: str | None
         from_state=State.QUIET,
         to_state=State.FIRING,
         reason=f"{outage.reason}; until it is back nothing is compared, stored or alerted on",
+        headline=outage.reason,
         metric="database",
         statistic="away",
         severity=Severity.CRITICAL,

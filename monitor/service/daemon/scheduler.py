@@ -122,7 +122,9 @@ class JobScheduler:
         on_end: Callable[[], object],
     ) -> None:
         self._clock = clock
-        self._on_overlap, self._on_due, self._on_end = on_overlap, on_due, on_end
+        self._on_overlap = on_overlap
+        self._on_due = on_due
+        self._on_end = on_end
         self._places = Places(most_runs, clock.monotonic)
         self._planning = threading.RLock()
         self._plans: dict[str, JobPlan] = {}
@@ -214,7 +216,7 @@ class JobScheduler:
                 start_s = begun_s.get(name)
                 running_s = None if start_s is None else now_s - start_s
                 next_at = job and job.next_run_time
-                runs.append(ScheduledRun(name=name, next_at=next_at, running_s=running_s))
+                runs.append(ScheduledRun(comparison=name, next_at=next_at, running_s=running_s))
         return tuple(runs)
 
     def overdue(self) -> tuple[str, ...]:
@@ -260,9 +262,11 @@ class JobScheduler:
 
     def restart(self) -> None:
         """Replace a hung scheduler. Jobs at work continue."""
-        old, self._scheduler = self._scheduler, self._make_scheduler()
+        old = self._scheduler
+        self._scheduler = self._make_scheduler()
         BackgroundCall(partial(_shut_down, old), name="end-scheduler")
-        self._submitted_s, self._asked_s = self._clock.monotonic(), None
+        self._submitted_s = self._clock.monotonic()
+        self._asked_s = None
         self._scheduler.start()
         with self._planning:
             for name, plan in self._plans.items():

@@ -11,7 +11,6 @@ import structlog
 
 from monitor.alerts.conditions import Staleness, judge_stale
 from monitor.alerts.incidents import assign_incidents
-from monitor.alerts.verdicts import shorten_reason
 from monitor.model.instants import format_instant
 from monitor.model.root_causes import RootCause
 from monitor.model.runs import LatestRun, RunStatus
@@ -19,6 +18,7 @@ from monitor.ports import AlertStore, Clock
 from monitor.service.clock import SKEW, JumpFinder
 from monitor.service.logs import errors_logged
 from monitor.service.runner import Runner, Watched
+from monitor.texts.run_reasons import write_headline
 
 _MOST_COUNTED = 10_000
 
@@ -57,7 +57,8 @@ class SlotChooser:
 
     def choose(self, watched: Watched) -> SlotChoice:
         """Return the newest slot of the comparison. DatabaseError if the store cannot be read."""
-        name, now = watched.comparison.name, self.runner.clock.now()
+        name = watched.comparison.name
+        now = self.runner.clock.now()
         slot = watched.schedule.latest(now)
         newest = self.runner.patiently(
             partial(self.runner.store.history.runs, comparison=name, limit=1)
@@ -154,19 +155,23 @@ class StalenessMonitor:
     alerts: AlertStore
     clock: Clock
     # How many seconds the database was away since an instant.
-    away_s_since: Callable[[datetime], float] = lambda _: 0.0
+    away_s_since: Callable[[datetime], float]
     looked_s: float = float("inf")
     jumps: JumpFinder = field(default_factory=JumpFinder)
     watches: dict[str, FreshnessWatch] = field(default_factory=dict)
 
     def look(
-        self, watched: Iterable[Watched], latest: Sequence[LatestRun], receivers: tuple[str, ...]
+        self,
+        watched: Iterable[Watched],
+        latest: Sequence[LatestRun],
+        receivers: tuple[str, ...],
     ) -> list[str]:
         """Judge each comparison by its newest run, store changes, and return changed names.
 
         Called by one thread of the leader, at least every PAUSE_S.
         """
-        now, now_s = self.clock.now(), self.clock.monotonic()
+        now = self.clock.now()
+        now_s = self.clock.monotonic()
         # A jump means that a clock was set or the machine was suspended.
         if self.jumps.look(now, now_s) is not None or now_s - self.looked_s > PAUSE_S:
             self.watches.clear()
@@ -200,11 +205,18 @@ class StalenessMonitor:
         before = self.alerts.states(name)
         installation = self.alerts.installation(create=True)
         states, transitions = judge_stale(
-            watched.comparison, before, wait, now, installation=installation
+            watched.comparison,
+            before,
+            wait,
+            now,
+            installation=installation,
         )
         if transitions:
             states, transitions = assign_incidents(
-                states, transitions, before, watched.comparison.judging
+                states,
+                transitions,
+                before,
+                watched.comparison.judging,
             )
             self.alerts.store_states(states, transitions, receivers=receivers)
         for change in transitions:
@@ -224,16 +236,14 @@ class StalenessMonitor:
             away_s = 0.0
         failure = None
         if newest is not None and newest.run.slot > since and newest.run.status is not RunStatus.OK:
-            failure = newest.run.reason
-        return RootCause(
-            database_away_s=away_s,
-            run_failure=None if failure is None else shorten_reason(failure),
-        )
+            failure = write_headline(newest.run.reasons) or newest.run.reason
+        return RootCause(database_away_s=away_s, run_failure=failure)
 
 
 def measure_wait(watched: Watched, watch: FreshnessWatch, monotonic_s: float) -> Staleness:
     """Return how long no run has succeeded, and when the comparison counts as stale."""
-    schedule, deadline = watched.schedule, watched.comparison.measuring.deadline
+    schedule = watched.schedule
+    deadline = watched.comparison.measuring.deadline
     since = due = watch.last_ok or watch.start
     for _ in range(watched.comparison.judging.stale_after):
         due = schedule.next(due)

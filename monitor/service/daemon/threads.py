@@ -37,7 +37,9 @@ class LoopThread:
     """
 
     def __init__(self, name: str, step: Callable[[], float], *, again_s: float) -> None:
-        self._name, self._step, self._again_s = name, step, again_s
+        self._name = name
+        self._step = step
+        self._again_s = again_s
         self._stop, self._wake = threading.Event(), threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -89,7 +91,9 @@ class ThreadPerJob(DebugExecutor):  # type: ignore[misc]  # APScheduler ships no
     # stopped daemon alive.
     def _do_submit_job(self, *job: Any) -> None:  # noqa: ANN401 - as its base has it
         threading.Thread(
-            target=partial(super()._do_submit_job, *job), name="job", daemon=True
+            target=partial(super()._do_submit_job, *job),
+            name="job",
+            daemon=True,
         ).start()
 
 
@@ -117,7 +121,10 @@ class Ticket:
 
 
 def next_runs(
-    queue: Sequence[Ticket], at_work: Iterable[Ticket], most: int, now_s: float
+    queue: Sequence[Ticket],
+    at_work: Iterable[Ticket],
+    most: int,
+    now_s: float,
 ) -> list[Ticket]:
     """Return the runs of the queue that may begin now, longest waiting first.
 
@@ -150,7 +157,8 @@ class Places:
     """
 
     def __init__(self, most: Callable[[], int], monotonic: Callable[[], float]) -> None:
-        self._most, self._monotonic = most, monotonic
+        self._most = most
+        self._monotonic = monotonic
         self._lock = threading.Lock()
         self._queue: list[Ticket] = []
         self._at_work: list[Ticket] = []

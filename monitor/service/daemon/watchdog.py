@@ -60,21 +60,25 @@ class Watchdog:
         Returns the seconds until the next look.
         """
         # First, because a hung scheduler may have locks that the rest needs.
-        if self.jobs.is_stuck():
+        jobs = self.jobs
+        if jobs.is_stuck():
             log.error("scheduler hung; restarted")
             self.publisher.count("watchdog_restarts_total", "scheduler")
-            self.jobs.restart()
+            jobs.restart()
         jump = self._jumps.look(self.runner.clock.now(), self.runner.clock.monotonic())
         if jump is not None:
             log.warning("clock jumped, or the machine slept", by_s=round(jump.total_seconds(), 1))
             self.publisher.count("clock_jumps_total")
-            self.jobs.follow_clock()
-        self.jobs.begin_repeated()
-        self.jobs.wake_up()
-        for name in set(self.jobs.overdue()) - self._rescued:
+            jobs.follow_clock()
+        jobs.begin_repeated()
+        jobs.wake_up()
+        for name in set(jobs.overdue()) - self._rescued:
             self._rescued.add(name)
             threading.Thread(
-                target=self._rescue, args=(name,), name=f"rescue-{name}", daemon=True
+                target=self._rescue,
+                args=(name,),
+                name=f"rescue-{name}",
+                daemon=True,
             ).start()
         self._looked_s = self.runner.clock.monotonic()
         return LOOK_S
@@ -100,7 +104,9 @@ class Watchdog:
         if not name.startswith("-notify-"):  # these jobs do not use the database
             self.database.failed(
                 DatabaseError(
-                    "the database does not answer", permanent=False, trouble=DatabaseTrouble.HUNG
+                    "the database does not answer",
+                    permanent=False,
+                    trouble=DatabaseTrouble.HUNG,
                 )
             )
 
@@ -117,7 +123,10 @@ class Watchdog:
     def _abandon(self, claim: Claim) -> None:
         reason = "it hung: it had not ended long after its deadline, and was abandoned"
         abandon = partial(
-            self.runner.store.runs.abandon, claim, reason=reason, at=self.runner.clock.now()
+            self.runner.store.runs.abandon,
+            claim,
+            reason=reason,
+            at=self.runner.clock.now(),
         )
         marking = BackgroundCall(abandon, name="abandon-run")
         try:

@@ -15,21 +15,12 @@ import numpy as np
 from monitor import __version__
 from monitor.errors import InputError
 from monitor.model.comparison import Comparison
-from monitor.model.instants import format_instant
+from monitor.model.gate import GateReason, GateResult, GateVerdict, LeftOut
 from monitor.model.rankings import ALL
 from monitor.model.runs import Watermark
 from monitor.ports import Clock, History
-from monitor.sequential.gate import (
-    GateReason,
-    GateResult,
-    GateVerdict,
-    UserSample,
-    gate_samples,
-    tally,
-)
+from monitor.sequential.gate import UserSample, gate_samples, tally
 from monitor.service.gate.judged_runs import (
-    LEFT_OUT_TEXTS,
-    LeftOut,
     RunSelection,
     SampledRun,
     SampledSegment,
@@ -40,8 +31,8 @@ from monitor.service.gate.judged_runs import (
 from monitor.service.gate.question import EACH, Question, make_question
 from monitor.settings.configuration import Settings
 from monitor.sources import open_users
+from monitor.texts.gate import write_census, write_no_runs, write_verdict
 
-_NAMED = 5
 _CACHED_S = 600
 _MOST_CACHED = 32
 _NOBODY = SampledSegment(unit=np.empty(0), missing=0)
@@ -71,7 +62,7 @@ class Certificate:
     segments: tuple[GateResult, ...]
     verdict: GateVerdict
     reason: GateReason
-    words: str
+    sentence: str
     version: str
     at: datetime
     # ``segments`` as of some slots.
@@ -108,71 +99,6 @@ def overall_verdict(segments: Sequence[GateResult]) -> tuple[GateVerdict, GateRe
     if any(each.reason is GateReason.NO_DATA for each in segments):
         return GateVerdict.INCONCLUSIVE, GateReason.NO_DATA
     return GateVerdict.INCONCLUSIVE, GateReason.TOO_FEW
-
-
-def explain_verdict(
-    question: Question, verdict: GateVerdict, segments: Sequence[GateResult]
-) -> str:
-    """Write the reason for this verdict, with the figures of the segments that decided it."""
-    if verdict is GateVerdict.INCONCLUSIVE:
-        undecided = [each for each in segments if each.reason is GateReason.NO_DATA]
-        if not undecided:
-            undecided = [each for each in segments if each.verdict is verdict]
-        return _explain_undecided(question.margin, undecided[0])
-    decisive = [each for each in segments if each.verdict is verdict]
-    parts = [_explain_decided(question.margin, each) for each in decisive[:_NAMED]]
-    if len(decisive) > _NAMED:
-        parts.append(f"and {len(decisive) - _NAMED} more segments")
-    if question.is_census and question.comparison.measuring.sample:
-        parts.append(f"{question.census}: this is about them")
-    return "; ".join(parts)
-
-
-def explain_no_runs(
-    question: Question, left_out: Mapping[LeftOut, int], trouble: str | None
-) -> str:
-    """Write why there was no run to judge. ``trouble`` says why the newest bad run was bad."""
-    since = f" since {format_instant(question.since)}" if question.since else ""
-    failure = f"no run of {question.comparison.name}{since} can be judged"
-    if not left_out:
-        return f"{failure}: none is stored yet"
-    reasons = ", ".join(f"{count:,} {LEFT_OUT_TEXTS[reason]}" for reason, count in left_out.items())
-    newest = f" (the newest: {trouble})" if trouble else ""
-    return f"{failure}: {reasons}{newest}"
-
-
-def _explain_decided(margin: float, result: GateResult) -> str:
-    side, bound = "above", f"at least {result.low:.4g}"
-    if result.verdict is GateVerdict.SAFE:
-        side, bound = "below", f"at most {result.high:.4g}"
-    return (
-        f"{_prefix(result)}the mean excess is {side} {margin:g}: {bound} over "
-        f"{result.users:,} users"
-    )
-
-
-def _explain_undecided(margin: float, result: GateResult) -> str:
-    prefix = _prefix(result)
-    if not result.users:
-        return f"{prefix}no user was drawn"
-    if result.users == result.missing:
-        return f"{prefix}none of {result.users:,} users drawn has a score"
-    if result.reason is GateReason.NO_DATA:
-        return (
-            f"{prefix}{result.missing:,} of {result.users:,} users have no score, which decides: "
-            f"the mean excess is {result.mean_best:.4g} if theirs is the best and "
-            f"{result.mean_worst:.4g} if it is the worst, with a margin of {margin:g}"
-        )
-    return (
-        f"{prefix}{result.users:,} users do not decide: the mean excess is between "
-        f"{result.low:.4g} and {result.high:.4g}, and so is {margin:g}; more runs will decide"
-    )
-
-
-def _prefix(result: GateResult) -> str:
-    if result.segment == ALL:
-        return ""
-    return f"{result.segment}: "
 
 
 def decide(
@@ -221,9 +147,12 @@ def judge_stored(
             course[sampled[end - 1].run.slot] = _judge(question, sampled[:end], names, looks)
     verdict, reason = overall_verdict(segments)
     if segments:
-        words = explain_verdict(question, verdict, segments)
+        words = write_verdict(verdict, segments, question.margin)
+        if verdict is not GateVerdict.INCONCLUSIVE and question.fixed_users is not None:
+            words += f"; {write_census(question.fixed_users)}: this is about them"
     else:
-        words = explain_no_runs(question, left_out, selected.trouble)
+        name = question.comparison.name
+        words = write_no_runs(name, question.since, left_out, selected.trouble)
     return Certificate(
         question=question,
         runs=tuple(map(_judged_run, sampled)),
@@ -232,7 +161,7 @@ def judge_stored(
         segments=segments,
         verdict=verdict,
         reason=reason,
-        words=words,
+        sentence=words,
         version=__version__,
         at=clock.now(),
         course=course,
@@ -313,7 +242,7 @@ def describe_certificate(certificate: Certificate) -> dict[str, object]:
         "comparison": question.comparison.name,
         "verdict": certificate.verdict,
         "reason": certificate.reason,
-        "words": certificate.words,
+        "sentence": certificate.sentence,
         "looks": certificate.looks,
         "left_out": certificate.left_out,
         "version": certificate.version,
@@ -322,16 +251,17 @@ def describe_certificate(certificate: Certificate) -> dict[str, object]:
         "margin": question.margin,
         "alpha": question.alpha,
         "since": question.since,
-        "judged": excess.yardstick,
+        "yardstick": excess.yardstick,
         "series": excess.series,
         "reference": excess.reference,
-        "range": [excess.scale.low, excess.scale.high],
+        "low": excess.scale.low,
+        "high": excess.scale.high,
         "design": design,
         "config_hash": question.comparison.config_hash,
         "users": sum(run.users for run in certificate.runs),
         "missing": sum(run.missing for run in certificate.runs),
-        "runs": [asdict(run) for run in certificate.runs],
-        "segments": [_segment_dict(each, certificate.level) for each in certificate.segments],
+        "judged_runs": [asdict(run) for run in certificate.runs],
+        "by_segment": [_segment_dict(each, certificate.level) for each in certificate.segments],
     }
 
 
@@ -342,7 +272,8 @@ def _segment_dict(result: GateResult, level: float) -> dict[str, object]:
         "reason": result.reason,
         "users": result.users,
         "missing": result.missing,
-        "mean": {"missing_at_best": result.mean_best, "missing_at_worst": result.mean_worst},
+        "mean_best": result.mean_best,
+        "mean_worst": result.mean_worst,
         "confidence_sequence": {"low": result.low, "high": result.high, "alpha_each_side": level},
         "log10_e_value": {"safe": result.evidence_safe, "breach": result.evidence_breach},
     }

@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
 
 import numpy as np
 import pandas as pd
@@ -12,11 +11,12 @@ import pandas as pd
 from monitor.errors import InputError
 from monitor.model.arrays import Floats, Rows
 from monitor.model.comparison import Keep
+from monitor.model.gate import LeftOut
 from monitor.model.instants import format_instant
 from monitor.model.rankings import ALL, Panel, UserTable
 from monitor.model.runs import Run, RunStatus
 from monitor.ports import History
-from monitor.sampling import draw, kept_among
+from monitor.sampling import draw, select_kept
 from monitor.sequential.gate import Scale
 from monitor.service.gate.question import Question
 
@@ -24,29 +24,6 @@ _LOOKED_THROUGH = 100_000
 
 UsersAt = Callable[[datetime], UserTable]
 """All users at a slot, with their segments."""
-
-
-class LeftOut(StrEnum):
-    """Why a finished run is not judged."""
-
-    OTHER_CONFIGURATION = "other_configuration"
-    INSUFFICIENT = "insufficient"
-    FAILED = "failed"
-    ABANDONED = "abandoned"
-    ASKED_EVERYBODY = "asked_everybody"
-    NO_SCORES = "no_scores"
-    NOT_THE_NEWEST = "not_the_newest"
-
-
-LEFT_OUT_TEXTS = {
-    LeftOut.OTHER_CONFIGURATION: "measured under another configuration",
-    LeftOut.INSUFFICIENT: "insufficient",
-    LeftOut.FAILED: "failed",
-    LeftOut.ABANDONED: "abandoned",
-    LeftOut.ASKED_EVERYBODY: "had fewer users than the sample, so none was drawn at random",
-    LeftOut.NO_SCORES: "stored without scores of what is judged",
-    LeftOut.NOT_THE_NEWEST: "older, and asked the same users",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +104,7 @@ def read_run(
         return None
     # Fixed users without a score look like rotating users. All of them count as rotating, so that
     # bounds are never too narrow.
-    is_rotating = ~kept_among(scores.users, Keep.PANEL, question.comparison) | question.is_census
+    is_rotating = ~select_kept(scores.users, Keep.PANEL, question.comparison) | question.is_census
     everyone = np.arange(len(scores.users), dtype=np.intp)
     members: dict[str, tuple[Rows, int]] = {ALL: (everyone, run.asked or 0)}
     record = history.record(run.id) if question.needs_panel else None

@@ -134,12 +134,10 @@ class Question:
         return sample is None or not sample.rotating
 
     @property
-    def census(self) -> str:
-        """Write which users every run asks."""
+    def fixed_users(self) -> int | None:
+        """How many users every run asks, None if it asks all of them, or others each time."""
         sample = self.comparison.measuring.sample
-        if sample is None:
-            return "everybody was asked"
-        return f"the same {sample.fixed:,} users are asked in each run"
+        return sample.fixed if sample is not None and self.is_census else None
 
     @property
     def needs_panel(self) -> bool:

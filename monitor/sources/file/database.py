@@ -32,7 +32,6 @@ from monitor.model.unreadable import Need, Unreadable, require_readable
 from monitor.options import format_duration
 from monitor.reading.ids import (
     describe_type,
-    exact_half_sql,
     id_column,
     id_sql,
     is_list,
@@ -103,7 +102,11 @@ def open_database(
     with (
         _errors_of(files, deadline),
         scratch_database(
-            f"{memory_mb}MB", paths, threads=_THREADS, stores=stores.values(), in_order=in_order
+            f"{memory_mb}MB",
+            paths,
+            threads=_THREADS,
+            stores=stores.values(),
+            in_order=in_order,
         ) as database,
         interrupted_at(deadline, database.interrupt),
         interrupt_when_given_up(database.interrupt),
@@ -199,10 +202,14 @@ class FileView:
 
     def empty(self, columns: Sequence[str]) -> dict[str, Any]:
         """These columns without a row."""
-        return {name: self.values(self._empty[name]) for name in columns}
+        return {name: self.values(name, self._empty[name]) for name in columns}
 
-    def values(self, column: pa.Array) -> Any:  # noqa: ANN401 - pyarrow has no stubs
+    def values(self, name: str, column: pa.Array) -> Any:  # noqa: ANN401 - pyarrow has no stubs
         """A column of the view as it is, or for JSON lines its values."""
+        if name in self._halves:
+            # DuckDB reads a float of 16 bits as one of 32, in which more numbers are exact.
+            half = pa.float16()
+            return column.cast(pa.list_(half) if is_list(column.type) else half)
         if not self.is_json:
             return column
         return [_json_or_text(cell) for cell in column.to_pylist()]
@@ -281,8 +288,6 @@ class FileView:
     def item(self, column: str) -> str:
         """The SQL expression for the ids of a column, null for text that is too long."""
         name = sql_name(column)
-        if column in self._halves:
-            return exact_half_sql(name)
         if not self.is_json and is_text(self._empty[column].type):
             return short_text_sql(name)
         return name
@@ -294,14 +299,15 @@ class FileView:
             return lists
         if k is not None:
             lists += f"[:{k}]"
-        if column in self._halves:
-            return f"list_transform({lists}, lambda item: {exact_half_sql('item')})"
         if is_text(self._empty[column].type.value_type):
             return f"list_transform({lists}, lambda item: {short_text_sql('item')})"
         return lists
 
     def _select_served(
-        self, served: ServedOptions, log: FileSourceOptions | FileUsersOptions, slot: datetime
+        self,
+        served: ServedOptions,
+        log: FileSourceOptions | FileUsersOptions,
+        slot: datetime,
     ) -> None:
         """Select the rows of each user's newest list of the slot.
 
@@ -600,7 +606,12 @@ def _json_field_sql(name: str, root: str) -> str:
     return value
 
 
-def _require_key(database: duckdb.DuckDBPyConnection, rows: str, name: str, where: str) -> None:
+def _require_key(
+    database: duckdb.DuckDBPyConnection,
+    rows: str,
+    name: str,
+    where: str,
+) -> None:
     """SourceError if no object has this key."""
     has_key = f"list_contains(json_keys(json), {sql_text(name)})"
     if not database.execute(f"SELECT 1 {rows} WHERE {has_key} LIMIT 1").fetchall():

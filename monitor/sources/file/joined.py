@@ -79,10 +79,18 @@ class JoinedFiles:
                     if view.read == users_read:
                         list_columns += view.options.columns
                 users = timely(
-                    UserView, database, user_files, self._users, self._dimensions, list_columns
+                    UserView,
+                    database,
+                    user_files,
+                    self._users,
+                    self._dimensions,
+                    list_columns,
                 )
                 segments = SegmentColumns(
-                    database, users, self._dimensions, request.max_segment_values
+                    database,
+                    users,
+                    self._dimensions,
+                    request.max_segment_values,
                 )
                 yield _JoinedAnswers(database, users, segments, lists, unread, deadline)
                 for files in all_files:
@@ -258,7 +266,10 @@ class _JoinedAnswers:
         return f"SELECT {', '.join(columns)} FROM ({users}) AS u {' '.join(joins)}"
 
     def _batch(
-        self, users: pd.Index[str], record: pa.RecordBatch, pulls: Mapping[str, Pull]
+        self,
+        users: pd.Index[str],
+        record: pa.RecordBatch,
+        pulls: Mapping[str, Pull],
     ) -> UserBatch:
         failed = {name: Pull.failed(users, note=why) for name, why in self._unread.items()}
         pulls = {**failed, **pulls}

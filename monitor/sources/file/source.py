@@ -106,6 +106,6 @@ class FileTable(Table):
         with open_database([files], in_order=True) as database:
             rows = FileView(database, files, columns, "rows")
             for record in database.sql(f"SELECT * FROM {rows.name}").to_arrow_reader(_BATCH_ROWS):
-                yield {name: rows.values(record[name]) for name in columns}
+                yield {name: rows.values(name, record[name]) for name in columns}
             yield rows.empty(columns)
         files.require_unchanged()

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import duckdb
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
+from duckdb import DuckDBPyConnection
 
 from monitor.deadline import Deadline
 from monitor.errors import SourceError
@@ -43,7 +43,7 @@ class ListView:
 
     def __init__(
         self,
-        database: duckdb.DuckDBPyConnection,
+        database: DuckDBPyConnection,
         name: str,
         options: FileSourceOptions,
         files: FileSet,
@@ -169,7 +169,9 @@ class ListView:
         yield self._file.empty(self.options.columns)
 
     def _batch(self, users: pa.Array, columns: Mapping[str, pa.Array]) -> Mapping[str, Any]:
-        values = {name: self._file.values(one_array(column)) for name, column in columns.items()}
+        values = {
+            name: self._file.values(name, one_array(column)) for name, column in columns.items()
+        }
         values[self.options.user] = users.to_pylist() if self._file.is_json else users
         return values
 
@@ -181,7 +183,11 @@ class ListView:
         max_bytes: int | None = None,
     ) -> Pull:
         lists = TableLists(
-            options=options, users=users, k=self._k, where=self._where, max_bytes=max_bytes
+            options=options,
+            users=users,
+            k=self._k,
+            where=self._where,
+            max_bytes=max_bytes,
         )
         return lists.pull(batches)
 
@@ -198,7 +204,7 @@ class UserView:
 
     def __init__(
         self,
-        database: duckdb.DuckDBPyConnection,
+        database: DuckDBPyConnection,
         files: FileSet,
         options: FileUsersOptions,
         dimensions: Sequence[str],
@@ -245,7 +251,7 @@ class SegmentColumns:
 
     def __init__(
         self,
-        database: duckdb.DuckDBPyConnection,
+        database: DuckDBPyConnection,
         users: UserView,
         dimensions: Sequence[str],
         most: int,
@@ -266,7 +272,11 @@ class SegmentColumns:
 
 
 def _segment_values(
-    database: duckdb.DuckDBPyConnection, column: str, name: str, where: str, most: int
+    database: DuckDBPyConnection,
+    column: str,
+    name: str,
+    where: str,
+    most: int,
 ) -> SegmentValues:
     ranked = database.sql(
         f"SELECT {column} FROM asked WHERE {column} IS NOT NULL GROUP BY {column} "

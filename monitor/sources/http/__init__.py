@@ -56,8 +56,13 @@ _SIDE_EFFECTS = {
 }
 """Parameters that make a request change data, unless they are false."""
 
+
+def _only_reads(method: str) -> bool:
+    return method in {"GET", "POST"}
+
+
 _is_safe_method = must(
-    lambda method: method in ("GET", "POST"),
+    _only_reads,
     "must be GET or POST: other methods may change data on the server",
 )
 
@@ -285,7 +290,10 @@ class HttpSourceOptions(HttpOptions):
         "once for each user.",
     )
     concurrency: Annotated[int, NOT_IN_HASH] = Field(
-        default=32, ge=1, le=512, description="Most requests at the same time."
+        default=32,
+        ge=1,
+        le=512,
+        description="Most requests at the same time.",
     )
     max_in_flight: Annotated[
         Annotated[int, Field(ge=1)] | Literal["adaptive"] | None, NOT_IN_HASH

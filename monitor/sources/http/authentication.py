@@ -42,7 +42,10 @@ class TokenError(aiohttp.ClientError):
 
 
 def authentication(
-    options: AuthOptions, tls: ssl.SSLContext | None, deadline: Deadline, proxy: str | None
+    options: AuthOptions,
+    tls: ssl.SSLContext | None,
+    deadline: Deadline,
+    proxy: str | None,
 ) -> ClientMiddlewareType:
     """The middleware that authenticates the requests of one pull.
 
@@ -56,7 +59,9 @@ def authentication(
 
 
 async def _send_signed(
-    sign: Callable[[ClientRequest, bytes], None], request: ClientRequest, send: ClientHandlerType
+    sign: Callable[[ClientRequest, bytes], None],
+    request: ClientRequest,
+    send: ClientHandlerType,
 ) -> ClientResponse:
     body = b""
     if request.body:
@@ -133,9 +138,14 @@ class AccessTokens:
     """The access token of one client, used until it expires. For one event loop."""
 
     def __init__(
-        self, options: OAuth2Options, tls: ssl.SSLContext | None, proxy: str | None
+        self,
+        options: OAuth2Options,
+        tls: ssl.SSLContext | None,
+        proxy: str | None,
     ) -> None:
-        self._options, self._tls, self._proxy = options, tls, proxy
+        self._options = options
+        self._tls = tls
+        self._proxy = proxy
         self._token: str | TokenError = ""  # the value of the header Authorization
         # Times of the monotonic clock
         self._expires_at = 0.0
@@ -164,9 +174,11 @@ class AccessTokens:
                 try:
                     self._token, life_s = await self._fetch()
                 except TokenError as error:
-                    self._token, life_s = error, _FAILED_S
+                    self._token = error
+                    life_s = _FAILED_S
                 except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-                    self._token, life_s = TokenError(_describe(error)), _FAILED_S
+                    self._token = TokenError(_describe(error))
+                    life_s = _FAILED_S
                 self._expires_at = time.monotonic() + life_s
         if isinstance(self._token, TokenError):
             raise self._token

@@ -120,7 +120,8 @@ class _PullLoop:
         if elapsed_s >= _CHECK_S:
             used_s = time.thread_time()
             self.is_busy = used_s - self._used_s > elapsed_s / 2
-            self._checked_at, self._used_s = now, used_s
+            self._checked_at = now
+            self._used_s = used_s
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)

@@ -36,7 +36,9 @@ class Knee:
     """Times the latency without a queue, beyond the sampling errors of both medians."""
     _REFUSED = 0.05
     """Share of a window."""
-    _MORE, _FEWER, _MUCH_FEWER = 1.5, 0.85, 0.7
+    _MORE = 1.5
+    _FEWER = 0.85
+    _MUCH_FEWER = 0.7
 
     def __init__(self) -> None:
         self.limit = 2.0
@@ -143,7 +145,9 @@ class Host:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         now: Callable[[], datetime] = utc_now,
     ) -> None:
-        self._monotonic, self._sleep, self._now = monotonic, sleep, now
+        self._monotonic = monotonic
+        self._sleep = sleep
+        self._now = now
         self._day = date.min
         self._day_requests = 0  # of sources with requests_a_day
         # Breakers and pauses by the address that is requested, "" for all
@@ -156,7 +160,11 @@ class Host:
         self._ended = asyncio.Event()
 
     async def ask(
-        self, request: _Request, what: str, options: HttpSourceOptions, deadline: Deadline
+        self,
+        request: _Request,
+        what: str,
+        options: HttpSourceOptions,
+        deadline: Deadline,
     ) -> _Outcome:
         """Make the request to the address ``what`` as soon as limits and pauses admit it.
 
@@ -194,7 +202,10 @@ class Host:
                 probe.set_result(silence)
 
     async def _admit(
-        self, what: str, options: HttpSourceOptions, deadline: Deadline
+        self,
+        what: str,
+        options: HttpSourceOptions,
+        deadline: Deadline,
     ) -> RequestFailure | None:
         if options.is_limited:
             async with self._turn:
@@ -238,7 +249,8 @@ class Host:
         """Count a request. Returns a failure if there were as many today."""
         today = self._now().date()
         if today > self._day:
-            self._day, self._day_requests = today, 0
+            self._day = today
+            self._day_requests = 0
         if self._day_requests >= most:
             note = (
                 f"was not asked: it had the {most:,} requests of requests_a_day, and is asked "

@@ -95,22 +95,23 @@ class Companion:
     def may_go(self) -> bool:
         """Whether it is this pull's turn."""
         now = time.monotonic()
-        end = min(self._taken + self.batch, self._count)
+        taken = self._taken
+        end = min(taken + self.batch, self._count)
         behind = []
         for pull in self._run:
             is_moving = now - pull.moved_at <= pull.silent_s
             if pull is not self and is_moving and pull.requested < end:
                 behind.append(pull)
-        if not behind or self._taken >= self._count:
+        if not behind or taken >= self._count:
             return True
         # Whether the share of its users is below the share of half of its deadline
-        if self._taken * self._half_s <= self._count * (now - self._joined_at):
+        if taken * self._half_s <= self._count * (now - self._joined_at):
             return True
         batches = [pull.batch for pull in self._run]
         window = max(WINDOW * min(batches), 2 * max(batches))
-        block = 2 * self._taken // window
+        block = 2 * taken // window
         return all(
-            self._taken < pull.requested + window and self.lots[block] < pull.lots[block]
+            taken < pull.requested + window and self.lots[block] < pull.lots[block]
             for pull in behind
         )
 

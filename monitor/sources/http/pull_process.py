@@ -47,7 +47,10 @@ class PullProcess:
             command = [sys.executable, "-P", "-c", _PROGRAM, folder, str(descriptor)]
             # With a new session the child ignores Ctrl-C, which is for the parent.
             self._child = subprocess.Popen(  # noqa: S603 - this very program
-                command, pass_fds=[descriptor], stdin=subprocess.DEVNULL, start_new_session=True
+                command,
+                pass_fds=[descriptor],
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
             )
 
     @property
@@ -75,14 +78,14 @@ class PullProcess:
             with Connection(ours.detach()) as connection, theirs:
                 socket.send_fds(self._control, [_READY], [theirs.fileno()])
                 theirs.close()
-                connection.send((options, replace(request, tell=str), deadline))
+                connection.send((options, replace(request, on_progress=str), deadline))
                 while connection.poll(deadline.remaining_s + _LATE_S):
                     message = connection.recv()
                     if isinstance(message, Pull):
                         return message
                     if isinstance(message, Exception):
                         raise message
-                    request.tell(message)
+                    request.on_progress(message)
                 self._child.kill()  # it was stopped, or the machine has no memory
                 raise SourceError("the process that pulls did not answer in time", permanent=False)
         except (EOFError, OSError):
@@ -102,7 +105,9 @@ Their other pulls stay here, because limits are for all pulls of a host, and run
 
 
 def pull_in_place(
-    options: HttpSourceOptions, request: PullRequest, pull_here: Callable[..., Pull]
+    options: HttpSourceOptions,
+    request: PullRequest,
+    pull_here: Callable[..., Pull],
 ) -> Pull:
     """Pull in the child process, or by ``pull_here`` if there is none or it ends meanwhile."""
     deadline = Deadline.after(request.timeout_s)
@@ -189,7 +194,7 @@ def _answer(descriptor: int, pull_here: Callable[..., Pull]) -> None:
     # The parent may have stopped waiting.
     with suppress(EOFError, OSError), Connection(descriptor) as connection:
         options, request, deadline = connection.recv()
-        request = replace(request, timeout_s=deadline.remaining_s, tell=connection.send)
+        request = replace(request, timeout_s=deadline.remaining_s, on_progress=connection.send)
         try:
             connection.send(pull_here(options, request))
         except SourceError as error:

@@ -113,7 +113,10 @@ class RequestTemplate:
         return json.dumps(body).encode()
 
     def read(
-        self, users: Sequence[str], content: bytes, response: aiohttp.ClientResponse
+        self,
+        users: Sequence[str],
+        content: bytes,
+        response: aiohttp.ClientResponse,
     ) -> AnswersByUser | RequestFailure:
         """Select the values of each user's list and scores from the answer about these users."""
         try:
@@ -176,7 +179,10 @@ class RequestTemplate:
         )
 
     def _read_batch(
-        self, users: Sequence[str], answer: object, version: object
+        self,
+        users: Sequence[str],
+        answer: object,
+        version: object,
     ) -> AnswersByUser | RequestFailure:
         failure = self._find_error(answer, users)
         if failure is not None:
@@ -274,7 +280,8 @@ async def read_body(response: aiohttp.ClientResponse, most: int) -> bytes | None
 
 
 async def _read_plain(stream: aiohttp.StreamReader, content: bytes, most: int) -> bytes | None:
-    parts, size = [content], len(content)
+    parts = [content]
+    size = len(content)
     while content and size <= most:
         content = await stream.readany()
         parts.append(content)
@@ -284,7 +291,8 @@ async def _read_plain(stream: aiohttp.StreamReader, content: bytes, most: int) -
 
 async def _read_inflated(stream: aiohttp.StreamReader, most: int) -> bytes | None:
     inflate = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)
-    parts, size = [], 0
+    parts = []
+    size = 0
     while content := await stream.readany():
         for start in range(0, len(content), _CHUNK):
             part = inflate.decompress(content[start : start + _CHUNK], most + 1 - size)

@@ -102,13 +102,15 @@ class _HttpPull:
             headers.setdefault("Cache-Control", "no-cache, no-store")
         self._template = RequestTemplate(options, request)
         self._lists = ListCollector(
-            request.k, has_scores=options.scores is not None, no_item=options.no_item
+            request.k,
+            has_scores=options.scores is not None,
+            no_item=options.no_item,
         )
         users = request.users.tolist()
         if request.together:
             random.Random(request.together).shuffle(users)  # noqa: S311 - the same for all pulls
-        self._answers = AnswerFile(request.kept_at, _question(options, request.k))
-        self._remaining = self._answers.recall(users, self._lists, request.kept_s)
+        self._answers = AnswerFile(request.answers_path, _question(options, request.k))
+        self._remaining = self._answers.recall(users, self._lists, request.answers_valid_s)
         self._recalled = len(self._lists)
         self._count = len(users)
         self._traces = TraceCollector()
@@ -168,11 +170,11 @@ class _HttpPull:
             users=self._count,
             answered=len(self._lists),
             failed=failed,
-            kept=self._recalled,
+            stored_answers=self._recalled,
             elapsed_s=elapsed_s,
-            trouble=self._answers.trouble,
+            reason=self._answers.trouble,
         )
-        self._request.tell(progress)
+        self._request.on_progress(progress)
         if self._writing is None or self._writing.done():
             write = self._answers.take(self._lists)
             self._writing = asyncio.get_running_loop().run_in_executor(None, write)
@@ -196,7 +198,10 @@ class _HttpPull:
                 self._record(users, outcome, seconds)
 
     def _record(
-        self, users: tuple[str, ...], outcome: AnswersByUser | RequestFailure, seconds: float
+        self,
+        users: tuple[str, ...],
+        outcome: AnswersByUser | RequestFailure,
+        seconds: float,
     ) -> None:
         if isinstance(outcome, RequestFailure) and outcome.is_silence:
             self._pace.add(seconds)
@@ -257,10 +262,14 @@ class _HttpPull:
         self._companion.mark_requested(users)
         if self._given_up:
             return self._given_up
-        url, body = self._template.url(users), self._template.body(users)
+        url = self._template.url(users)
+        body = self._template.body(users)
         try:
             async with session.request(
-                self._options.method, url, data=body, **self._request_options
+                self._options.method,
+                url,
+                data=body,
+                **self._request_options,
             ) as response:
                 return await self._read(users, response)
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
@@ -322,7 +331,8 @@ class _HttpPull:
 
         The question is for a reason that all users share.
         """
-        host, notes = self._options.host, {}
+        host = self._options.host
+        notes = {}
         for reason, note in pull.notes.items():
             causes = self._causes[reason].most_common(_CAUSES)
             if not causes:

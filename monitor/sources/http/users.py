@@ -51,7 +51,10 @@ class HttpUsers(Table):
         yield {name: [row.get(name) for row in rows] for name in columns}
 
     async def _get(
-        self, url: str, request: dict[str, Any], session: aiohttp.ClientSession
+        self,
+        url: str,
+        request: dict[str, Any],
+        session: aiohttp.ClientSession,
     ) -> list[object]:
         options = self._options
         MAY_BE_LINK_LOCAL.set(options.allow_link_local)
@@ -60,7 +63,8 @@ class HttpUsers(Table):
                 failure = status_failure(response)
                 content = await read_body(response, options.max_bytes)
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError, zlib.error) as error:
-            failure, content = connection_failure(error, options), None
+            failure = connection_failure(error, options)
+            content = None
         if failure is not None:
             raise SourceError(f"{options.host} {failure.note}", permanent=False)
         if content is None:

@@ -76,7 +76,10 @@ class RedisSourceOptions(RedisOptions):
     no_item: NoItem = None
     max_unreadable: MaxUnreadable = MAX_UNREADABLE
     batch: Annotated[int, NOT_IN_HASH] = Field(
-        default=500, ge=1, le=10_000, description="Users in one request."
+        default=500,
+        ge=1,
+        le=10_000,
+        description="Users in one request.",
     )
     timeout: Annotated[Duration, NOT_IN_HASH] = Field(
         default=timedelta(seconds=5),
@@ -118,7 +121,10 @@ class RedisUsersOptions(RedisOptions):
     )
     max_unreadable: MaxUnreadable = MAX_UNREADABLE
     max_rows: Annotated[int, NOT_IN_HASH] = Field(
-        default=5_000_000, ge=1, le=10**8, description="Most users."
+        default=5_000_000,
+        ge=1,
+        le=10**8,
+        description="Most users.",
     )
 
 

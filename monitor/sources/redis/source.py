@@ -51,7 +51,8 @@ class RedisServer:
     """One server, the master that sentinels name, or a cluster."""
 
     def __init__(self, url: str, timeout_s: float) -> None:
-        self._url, self._timeout_s = url, timeout_s
+        self._url = url
+        self._timeout_s = timeout_s
         self.where = "Redis " + re.sub(r"^.*?://(.*@)?|[?].*$", "", url)
 
     def open(self) -> Any:  # noqa: ANN401 - redis-py's clients have no class in common
@@ -107,8 +108,11 @@ class RedisSource:
     def pull(self, request: PullRequest) -> Pull:
         """Lists of the requested users."""
         users = request.users.tolist()
+        options = self._options
         lists = ListCollector(
-            request.k, has_scores=self._options.scores is not None, no_item=self._options.no_item
+            request.k,
+            has_scores=options.scores is not None,
+            no_item=options.no_item,
         )
         answered = 0
         try:
@@ -118,11 +122,11 @@ class RedisSource:
         except _ERRORS as error:
             for user in users[answered:]:
                 lists.fail(user, _reason(error), self._server.describe(error))
-        pull = spell_items(lists.pull(), self._options.item_ids)
+        pull = spell_items(lists.pull(), options.item_ids)
         tally = Tally(self._server.where)
         if lists.unreadable:
-            tally.count(self._options.key, Need.LISTS, lists.unreadable, len(users), lists.example)
-            require_readable(tally.unreadable, self._options.max_unreadable)
+            tally.count(options.key, Need.LISTS, lists.unreadable, len(users), lists.example)
+            require_readable(tally.unreadable, options.max_unreadable)
         notes = {reason: f"{self._server.where}: {note}" for reason, note in pull.notes.items()}
         return replace(pull, notes=notes, unreadable=tally.unreadable)
 
@@ -143,12 +147,21 @@ class RedisSource:
                 pipeline = client.pipeline(transaction=False)
                 for user in users[start : start + size]:
                     self._request(
-                        pipeline, last, key.replace("{user}", user), field.replace("{user}", user)
+                        pipeline,
+                        last,
+                        key.replace("{user}", user),
+                        field.replace("{user}", user),
                     )
                 execute = partial(pipeline.execute, raise_on_error=False)
                 yield from BackgroundCall(execute, name="redis").wait(deadline)
 
-    def _request(self, pipeline: Any, last: int, key: str, field: str) -> None:  # noqa: ANN401
+    def _request(
+        self,
+        pipeline: Any,  # noqa: ANN401
+        last: int,
+        key: str,
+        field: str,
+    ) -> None:
         options = self._options
         if options.type == "zset":
             pipeline.zrevrange(key, 0, last, withscores=options.scores is True)

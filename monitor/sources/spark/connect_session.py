@@ -126,7 +126,9 @@ def ship_program(session: SparkSession) -> None:
 
 
 def open_table(
-    session: SparkSession, options: SparkOptions, slot: datetime
+    session: SparkSession,
+    options: SparkOptions,
+    slot: datetime,
 ) -> tuple[DataFrame, str]:
     """The slot's table, and its name in errors. SourceError if it does not exist."""
     where = fill_slot(options.table or options.path or "", slot)

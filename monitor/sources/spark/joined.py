@@ -44,7 +44,9 @@ _NOT_PULLED = (
 
 
 def join_in_spark(
-    lists: Mapping[str, SparkSourceOptions], users: SparkUsersOptions, dimensions: Sequence[str]
+    lists: Mapping[str, SparkSourceOptions],
+    users: SparkUsersOptions,
+    dimensions: Sequence[str],
 ) -> JoinedTables | None:
     """These tables joined, None if they are not of one server."""
     for options in lists.values():
@@ -247,7 +249,10 @@ class _AskedUsers(_Table):
         request: JoinRequest,
     ) -> None:
         super().__init__(
-            session, options, request.slot, tuple(dict.fromkeys((options.user, *dimensions)))
+            session,
+            options,
+            request.slot,
+            tuple(dict.fromkeys((options.user, *dimensions))),
         )
         key = self.key(options.user)
         names = {f"segment_{place}": name for place, name in enumerate(dimensions)}
@@ -280,7 +285,13 @@ class _AskedUsers(_Table):
         self.asked = AskedUsers(count=count, segments=tuple(segments))
         self.rows = users.withColumns({"side": F.lit("users"), "asked": F.expr("true")})
 
-    def _values(self, users: spark.DataFrame, column: str, name: str, most: int) -> SegmentValues:
+    def _values(
+        self,
+        users: spark.DataFrame,
+        column: str,
+        name: str,
+        most: int,
+    ) -> SegmentValues:
         value = F.col(column)
         counted = users.groupBy(column).agg(F.count(F.lit(1)).alias("users"))
         ranked = counted.orderBy(

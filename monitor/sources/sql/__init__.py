@@ -123,7 +123,10 @@ class SqlSourceOptions(table_options.ListColumnOptions, SqlOptions):
     )
     served: _Log = None
     batch: Annotated[int, NOT_IN_HASH] = Field(
-        default=1000, ge=1, le=30_000, description="Users bound to `:users` in one statement."
+        default=1000,
+        ge=1,
+        le=30_000,
+        description="Users bound to `:users` in one statement.",
     )
 
 

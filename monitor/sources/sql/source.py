@@ -45,14 +45,15 @@ class ReadOnlyDatabase:
 
     def __init__(self, url: str, max_rows: int) -> None:
         self._max_rows = max_rows
-        self._url = sa.make_url(url)
-        if self._url.drivername in ("postgresql", "postgres"):
-            self._url = self._url.set(drivername="postgresql+psycopg")
-        self._engine = _engine(self._url)
-        self.dialect = self._url.get_backend_name()
-        self.where = f"database {(self._url.database or self._url.drivername)!r}"
-        if self._url.host:
-            self.where += f" on {self._url.host}"
+        address = sa.make_url(url)
+        if address.drivername in ("postgresql", "postgres"):
+            address = address.set(drivername="postgresql+psycopg")
+        self._url = address
+        self._engine = _engine(address)
+        self.dialect = address.get_backend_name()
+        self.where = f"database {(address.database or address.drivername)!r}"
+        if address.host:
+            self.where += f" on {address.host}"
 
     def read(
         self,
@@ -93,7 +94,10 @@ class ReadOnlyDatabase:
                         yield {name: list(map(find, rows)) for name, find in finders.items()}
 
     def roots_of(
-        self, options: SqlOptions, columns: Sequence[str], deadline: Deadline
+        self,
+        options: SqlOptions,
+        columns: Sequence[str],
+        deadline: Deadline,
     ) -> list[str]:
         """The columns of the table with these columns and fields of objects.
 
@@ -156,7 +160,13 @@ class ReadOnlyDatabase:
 
 def _field_finder(name: str, root: str, place: int) -> Callable[[Sequence[Any]], Any]:
     fields = name.removeprefix(root).split(".")[1:]
-    return itemgetter(place) if not fields else lambda row: _take_field(row[place], fields)
+    if not fields:
+        return itemgetter(place)
+
+    def find_field(row: Sequence[Any]) -> object:
+        return _take_field(row[place], fields)
+
+    return find_field
 
 
 def _take_field(value: object, fields: Sequence[str]) -> object:
@@ -234,7 +244,10 @@ def _permission(action: int, first: str | None, second: str | None, *_: object) 
 
 
 def statement_of(
-    options: SqlOptions, columns: Sequence[str], slot: datetime, dialect: str
+    options: SqlOptions,
+    columns: Sequence[str],
+    slot: datetime,
+    dialect: str,
 ) -> sa.Executable:
     """A SELECT of the columns from the table or the log, or the query of the options."""
     if options.table is None:
@@ -309,7 +322,9 @@ def _instant(served: ServedOptions, dialect: str) -> sa.ColumnElement[Any]:
 
 
 def count_unserved(
-    database: ReadOnlyDatabase, options: SqlOptions, deadline: Deadline
+    database: ReadOnlyDatabase,
+    options: SqlOptions,
+    deadline: Deadline,
 ) -> tuple[Unreadable, ...]:
     """How many rows of this arm in a log have no time, or no request if the options name one."""
     served: ServedOptions | None = getattr(options, "served", None)
@@ -406,7 +421,10 @@ class SqlSource:
         with suppress(OverdueError):  # reported for the lists
             unserved = count_unserved(self._database, options, deadline)
         lists = TableLists(
-            options=options, users=request.users, k=request.k, where=self._database.where
+            options=options,
+            users=request.users,
+            k=request.k,
+            where=self._database.where,
         )
         pull = lists.pull(batches)
         pull = replace(pull, unreadable=(*unserved, *pull.unreadable))

@@ -12,7 +12,7 @@ from sqlalchemy import (
     false,
 )
 
-from monitor.model.alerts import Outcome, State
+from monitor.model.alerts import Outcome, Removed, State
 from monitor.model.notifications import DeliveryStatus
 from monitor.model.rules import Direction, Severity
 from monitor.storage.column_types import Count, Document, Id, Instant, Name, Number, Words
@@ -23,6 +23,7 @@ from monitor.storage.tables.metadata import (
     metadata,
     numbered_table,
     optional,
+    word_of,
 )
 
 alert_states = Table(
@@ -30,14 +31,14 @@ alert_states = Table(
     metadata,
     *filled(Name, "comparison", "alert", "segment"),
     *closed("state", State),
-    Column("since", Instant, nullable=False),
-    Column("streak", Integer, nullable=False),
-    Column("judged_slot", Instant, nullable=False),
+    *filled(Instant, "since"),
+    *filled(Integer, "streak"),
+    *filled(Instant, "judged_slot"),
     *closed("outcome", Outcome),
-    Column("reason", Words, nullable=False),
+    *filled(Words, "reason"),
     Column("value", Number),
-    Column("users", Count, nullable=False),
-    Column("threshold", Number, nullable=False),
+    *filled(Count, "users"),
+    *filled(Number, "threshold"),
     *closed("severity", Severity),
     *optional(Words, "dedup_key", "incident", "acknowledged_by"),
     PrimaryKeyConstraint("comparison", "alert", "segment"),
@@ -51,22 +52,29 @@ transitions = numbered_table(
     *filled(Instant, "scheduled_for", "changed_at"),
     *closed("from_state", State),
     *closed("to_state", State),
-    Column("reason", Words, nullable=False),
+    *filled(Words, "reason"),
     Column("value", Number),
     *closed("direction", Direction),
-    Column("threshold", Number, nullable=False),
-    Column("users", Count, nullable=False),
+    *filled(Number, "threshold"),
+    *filled(Count, "users"),
     *filled(Words, "metric", "statistic"),
     *closed("severity", Severity),
-    Column("since", Instant, nullable=False),
+    *filled(Instant, "since"),
     *optional(Words, "dedup_key", "runbook_url"),
-    Column("labels", Document, nullable=False),
+    *filled(Document, "labels"),
     Column("explanation", Words),
     *optional(Number, "interval_low", "interval_high", "normal"),
     Column("incident", Words),
     Column("is_new_normal", Boolean, nullable=False, server_default=false()),
+    Column("headline", Words),
+    Column("removed", word_of(Removed)),
     UniqueConstraint(
-        "comparison", "alert", "segment", "scheduled_for", "to_state", name="uq_transitions_change"
+        "comparison",
+        "alert",
+        "segment",
+        "scheduled_for",
+        "to_state",
+        name="uq_transitions_change",
     ),
     Index(None, "scheduled_for"),
     Index(None, "incident"),
@@ -75,19 +83,23 @@ transitions = numbered_table(
 deliveries = numbered_table(
     "deliveries",
     Column("transition_id", Id, ForeignKey("transitions.id", ondelete="CASCADE"), nullable=False),
-    Column("receiver", Name, nullable=False),
+    *filled(Name, "receiver"),
     *closed("status", DeliveryStatus),
-    Column("attempts", Integer, nullable=False),
-    Column("next_attempt_at", Instant, nullable=False),
+    *filled(Integer, "attempts"),
+    *filled(Instant, "next_attempt_at"),
     Column("leased_by", Words),
     Column("leased_until", Instant),
     Column("may_be_known", Boolean, nullable=False, server_default=false()),
     Column("reason", Words),
     *optional(Instant, "settled_at", "repeat_at"),
     Column("message_key", Words),
+    Column("is_receiver_removed", Boolean, nullable=False, server_default=false()),
     UniqueConstraint("transition_id", "receiver"),
     index_where(
-        "status IN ('pending', 'held')", "ix_deliveries_waiting", "receiver", "next_attempt_at"
+        "status IN ('pending', 'held')",
+        "ix_deliveries_waiting",
+        "receiver",
+        "next_attempt_at",
     ),
     index_where("repeat_at IS NOT NULL", "ix_deliveries_repeated", "receiver", "repeat_at"),
 )
@@ -103,17 +115,18 @@ deliveries = numbered_table(
 notifications = numbered_table(
     "notifications",
     Column("delivery_id", Id, ForeignKey("deliveries.id", ondelete="CASCADE"), nullable=False),
-    Column("attempted_at", Instant, nullable=False),
+    *filled(Instant, "attempted_at"),
     *closed("status", DeliveryStatus),
     Column("reason", Words),
     Column("next_attempt_at", Instant),
+    Column("is_receiver_removed", Boolean, nullable=False, server_default=false()),
     Index(None, "delivery_id"),
 )
 """Outcomes of deliveries: one row if an attempt ended differently from the one before."""
 
 silences = numbered_table(
     "silences",
-    Column("matchers", Document, nullable=False),
+    *filled(Document, "matchers"),
     *filled(Words, "author", "comment"),
     *filled(Instant, "created_at", "starts_at", "ends_at"),
 )

@@ -33,12 +33,17 @@ metadata = MetaData(
 )
 
 
+def word_of(members: type[StrEnum]) -> Enum:
+    """Return the type of a column for members of the enumeration."""
+    words = [member.value for member in members]
+    return Enum(members, values_callable=lambda _: words, native_enum=False, length=20)
+
+
 def closed(name: str, members: type[StrEnum]) -> tuple[Column[StrEnum], CheckConstraint]:
     """Return a column for members of the enumeration, and its constraint."""
-    words = [member.value for member in members]
-    kind = Enum(members, values_callable=lambda _: words, native_enum=False, length=20)
-    listed = ", ".join(f"'{word}'" for word in words)
-    return Column(name, kind, nullable=False), CheckConstraint(f"{name} IN ({listed})", name=name)
+    listed = ", ".join(f"'{member}'" for member in members)
+    check = CheckConstraint(f"{name} IN ({listed})", name=name)
+    return Column(name, word_of(members), nullable=False), check
 
 
 def filled(kind: _Type, *names: str) -> list[Column[Any]]:
@@ -54,19 +59,29 @@ def optional(kind: _Type, *names: str) -> list[Column[Any]]:
 def numbered_table(name: str, *items: SchemaItem) -> Table:
     """Return a table whose rows have ids that are never used again."""
     return Table(
-        name, metadata, Column("id", Id, primary_key=True), *items, sqlite_autoincrement=True
+        name,
+        metadata,
+        Column("id", Id, primary_key=True),
+        *items,
+        sqlite_autoincrement=True,
     )
 
 
 def table_of_runs(
-    name: str, *items: SchemaItem, key: Sequence[str] = (), is_large: bool = False
+    name: str,
+    *items: SchemaItem,
+    key: Sequence[str] = (),
+    is_large: bool = False,
 ) -> Table:
     """Return a table of data of runs; ``key`` distinguishes the rows of one run.
 
     Large rows are not stored in the order of their key.
     """
     run_id: Column[int] = Column(
-        "run_id", Id, ForeignKey("runs.id", ondelete="CASCADE"), nullable=False
+        "run_id",
+        Id,
+        ForeignKey("runs.id", ondelete="CASCADE"),
+        nullable=False,
     )
     return Table(
         name,

@@ -15,16 +15,18 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
+from monitor.model.model_versions import Models
 from monitor.model.rankings import Arm, CoverageReason
+from monitor.model.run_reasons import RunReasons
 from monitor.model.runs import EvidenceKind, RunStatus
 from monitor.storage.column_types import (
-    ArmModels,
     Count,
     Document,
     Id,
     Instant,
     Name,
     Number,
+    Values,
     Words,
 )
 from monitor.storage.tables.metadata import (
@@ -39,22 +41,23 @@ from monitor.storage.tables.metadata import (
 
 runs = numbered_table(
     "runs",
-    Column("comparison", Name, nullable=False),
-    Column("scheduled_for", Instant, nullable=False),
+    *filled(Name, "comparison"),
+    *filled(Instant, "scheduled_for"),
     *closed("status", RunStatus),
     Column("reason", Words),
-    Column("config_hash", Words, nullable=False),
+    *filled(Words, "config_hash"),
     Column("k", Integer),
-    Column("owner", Words, nullable=False),
-    Column("attempt", Integer, nullable=False),
+    *filled(Words, "owner"),
+    *filled(Integer, "attempt"),
     Column("claimed_until", Instant),
-    Column("started_at", Instant, nullable=False),
+    *filled(Instant, "started_at"),
     Column("finished_at", Instant),
     Column("catalogue_size", Id),
     *optional(Instant, "labels_until", "labelled_at"),
     Column("epoch", Id),
-    Column("models", ArmModels),
+    Column("models", Values(Models)),
     Column("input_hash", Words),
+    Column("reasons", Values(RunReasons, absent=())),
     UniqueConstraint("comparison", "scheduled_for"),
     Index(None, "comparison", "status", "scheduled_for", postgresql_include=["id"]),
     Index(None, "scheduled_for"),
@@ -71,20 +74,20 @@ runs = numbered_table(
 
 ``labels_until`` is set if metrics of relevance are wanted, ``labelled_at`` once they are stored.
 ``epoch`` is the epoch of the lease under which a daemon claimed the slot; NULL for a command.
-``models`` is NULL if no version is known.
+``models`` is NULL if no version is known. ``reasons`` are the values of which ``reason`` is made.
 """
 
 stages = table_of_runs(
     "stages",
-    Column("stage", Name, nullable=False),
-    Column("seconds", Number, nullable=False),
+    *filled(Name, "stage"),
+    *filled(Number, "seconds"),
     key=("stage",),
 )
 
 coverage = table_of_runs(
     "coverage",
-    Column("segment", Name, nullable=False),
-    Column("position", Integer, nullable=False),
+    *filled(Name, "segment"),
+    *filled(Integer, "position"),
     *filled(Count, "asked", "paired"),
     key=("segment",),
 )
@@ -92,11 +95,11 @@ coverage = table_of_runs(
 coverage_reasons = Table(
     "coverage_reasons",
     metadata,
-    Column("run_id", Id, nullable=False),
-    Column("segment", Name, nullable=False),
+    *filled(Id, "run_id"),
+    *filled(Name, "segment"),
     *closed("arm", Arm),
     *closed("reason", CoverageReason),
-    Column("users", Count, nullable=False),
+    *filled(Count, "users"),
     PrimaryKeyConstraint("run_id", "segment", "arm", "reason"),
     ForeignKeyConstraint(
         ["run_id", "segment"], ["coverage.run_id", "coverage.segment"], ondelete="CASCADE"
@@ -107,20 +110,20 @@ coverage_reasons = Table(
 summaries = table_of_runs(
     "summaries",
     *filled(Name, "segment", "metric"),
-    Column("position", Integer, nullable=False),
+    *filled(Integer, "position"),
     *filled(Count, "n", "n_undefined"),
     *optional(Number, "mean", "standard_error"),
     *filled(Number, "histogram_low", "histogram_high"),
-    Column("histogram_counts", Document, nullable=False),
+    *filled(Document, "histogram_counts"),
     key=("segment", "metric"),
 )
 
 statistics = Table(
     "statistics",
     metadata,
-    Column("run_id", Id, nullable=False),
+    *filled(Id, "run_id"),
     *filled(Name, "segment", "metric", "statistic"),
-    Column("value", Number, nullable=False),
+    *filled(Number, "value"),
     PrimaryKeyConstraint("run_id", "segment", "metric", "statistic"),
     ForeignKeyConstraint(
         ["run_id", "segment", "metric"],
@@ -133,27 +136,27 @@ statistics = Table(
 evidence = table_of_runs(
     "evidence",
     *closed("kind", EvidenceKind),
-    Column("position", Integer, nullable=False),
-    Column("user_id", Words, nullable=False),
+    *filled(Integer, "position"),
+    *filled(Words, "user_id"),
     *filled(Document, "baseline", "candidate", "scores"),
     key=("kind", "position"),
 )
 
 arm_scores = table_of_runs(
     "arm_scores",
-    Column("segment", Name, nullable=False),
+    *filled(Name, "segment"),
     *closed("arm", Arm),
-    Column("metric", Name, nullable=False),
-    Column("position", Integer, nullable=False),
+    *filled(Name, "metric"),
+    *filled(Integer, "position"),
     Column("value", Number),
-    Column("n", Count, nullable=False),
+    *filled(Count, "n"),
     key=("segment", "arm", "metric"),
 )
 
 expectations = table_of_runs(
     "expectations",
     *filled(Name, "alert", "segment"),
-    Column("learned_from", Integer, nullable=False),
+    *filled(Integer, "learned_from"),
     *optional(Number, "expected", "bound", "z", "evidence", "evidence_bound", "opposite_bound"),
     key=("alert", "segment"),
 )
@@ -164,8 +167,8 @@ NULL if they had learned from too few runs (``learned_from``).
 
 lessons = table_of_runs(
     "lessons",
-    Column("about", Text, nullable=False),
-    Column("numbers", LargeBinary, nullable=False),
+    *filled(Text, "about"),
+    *filled(LargeBinary, "numbers"),
     is_large=True,
 )
 """What later runs learn from, packed: to read it takes at most a tenth of the summaries' time.
@@ -184,7 +187,7 @@ NaN is no value.
 
 standstills = table_of_runs(
     "standstills",
-    Column("alert", Name, nullable=False),
+    *filled(Name, "alert"),
     *closed("arm", Arm),
     *filled(Integer, "missed", "longest", "changes"),
     key=("alert",),
@@ -196,9 +199,9 @@ The next run continues the count.
 
 splits = table_of_runs(
     "splits",
-    Column("segment", Name, nullable=False),
-    Column("position", Integer, nullable=False),
-    Column("metric", Name, nullable=False),
+    *filled(Name, "segment"),
+    *filled(Integer, "position"),
+    *filled(Name, "metric"),
     *filled(Count, "asked", "n"),
     *optional(Number, "by_membership", "by_order", "by_length", "spread"),
     Column("kinds", Document),
@@ -212,8 +215,8 @@ row for each segment.
 
 explanations = table_of_runs(
     "explanations",
-    Column("sentence", Words, nullable=False),
-    Column("details", Document, nullable=False),
+    *filled(Words, "sentence"),
+    *filled(Document, "details"),
     is_large=True,
 )
 """Why a run's mean fell. It has users and their lists, so it is pruned with the evidence."""
@@ -221,8 +224,8 @@ explanations = table_of_runs(
 kept_lists = table_of_runs(
     "kept_lists",
     *closed("arm", Arm),
-    Column("part", Integer, nullable=False),
-    Column("payload", LargeBinary, nullable=False),
+    *filled(Integer, "part"),
+    *filled(LargeBinary, "payload"),
     key=("arm", "part"),
     is_large=True,
 )
@@ -232,9 +235,9 @@ leases = Table(
     "leases",
     metadata,
     Column("name", Name, primary_key=True),
-    Column("epoch", Id, nullable=False),
-    Column("holder", Words, nullable=False),
-    Column("acquired_at", Instant, nullable=False),
+    *filled(Id, "epoch"),
+    *filled(Words, "holder"),
+    *filled(Instant, "acquired_at"),
     Column("expires_at", Instant),
     sqlite_with_rowid=False,
 )
@@ -242,21 +245,22 @@ leases = Table(
 
 ``expires_at`` is NULL on SQLite, where the lock of a file next to the database is the lease. The
 ``holder`` of ``installation`` is the database's id, see `monitor.storage.leases.installation_of`.
+``outage since …`` has the begin and the end of a time in which the database was away.
 """
 
 daily = Table(
     "daily",
     metadata,
-    Column("comparison", Name, nullable=False),
-    Column("day", Instant, nullable=False),
+    *filled(Name, "comparison"),
+    *filled(Instant, "day"),
     *filled(Name, "segment", "metric"),
-    Column("runs", Integer, nullable=False),
+    *filled(Integer, "runs"),
     *filled(Id, "n", "n_undefined"),
     *optional(Number, "mean", "standard_error", "lowest", "highest"),
-    Column("shares_below", Document, nullable=False),
+    *filled(Document, "shares_below"),
     *optional(Number, "histogram_low", "histogram_high"),
     Column("histogram_counts", Document),
-    Column("built_at", Instant, nullable=False),
+    *filled(Instant, "built_at"),
     PrimaryKeyConstraint("comparison", "day", "segment", "metric"),
     Index(None, "built_at"),
     sqlite_with_rowid=False,
@@ -271,7 +275,7 @@ metrics = Table(
     "metrics",
     metadata,
     Column("id", Integer, primary_key=True),
-    Column("name", Name, nullable=False),
+    *filled(Name, "name"),
     UniqueConstraint("name"),
 )
 """Numbers of metrics, for ``score_places`` only; all other tables use the names."""
@@ -281,7 +285,7 @@ PLACES = 8
 
 score_places = table_of_runs(
     "score_places",
-    Column("metric_id", Integer, nullable=False),
+    *filled(Integer, "metric_id"),
     *filled(SmallInteger, "part", "place"),
     key=("metric_id",),
 )
@@ -290,10 +294,10 @@ score_places = table_of_runs(
 scores = Table(
     "scores",
     metadata,
-    Column("run_id", Id, nullable=False),
+    *filled(Id, "run_id"),
     Column("day", Date, nullable=False, info={"only": "postgresql"}),
-    Column("part", SmallInteger, nullable=False),
-    Column("user_id", Name, nullable=False),
+    *filled(SmallInteger, "part"),
+    *filled(Name, "user_id"),
     *(Column(f"v{place}", Double) for place in range(1, PLACES + 1)),
     PrimaryKeyConstraint("run_id", "part", "user_id", "day"),
     sqlite_with_rowid=False,

@@ -20,7 +20,8 @@ from monitor.web.pages.site import AbsentPageError, Query, Site
 
 A_PAGE = timedelta(days=1)
 """A page of ended incidents covers at least a day, within the limits that follow."""
-LEAST, MOST = 25, 100
+LEAST = 25
+MOST = 100
 """The least and the most ended incidents of a page, if a day has fewer or more."""
 _MOST_FIRING = 500
 _MESSAGES = 10
@@ -30,14 +31,14 @@ _MESSAGES = 10
 class Incident:
     """Firings of one comparison that belong together."""
 
-    key: str
+    incident: str
     comparison: str
     severity: str
     alerts: tuple[str, ...]
     segments: tuple[str, ...]
-    start: datetime
+    started_at: datetime
     slot: datetime  # of the run with which it began
-    end: datetime | None  # None while one of them lasts
+    ended_at: datetime | None  # None while one of them lasts
     acknowledged_by: str | None
     sentence: str
 
@@ -63,15 +64,15 @@ class IncidentState(StrEnum):
 class AlertsPage:
     """Silences, incidents that fire (first page only), and one page of ended ones, newest first."""
 
-    wanted: IncidentFilter
+    filter: IncidentFilter
     state: IncidentState | None
-    firing: tuple[Incident, ...]
-    ended: tuple[Incident, ...]
-    before: int | None  # this page begins before this incident, None for the first page
-    older: int | None  # `before` of the next page, None on the last one
+    firing_incidents: tuple[Incident, ...]
+    ended_incidents: tuple[Incident, ...]
+    page_before: int | None  # this page begins before this incident, None for the first page
+    next_page_before: int | None  # the same of the next page, None on the last one
     comparisons: tuple[str, ...]
     silences: tuple[Silence, ...]
-    unmatched: tuple[str, ...]  # sentences on silences that match nothing
+    unmatched_silences: tuple[str, ...]  # sentences on silences that match nothing
     at: datetime
 
 
@@ -88,14 +89,16 @@ class SentMessage:
 class AlertPage:
     """One incident: its changes, messages, answers of receivers, and reasons why it is not sent."""
 
-    incident: Incident
+    details: Incident
     transitions: tuple[Transition, ...]
     attempts: tuple[Attempt, ...]
     messages: tuple[SentMessage, ...]
     silences: tuple[Silence, ...]  # that match a firing now, or will
-    held: tuple[str, ...]  # alerts that the configuration does not send now, each with the reason
-    newest: datetime | None  # slot of the newest run, while the incident lasts
-    told: str | None  # the explanation of that run
+    held_alerts: tuple[
+        str, ...
+    ]  # alerts that the configuration does not send now, each with the reason
+    newest_slot: datetime | None  # of the newest run, while the incident lasts
+    sentence: str | None  # the explanation of that run
 
 
 def read_alerts_page(site: Site, query: Query) -> AlertsPage:
@@ -127,15 +130,15 @@ def read_alerts_page(site: Site, query: Query) -> AlertsPage:
     silences = site.store.alerts.silences(ending_after=now)
     unmatched = find_unmatched_silences(silences, site.store.alerts.states(), configured)
     return AlertsPage(
-        wanted=wanted,
+        filter=wanted,
         state=state,
-        firing=_read_incidents(site, firing),
-        ended=_read_incidents(site, ended),
-        before=before,
-        older=older,
+        firing_incidents=_read_incidents(site, firing),
+        ended_incidents=_read_incidents(site, ended),
+        page_before=before,
+        next_page_before=older,
         comparisons=tuple(sorted(names)),
         silences=silences,
-        unmatched=tuple(map(write_unmatched, unmatched)),
+        unmatched_silences=tuple(map(write_unmatched, unmatched)),
         at=now,
     )
 
@@ -162,18 +165,17 @@ def read_alert_page(site: Site, query: Query) -> AlertPage:
     """One incident."""
     key = query.path["key"]
     history = site.store.pages.incident(key)
-    if not history.transitions:
+    transitions = history.transitions
+    if not transitions:
         raise AbsentPageError(f"no incident {key}: it never was, or is deleted")
     now = site.clock.now()
-    comparison = history.transitions[0].comparison
+    comparison = transitions[0].comparison
     firing = {}
     for state in site.store.alerts.states(comparison, state=State.FIRING):
         if key in (state.incident, state.dedup_key):
             firing[state.dedup_key] = state
     policy = site.policy()
-    lasting = [
-        change for change in history.transitions if change.is_start and change.dedup_key in firing
-    ]
+    lasting = [change for change in transitions if change.is_start and change.dedup_key in firing]
     held = []
     for start in lasting:
         why = "dry run" if policy.is_muted(start) else policy.in_maintenance(start, now)
@@ -190,14 +192,14 @@ def read_alert_page(site: Site, query: Query) -> AlertPage:
         if latest.explanation:
             sentence = latest.explanation.sentence
     return AlertPage(
-        incident=_incident(key, history.transitions, firing),
+        details=_incident(key, history.transitions, firing),
         transitions=history.transitions,
         attempts=history.attempts,
         messages=_sent_messages(site, history),
         silences=tuple(silences),
-        held=tuple(dict.fromkeys(held)),
-        newest=newest_slot,
-        told=sentence,
+        held_alerts=tuple(dict.fromkeys(held)),
+        newest_slot=newest_slot,
+        sentence=sentence,
     )
 
 
@@ -215,7 +217,7 @@ def _sent_messages(site: Site, history: IncidentHistory) -> tuple[SentMessage, .
     attempts: dict[tuple[int, ...], list[Attempt]] = {}
     for attempt in history.attempts:
         if attempt.status is DeliveryStatus.SENT and attempt.reason is None:
-            attempts.setdefault(attempt.changes, []).append(attempt)
+            attempts.setdefault(attempt.positions, []).append(attempt)
     sent = []
     for positions, of_changes in islice(reversed(attempts.items()), _MESSAGES):
         at = of_changes[0].at
@@ -227,7 +229,10 @@ def _sent_messages(site: Site, history: IncidentHistory) -> tuple[SentMessage, .
 
 
 def _compose(
-    site: Site, changes: Sequence[Transition], positions: Sequence[int], at: datetime
+    site: Site,
+    changes: Sequence[Transition],
+    positions: Sequence[int],
+    at: datetime,
 ) -> Iterator[Message]:
     """Compose the messages on the changes at these positions as they were sent at this time."""
     delivered = tuple(change for change in changes[: min(positions)] if change.is_start)
@@ -238,7 +243,7 @@ def _compose(
     snapshot = FiringSnapshot(
         firing=tuple(firing),
         delivered=_keys_of(delivered),
-        told=delivered,
+        sent_starts=delivered,
         acknowledged=_keys_of(acknowledged),
     )
     to_send = [changes[position] for position in positions]
@@ -251,7 +256,9 @@ def _keys_of(changes: Sequence[Transition]) -> frozenset[str]:
 
 
 def _incident(
-    key: str, changes: Sequence[Transition], firing: dict[str | None, AlertState]
+    key: str,
+    changes: Sequence[Transition],
+    firing: dict[str | None, AlertState],
 ) -> Incident:
     """Return an incident, from changes in any order, some twice, and from firing states by key."""
     starts = [change for change in changes if change.is_start] or list(changes)
@@ -264,14 +271,14 @@ def _incident(
             end = None
             acknowledged_by = acknowledged_by or state.acknowledged_by
     return Incident(
-        key=key,
+        incident=key,
         comparison=first.comparison,
         severity=min(map(attrgetter("severity"), starts), key=list(Severity).index),
         alerts=tuple(dict.fromkeys(map(attrgetter("alert"), starts))),
         segments=tuple(dict.fromkeys(map(attrgetter("segment"), starts))),
-        start=first.at,
+        started_at=first.at,
         slot=first.slot,
-        end=end,
+        ended_at=end,
         acknowledged_by=acknowledged_by,
         sentence=first.explanation or f"{first.reason[:1].upper()}{first.reason[1:]}",
     )

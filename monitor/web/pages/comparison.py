@@ -12,20 +12,21 @@ from monitor.model.alerts import AlertState, State
 from monitor.model.comparison import Comparison
 from monitor.model.explanation import Explanation
 from monitor.model.notifications import Silence
-from monitor.model.pages import FiringChange, SegmentMeans, SeriesKey, SeriesPoint, tell_changes
+from monitor.model.pages import FiringChange, SegmentMeans, SeriesKey, SeriesPoint
 from monitor.model.rankings import ALL, CoverageRow
 from monitor.model.rules import FixedLimit
 from monitor.model.runs import ArmScore, Histogram, LatestRun, PullProgress
 from monitor.presentation import score_by_chance
+from monitor.texts.model_versions import write_changes
 from monitor.web.pages.alerts import Incident, read_ended
 from monitor.web.pages.overview import (
     ComparisonRow,
+    ComparisonState,
     Firing,
-    Standing,
     drop_rule,
     firing_of,
     read_overview_page,
-    standing_of,
+    state_of,
 )
 from monitor.web.pages.site import Query, Site
 
@@ -47,13 +48,13 @@ MOST_QUIET = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertSpan:
-    """The time in which an alert fired. ``end`` is None while it lasts."""
+    """The time in which an alert fired. ``ended_at`` is None while it lasts."""
 
     alert: str
     segment: str
-    start: datetime
-    end: datetime | None
-    key: str | None
+    started_at: datetime
+    ended_at: datetime | None
+    incident: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,15 +64,15 @@ class ComparisonPage:
     ``blamed``: the segment that the sentence names. ``grid``: the rows of its family, by both arms.
     """
 
-    name: str
-    standing: Standing
+    comparison: str
+    state: ComparisonState
     progress: tuple[PullProgress, ...]
     grid: Mapping[str, Mapping[str, ComparisonRow]]
     firing: tuple[Firing, ...]
     sentence: str | None
     since: datetime | None
     blamed: str | None
-    ended: Incident | None
+    ended_incident: Incident | None
     reason: str | None
     slot: datetime | None
     metric: str | None
@@ -87,11 +88,11 @@ class ComparisonPage:
     silences: tuple[Silence, ...]
     distribution: tuple[tuple[datetime, Histogram], ...]
     coverage: tuple[tuple[datetime, CoverageRow], ...]
-    parts: tuple[SegmentMeans, ...]
-    more_parts: int
-    arms: tuple[ArmScore, ...]
-    rules: tuple[AlertState, ...]
-    quiet: tuple[AlertState, ...]
+    segment_means: tuple[SegmentMeans, ...]
+    more_segments: int
+    arm_scores: tuple[ArmScore, ...]
+    alert_states: tuple[AlertState, ...]
+    quiet_states: tuple[AlertState, ...]
     more_quiet: int
 
 
@@ -135,15 +136,15 @@ def read_comparison_page(site: Site, query: Query) -> ComparisonPage:
     silences = site.store.alerts.silences(ending_after=since)
     quiet = [state for state in states if state.state is State.QUIET]
     page = ComparisonPage(
-        name=name,
-        standing=Standing.NO_DATA,
+        comparison=name,
+        state=ComparisonState.NO_DATA,
         progress=site.progress(name),
         grid=grid,
         firing=firing,
         sentence=None,
         since=None,
         blamed=blamed,
-        ended=None,
+        ended_incident=None,
         reason=None if grid else "no run has ended yet",
         slot=None,
         metric=metric,
@@ -155,7 +156,7 @@ def read_comparison_page(site: Site, query: Query) -> ComparisonPage:
         marks=tuple(_find_marks(points)),
         limits=tuple(_fixed_limits(configured, metric)),
         by_chance=None,
-        spans=tuple(span for span in spans if span.start <= until),
+        spans=tuple(span for span in spans if span.started_at <= until),
         silences=tuple(
             silence
             for silence in silences
@@ -165,27 +166,27 @@ def read_comparison_page(site: Site, query: Query) -> ComparisonPage:
             (slots[run_id], histograms[run_id]) for run_id in slots if run_id in histograms
         ),
         coverage=tuple((slots[run_id], coverage[run_id]) for run_id in slots if run_id in coverage),
-        parts=tuple(parts[:MOST_SEGMENTS]),
-        more_parts=max(0, len(parts) - MOST_SEGMENTS),
-        arms=(),
-        rules=tuple(state for state in states if state.state is not State.QUIET),
-        quiet=tuple(quiet[:MOST_QUIET]),
+        segment_means=tuple(parts[:MOST_SEGMENTS]),
+        more_segments=max(0, len(parts) - MOST_SEGMENTS),
+        arm_scores=(),
+        alert_states=tuple(state for state in states if state.state is not State.QUIET),
+        quiet_states=tuple(quiet[:MOST_QUIET]),
         more_quiet=max(0, len(quiet) - MOST_QUIET),
     )
     if latest is None:
         return page
     if explanation is not None:
         page = replace(page, sentence=explanation.sentence, since=explanation.since)
-    if latest.ended and not firing:
-        page = replace(page, ended=read_ended(site, latest.ended))
+    if latest.last_end and not firing:
+        page = replace(page, ended_incident=read_ended(site, latest.last_end))
     if metric:
         page = replace(page, by_chance=score_by_chance(metric, latest.run))
     return replace(
         page,
-        standing=standing_of(latest),
+        state=state_of(latest),
         reason=latest.run.reason,
         slot=latest.run.slot,
-        arms=latest.arm_scores,
+        arm_scores=latest.arm_scores,
     )
 
 
@@ -204,7 +205,7 @@ def _read_grid(site: Site, family: str | None) -> Mapping[str, Mapping[str, Comp
     }
     grid: dict[str, dict[str, ComparisonRow]] = {}
     if len(members) > 1:
-        rows = {row.name: row for row in read_overview_page(site).rows}
+        rows = {row.comparison: row for row in read_overview_page(site).rows}
         for name, arms in members.items():
             first, second = (arm.removeprefix(f"{family}.") for arm in arms)
             grid.setdefault(first, {})[second] = rows[name]
@@ -229,7 +230,9 @@ def _opening_segment(alert: str | None, blamed: str | None, states: Iterable[Ale
 
 
 def _choose_time(
-    query: Query, latest: LatestRun | None, now: datetime
+    query: Query,
+    latest: LatestRun | None,
+    now: datetime,
 ) -> tuple[str, datetime, datetime]:
     """Return the period with its start and end: now, or the newest run if that is older."""
     period = query.chosen.get("period")
@@ -258,7 +261,7 @@ def _usual_period(latest: LatestRun | None) -> str:
 
 def _find_marks(points: Sequence[SeriesPoint]) -> Iterator[tuple[datetime, str]]:
     for before, point in pairwise(points):
-        changes = tell_changes(before, point.slot, point.config_hash, point.k, point.models)
+        changes = write_changes(before, point.slot, point.config_hash, point.k, point.models)
         label = "; ".join(changes)
         if label:
             yield point.slot, label
@@ -281,7 +284,9 @@ def _fall(part: SegmentMeans) -> float:
 
 
 def alert_spans(
-    changes: Iterable[FiringChange], states: Iterable[AlertState], since: datetime
+    changes: Iterable[FiringChange],
+    states: Iterable[AlertState],
+    since: datetime,
 ) -> tuple[AlertSpan, ...]:
     """Return the firings after ``since``, by these changes and by the states of those that last."""
     lasting = {}
@@ -289,10 +294,10 @@ def alert_spans(
     for change in changes:
         place = (change.alert, change.segment)
         if change.is_start:
-            lasting[place] = _span(change, change.slot, change.key)
+            lasting[place] = _span(change, change.slot, change.incident)
         else:
-            span = lasting.pop(place, None) or _span(change, since, change.key)
-            ended.append(replace(span, end=change.slot))
+            span = lasting.pop(place, None) or _span(change, since, change.incident)
+            ended.append(replace(span, ended_at=change.slot))
     for state in states:
         if state.state is State.FIRING:
             span = _span(state, state.since, state.incident or state.dedup_key)
@@ -300,8 +305,10 @@ def alert_spans(
     return (*ended, *lasting.values())
 
 
-def _span(of: FiringChange | AlertState, start: datetime, key: str | None) -> AlertSpan:
-    return AlertSpan(alert=of.alert, segment=of.segment, start=start, end=None, key=key)
+def _span(of: FiringChange | AlertState, started_at: datetime, incident: str | None) -> AlertSpan:
+    return AlertSpan(
+        alert=of.alert, segment=of.segment, started_at=started_at, ended_at=None, incident=incident
+    )
 
 
 def _may_silence(silence: Silence, name: str) -> bool:

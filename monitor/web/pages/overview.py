@@ -20,11 +20,11 @@ _SEVERITIES = list(Severity)
 _DELIVERIES = 50
 
 
-class Standing(StrEnum):
+class ComparisonState(StrEnum):
     """State of a comparison, worst first."""
 
     FIRING = "firing"
-    NO_DATA = "no data"
+    NO_DATA = "no_data"
     PENDING = "pending"
     LEARNING = "learning"
     QUIET = "quiet"
@@ -32,13 +32,13 @@ class Standing(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Firing:
-    """One alert that fires, and its segments, `all` first. ``key`` is the first one's incident."""
+    """One alert that fires, and its segments, `all` first. ``incident`` is that of the first one."""
 
     alert: str
     segments: tuple[str, ...]
     severity: Severity
     since: datetime
-    key: str | None
+    incident: str | None
     acknowledged_by: str | None
 
 
@@ -46,13 +46,13 @@ class Firing:
 class ComparisonRow:
     """One comparison: its state, its similarity in the last runs, and how many were compared."""
 
-    name: str
-    standing: Standing
+    comparison: str
+    state: ComparisonState
     firing: tuple[Firing, ...] = ()
-    more: int = 0
+    more_firing: int = 0
     metric: str | None = None
     similarity: float | None = None
-    normal: tuple[float | None, float | None] = (None, None)
+    normal_band: tuple[float | None, float | None] = (None, None)
     recent: tuple[float | None, ...] = ()
     asked: int = 0
     paired: int = 0
@@ -60,7 +60,7 @@ class ComparisonRow:
     age_s: float | None = None
     reason: str | None = None
     sentence: str | None = None
-    ended: Transition | None = None
+    last_end: Transition | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +73,7 @@ class Overview:
     at: datetime
 
 
-_ORDER = list(Standing)
+_ORDER = list(ComparisonState)
 
 
 def read_overview_page(site: Site, _: Query | None = None) -> Overview:
@@ -86,7 +86,7 @@ def read_overview_page(site: Site, _: Query | None = None) -> Overview:
     configured = site.comparisons()
     rows = {}
     for name in configured:
-        rows[name] = ComparisonRow(name=name, standing=Standing.NO_DATA, reason=reason)
+        rows[name] = ComparisonRow(comparison=name, state=ComparisonState.NO_DATA, reason=reason)
     for latest in site.latest():
         name = latest.run.comparison
         comparison = configured.get(name)
@@ -95,12 +95,13 @@ def read_overview_page(site: Site, _: Query | None = None) -> Overview:
             # A new row takes long: a comparison may have thousands of states.
             cached = (latest, comparison, _new_row(latest, comparison))
             site.rows[name] = cached
-        rows[name] = replace(cached[2], age_s=(now - latest.run.slot).total_seconds())
+        age = now - latest.run.slot
+        rows[name] = replace(cached[2], age_s=age.total_seconds())
     for removed in site.rows.keys() - rows.keys():
         site.rows.pop(removed, None)
-    counts = dict.fromkeys(map(str, Standing), 0)
+    counts = dict.fromkeys(map(str, ComparisonState), 0)
     for row in rows.values():
-        counts[row.standing] += 1
+        counts[row.state] += 1
     ordered = sorted(rows.values(), key=_rank)
     return Overview(rows=tuple(ordered), counts=counts, daemon=daemon, at=now)
 
@@ -110,7 +111,7 @@ def _rank(row: ComparisonRow) -> tuple[int, int, int, str]:
     severity = len(_SEVERITIES)
     if row.firing:
         severity = _SEVERITIES.index(row.firing[0].severity)
-    return _ORDER.index(row.standing), severity, -len(row.firing) - row.more, row.name
+    return _ORDER.index(row.state), severity, -len(row.firing) - row.more_firing, row.comparison
 
 
 def _new_row(latest: LatestRun, configured: Comparison | None) -> ComparisonRow:
@@ -126,11 +127,11 @@ def _new_row(latest: LatestRun, configured: Comparison | None) -> ComparisonRow:
         if expectation.alert == alert and expectation.segment == ALL:
             normal = normal_band(expectation.expected, expectation.limit, expectation.opposite)
     row = ComparisonRow(
-        name=run.comparison,
-        standing=standing_of(latest),
+        comparison=run.comparison,
+        state=state_of(latest),
         metric=metric,
         similarity=similarity,
-        normal=normal,
+        normal_band=normal,
         recent=tuple(mean for _, mean in latest.recent),
         asked=run.asked or 0,
         paired=run.paired or 0,
@@ -139,14 +140,14 @@ def _new_row(latest: LatestRun, configured: Comparison | None) -> ComparisonRow:
     )
     firing = firing_of(latest.states)
     if not firing:
-        return replace(row, ended=latest.ended)
+        return replace(row, last_end=latest.last_end)
     sentence = None
     if latest.explanation is not None:
         sentence = latest.explanation.sentence
     return replace(
         row,
         firing=firing[:_MOST_FIRING],
-        more=max(0, len(firing) - _MOST_FIRING),
+        more_firing=max(0, len(firing) - _MOST_FIRING),
         sentence=sentence,
     )
 
@@ -167,7 +168,7 @@ def firing_of(states: Sequence[AlertState]) -> tuple[Firing, ...]:
                 segments=tuple(state.segment for state in of_alert),
                 severity=severity,
                 since=min(state.since for state in of_alert),
-                key=of_alert[0].incident or of_alert[0].dedup_key,
+                incident=of_alert[0].incident or of_alert[0].dedup_key,
                 acknowledged_by=of_alert[0].acknowledged_by,
             )
         )
@@ -178,17 +179,17 @@ def firing_of(states: Sequence[AlertState]) -> tuple[Firing, ...]:
     return tuple(sorted(firing, key=urgency))
 
 
-def standing_of(latest: LatestRun) -> Standing:
+def state_of(latest: LatestRun) -> ComparisonState:
     """Return the state of a comparison, by its alerts first and then by its newest run."""
     states = {state.state for state in latest.states}
     if State.FIRING in states:
-        return Standing.FIRING
+        return ComparisonState.FIRING
     if latest.run.status is not RunStatus.OK:
-        return Standing.NO_DATA
+        return ComparisonState.NO_DATA
     if State.PENDING in states:
-        return Standing.PENDING
+        return ComparisonState.PENDING
     expected = {each.expected for each in latest.expectations if each.segment == ALL}
-    return Standing.LEARNING if expected == {None} else Standing.QUIET
+    return ComparisonState.LEARNING if expected == {None} else ComparisonState.QUIET
 
 
 def drop_rule(configured: Comparison | None, metric: str | None) -> str | None:
@@ -209,9 +210,9 @@ def drop_rule(configured: Comparison | None, metric: str | None) -> str | None:
 class DaemonPage:
     """The data of the daemon's page, without those of the database while that is away."""
 
-    status: Status
+    process: Status
     progress: Mapping[str, tuple[PullProgress, ...]]
-    sizes: Mapping[str, int]
+    bytes_by_kind: Mapping[str, int]
     pending: Mapping[str, tuple[int, float]]
     held: Mapping[str, tuple[int, float]]
     records: Mapping[str, ReceiverRecord]
@@ -226,25 +227,25 @@ def read_daemon_page(site: Site, _: Query) -> DaemonPage:
     status = site.status()
     progress = {}
     for run in status.schedule:
-        pulls = site.progress(run.name)
+        pulls = site.progress(run.comparison)
         if pulls:
-            progress[run.name] = pulls
+            progress[run.comparison] = pulls
     page = DaemonPage(
-        status=status,
+        process=status,
         progress=progress,
-        sizes={},
+        bytes_by_kind={},
         pending={},
         held={},
         records={},
         deliveries=(),
         at=now,
     )
-    if status.state.away is not None:
+    if status.daemon.away is not None:
         return page
-    sizes = site.store.maintenance.sizes(anew=False)
+    sizes = site.store.maintenance.sizes(refresh=False)
     return replace(
         page,
-        sizes={str(kind): size_bytes for kind, size_bytes in sizes.items()},
+        bytes_by_kind={str(kind): size_bytes for kind, size_bytes in sizes.items()},
         pending=outbox.waiting(now),
         held=outbox.waiting(now, held=True),
         records=outbox.records(),

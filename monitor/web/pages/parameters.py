@@ -57,7 +57,7 @@ DESCRIPTIONS = {
     "severity": "Incidents whose most severe alert has this severity.",
     "state": "Incidents that are firing, or that ended.",
     "text": "Part of an alert, a segment, a reason or an explanation, in any case.",
-    "before": "Ended incidents before this number, which is `older` of the previous page.",
+    "before": "Ended incidents before this number, which is `next_page_before` of the previous page.",
 }
 
 PATH_DESCRIPTIONS = {
@@ -74,7 +74,9 @@ def _adapter(name: str) -> TypeAdapter[Any]:
 
 
 def read_parameters(
-    query: Mapping[str, str], required: Sequence[str], optional: Sequence[str]
+    query: Mapping[str, str],
+    required: Sequence[str],
+    optional: Sequence[str],
 ) -> dict[str, Any]:
     """Return the values of a page's parameters. Other parameters are ignored.
 

@@ -24,7 +24,9 @@ from monitor.web.pages import site as addresses
 from monitor.web.pages.comparison import PERIODS, ComparisonPage
 from monitor.web.pages.run import RunPage
 
-_MINUTE, _HOUR, _DAY = 60, 3600, 86_400
+_MINUTE = 60
+_HOUR = 3600
+_DAY = 86_400
 _MOST_SEGMENTS = 12
 
 
@@ -53,7 +55,7 @@ def series_chart(page: ComparisonPage) -> Markup:
                 at=run.slot,
                 value=run.mean,
                 note=note,
-                link=addresses.run_url(page.name, run.slot),
+                link=addresses.run_url(page.comparison, run.slot),
                 is_marked=run.low is not None and run.mean is not None and run.mean < run.low,
                 low=run.low,
                 high=run.high,
@@ -66,7 +68,7 @@ def series_chart(page: ComparisonPage) -> Markup:
     spans = []
     for firing in page.spans:
         name = f"{firing.alert} fires"
-        spans.append(Span(start=firing.start, end=firing.end, name=name, kind="firing"))
+        spans.append(Span(start=firing.started_at, end=firing.ended_at, name=name, kind="firing"))
     for silence in page.silences:
         name = f"silenced: {silence.comment}"
         span = Span(start=silence.starts_at, end=silence.ends_at, name=name, kind="silenced")
@@ -98,11 +100,11 @@ def coverage_chart(page: ComparisonPage) -> Markup:
     slots, rows = zip(*page.coverage, strict=True)
     reasons: set[tuple[Arm, CoverageReason]] = set()
     for row in rows:
-        reasons.update(row.reasons)
+        reasons.update(row.users_by_reason)
     shares: dict[str, list[float]] = {}
     keys = []
     for number, reason in enumerate(sorted(reasons)):
-        of_runs = [row.reasons.get(reason, 0) / max(1, row.asked) for row in rows]
+        of_runs = [row.users_by_reason.get(reason, 0) / max(1, row.asked) for row in rows]
         name = ": ".join(reason)
         shares[name] = of_runs
         key_class = f"key s{number % 8}"
@@ -116,10 +118,10 @@ def drop_chart(explanation: Explanation) -> Markup:
     """Draw the drop from the distance before to the distance now, by cause."""
     if explanation.before is None:
         return Markup()
-    pieces = [
-        Bar(name=str(cause.part), amount=cause.amount, figure=f"{cause.amount:+.4f}")
-        for cause in explanation.causes
-    ]
+    pieces = []
+    for cause in explanation.causes:
+        figure = f"{cause.amount:+.4f}"
+        pieces.append(Bar(name=str(cause.part), amount=cause.amount, figure=figure))
     before = _total("distance before", explanation.before)
     now = _total("distance now", explanation.now)
     return draw_waterfall(before, pieces, now, label="the drop, piece by piece")
@@ -142,7 +144,12 @@ def segment_chart(explanation: Explanation) -> Markup:
     return draw_bars(bars, label=f"what each {dimension} adds to the drop")
 
 
-def user_chart(name: str, user: str, history: Sequence[UserRun], metric: str) -> Markup:
+def user_chart(
+    name: str,
+    user: str,
+    history: Sequence[UserRun],
+    metric: str,
+) -> Markup:
     """Draw one user's scores of one metric over runs."""
     points = []
     for run in history:
@@ -174,7 +181,10 @@ def show_instant(value: datetime | None) -> str:
 
 
 def _table(
-    columns: Sequence[str], rows: Iterable[Sequence[object]], caption: str = "", kind: str = ""
+    columns: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    caption: str = "",
+    kind: str = "",
 ) -> Markup:
     """Return a table. A template would take four times as long.
 
@@ -190,10 +200,9 @@ def _table(
         starts.append(f"<td{label}{class_}>")
     lines = []
     for row in rows:
-        cells = [
-            f"{start}{escape(_spell_out(cell))}</td>"
-            for start, cell in zip(starts, row, strict=True)
-        ]
+        cells = []
+        for start, cell in zip(starts, row, strict=True):
+            cells.append(f"{start}{escape(_spell_out(cell))}</td>")
         lines.append(f"<tr>{''.join(cells)}</tr>\n")
     content = f"<thead><tr>{''.join(heads)}</tr></thead>\n<tbody>\n{''.join(lines)}</tbody>"
     table = element("table", Markup(content), class_=kind or None)  # noqa: S704 - parts are escaped
@@ -232,7 +241,7 @@ def linked_rows(rows: Iterable[Sequence[str]], urls: Mapping[str, str]) -> list[
 
 def _summary_rows(page: RunPage) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = []
-    for summary, moved in zip(page.summaries, page.moved, strict=True):
+    for summary, moved in zip(page.summaries, page.mean_changes, strict=True):
         mean = show_number(summary.mean)
         move = "-" if moved is None else f"{moved:+.4f}"
         p05 = show_number(summary.value("p05"))
@@ -246,7 +255,7 @@ def _coverage_rows(coverage: Coverage) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = []
     for row in coverage.rows:
         reasons = ", ".join(
-            f"{count:,} {reason} in {arm}" for (arm, reason), count in row.reasons.items()
+            f"{count:,} {reason} in {arm}" for (arm, reason), count in row.users_by_reason.items()
         )
         rows.append((row.segment, f"{row.asked:,}", f"{row.paired:,}", reasons))
     return rows

@@ -20,7 +20,8 @@ from monitor.web.pages.site import AbsentPageError, Query, Site, comparison_url,
 
 MOST_BYTES = 1_900_000
 """Beyond this size pages of users are left out."""
-MOST_RUNS, MOST_USERS = 6, 6
+MOST_RUNS = 6
+MOST_USERS = 6
 _USER_RUNS = 40
 
 _OF_A_SERVER = re.compile(r'<form\b.*?</form>| data-live\b| rel="(?:prev|next)"', re.DOTALL)
@@ -90,7 +91,10 @@ def _state_after(last: Transition | None, state: AlertState) -> AlertState:
 
 
 def _sections(
-    site: Site, latest: LatestRun, since: datetime | None, slots: Sequence[datetime]
+    site: Site,
+    latest: LatestRun,
+    since: datetime | None,
+    slots: Sequence[datetime],
 ) -> Iterator[Section]:
     name = latest.run.comparison
     chosen = {"to": latest.run.slot}
@@ -124,7 +128,8 @@ def _sections(
 
 def in_one_file(title: str, sections: Iterable[Section]) -> str:
     """Return one page of these sections, with style, script, and links between them."""
-    style, script = read_static("rankwatch.css"), read_static("rankwatch.js")
+    style = read_static("rankwatch.css")
+    script = read_static("rankwatch.js")
     parts = []
     places = {}
     contents = []
@@ -133,7 +138,11 @@ def in_one_file(title: str, sections: Iterable[Section]) -> str:
     for number, section in enumerate(sections):
         anchor = f"part-{number}"
         part = render(
-            section.template, page=section.page, prefix="", layout="section.html", anchor=anchor
+            section.template,
+            page=section.page,
+            prefix="",
+            layout="section.html",
+            anchor=anchor,
         )
         if section.template == "user.html" and size + len(part.encode()) > MOST_BYTES:
             left_out += 1

@@ -20,27 +20,27 @@ _LIKE = 6
 class RunPage:
     """The data of a run's page.
 
-    ``moved``: the difference of each summary's mean to the run before. ``began`` and ``ended``:
-    alerts, and for how many segments.
+    ``mean_changes``: the difference of each summary's mean to the run before. ``started_alerts`` and
+    ``ended_alerts``: alerts, and for how many segments.
     """
 
-    name: str
+    comparison: str
     run: Run
-    before: datetime | None
-    after: datetime | None
+    previous_slot: datetime | None
+    next_slot: datetime | None
     explanation: Explanation | None
     coverage: Coverage | None
     is_same_input: bool
     summaries: tuple[Summary, ...]
-    moved: tuple[float | None, ...]
-    arms: tuple[ArmScore, ...]
+    mean_changes: tuple[float | None, ...]
+    arm_scores: tuple[ArmScore, ...]
     worst: tuple[Evidence, ...]
     representative: tuple[Evidence, ...]
     unchanged: tuple[Evidence, ...]
     titles: Mapping[str, str]
     urls: Mapping[str, str]
-    began: tuple[tuple[str, int], ...]
-    ended: tuple[tuple[str, int], ...]
+    started_alerts: tuple[tuple[str, int], ...]
+    ended_alerts: tuple[tuple[str, int], ...]
     incident: str | None
 
 
@@ -76,24 +76,24 @@ def read_run_page(site: Site, query: Query) -> RunPage:
     ends = [change for change in changes if not change.is_start]
     moved_items = (*explanation.gained, *explanation.lost) if explanation else ()
     return RunPage(
-        name=name,
+        comparison=name,
         run=run,
-        before=before,
-        after=after,
+        previous_slot=before,
+        next_slot=after,
         explanation=explanation,
         coverage=record.coverage if record else None,
         is_same_input=is_same_input,
         summaries=summaries,
-        moved=tuple(moved),
-        arms=record.arm_scores if record else (),
+        mean_changes=tuple(moved),
+        arm_scores=record.arm_scores if record else (),
         worst=tuple(user for user in evidence if user.kind == EvidenceKind.WORST),
         representative=tuple(user for user in ordinary if user.baseline != user.candidate),
         unchanged=tuple(user for user in ordinary if user.baseline == user.candidate),
         titles=site.titles(name, slot, items_of(evidence)),
         urls=site.item_urls(name, [exposure.item for exposure in moved_items]),
-        began=_count_by_alert(starts),
-        ended=_count_by_alert(ends),
-        incident=starts[0].key if starts else None,
+        started_alerts=_count_by_alert(starts),
+        ended_alerts=_count_by_alert(ends),
+        incident=starts[0].incident if starts else None,
     )
 
 
@@ -110,7 +110,7 @@ class Move:
     title: str | None
     baseline: int | None
     candidate: int | None
-    what: str
+    change: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,11 +120,11 @@ class UserPage:
     ``former``: the list of an earlier run, of the arm that changed.
     """
 
-    name: str
+    comparison: str
     user: str
     run: Run
-    before: datetime | None
-    after: datetime | None
+    previous_slot: datetime | None
+    next_slot: datetime | None
     lists: UserLists | None
     moves: tuple[Move, ...]
     titles: Mapping[str, str]
@@ -145,15 +145,15 @@ def read_user_page(site: Site, query: Query) -> UserPage:
     run = _run(site, name, query.chosen.get("slot"))
     pages = site.store.pages
     lists = pages.user_lists(run.id, user)
-    history = pages.user_scores(name, user, until=run.slot, runs=RUNS)
+    slot = run.slot
+    history = pages.user_scores(name, user, until=slot, runs=RUNS)
     if lists is None and not history:
         raise AbsentPageError(
-            f"nothing is stored of user {user} up to the run of {name} at "
-            f"{run.slot:%Y-%m-%d %H:%M} UTC"
+            f"nothing is stored of user {user} up to the run of {name} at {slot:%Y-%m-%d %H:%M} UTC"
         )
-    before, after = pages.neighbours(name, run.slot)
+    before, after = pages.neighbours(name, slot)
     scores: Mapping[str, float | None] = {}
-    if history and history[-1].slot == run.slot:
+    if history and history[-1].slot == slot:
         scores = history[-1].scores
     arm = Arm.CANDIDATE
     alike: list[ExampleLists] = []
@@ -165,21 +165,21 @@ def read_user_page(site: Site, query: Query) -> UserPage:
             if len(others) < len(group.examples):
                 alike = others[:_LIKE]
                 break
-    former_slot, former_lists = pages.former_lists(name, user, run.slot)
+    former_slot, former_lists = pages.former_lists(name, user, slot)
     former: tuple[str, ...] = getattr(former_lists, arm, ())
     moves: tuple[Move, ...] = ()
     items: Collection[str] = ()
     if lists is not None:
         items = {*former, *lists.baseline, *lists.candidate}
-    titles = site.titles(name, run.slot, items)
+    titles = site.titles(name, slot, items)
     if lists is not None:
         moves = list_moves(lists, titles)
     return UserPage(
-        name=name,
+        comparison=name,
         user=user,
         run=run,
-        before=before,
-        after=after,
+        previous_slot=before,
+        next_slot=after,
         lists=lists,
         moves=moves,
         titles=titles,
@@ -206,7 +206,7 @@ def list_moves(lists: UserLists, titles: Mapping[str, str]) -> tuple[Move, ...]:
             title=titles.get(item),
             baseline=before,
             candidate=after,
-            what=describe_move(before, after),
+            change=describe_move(before, after),
         )
         moves.append(move)
     return tuple(moves)

@@ -34,9 +34,9 @@ def _no_daemon(*_: object) -> NoReturn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduledRun:
-    """When a job is due next, and how long it has been running, None if it is not running."""
+    """When a comparison is due next, and how long its run has taken, None if it is not running."""
 
-    name: str
+    comparison: str
     next_at: datetime | None
     running_s: float | None
 
@@ -47,7 +47,7 @@ class Status:
 
     version: str
     started_at: datetime
-    state: DaemonState
+    daemon: DaemonState
     unready: str | None
     database: str
     schedule: tuple[ScheduledRun, ...]
@@ -174,5 +174,6 @@ def _quote(name: str) -> str:
 
 
 def _query(chosen: Mapping[str, object]) -> str:
-    query = urlencode({key: value for key, value in chosen.items() if value not in (None, "")})
+    parameters = {key: value for key, value in chosen.items() if value not in (None, "")}
+    query = urlencode(parameters)
     return f"?{query}" if query else ""

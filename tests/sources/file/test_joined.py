@@ -287,7 +287,9 @@ def test_a_candidate_that_cannot_be_read_is_unavailable_to_everybody(files, dama
 
     result = measure(arms_of(*files))
 
-    assert result.coverage.all.reasons == {(Arm.CANDIDATE, CoverageReason.UNAVAILABLE): SIZE}
+    assert result.coverage.all.users_by_reason == {
+        (Arm.CANDIDATE, CoverageReason.UNAVAILABLE): SIZE
+    }
     note = result.notes[Arm.CANDIDATE, CoverageReason.UNAVAILABLE].text
     assert files[1].path in note
     assert reason in note

@@ -92,7 +92,10 @@ def test_users_whom_one_arm_alone_served_are_missing_in_the_other_pulled_and_joi
     for given in (arms, replace(arms, joined=None)):
         found = measure(given, slot=SLOT)
         assert (found.coverage.all.asked, found.coverage.all.paired) == (4, 1)
-        assert [found.coverage.all.reasons[arm, CoverageReason.MISSING] for arm in Arm] == [1, 2]
+        assert [found.coverage.all.users_by_reason[arm, CoverageReason.MISSING] for arm in Arm] == [
+            1,
+            2,
+        ]
 
 
 @pytest.mark.parametrize(

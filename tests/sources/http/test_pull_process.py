@@ -104,7 +104,9 @@ def test_a_process_that_is_killed_costs_no_pull_and_another_one_is_begun(recomme
         return any(f'"{USERS[19]}"' in file.read_text() for file in tmp_path.iterdir())
 
     with ThreadPoolExecutor(1) as threads:
-        asked = replace(request(*USERS), tell=told.append, kept_at=kept_at, kept_s=864_000)
+        asked = replace(
+            request(*USERS), on_progress=told.append, answers_path=kept_at, answers_valid_s=864_000
+        )
         pulling = threads.submit(source.pull, asked)
         wait_for(are_kept, "answers")
         wait_for(lambda: told and told[-1].words.startswith("20 of 40 users"), "progress told")

@@ -266,7 +266,7 @@ def test_a_server_that_is_gone_in_mid_run_is_said(spark, files, monkeypatch):
 def test_a_candidate_that_cannot_be_read_is_unavailable_to_everybody(spark, files, damage, reason):
     damage(Path(files[1].path))
     measured = measure(there(spark, files))
-    assert measured.coverage.all.reasons[Arm.CANDIDATE, CoverageReason.UNAVAILABLE] == SIZE
+    assert measured.coverage.all.users_by_reason[Arm.CANDIDATE, CoverageReason.UNAVAILABLE] == SIZE
     assert reason in measured.notes[Arm.CANDIDATE, CoverageReason.UNAVAILABLE].text
 
 

@@ -25,13 +25,15 @@ def with_profile(options: Mapping[str, Any], base: str | None) -> dict[str, Any]
     A profile named ``FILE.yaml`` is a file in the folder ``base``.
     ValueError if the profile cannot be read, or ``with`` does not fit its variables.
     """
-    name, values = str(options["profile"]), options.get("with") or {}
+    name = str(options["profile"])
+    values = options.get("with") or {}
     path = FOLDER / f"{name}.yaml"
     if name.endswith(".yaml"):
         path = Path(base or ".", name)
     try:
         profile = yaml.safe_load(read_bounded(path, _MAX_BYTES))
-        template, variables = profile["http"], profile.get("with", {})
+        template = profile["http"]
+        variables = profile.get("with", {})
         all_values = {
             variable: values.get(variable, about.get("default", _NOTHING))
             for variable, about in variables.items()
@@ -52,7 +54,8 @@ def with_profile(options: Mapping[str, Any], base: str | None) -> dict[str, Any]
             f"with must set all required variables of profile {name}, and no unknown ones "
             f"({'; '.join(descriptions) or 'it has none'})"
         )
-    usual, auth = _fill(template, all_values), options.get("auth")
+    usual = _fill(template, all_values)
+    auth = options.get("auth")
     usual_auth = usual.pop("auth", {})
     if isinstance(auth, Mapping):
         usual["auth"] = {kind: usual_auth[kind] for kind in usual_auth if kind in auth}

@@ -1,0 +1,51 @@
+"""Verdicts of the gate, and why it leaves runs out. `monitor.texts.gate` writes sentences."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class GateVerdict(StrEnum):
+    """Whether the mean is below the margin (``safe``) or above it (``breach``)."""
+
+    SAFE = "safe"
+    BREACH = "breach"
+    INCONCLUSIVE = "inconclusive"
+
+
+class GateReason(StrEnum):
+    """The reason of a verdict. A closed set."""
+
+    DECIDED = "decided"
+    NO_DATA = "no_data"  # no user has a score, or the missing scores could decide
+    TOO_FEW = "too_few"  # not enough users yet
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateResult:
+    """One segment compared with a margin, in units of the score."""
+
+    segment: str
+    users: int
+    missing: int
+    mean_best: float | None  # every missing score at the low end of the scale; None without users
+    mean_worst: float | None  # every missing score at the high end
+    low: float  # lower bound of the mean with missing scores at the low end
+    high: float  # upper bound of the mean with missing scores at the high end
+    # Log10 of the e-value with missing scores at the high end, minus the share of this decision;
+    # alpha 0.01 needs 2
+    evidence_safe: float
+    evidence_breach: float  # the same with missing scores at the low end
+    verdict: GateVerdict
+    reason: GateReason
+
+
+class LeftOut(StrEnum):
+    """Why a finished run is not judged."""
+
+    OTHER_CONFIGURATION = "other_configuration"
+    INSUFFICIENT = "insufficient"
+    FAILED = "failed"
+    ABANDONED = "abandoned"
+    ASKED_EVERYBODY = "asked_everybody"
+    NO_SCORES = "no_scores"
+    NOT_THE_NEWEST = "not_the_newest"

@@ -1,0 +1,44 @@
+"""Texts about models that changed, and about what else changed between two runs."""
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+
+from monitor.model.instants import format_instant
+from monitor.model.model_versions import Models
+from monitor.model.pages import SeriesPoint
+from monitor.model.runs import Run
+
+
+def write_model_changes(models: Models | None, slot: datetime, after: datetime) -> list[str]:
+    """A clause for each arm whose model changed after the given time, up to the run of the slot."""
+    clauses = []
+    for arm, model in (models or {}).items():
+        if model.since is not None and model.since > after:
+            run = "this run"
+            if model.since != slot:
+                run = f"the run of {format_instant(model.since)}"
+            clauses.append(f"the {arm}'s model changed with {run}, {model.before} → {model.now}")
+    return clauses
+
+
+def write_models(models: Models | None, slot: datetime) -> tuple[str, ...]:
+    """A sentence for messages on each model that changed with this run or in the week before."""
+    return tuple(
+        f"T{part[1:]}." for part in write_model_changes(models, slot, slot - timedelta(days=7))
+    )
+
+
+def write_changes(
+    before: Run | SeriesPoint,
+    slot: datetime,
+    config_hash: str,
+    k: int | None,
+    models: Models | None,
+) -> Iterator[str]:
+    """Clauses: what else changed between a run before and the run of the slot."""
+    if before.config_hash != config_hash:
+        clause = "measured differently from here"
+        if before.k and k and before.k != k:
+            clause += f": k {before.k} → {k}"
+        yield clause
+    yield from write_model_changes(models, slot, before.slot)

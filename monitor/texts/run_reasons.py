@@ -1,0 +1,154 @@
+"""Texts about why a run is not ok, or what an ok run lacks. Clauses without a full stop."""
+
+from collections.abc import Iterable, Mapping
+from textwrap import shorten
+
+from monitor.model.instants import format_instant
+from monitor.model.rankings import Arm, CoverageReason
+from monitor.model.run_reasons import (
+    FloorDoubt,
+    LossCause,
+    RunReason,
+    RunReasonKind,
+    RunReasons,
+    find_reason,
+)
+from monitor.texts.id_mismatches import write_mismatch
+from monitor.texts.unmatched_names import write_unmatched
+
+_LONGEST_CAUSE = 140
+_CLAUSES: Mapping[RunReasonKind, str] = {
+    RunReasonKind.TOO_FEW: (
+        "only {0.users:,} of {0.asked:,} users ({share:.0%}) could be compared, "
+        "under min_paired_share {0.limit:.0%}"
+    ),
+    RunReasonKind.BOTH_FAILED: "both arms failed, look for what they share",
+    RunReasonKind.LOST_LISTS: (
+        "the {0.arm} gave no list for {0.users:,} of {0.asked:,} users: {causes}"
+    ),
+    RunReasonKind.OTHER_ANSWERED: "the {0.arm} answered {0.asked:,} of {0.asked:,}",
+    RunReasonKind.LATE: "the run's deadline is {0.limit:g}s",
+    RunReasonKind.EXAMPLES: "for example {examples}",
+    RunReasonKind.UNTRUSTED_FLOOR: "noise_floor is untrusted",
+    RunReasonKind.NOTHING_COMPARED: "nothing could be compared",
+    RunReasonKind.NEW_CONFIGURATION: (
+        "the configuration of this comparison changed before the run of {slot}; "
+        "rules that learn begin again from there"
+    ),
+    RunReasonKind.LAST_OK: "last good run: {slot}",
+}
+"""The clause of each kind. The others have a text of their own."""
+_DOUBTS = {
+    FloorDoubt.CACHED: (
+        "a cache gave one of both answers for {0.users:,} of {0.asked:,} users ({0.text})"
+    ),
+    FloorDoubt.SAME_ID: (
+        "both answers have the same id for {0.users:,} of {0.asked:,} users, as one answer given "
+        "twice has"
+    ),
+    FloorDoubt.EQUAL: (
+        "both answers are equal for all {0.asked:,} users, which by the last runs happens once in "
+        "1e{0.limit:,.0f}"
+    ),
+}
+_FLOOR_ADVICE = (
+    "rankwatch asks with Cache-Control: no-cache, no-store. If a cache ignores that, use the "
+    "address behind the cache, or add a parameter that the cache does not ignore, as "
+    "noise_floor: {retrain: ...}"
+)
+_USUAL_CAUSES = {
+    CoverageReason.MISSING: "left them out",
+    CoverageReason.EMPTY: "gave empty lists",
+}
+_INTRODUCTIONS = (RunReasonKind.TOO_FEW, RunReasonKind.BOTH_FAILED)
+"""The reason after one of these says why, so a colon is between them."""
+
+
+def write_run_reasons(reasons: Iterable[RunReason]) -> str:
+    """All reasons on one line, empty without reasons."""
+    text = ""
+    for reason in reasons:
+        separator = ": " if reason.kind in _INTRODUCTIONS else "; "
+        text += write_run_reason(reason) + separator
+    return text[:-2]
+
+
+def write_run_reason(reason: RunReason) -> str:
+    """One reason, such as ``the candidate gave no list for 34 of 690 users: left them out``."""
+    if reason.mismatch is not None:
+        return write_mismatch(reason.mismatch)
+    if reason.unmatched is not None:
+        return write_unmatched(reason.unmatched)
+    clause = _CLAUSES.get(reason.kind, "{0.text}").format(
+        reason,
+        share=reason.users / max(1, reason.asked),
+        causes=write_causes(reason.causes),
+        examples=", ".join(reason.examples),
+        slot=reason.slot and format_instant(reason.slot),
+    )
+    if reason.doubt is None:
+        return clause
+    return f"{clause}: {_DOUBTS[reason.doubt].format(reason)}. {_FLOOR_ADVICE}"
+
+
+def write_causes(causes: tuple[LossCause, ...]) -> str:
+    """``recs:80 answered 503 (60 of them), left them out (3 of them)``. One cause has no count."""
+    if len(causes) == 1:
+        return _write_cause(causes[0])
+    return ", ".join(f"{_write_cause(cause)} ({cause.users:,} of them)" for cause in causes)
+
+
+def _write_cause(cause: LossCause) -> str:
+    return cause.text or _USUAL_CAUSES.get(cause.reason, cause.reason)
+
+
+def write_failure(loss: RunReason) -> str:
+    """For headlines: ``candidate recs:80 answered 503 Service Unavailable (60 of 60 users)``."""
+    cause = _write_cause(loss.causes[0])
+    if len(loss.causes) > 1:
+        cause += ", and other causes"
+    cause = shorten(cause, _LONGEST_CAUSE, placeholder=" …")
+    return f"{loss.arm} {cause} ({loss.users:,} of {loss.asked:,} users)"
+
+
+def write_failures(reasons: RunReasons) -> str | None:
+    """For headlines: the arm that lost most lists, or both if both failed. None if none did."""
+    failures = [write_failure(each) for each in reasons if each.kind is RunReasonKind.LOST_LISTS]
+    if find_reason(reasons, RunReasonKind.BOTH_FAILED) is not None:
+        return f"both arms failed: {', '.join(failures)}"
+    return failures[0] if failures else None
+
+
+def write_headline(reasons: RunReasons) -> str | None:
+    """The failures of the arms, else the first reason. None without reasons."""
+    if not reasons:
+        return None
+    return write_failures(reasons) or write_run_reason(reasons[0])
+
+
+def write_lost_share(
+    shown: str, arm: Arm | None, counts: tuple[int, int], reasons: RunReasons
+) -> tuple[str, str]:
+    """The share of users without a list as ``shown``, then what the run says, and a headline.
+
+    ``counts``: users without a list of this arm, or of either, and users asked.
+    """
+    whole = write_run_reasons(reasons)
+    if find_reason(reasons, RunReasonKind.BOTH_FAILED) is not None:
+        return whole, write_failures(reasons) or shown
+    if arm is None:
+        return f"{shown}: {whole}", write_failures(reasons) or shown
+    loss = find_reason(reasons, RunReasonKind.LOST_LISTS, arm)
+    if loss is None:
+        return f"{shown}: {whole}", shown
+    if (loss.users, loss.asked) != counts:  # the run counts other users
+        return f"{shown}: {whole}", write_failure(loss)
+    place = reasons.index(loss)
+    others = write_run_reasons((*reasons[place + 1 :], *reasons[:place]))
+    causes = with_cause(shown, write_causes(loss.causes))
+    return "; ".join(filter(None, (causes, others))), write_failure(loss)
+
+
+def with_cause(what: str, cause: str | None) -> str:
+    """What happened, and its cause if it is known."""
+    return f"{what}: {cause}" if cause else what

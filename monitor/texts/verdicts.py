@@ -1,0 +1,162 @@
+"""Texts about the verdicts of rules on a series. Clauses without a full stop."""
+
+import math
+
+from monitor.model.alerts import Expectation
+from monitor.model.rankings import ALL
+from monitor.model.rules import (
+    CoverageRule,
+    Direction,
+    FixedLimit,
+    LearnedLimit,
+    Learning,
+    SeriesRule,
+    SimilarityRule,
+)
+from monitor.model.run_reasons import RunReasons
+from monitor.model.statistics import Lack
+from monitor.texts.run_reasons import write_lost_share
+from monitor.texts.wording import count_of
+
+_LACKS = {
+    Lack.MISSING: "gave no list for",
+    Lack.EMPTY: "gave an empty list for",
+    Lack.SHORT: "gave a list shorter than k for",
+    Lack.DUPLICATED: "gave a list with duplicates for",
+    Lack.FAILED: "gave no usable answer for",
+    Lack.SHARED: "gave one and the same list to",
+    Lack.UNCHANGED: "returned an unchanged list for",
+    Lack.REVERSED: "reversed the same first three items for",
+    Lack.FIRST_DIFFERS: "put another item first for",
+    Lack.IDENTICAL: "answers with the baseline's list for",
+}
+_QUESTIONS = {Lack.IDENTICAL: ": is the experiment applied?"}
+
+
+def write_value(rule: SeriesRule, value: float, users: int, segment: str, *limits: float) -> str:
+    """``mean of rbo(p=0.9) is 0.512 over 690 users``, on the same side of each limit as the value.
+
+    Of coverage: ``the candidate gave no list for 34 of 690 users (4.93 %)``.
+    """
+    shown = format_value(*show_values(rule, value, *limits))
+    among = count_users(users, segment)
+    if isinstance(rule, SimilarityRule):
+        return f"{rule.statistic} of {rule.metric} is {shown} over {among}"
+    count, share = round(value * users), rule.share
+    percent = "" if value == 1 else f" ({shown} %)"
+    if share.arm is None:
+        return f"{count:,} of {among} could not be compared{percent}"
+    return f"the {share.arm} {_LACKS[share.lack]} {count:,} of {among}{percent}"
+
+
+def write_threshold(
+    rule: SeriesRule, limit: FixedLimit, *, is_breach: bool, is_recovered: bool
+) -> str:
+    """On which side of a fixed limit the value is, as ``below 0.6``."""
+    fires, resolves = show_values(rule, limit.value, limit.resolve_at)
+    unit, side = _unit_of(rule), limit.direction
+    if is_breach and isinstance(rule, CoverageRule) and side is Direction.ABOVE:
+        return f"more than the {fires:.12g}{unit} allowed{_write_question(rule)}"
+    if is_breach:
+        return f"{side} {fires:.12g}{unit}"
+    if is_recovered:
+        return f"not {side} {resolves:.12g}{unit}"
+    return (
+        f"not {side} {fires:.12g}{unit} but still {side} {resolves:.12g}{unit}, where it resolves"
+    )
+
+
+def write_normal(
+    rule: SeriesRule,
+    limit: LearnedLimit,
+    value: float,
+    expectation: Expectation,
+    *,
+    is_breach: bool,
+    is_judgeable: bool,
+) -> tuple[str, str]:
+    """How the value compares with what is normal, and a note, which may be empty."""
+    value, most, expected = show_values(
+        rule, value, expectation.limit or 0.0, expectation.expected or 0.0
+    )
+    unit, runs = _unit_of(rule), f"after {expectation.runs} healthy runs"
+    is_below = limit.direction is Direction.BELOW
+    note = f"{expected:.3g}{unit} was expected {runs}"
+    if limit.learning is Learning.TREND:
+        return _write_trend("fall" if is_below else "rise", expectation, is_breach=is_breach), note
+    if not is_judgeable:
+        side = "lower" if is_below else "higher"
+        note = f"this rule cannot judge: {runs} no possible value is {side} than normal"
+        return f"normally {expected:.3g}{unit}", note
+    end = "least" if is_below else "most"
+    # Neither figure may be rounded to the other side of the other one.
+    bound = f"{format_value(most, float(format_value(value, most)))}{unit}"
+    if isinstance(rule, CoverageRule):
+        question = _write_question(rule) if is_breach else ""
+        return f"normally {expected:.3g} %, at {end} {bound} ({runs}){question}", ""
+    position = limit.direction if is_breach else f"not {limit.direction}"
+    return f"{position} {bound}, the {end} that is normal", note
+
+
+def _write_trend(drift: str, expectation: Expectation, *, is_breach: bool) -> str:
+    evidence, limit = expectation.evidence or 0.0, expectation.evidence_limit or math.inf
+    if is_breach:
+        times = format_value(evidence / limit, 1.0)
+        return f"after a {drift} over several runs (evidence is {times} times the limit)"
+    return f"no lasting {drift} so far (evidence {evidence:,.3g}, limit {limit:,.3g})"
+
+
+def write_breach(
+    rule: SeriesRule, shown: str, finding: str, counts: tuple[int, int], reasons: RunReasons
+) -> tuple[str, str]:
+    """The value as ``shown`` with the failures of the run, then the finding. Also the headline.
+
+    ``counts``: users with what the rule watches, and users asked.
+    """
+    sentence = f"{shown}, {finding}"
+    if not reasons or not isinstance(rule, CoverageRule):
+        return sentence, sentence
+    if rule.share.lack not in (Lack.FAILED, Lack.UNPAIRED):
+        return sentence, sentence
+    reason, headline = write_lost_share(shown, rule.share.arm, counts, reasons)
+    return f"{reason}; {finding}", headline
+
+
+def show_values(rule: SeriesRule, *values: float) -> tuple[float, ...]:
+    """These values of the rule's series as they are shown: shares of users in per cent."""
+    if isinstance(rule, SimilarityRule):
+        return values
+    # Without the error of the last digits.
+    return tuple(round(100 * value, 12) for value in values)
+
+
+def format_value(value: float, *limits: float) -> str:
+    """Shortest form of three or more figures on the same side of every limit as the value."""
+    for figures in range(3, 17):
+        rounded = f"{value:.{figures}g}"
+        if all(_side_of(float(rounded), limit) == _side_of(value, limit) for limit in limits):
+            return rounded
+    return repr(value)
+
+
+def count_users(count: int, segment: str) -> str:
+    """``1,874 users of country=UK``."""
+    return f"{count_of(count, 'user')}{of_segment(segment)}"
+
+
+def of_segment(segment: str) -> str:
+    """``" of country=UK"``, nothing for all users."""
+    return "" if segment == ALL else f" of {segment}"
+
+
+def _unit_of(rule: SeriesRule) -> str:
+    return "" if isinstance(rule, SimilarityRule) else " %"
+
+
+def _side_of(value: float, limit: float) -> int:
+    return (value > limit) - (value < limit)
+
+
+def _write_question(rule: CoverageRule) -> str:
+    """The first question to on-call about lists of this kind."""
+    return _QUESTIONS.get(rule.share.lack, "")

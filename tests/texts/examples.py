@@ -1,0 +1,427 @@
+"""An example of each text that is made from values. ``make generated`` writes golden.txt."""
+
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields, is_dataclass, replace
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+from factories import DAY, SLOT, coverage_rule, lost_lists, rule
+from monitor.attribution.decomposition import MeanDrop
+from monitor.attribution.sentences import write_drop, write_fall, write_finding, write_lost
+from monitor.model.alerts import Expectation, Removed, Standstill
+from monitor.model.explanation import FaultKind, Finding, Part, SegmentFall
+from monitor.model.gate import GateReason, GateResult, GateVerdict, LeftOut
+from monitor.model.id_mismatches import IdKind, IdMismatch, MismatchKind
+from monitor.model.instants import format_instant
+from monitor.model.model_versions import ArmModel
+from monitor.model.pages import SeriesPoint
+from monitor.model.rankings import Arm, CoverageReason
+from monitor.model.root_causes import RootCause
+from monitor.model.rules import (
+    Condition,
+    CoverageRule,
+    Direction,
+    FixedLimit,
+    LearnedLimit,
+    Learning,
+    SeriesRule,
+    SimilarityRule,
+)
+from monitor.model.run_reasons import FloorDoubt, LossCause, RunReason, RunReasonKind
+from monitor.model.runs import RunStatus
+from monitor.model.statistics import Lack
+from monitor.model.tls_faults import TlsClient, TlsFault
+from monitor.model.unmatched_names import UnmatchedName
+from monitor.texts.conditions import (
+    write_churn,
+    write_clear,
+    write_ignored,
+    write_standstill,
+    write_too_few,
+    write_unlearned,
+)
+from monitor.texts.gate import write_census, write_left_out, write_no_runs, write_verdict
+from monitor.texts.id_mismatches import (
+    Surface,
+    write_examples,
+    write_mismatch,
+    write_setting,
+    write_user_spelling,
+)
+from monitor.texts.model_versions import write_changes, write_model_changes, write_models
+from monitor.texts.root_causes import (
+    write_beginning,
+    write_known_cause,
+    write_missed,
+    write_removed,
+    write_stale,
+)
+from monitor.texts.run_reasons import (
+    write_causes,
+    write_failure,
+    write_failures,
+    write_headline,
+    write_lost_share,
+    write_run_reason,
+    write_run_reasons,
+)
+from monitor.texts.tls_faults import write_tls_fault
+from monitor.texts.unmatched_names import write_absent_segment, write_unmatched
+from monitor.texts.verdicts import write_breach, write_normal, write_threshold, write_value
+
+TITLE = """THE TEXTS THAT RANKWATCH MAKES FROM VALUES
+
+`make generated` makes this file from examples.py. A test compares it with the code.
+Each example has the function, its values, and the text.
+"""
+
+_WRAP = textwrap.TextWrapper(width=100, break_long_words=False, break_on_hyphens=False)
+
+DOWN = lost_lists("recs:80 answered 503 Service Unavailable", 34, 690)
+TWO_CAUSES = (
+    LossCause(reason=CoverageReason.TIMEOUT, users=30, text="recs:80 did not answer in time"),
+    LossCause(reason=CoverageReason.MISSING, users=4),
+)
+LATE = RunReason(
+    kind=RunReasonKind.LOST_LISTS, arm=Arm.BASELINE, users=34, asked=50, causes=TWO_CAUSES
+)
+BOTH = (
+    RunReason(kind=RunReasonKind.BOTH_FAILED),
+    lost_lists("has no file lists.parquet", 50, 50),
+    LATE,
+)
+MISMATCH = IdMismatch(
+    kind=MismatchKind.TYPE,
+    ids=IdKind.ITEM,
+    common=0,
+    compared=700,
+    would_match=690,
+    tried=700,
+    forms=("int",),
+    examples=("42", "42.0"),
+)
+PADDING = IdMismatch(
+    kind=MismatchKind.PADDING,
+    ids=IdKind.ITEM,
+    common=80,
+    compared=90,
+    examples=("0", "0"),
+    arm=Arm.CANDIDATE,
+)
+MEAN = rule(metric="rbo(p=0.9)")
+FIXED = FixedLimit(direction=Direction.BELOW, value=0.6, resolve_at=0.65)
+EXPECTED = Expectation(
+    alert="SimilarityLow",
+    segment="all",
+    runs=9,
+    expected=0.53,
+    limit=0.41,
+    evidence=900.0,
+    evidence_limit=360.0,
+)
+FROZEN = Standstill(alert="CandidateFrozen", arm=Arm.CANDIDATE, changes=1)
+MODELS = {Arm.CANDIDATE: ArmModel(now="v12", before="v11", since=SLOT)}
+POINT = SeriesPoint(
+    run_id=7,
+    slot=SLOT - DAY,
+    status=RunStatus.OK,
+    mean=0.5,
+    standard_error=0.01,
+    n=690,
+    config_hash="hash",
+    k=10,
+)
+TOO_FEW = GateReason.TOO_FEW
+SEGMENT = GateResult(
+    segment="country=DE",
+    users=300,
+    missing=0,
+    mean_best=0.08,
+    mean_worst=0.12,
+    low=0.061,
+    high=0.14,
+    evidence_safe=-9.0,
+    evidence_breach=2.5,
+    verdict=GateVerdict.BREACH,
+    reason=GateReason.DECIDED,
+)
+UNMATCHED = UnmatchedName(owner="rule Low", name="country=no", nearest="country=NO")
+
+
+def reasons(*kinds: RunReasonKind | RunReason, **values: Any) -> partial[str]:
+    """The reasons of a run; those that are given by kind have the values."""
+    given = [
+        each if isinstance(each, RunReason) else RunReason(kind=each, **values) for each in kinds
+    ]
+    return partial(write_run_reasons, tuple(given))
+
+
+def floor(doubt: FloorDoubt, **values: Any) -> partial[str]:
+    return reasons(RunReasonKind.UNTRUSTED_FLOOR, doubt=doubt, asked=500, **values)
+
+
+def normal(
+    watched: SeriesRule,
+    value: float,
+    *,
+    learning: Learning = Learning.DROP,
+    is_breach: bool = False,
+    is_judgeable: bool = True,
+) -> partial[tuple[str, str]]:
+    limit = LearnedLimit(learning=learning, direction=Direction.BELOW, value=0.0)
+    keywords = {"is_breach": is_breach, "is_judgeable": is_judgeable}
+    return partial(write_normal, watched, limit, value, EXPECTED, **keywords)
+
+
+def undecided(**values: Any) -> partial[str]:
+    result = replace(SEGMENT, verdict=GateVerdict.INCONCLUSIVE, **{"reason": TOO_FEW, **values})
+    return partial(write_verdict, result.verdict, (result,), 0.1)
+
+
+def finding(kind: FaultKind, **values: Any) -> partial[str]:
+    """A finding without earlier lists."""
+    base: dict[str, Any] = {"arms": (Arm.CANDIDATE,), "segment": "country=FR", "segment_share": 0.9}
+    found = Finding(kind=kind, users=98, compared=700, **base | values)
+    is_missing = kind is FaultKind.MISSING
+    return partial(write_lost, found) if is_missing else partial(write_finding, found, drop=None)
+
+
+def fall(share: float = 0.25, **parts: float) -> SegmentFall:
+    return SegmentFall(
+        segment="country=DE", share=share, share_before=share, parts=_parts(parts), excess=0.1
+    )
+
+
+def drop(leader: SegmentFall | None = None, **parts: float) -> partial[str]:
+    return partial(
+        write_drop,
+        MeanDrop(
+            before=0.5,
+            now=0.5 + sum(parts.values()),
+            noise=0.001,
+            parts=_parts(parts),
+            falls=(),
+            leader=leader,
+        ),
+    )
+
+
+def _parts(parts: Mapping[str, float]) -> dict[Part, float]:
+    return dict.fromkeys(Part, 0.0) | {Part(name): amount for name, amount in parts.items()}
+
+
+EXAMPLES: Mapping[str, Iterable[partial[Any]]] = {
+    "Why a run is not ok, or what an ok run lacks": [
+        reasons(
+            DOWN,
+            RunReason(kind=RunReasonKind.OTHER_ANSWERED, arm=Arm.BASELINE, asked=690),
+            RunReason(kind=RunReasonKind.EXAMPLES, examples=("u1", "u2")),
+        ),
+        reasons(
+            RunReason(kind=RunReasonKind.TOO_FEW, users=16, asked=50, limit=0.5),
+            LATE,
+            RunReason(kind=RunReasonKind.LATE, limit=30.0),
+            RunReason(kind=RunReasonKind.LAST_OK, slot=SLOT),
+        ),
+        reasons(*BOTH, RunReasonKind.NOTHING_COMPARED),
+        reasons(RunReasonKind.NEW_CONFIGURATION, slot=SLOT),
+        reasons(RunReasonKind.ERROR, text="users.csv: no such file"),
+        reasons(RunReasonKind.ID_MISMATCH, mismatch=MISMATCH),
+        reasons(RunReasonKind.UNMATCHED_NAME, unmatched=UNMATCHED),
+        partial(write_run_reason, DOWN),
+        partial(write_causes, TWO_CAUSES),
+        floor(FloorDoubt.CACHED, users=500, text="Age: 3"),
+        floor(FloorDoubt.SAME_ID, users=480),
+        floor(FloorDoubt.EQUAL, limit=12.0),
+        partial(
+            write_lost_share,
+            "the candidate gave no usable answer for 34 of 690 users (4.93 %)",
+            Arm.CANDIDATE,
+            (34, 690),
+            (LATE, DOWN),
+        ),
+    ],
+    "Headlines of failed runs": [
+        partial(write_headline, (DOWN,)),
+        partial(write_failure, LATE),
+        partial(write_failures, BOTH),
+        partial(write_headline, (RunReason(kind=RunReasonKind.ERROR, text="no such file"),)),
+    ],
+    "Verdicts of rules": [
+        partial(write_value, MEAN, 0.51234, 690, "all", 0.6),
+        *(
+            partial(
+                write_value, coverage_rule(f"{lack}(candidate)"), 34 / 690, 690, "country=UK", 0.01
+            )
+            for lack in Lack
+            if lack is not Lack.UNPAIRED
+        ),
+        partial(write_value, coverage_rule("unpaired"), 1.0, 690, "all", 0.01),
+        *(
+            partial(write_threshold, MEAN, FIXED, is_breach=breach, is_recovered=recovered)
+            for breach, recovered in ((True, False), (False, False), (False, True))
+        ),
+        partial(
+            write_threshold,
+            coverage_rule("identical_list(candidate)"),
+            replace(FIXED, direction=Direction.ABOVE, value=0.02),
+            is_breach=True,
+            is_recovered=False,
+        ),
+        normal(MEAN, 0.4, is_breach=True),
+        normal(MEAN, 0.52),
+        normal(MEAN, 0.4, is_judgeable=False),
+        normal(MEAN, 0.5, learning=Learning.TREND, is_breach=True),
+        normal(MEAN, 0.5, learning=Learning.TREND),
+        normal(coverage_rule("missing(candidate)"), 0.6, is_breach=True),
+        partial(
+            write_breach,
+            coverage_rule("failed(candidate)"),
+            "the candidate gave no usable answer for 34 of 690 users (4.93 %)",
+            "more than the 2 % allowed",
+            (34, 690),
+            (DOWN,),
+        ),
+    ],
+    "Conditions, and arms that do not change": [
+        *(partial(write_clear, condition) for condition in Condition),
+        partial(write_ignored, "the candidate has no file lists.parquet", Condition.ERROR),
+        partial(write_standstill, replace(FROZEN, missed=4), 3),
+        partial(write_standstill, replace(FROZEN, missed=2), 3),
+        partial(write_standstill, FROZEN, 3),
+        partial(write_churn, FROZEN, 0.001, 0.3),
+        partial(write_unlearned, FROZEN),
+        partial(write_too_few, 12, 30),
+    ],
+    "Verdicts of the gate": [
+        partial(write_verdict, GateVerdict.BREACH, (SEGMENT,), 0.05),
+        partial(
+            write_verdict, GateVerdict.SAFE, (replace(SEGMENT, verdict=GateVerdict.SAFE),), 0.2
+        ),
+        undecided(),
+        undecided(reason=GateReason.NO_DATA, missing=90),
+        undecided(reason=GateReason.NO_DATA, missing=300),
+        undecided(reason=GateReason.NO_DATA, users=0),
+        partial(write_no_runs, "home-feed", None, {}, None),
+        partial(write_no_runs, "home-feed", SLOT, dict.fromkeys(LeftOut, 2), "no such file"),
+        partial(write_left_out, LeftOut.FAILED, 1),
+        partial(write_census, None),
+        partial(write_census, 300),
+    ],
+    "Why no run succeeds, and why alerts end": [
+        partial(write_stale, SLOT, RootCause(), has_succeeded=False),
+        partial(
+            write_stale,
+            SLOT,
+            RootCause(database_away_s=3660.0, run_failure="candidate recs:80 answered 503"),
+            has_succeeded=True,
+        ),
+        partial(write_missed, "no run has succeeded since that of 2024-01-08 00:00 UTC", 3),
+        partial(write_known_cause, SLOT + DAY, "98 of 700 users got no list."),
+        partial(write_beginning, "MissingLists", SLOT, "98 of 700 users got no list."),
+        *(partial(write_removed, removed) for removed in Removed),
+    ],
+    "Models and settings that changed": [
+        partial(write_model_changes, MODELS, SLOT, SLOT - DAY),
+        partial(write_models, MODELS, SLOT + DAY),
+        partial(write_changes, POINT, SLOT, "newer hash", 20, MODELS),
+    ],
+    "Ids that do not match": [
+        *(partial(write_mismatch, MISMATCH, surface) for surface in Surface),
+        partial(write_mismatch, PADDING),
+        partial(
+            write_mismatch,
+            IdMismatch(kind=MismatchKind.UNKNOWN, ids=IdKind.USER, common=2, compared=90),
+        ),
+        partial(write_user_spelling, MISMATCH),
+        partial(write_examples, MISMATCH),
+        partial(write_setting, MISMATCH),
+    ],
+    "Names that match nothing": [
+        partial(write_unmatched, UNMATCHED),
+        partial(write_absent_segment, UNMATCHED),
+        partial(
+            write_unmatched,
+            UnmatchedName(owner="route 2", name="team=x", is_matcher=True, known=tuple("abcdefg")),
+        ),
+    ],
+    "TLS": [
+        *(partial(write_tls_fault, fault, TlsClient.HTTP_SOURCE) for fault in TlsFault),
+        *(
+            partial(write_tls_fault, TlsFault.UNKNOWN_ISSUER, client)
+            for client in (*TlsClient,)[1:]
+        ),
+        *(partial(write_tls_fault, TlsFault.CLIENT_WANTED, client) for client in (*TlsClient,)[1:]),
+    ],
+    "What happened to lists": [
+        finding(FaultKind.MISSING, note="recs:80 answered 503", detail={"before": 0.01}),
+        finding(FaultKind.SHARED_LIST, detail={"lists": 1.0, "popular": 0.9}),
+        finding(FaultKind.IDENTICAL, segment="all"),
+        finding(FaultKind.CUT_SHORT, detail={"now": 5.0, "before": 10.0}, is_exact=True),
+        finding(FaultKind.STALE),
+        finding(FaultKind.ITEMS_GONE, detail={"items": 120.0, "exposure": 0.07}),
+        finding(FaultKind.RESPELLED, spelling=MISMATCH),
+        finding(FaultKind.MIXED_UP),
+        finding(FaultKind.NOISE),
+        finding(FaultKind.REPLACED),
+        finding(FaultKind.REORDERED, detail={"top": 1.0}),
+    ],
+    "Why similarity fell without a fault": [
+        drop(membership=0.1),
+        drop(membership=0.12, order=-0.02),
+        drop(membership=-0.14, length=0.15),
+        drop(composition=0.1),
+        drop(order=-0.0205),
+        drop(order=0),
+        drop(order=0.0019),
+        drop(fall(order=0.125), order=0.125, membership=0.125),
+        drop(fall(order=0.125), order=-0.02),
+        partial(write_fall, fall(membership=0.1, order=0.025), 0.25),
+        partial(write_fall, fall(order=0.125), 0.01),
+        partial(write_fall, fall(order=-0.125), 0.25),
+        partial(write_fall, fall(share=0.0, composition=0.1), 0.25),
+    ],
+}
+
+
+def golden() -> str:
+    """The whole file."""
+    return TITLE + "".join(map(_write_part, EXAMPLES, EXAMPLES.values()))
+
+
+def _write_part(heading: str, examples: Iterable[Any]) -> str:
+    parts = [f"\n\n{heading.upper()}\n"]
+    for example in examples:
+        text = example()
+        if not isinstance(text, str):
+            text = " / ".join(filter(None, text))
+        values = [*map(show, example.args)]
+        values += [f"{name} {show(value)}" for name, value in example.keywords.items()]
+        parts.append(_WRAP.fill(f"{example.func.__name__}: {'; '.join(values)}"))
+        parts.append(f"\n{textwrap.indent(_WRAP.fill(text), '    ')}\n")
+    return "\n".join(parts)
+
+
+def show(value: object) -> str:
+    """A value in a short form, without what has its default."""
+    if is_dataclass(value) and not isinstance(value, type | SimilarityRule | CoverageRule):
+        return ", ".join(_show_fields(value)) or "nothing"
+    if isinstance(value, SimilarityRule | CoverageRule):
+        return f"rule on {value.subject.statistic} of {value.subject.metric}"
+    if isinstance(value, datetime):
+        return format_instant(value)
+    if isinstance(value, tuple):
+        return ", ".join(f"({show(part)})" if is_dataclass(part) else show(part) for part in value)
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {show(part)}" for name, part in value.items() if part)
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _show_fields(value: Any) -> Iterator[str]:
+    for field in fields(value):
+        part = getattr(value, field.name)
+        if part not in (field.default, None, (), {}):
+            shown = show(part)
+            yield f"{field.name} ({shown})" if is_dataclass(part) else f"{field.name} {shown}"

@@ -1,0 +1,14 @@
+import pkgutil
+from importlib import import_module
+
+from monitor import texts
+from texts.examples import EXAMPLES
+
+
+def test_each_function_that_writes_a_text_has_an_example():
+    """`test_documentation` compares golden.txt with what they write."""
+    writers = set()
+    for module in pkgutil.iter_modules(texts.__path__, f"{texts.__name__}."):
+        functions = vars(import_module(module.name)).values()
+        writers |= {each for each in functions if getattr(each, "__name__", "")[:6] == "write_"}
+    assert writers <= {example.func for part in EXAMPLES.values() for example in part}
