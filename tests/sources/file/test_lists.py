@@ -39,7 +39,6 @@ FIXED, DECIMALS = pa.list_(pa.float32(), 2), pa.list_(pa.decimal128(9, 3))
 @pytest.mark.parametrize(
     ("items", "users", "scores"),
     [
-        (pa.array(NUMBERS, pa.list_(pa.int8())), KEYS, pa.list_(pa.float64())),
         (pa.array(NUMBERS, pa.list_(pa.uint64())), KEYS.cast(pa.int32()), pa.list_(pa.float16())),
         (pa.array(NUMBERS, pa.list_(pa.int64(), 2)), KEYS.dictionary_encode(), FIXED),
         (pa.array(NUMBERS, pa.list_(pa.float16())), KEYS.cast(pa.float64()), DECIMALS),

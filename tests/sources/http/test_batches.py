@@ -79,7 +79,6 @@ def test_users_stand_in_an_address_with_commas_between_each_percent_encoded():
         (64, lambda users: {"r": of_users(reversed(users))}, {"answers": "r", **NAMED}),
         (4, lambda users: of_users(["x", *users, "y"]), NAMED),
     ],
-    ids=["in order", "in order, in objects", "by user", "in another order", "others beside"],
 )
 def test_answers_are_matched_to_their_users(batch, answer, options):
     seen = list[Asked]()
