@@ -283,7 +283,6 @@ def write_config(
     database: str,
     hook: str,
     mail_ports: Mapping[str, int],
-    name: str,
 ) -> Path:
     """A comparison a fault, users hidden, and receivers of several kinds.
 
@@ -300,6 +299,6 @@ def write_config(
     names = {"hook": hook, "json": hook.replace("http", "json")}
     names |= {f"mail_{way}": str(port) for way, port in mail_ports.items()}
     tree = json.loads(Template(json.dumps(PLANTED["configuration"])).substitute(names))
-    path = folder / f"{name}.yaml"
+    path = folder / "rankwatch.yaml"
     path.write_text(json.dumps(tree | {"database": database, "comparisons": comparisons}))
     return path
