@@ -181,7 +181,10 @@ def test_ls_shows_what_is_owed_and_why_and_with_all_what_was_given_up(world):
         waits, untried = read_json("notify ls")
         names = ("receiver", "status", "attempts", "reason")
         assert [waits[name] for name in names] == ["fake", "held", 0, "dry run"]
-        assert (waits["transition"]["to_state"], waits["transition"]["at"]) == ("firing", "2024-01-08T00:00:00Z")
+        assert (waits["transition"]["to_state"], waits["transition"]["at"]) == (
+            "firing",
+            "2024-01-08T00:00:00Z",
+        )
         assert waits["transition"]["reason"].startswith("mean of extended_tau is 0.1")
         assert [untried[name] for name in names] == ["other", "pending", 0, None]
 

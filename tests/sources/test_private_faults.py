@@ -5,13 +5,14 @@
 
 import json
 import re
-import sqlite3
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from urllib.request import urlopen
 
+import pandas as pd
 import pytest
+import sqlalchemy as sa
 from rich.console import Console
 from rich.table import Table
 
@@ -108,19 +109,26 @@ def look(config: Path, faults: list[Fault]) -> Iterator[tuple[str, bytes]]:
     yield "log", log.read_bytes()
 
 
+@pytest.mark.parametrize("database", ["sqlite", "postgresql"])
 def test_no_output_holds_the_id_of_a_user_and_each_run_names_the_cause_that_was_planted(
-    tmp_path, postgres_server
+    database, tmp_path, postgres_server
 ):
-    file = tmp_path / "rankwatch.db"
+    url = f"sqlite:///{tmp_path / 'rankwatch.db'}"
     with ExitStack() as servers:
         planted = plant(tmp_path, servers, postgres_server)
-        outputs = play(planted, f"sqlite:///{file}")
+        if database == "postgresql":
+            url = servers.enter_context(postgres_server.database())
+        outputs = play(planted, url)
+        engine = sa.create_engine(url)
+        servers.callback(engine.dispose)
+        tables = {
+            name: pd.read_sql_table(name, engine) for name in sa.inspect(engine).get_table_names()
+        }
     assert len(planted.faults) >= LEAST
     assert all(output for name, output in outputs.items() if "page" in name or "message" in name)
-    outputs["file"] = file.read_bytes()
-    with closing(sqlite3.connect(file)) as database:
-        runs = dict(database.execute("SELECT comparison, coalesce(reason, '') FROM runs"))
-        outputs["dump"] = "\n".join(database.iterdump()).encode()
+    outputs |= {name: table.to_csv().encode() for name, table in tables.items()}
+    outputs |= {file.name: file.read_bytes() for file in tmp_path.glob("rankwatch.db*")}
+    runs = tables["runs"].fillna("").set_index("comparison")["reason"].to_dict()
 
     leaks = {name: songs for name, output in outputs.items() if (songs := songs_in(output))}
     assert not leaks, leaks
