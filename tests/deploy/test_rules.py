@@ -252,7 +252,7 @@ INDEX = text_of("runbooks/README.md")
 
 
 OPTIONS = """{name: c, every: 1h, k: 10, users: {all: true}, rules: default, noise_floor: {serve: true},
-metrics: [rbo, overlap, jaccard],
+metrics: [extended_tau, overlap, rbo],
 baseline: {file: {path: a.csv, user: u, items: i}}, candidate: {file: {path: b.csv, user: u, items: i}}}"""
 
 
