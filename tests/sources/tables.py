@@ -37,7 +37,10 @@ def jsonl(rows: list[Row], folder: Path, **columns: str) -> dict[str, Any]:
 
 
 def sqlite(rows: list[Row], folder: Path, **columns: str) -> dict[str, Any]:
-    url = f"sqlite:///{folder / 'table.db'}"
+    return database(rows, f"sqlite:///{folder / 'table.db'}", **columns)
+
+
+def database(rows: list[Row], url: str, **columns: str) -> dict[str, Any]:
     names = list(rows[0] if rows else columns.values())
     engine = sa.create_engine(url)
     table = pd.DataFrame([*map(as_text, rows)], columns=names, dtype=object)

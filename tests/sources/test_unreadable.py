@@ -1,5 +1,6 @@
 """What cannot be read: every row is used exactly or counted with a reason, and too many such rows fail the source."""
 
+import json
 import re
 from collections import Counter
 from contextlib import closing
@@ -7,13 +8,15 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from monitor.errors import SourceError, UnreadableError
+import monitor
+from monitor.errors import InputError, SourceError, UnreadableError
 from monitor.model.rankings import CoverageReason
 from monitor.model.unreadable import Need, Unreadable, add_up, require_readable
 from monitor.pipeline.pseudonyms import Pseudonyms
@@ -26,7 +29,7 @@ from monitor.sources.file import FileSourceOptions, FileUsersOptions
 from servers.lists import SLOT, as_lists, pull_of, request, source_of
 from servers.redis import emptied_redis, shared_redis
 from sources.file.test_joined import arms_of, measure
-from sources.tables import WRITERS, case, jsonl, source_with
+from sources.tables import WRITERS, case, database, jsonl, source_with
 from sources.test_users import users_of
 from tables import parsed
 
@@ -263,6 +266,44 @@ def test_every_row_of_parquet_is_used_exactly_or_counted(tmp_path, rows, is_text
     table = pa.table({"who": pa.array(users, pa.string()), "what": pa.array(lists, kind)})
     pq.write_table(table, tmp_path / "lists.parquet")
     check({"file": {"path": str(tmp_path / "lists.parquet"), **WIDE}}, of_type)
+
+
+@pytest.mark.integration
+@quickly
+@given(rows=spoiled_rows)
+def test_every_row_of_postgresql_is_used_exactly_or_counted(postgres_url, rows):
+    table = [{"who": user, "what": items} for user, items in rows]
+    check(database(table, postgres_url, **WIDE), rows)
+
+
+@pytest.mark.integration
+@quickly
+@given(lists=st.dictionaries(users, st.one_of(good_items, odd_items), max_size=20))
+def test_every_key_of_redis_is_used_exactly_or_counted(lists):
+    with closing(emptied_redis()) as client:
+        for user, items in lists.items():
+            client.set(user, json.dumps(items))
+        url = f"redis://127.0.0.1:{shared_redis()}"
+        given = {"redis": {"url": url, "type": "string", "key": "{user}"}}
+        pull = source_with(given, max_unreadable=1).pull(request(*lists))
+    ids = {user: [*map(canonical_id, items)] for user, items in lists.items()}
+    odd = {user for user, listed in ids.items() if None in listed}
+    assert pull.failures == dict.fromkeys(odd, CoverageReason.MALFORMED)
+    assert as_lists(pull) == {user: [*map(str, ids[user])] for user in ids.keys() - odd}
+    assert sum(counts(pull).values()) == len(odd)
+
+
+@quickly
+@given(rows=spoiled_rows)
+def test_every_row_of_a_frame_is_used_exactly_or_refused_by_name(rows):
+    frame = pd.DataFrame(rows, columns=["user", "items"], dtype=object)
+    users = [user_key(user) for user, _ in rows]
+    is_readable = [items is not None and None not in map(canonical_id, items) for _, items in rows]
+    if all(is_readable) and None not in users and len(set(users)) == len(users):
+        assert monitor.compare_many(frame, frame, "overlap").index.tolist() == users
+    else:
+        with pytest.raises(InputError, match=r"found|missing|twice"):
+            monitor.compare_many(frame, frame, "overlap")
 
 
 @pytest.mark.integration
