@@ -179,7 +179,7 @@ def test_a_share_of_lists_with_a_trait_is_judged_in_users():
 def test_what_cannot_be_told_says_why():
     untold = "too few lists have changed: rules on `frozen` judge how long that is normal"
     assert verdict(Lack.UNCHANGED, unchanged("all", 2000, 2000)) == (Outcome.NO_DATA, untold)
-    few = "only 20 users could be looked at, fewer than the 30 needed"
+    few = "only 20 users could be checked, fewer than the 30 needed"
     assert verdict(Lack.UNCHANGED, unchanged("all", 2, 20)) == (Outcome.TOO_FEW, few)
     assert verdict(Lack.SHARED) == (Outcome.NO_DATA, "there are no lists to compare")
     assert verdict(Lack.SHARED, status=RunStatus.FAILED)[0] is Outcome.ERROR

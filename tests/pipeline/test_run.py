@@ -332,7 +332,7 @@ def test_a_segment_of_which_too_little_answered_is_neither_judged_nor_shown_nor_
     )
     assert (
         kingdom.reason
-        == "too little of country=UK could be compared: 3 of 10 users, under min_paired_share 50%"
+        == "too few users of country=UK could be compared: 3 of 10 users, under min_paired_share 50%"
     )
 
 
