@@ -125,7 +125,7 @@ DATABASES: list[tuple[Callable[[], Exception], str]] = [
     ),
     (
         lambda: of_libpq("SSL error: tlsv1 alert unknown ca"),
-        "the server refused the client certificate: check who issued it",
+        "the server refused the client certificate: check who issued the certificate",
     ),
     (
         lambda: of_libpq("SSL error: ssl/tls alert handshake failure"),
@@ -183,7 +183,10 @@ STORES: list[tuple[Callable[[], Exception], str]] = [
     (lambda: of_store("SlowDown"), "the store accepts no more requests"),
     (lambda: ConnectionRefusedError(errno.ECONNREFUSED, ID), "the connection was refused"),
     (lambda: socket.gaierror(socket.EAI_NONAME, ID), "the host name cannot be resolved"),
-    (lambda: of_tls(10), "the server has a certificate that has expired: its owner must renew it"),
+    (
+        lambda: of_tls(10),
+        "the server has a certificate that has expired: the server's owner must renew",
+    ),
     (
         lambda: of_tls(9),
         "the server has a certificate that is not valid yet: set this machine's clock",
@@ -193,7 +196,10 @@ STORES: list[tuple[Callable[[], Exception], str]] = [
         lambda: of_tls(18),
         "the server has a certificate of an unknown authority: .* such as AWS_CA_BUNDLE",
     ),
-    (lambda: of_tls(0), "the server has a certificate that cannot be trusted: look at its dates"),
+    (
+        lambda: of_tls(0),
+        "the server has a certificate that cannot be trusted: check the certificate's dates",
+    ),
     (
         lambda: ssl.SSLError(1, f"[SSL: WRONG_VERSION_NUMBER] {ID}"),
         "the server did not speak TLS: check the port",

@@ -66,13 +66,13 @@ def said(port: int, ca_file: Path) -> Iterator[tuple[str, str]]:
 @pytest.mark.parametrize(
     ("fault", "words"),
     [
-        ("expired", "has a certificate that has expired: its owner must renew it"),
+        ("expired", "has a certificate that has expired: the server's owner must renew"),
         ("not yet valid", "has a certificate that is not valid yet: set this machine's clock"),
         ("another name", "has a certificate for another host name: check the host"),
         (
             "unknown authority",
             (
-                "has a certificate of an unknown authority: if it is yours, name the file of its "
+                "has a certificate of an unknown authority: if the server is yours, name the file of its "
                 "authority"
             ),
         ),
@@ -99,7 +99,7 @@ def test_postgresql_says_only_whether_the_name_is_wrong(tmp_path):
         ("another name", "has a certificate for another host name: check the host"),
         (
             "expired",
-            "cannot be trusted: look at its dates .* name the file of its authority as sslrootcert",
+            "cannot be trusted: check the certificate's dates .* name the file of its authority as sslrootcert",
         ),
     ):
         with faulty_tls(tmp_path, fault, says_yes=True) as (port, ca_file):

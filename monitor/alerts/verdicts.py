@@ -120,9 +120,9 @@ def read_coverage(
     if is_trait and (unjudged := judge_status(findings)) is not None:
         return unjudged
     if reading is None and is_trait:
-        why = "there are no lists to compare"
+        why = "there are no comparable lists"
         if rule.share.lack is Lack.UNCHANGED:
-            why = "too few lists have changed: rules on `frozen` judge how long that is normal"
+            why = "rules on `frozen` judge this arm, since it changed too few lists"
         return undecided(Outcome.NO_DATA, f"{why}{of_segment(segment)}", is_learning=True)
     if reading is None:
         if findings.status in (RunStatus.OK, RunStatus.INSUFFICIENT):
