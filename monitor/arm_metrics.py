@@ -108,7 +108,7 @@ class ArmMetric:
     low: float = 0.0
     high: float = 1.0  # infinite if the value has no upper limit
     need: ArmNeed | None = None
-    arms: tuple[Arm, ...] = tuple(Arm)  # the arms that it is measured for
+    arms: tuple[Arm, ...] = tuple(Arm)  # the arms for which the metric is measured
 
     def __str__(self) -> str:
         return self.name

@@ -325,7 +325,7 @@ class FineBins:
             self._counts = _merge_pairs(self._counts)
 
     def histogram(self) -> Histogram:
-        """The counts in `BINS` bins."""
+        """Add up the counts to a histogram with `BINS` bins."""
         counts = self._counts.reshape(BINS, -1).sum(axis=1)
         return Histogram(low=self._low, high=self._high, counts=tuple(counts.tolist()))
 

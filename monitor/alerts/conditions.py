@@ -1,4 +1,4 @@
-"""Rules on conditions: can drift be judged, do runs succeed, do the arms' lists still change?"""
+"""Judges whether drift can be judged, whether runs succeed, and whether arms still change."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -217,7 +217,7 @@ def _count(before: Standstill, churn: Mapping[Arm, float], *, was_firing: bool) 
     churn_of_other = churn[before.arm.other]
     still = STILL * churn_of_other
     if was_firing:
-        # Otherwise the alert of an arm with a tenth of the churn would start and end repeatedly.
+        # Otherwise the alert would start and end repeatedly if the arm has a tenth of the churn.
         still *= 2
     if churn_of_other >= MOVED and churn_of_arm <= still:
         return replace(before, missed=before.missed + 1)

@@ -90,7 +90,7 @@ def assign_incidents(
         name = name or stable_key(slot, str(starts[0].dedup_key))
         keys = {start.dedup_key for start in starts}
         incidents |= dict.fromkeys(keys, name)
-        # Later groups of this run can join too.
+        # Alerts of later groups can join the incident too.
         members[name] += [
             replace(state, incident=name) for state in states if state.dedup_key in keys
         ]
@@ -110,7 +110,7 @@ def assign_incidents(
 
 
 class _Kind(Enum):
-    """What an alert reports."""
+    """What kind of problem an alert reports."""
 
     DRIFT = "drift"
     CONDITION = "condition"
@@ -178,7 +178,7 @@ def _is_blind(change: Transition) -> bool:
 
 
 def _find_open(firing: Collection[AlertState], slot: datetime, group_for: timedelta) -> str | None:
-    """The incident of these firings that new alerts of this slot join. None if none is open."""
+    """Which of the incidents of ``firing`` the new alerts of this slot join. None if none is open."""
     beginnings: dict[str, list[datetime]] = defaultdict(list)
     for state in firing:
         if state.incident:
@@ -325,8 +325,8 @@ def _why_worse(before: Paging, now: Paging) -> str | None:
         return f"its severity rose from {before.severity} to {now.severity}"
     if now.users >= max(_GROWN * before.users, 1.0):
         return (
-            f"it concerns about {now.users:,.0f} users, and about {before.users:,.0f} at the "
-            "last page"
+            f"it now concerns about {now.users:,.0f} users, compared with about "
+            f"{before.users:,.0f} at the last page"
         )
     joined = now.groups - before.groups
     if before.groups and joined:

@@ -27,7 +27,7 @@ class Evaluation:
     comparison: str
     segment: str
     slot: datetime
-    at: datetime  # when it is judged
+    at: datetime  # when the rule is judged
     learned_limit: float | None = None  # the learned limit for this run
     # Makes the keys of firings unique. Used if the rule has no label `INSTALLATION`.
     installation: str = ""

@@ -107,7 +107,7 @@ class Figures:
 def _have_others_moved(segment: Reading, everybody: Reading | None) -> bool:
     """Whether lists of users outside of the segment changed.
 
-    If the segment contains all users, whether any list changed.
+    If the segment contains all users, the answer is whether any list changed.
     """
     if everybody is None:
         return False
@@ -134,7 +134,7 @@ class _Run:
     awaited: frozenset[str] = frozenset()
 
     def is_unknown(self, segment: str) -> bool:
-        """Whether the coverage is known and the segment has no users."""
+        """Whether the coverage shows that the segment has no users."""
         return bool(self.figures.coverage) and segment not in self.figures.coverage
 
 
@@ -283,7 +283,7 @@ def _find_awaited(
 def _judge_condition(rule: ConditionRule, segment: str, run: _Run) -> Verdict | None:
     if rule.segments == "named" and segment != ALL:
         if run.findings.status is not RunStatus.OK:
-            return None  # the alert of all users reports it
+            return None  # the alert on all users reports the condition
         if segment not in run.awaited:
             return replace(undecided(Outcome.OK, NOT_AWAITED), is_recovered=True)
     is_unknown = run.is_unknown(segment) and segment not in run.verdicts

@@ -53,9 +53,10 @@ def find_unmatched_matchers(
     matchers: Sequence[Matcher],
     alerts: Sequence[Labels],
 ) -> UnmatchedName | None:
-    """The first matcher that leaves no alert. None if an alert matches all of the matchers.
+    """Find the first matcher that no alert matches. None if an alert matches all matchers.
 
-    ``alerts`` are the labels of all possible alerts.
+    Each matcher is applied to the alerts that match all matchers before it. ``alerts`` are the
+    labels of all possible alerts.
     """
     for matcher in matchers:
         matched = [labels for labels in alerts if matcher.matches(labels)]
@@ -75,7 +76,7 @@ def find_unmatched(comparison: Comparison, present: Collection[str]) -> tuple[Un
     For routes and windows these are matchers that match no possible alert.
     """
     rules = comparison.judging.rules
-    # If a rule names an absent segment, only the rule is reported, not the routes with it.
+    # If a rule names an absent segment, the rule is reported. Routes that name it are not.
     alerts = list(possible_alerts(comparison, {*present, *named_segments(rules)}))
     unmatched = list(find_unmatched_segments(rules, present))
     for owner, expressions in comparison.judging.selectors.items():
@@ -171,7 +172,7 @@ def _labels_of(state: AlertState, comparison: Comparison | None) -> Labels:
 
 
 def _may_match(matchers: Iterable[Matcher], labels: Labels) -> bool:
-    """Whether the matchers may match an alert with these labels, in some segment."""
+    """Whether the matchers may match an alert with these labels, in any segment."""
     has_rule = "alert" in labels
     for matcher in matchers:
         is_known = matcher.name == "comparison" or (has_rule and matcher.name != "segment")

@@ -1,4 +1,4 @@
-"""The verdict of one rule on one segment of one run: its value compared with its limit."""
+"""Judges one rule on one segment of one run: compares its value with its limit."""
 
 import math
 from collections.abc import Iterable
@@ -326,8 +326,8 @@ def bound_statistic(
 def _bound_quantile(
     summary: Summary, quantile: float, missing: float, scores: tuple[float, float]
 ) -> tuple[float, float]:
-    # Users without a score are below all other users, or above them. So the quantile of all users
-    # is another quantile of the users with a score.
+    # At worst, users without a score are all below the other users, or all above them. So the
+    # quantile of all users is another quantile of the users with a score.
     scores_at = {0.0: scores[0], 1.0: scores[1]}
     for name, value in summary.statistics.items():
         level = Statistic.parse(name).quantile

@@ -97,7 +97,7 @@ class OwnLists:
 
 
 def _count_items(codes: Codes, items: int) -> Integers:
-    # The code of the padding, -1, is counted first.
+    # The padding has the code -1. It is counted at index 0, which is dropped.
     return np.bincount(codes.ravel() + 1, minlength=items + 1)[1:]
 
 
@@ -173,7 +173,7 @@ def _align(
     present: Codes,
     lengths: Codes,
 ) -> tuple[Floats, Floats]:
-    """``kept_share`` and ``turned_share`` of `OwnLists`."""
+    """Compute ``kept_share`` and ``turned_share`` of `OwnLists`."""
     common = np.zeros(len(lengths))
     turned = np.zeros(len(lengths))
     for rows, alignment in blocks(_pair(former, former_lengths, present, lengths)):

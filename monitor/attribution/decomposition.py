@@ -122,7 +122,7 @@ def _add_by_part(
     is_scored: Flags,
     is_paired: Flags,
 ) -> dict[Part, Floats]:
-    """What each user adds to the drop: float64 (n,) by part."""
+    """What each user adds to the drop, by part. float64, (n,) each."""
     scored = int(is_scored.sum())
     paired = int(is_paired.sum())
     beyond = distance - distance[is_paired].mean()
@@ -299,9 +299,9 @@ def compare_exposure(
 ) -> ExposureShift:
     """The ``top`` items that gained most exposure, and the ``top`` items that lost most.
 
-    Items with equal changes are ordered by code. An item that is now in fewer lists is not among
-    the gains, and one that is in more lists is not among the losses. Both are compared in whole per
-    cent.
+    Items with equal changes are ordered by code. An item that is now in fewer lists is never among
+    the gains. An item that is now in more lists is never among the losses. Shares of lists are
+    compared in whole per cent.
 
     ``before`` (n, k) and ``after`` (m, j) use the same codes >= 0. A row has no code twice, and -1
     pads its end. ``name`` returns the id of a code. An item at rank r (from 1) has the exposure

@@ -21,11 +21,11 @@ _SURE = 4.0
 # A segment is named if it contains at least this share of the users without a list.
 _IN_SEGMENT = 0.8
 
-# A more specific kind is reported if it explains at least this share of what the best one does.
+# A more specific kind is reported if it explains at least this share of what the best kind explains.
 _AS_GOOD = 0.5
 # If a fault explains less than this share of the drop, it explains nothing.
 _LEAST_EXPLAINED = 0.005
-# The other arm has the fault too if it explains at least this share of what the best one does.
+# The other arm has the fault too if its fault explains at least this share of what the best explains.
 _WORTH_NAMING = 0.02
 # A worse model causes these kinds too.
 _MODEL_KINDS = {FaultKind.REPLACED, FaultKind.REORDERED}
@@ -247,7 +247,7 @@ def _has_replaced(hit: Flags, scene: Scene) -> bool:
 def _explain(hit: Flags, scene: Scene, *, is_order: bool) -> float | None:
     """Share of the drop that the hit users explain, 0 to 1. None without a drop.
 
-    A hit user's change counts only as far as it exceeds the mean change of the other users.
+    Of a hit user's change, only the excess over the mean change of the other users is used.
     """
     if scene.changes is None or scene.drop is None:
         return None

@@ -84,8 +84,8 @@ class Outliers:
     least: int  # the lowest of these bins
     usual: float  # share of ordinary users that may be in these bins too
     reversed: float  # share of ordinary users that would be in them if their lists were reversed
-    # How far the share of users in these bins exceeds the usual share, relative to the share of
-    # users that are usually in lower bins.
+    # The share of users in these bins minus the usual share. It is divided by the share of users
+    # that are usually in lower bins.
     beyond: float
 
 

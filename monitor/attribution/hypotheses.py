@@ -33,9 +33,9 @@ _MORE = 2.2
 _LEAST_REMOVED = 0.02
 # The share is counted over items that were in at least this many lists.
 _LISTED = 10
-# If items were removed, users with rarer items are hit too, down to items of this many lists.
-# An item of five lists disappears by chance in fewer than 1 of 100 cases (Poisson).
-# In `incidents` seed 57006 this finds 410 of 428 users, without it 325.
+# Once items are known to be removed, rarer items are searched too, down to items of this many
+# lists. An item of five lists disappears by chance in fewer than 1 of 100 cases (Poisson).
+# In `incidents` seed 57006 this search finds 410 of 428 users. Without it 325 users are found.
 _RARELY_LISTED = 5
 # If this share of the reordered lists keeps its first three items, only these three were reordered.
 # The share is at least 0.13 in `incidents` seeds 51002, 13072 and 57030. For reversed lists
@@ -79,7 +79,7 @@ class Suspicion:
     kind: FaultKind
     arm: Arm
     hit: Flags  # (n,), False for users that cannot be judged
-    judged: Flags  # (n,)
+    judged: Flags  # (n,), whether the user can be judged
     usual: float = 0.0  # share of healthy users that look as if they were hit
     habit: Habit | None = None  # the habit by which users look hit, if there is one
     segment: str = ALL  # the segment that was searched

@@ -12,7 +12,7 @@ from monitor.model.explanation import PartMeans
 from monitor.model.rankings import ByArm, PairBatch
 
 ScoreBatch: TypeAlias = Callable[[PairBatch], Floats]
-"""Scores n pairs: float64 (n,), higher for lists that are more alike, NaN where undefined.
+"""Scores n pairs, float64 (n,). More similar lists have a higher score. Undefined scores are NaN.
 
 The score of a pair does not depend on the other pairs.
 """

@@ -101,7 +101,7 @@ def _printable(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """A linear scale from the values ``low`` to ``high`` to the places ``start`` to ``end``."""
+    """A linear scale. The values ``low`` to ``high`` are at the places ``start`` to ``end``."""
 
     low: float
     high: float

@@ -92,10 +92,11 @@ class OutboxSender:
     picture_of: Callable[[Message], bytes | None] = _no_picture
 
     def deliver_due(self, *, should_stop: Callable[[], bool] = _never) -> Pause | None:
-        """Send the deliveries that are due, one message per incident. The longest wait is first.
+        """Send the deliveries that are due, one message per incident.
 
-        Stops with a pause at the first temporary failure. An error that is not a DeliveryError is a
-        defect. Then the deliveries are postponed and the error is raised.
+        Deliveries that have waited longest are sent first. Sending stops with a pause at the first
+        temporary failure. An error that is not a DeliveryError is a defect. Then the deliveries are
+        postponed and the error is raised.
         """
         pause = None
         # If the receiver is down, its other deliveries are not tried.

@@ -190,8 +190,8 @@ def draw_panel(
     table = ask_in_time(partial(arms.users.users, slot, arms.dimensions), timeout_s, late)
     if arms.pseudonyms is None or comparison.measuring.sample is None:
         return replace(draw(table, comparison, slot), unreadable=table.unreadable)
-    # A run draws the users whose lists it stores by pseudonym. The panel is drawn by pseudonym too,
-    # so that both draws give the same users.
+    # The users whose lists are stored are drawn by their pseudonyms. The panel is drawn by the
+    # pseudonyms too, so that both draws give the same users.
     hidden = arms.pseudonyms.hide(table.users)
     panel = draw(replace(table, users=hidden), comparison, slot)
     users = table.users[find_users(panel.users, hidden)]

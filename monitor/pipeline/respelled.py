@@ -1,4 +1,4 @@
-"""Recognizes a changed spelling of item ids, which looks like a fault with other items."""
+"""Recognizes a changed spelling of item ids. It is easily mistaken for a fault with new items."""
 
 from collections.abc import Callable, Sequence
 

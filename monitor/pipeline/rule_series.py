@@ -33,7 +33,7 @@ class RuleSeries(Generic[RuleT_co]):
 
     @property
     def key(self) -> tuple[str, str]:
-        """Alert and segment."""
+        """The alert and the segment, which together identify the series."""
         return self.rule.alert, self.segment
 
     def read(self, figures: Figures) -> tuple[float, float]:

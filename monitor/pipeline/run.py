@@ -148,7 +148,7 @@ def failed_result(
     reason: str,
     stage_seconds: Mapping[str, float] | None = None,
 ) -> RunResult:
-    """The result of a run that measured nothing."""
+    """Make the result of a failed run that measured nothing."""
     reasons = _add_last_ok(_with_texts(RunReasonKind.ERROR, [reason]), memory)
     findings = Findings(
         slot=claim.slot,

@@ -191,9 +191,9 @@ def explain_run(  # noqa: PLR0913 - the past is three of them
 
 
 def find_lost(findings: Findings) -> Finding | None:
-    """Find users without a list in a run that could not be judged. None for an ok run.
+    """Find users without a list in a run that could not be judged.
 
-    None also if the run asked for no users.
+    None if the run is ok, or if it asked for no users.
     """
     coverage = findings.measured.coverage
     if findings.status is RunStatus.OK or coverage is None:

@@ -66,7 +66,7 @@ _ENUMS: dict[str, type[Enum]] = {
 }
 # If an array of at least this size is mostly zero, only its other values are packed.
 _LARGE = 10_000
-_FASTEST = 1  # zlib level: data that compresses at all compresses well at this level
+_FASTEST = 1  # level of zlib. Higher levels hardly compress the data better
 
 
 def pack_part(part: RunPart) -> bytes:

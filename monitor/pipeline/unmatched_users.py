@@ -17,7 +17,10 @@ def explain_missing_users(
     slot: datetime,
     seconds_left: float,
 ) -> tuple[IdMismatch, ...]:
-    """For each arm that lacks nearly all users: how it spells users, if it can list them."""
+    """How each arm that lacks nearly all users spells them.
+
+    An arm that cannot list its users is left out.
+    """
     mismatches = []
     for arm in Arm:
         missing = coverage.all.users_by_reason.get((arm, CoverageReason.MISSING), 0)

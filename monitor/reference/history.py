@@ -5,7 +5,7 @@ import numpy as np
 from monitor.model.arrays import Flags, Floats, Integers
 
 MAD_TO_SIGMA = 1.4826
-"""This is 1 divided by the upper quartile of N(0, 1)."""
+"""A median absolute deviation times this is the standard deviation of a normal distribution."""
 FAR_OUT = 3.0
 """A value is far out if it is more than this many scales from the middle."""
 

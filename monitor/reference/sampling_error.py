@@ -35,7 +35,10 @@ times as often as stated, which SAFETY covers. If no user was hit before, 8 hit 
 detected.
 """
 CALM = 0.01
-"""If chance makes counts vary so little less often than this, their spread is judged too."""
+"""Counts are calm if chance makes them vary so little with at most this probability.
+
+Calm counts are also judged by their spread.
+"""
 MOST_RARE = 0.5
 """If a rare share suddenly includes more than this share of the users, it is never chance.
 

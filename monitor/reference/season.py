@@ -126,9 +126,9 @@ def _remove(values: Floats, phases: Phases, alarms: Flags) -> Seasonal:
     has_season = _is_enough(recurrences, patterns.least, names == phases.now)
     has_season = has_season & _falls(member, deviations, (counts, means, shrinkage))
     effects = np.where(has_season, shrinkage * means, 0.0)
-    here = int(np.argmax(names == phases.now))  # a new phase has no season
+    here = int(np.argmax(names == phases.now))  # if the phase is new, there is no season
     echo = np.where(has_season & ~patterns.is_new, np.nan, patterns.echo)
-    moved = values.copy()  # runs under way are in the phase of the next run
+    moved = values.copy()  # runs under way already have the phase of the next run
     moved[:runs] = finished - member @ effects + effects[here]
     moved[:runs] += np.nan_to_num(echo - effects[here]) * ~patterns.stays
     paid = shrinkage.sum(axis=0) * (1.0 - 1.0 / len(names)) / np.maximum(counts.sum(axis=0), 1)

@@ -59,7 +59,7 @@ class Budget:
 
     runs: float
     segments: Sequence[str]
-    # The weight of each look in every segment. A look is named ``drop mean of extended_tau``
+    # The weight of each look in every segment. One example of a look: ``drop mean of extended_tau``
     looks: Mapping[str, float]
 
     def share(self, segment: str, look: str) -> float:

@@ -4,9 +4,9 @@ The decision can be made at any time. While both sides are possible, the verdict
 
 The method is a gambler who bets that the mean is below m. If the bet is wrong, the gambler's
 capital rarely grows. A bet has a stake s in (0, 1). A score x multiplies the capital by
-y = 1 + s (m - x) / (1 - m), which is at least 1 - s. If the mean is at least m, the expectation of
-y is at most 1. Then the capital is a supermartingale, and the probability that it ever reaches
-1/alpha is at most alpha (Ville 1939; Waudby-Smith and Ramdas 2024, section 4).
+y = 1 + s (m - x) / (1 - m). y is at least 1 - s. If the mean is at least m, the expectation of y is
+at most 1. Then the capital is a supermartingale. The probability that it ever reaches 1/alpha is at
+most alpha (Ville 1939; Waudby-Smith and Ramdas 2024, section 4).
 
 The capital is divided over a few fixed stakes. Each stake is twice the next one. The alternative
 would be to learn the stake. Fixed stakes cost at most 3.7 of log capital. They cost 1.2 if the
@@ -323,8 +323,9 @@ def gate_samples(
     use all of it. For one mean only one of the two can be wrong, and no data can give both.
 
     - ``safe``: all segments are safe only if each of them alone would be safe. If any mean is
-      beyond the margin, the probability of this is at most alpha, for any number of segments.
-    - ``breach``: the expected share of wrong verdicts among these is at most alpha.
+      beyond the margin, all segments are judged safe with probability at most alpha. This holds for
+      any number of segments.
+    - ``breach``: the expected share of wrong verdicts among all breaches is at most alpha.
 
     Raises InputError unless the margin is inside of the ``scale`` and alpha is in (0, 1).
     """

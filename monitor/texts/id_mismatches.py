@@ -25,7 +25,7 @@ _DIFFERENCES: Mapping[MismatchKind, str] = {
 
 
 class Surface(StrEnum):
-    """Where the reader can change how ids are read."""
+    """The place where the reader can change how ids are read."""
 
     CONFIGURATION = "configuration"
     COMMAND = "command"

@@ -106,7 +106,7 @@ def _write_cause(cause: LossCause) -> str:
 
 
 def write_failure(loss: RunReason) -> str:
-    """For headlines: ``candidate recs:80 answered 503 Service Unavailable (60 of 60 users)``."""
+    """One failure for a headline: ``candidate recs:80 answered 503 (60 of 60 users)``."""
     cause = _write_cause(loss.causes[0])
     if len(loss.causes) > 1:
         cause += ", and other causes"
@@ -149,7 +149,7 @@ def write_lost_share(
     loss = find_reason(reasons, RunReasonKind.LOST_LISTS, arm)
     if loss is None:
         return f"{shown}: {whole}", shown
-    if (loss.users, loss.asked) != counts:  # the run counts other users
+    if (loss.users, loss.asked) != counts:  # the counts of the run are about other users
         return f"{shown}: {whole}", write_failure(loss)
     place = reasons.index(loss)
     others = write_run_reasons((*reasons[place + 1 :], *reasons[:place]))

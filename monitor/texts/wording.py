@@ -7,7 +7,7 @@ def count_of(count: int, thing: str) -> str:
 
 
 def printable(text: str) -> str:
-    """The text with a blank for each unprintable character."""
+    """Replace each unprintable character by a blank."""
     return "".join(char if char.isprintable() else " " for char in text)
 
 
