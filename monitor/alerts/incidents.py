@@ -178,7 +178,7 @@ def _is_blind(change: Transition) -> bool:
 
 
 def _find_open(firing: Collection[AlertState], slot: datetime, group_for: timedelta) -> str | None:
-    """Which of the incidents of ``firing`` the new alerts of this slot join. None if none is open."""
+    """Which incident of ``firing`` the new alerts of this slot join. None if none is open."""
     beginnings: dict[str, list[datetime]] = defaultdict(list)
     for state in firing:
         if state.incident:

@@ -63,8 +63,9 @@ def advance(
         streak = previous.streak
     now, streak = _step(was, streak, verdict, rule)
     if verdict.is_ignored and now is not was:
-        ended = "the alert ended, but was not seen to recover"
-        verdict = replace(verdict, reason=f"{verdict.reason}: {ended}")
+        verdict = replace(
+            verdict, reason=f"{verdict.reason}: the alert ended, but was not seen to recover"
+        )
     if now is State.FIRING and verdict.is_recovered:
         left = count_of(rule.resolve_after - streak, "more such run")
         more = f"it is still firing, and ends after {left}"

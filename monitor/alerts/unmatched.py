@@ -71,7 +71,7 @@ def find_unmatched_matchers(
 
 
 def find_unmatched(comparison: Comparison, present: Collection[str]) -> tuple[UnmatchedName, ...]:
-    """Names in rules, routes and maintenance windows that match nothing in the ``present`` segments.
+    """Names in rules, routes and maintenance windows that match nothing in ``present`` segments.
 
     For routes and windows these are matchers that match no possible alert.
     """

@@ -1,4 +1,4 @@
-"""Finds what happened to the lists: the fault that explains a drop best, or users without a list."""
+"""Finds what happened to lists: the fault that explains a drop best, or users without a list."""
 
 import math
 from collections.abc import Callable, Collection, Sequence
@@ -21,11 +21,13 @@ _SURE = 4.0
 # A segment is named if it contains at least this share of the users without a list.
 _IN_SEGMENT = 0.8
 
-# A more specific kind is reported if it explains at least this share of what the best kind explains.
+# A more specific kind is reported if it explains at least this share of what the best kind
+# explains.
 _AS_GOOD = 0.5
 # If a fault explains less than this share of the drop, it explains nothing.
 _LEAST_EXPLAINED = 0.005
-# The other arm has the fault too if its fault explains at least this share of what the best explains.
+# The other arm has the fault too if its finding explains at least this share of what the best
+# finding explains.
 _WORTH_NAMING = 0.02
 # A worse model causes these kinds too.
 _MODEL_KINDS = {FaultKind.REPLACED, FaultKind.REORDERED}
@@ -126,7 +128,7 @@ def find_fault(scene: Scene) -> tuple[Finding, bool | None] | None:
 
 
 def _is_covered(suspicion: Suspicion, suspicions: Sequence[Suspicion]) -> bool:
-    """Whether a more specific fault of the same arm, such as shorter lists, explains these lists."""
+    """Whether a more specific fault of the arm, such as shorter lists, explains these lists."""
     if suspicion.kind not in _MODEL_KINDS:
         return False
     for other in suspicions:
@@ -212,7 +214,7 @@ def _estimate_share(
     scene: Scene,
     rows: Rows,
 ) -> float:
-    """Estimate the share of these users that were hit, from how far their lists exceed the habit."""
+    """Estimate which share of these users was hit, from how far their lists exceed the habit."""
     bins = scene.bins[suspicion.arm][habit][rows]
     searched = None if suspicion.segment == ALL else rows
     usual = usual_shares(scene, suspicion.arm, habit, searched)
@@ -247,7 +249,7 @@ def _has_replaced(hit: Flags, scene: Scene) -> bool:
 def _explain(hit: Flags, scene: Scene, *, is_order: bool) -> float | None:
     """Share of the drop that the hit users explain, 0 to 1. None without a drop.
 
-    Of a hit user's change, only the excess over the mean change of the other users is used.
+    Only the part of a hit user's change that exceeds the other users' mean change is used.
     """
     if scene.changes is None or scene.drop is None:
         return None

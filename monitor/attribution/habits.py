@@ -137,7 +137,10 @@ def least_share(bins: Integers, usual: Sequence[float]) -> float:
 
 
 def widest(*habits: Sequence[float]) -> tuple[float, ...]:
-    """Combine habits. For every bin, the share of users in it or above it is the largest of them."""
+    """Combine habits.
+
+    For every bin, the share of users in it or above it is the largest share of all habits.
+    """
     tails = _tails(*habits).max(axis=0)
     return tuple((tails - np.append(tails[1:], 0.0)).tolist())
 

@@ -274,7 +274,10 @@ def _find_replaced(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | 
 
 
 def _find_reordered(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | None:
-    """Users whose items changed their order more than usual. Checks all items, then the first three."""
+    """Users whose items changed their order more than usual.
+
+    All items are checked, and the first three items are checked separately.
+    """
     suspicions = []
     for habit in (Habit.TURNED, Habit.TOP_TURNED):
         suspicion = _exceed_habit(scene, arm, habit)
@@ -345,7 +348,7 @@ def usual_shares(
 
 
 def _lists_before(scene: Scene, arm: Arm) -> tuple[Codes, Codes]:
-    """Codes and lengths of the arm's earlier lists. Without them, those of the other arm's lists."""
+    """Codes and lengths of the arm's earlier lists. Without them, of the other arm's lists."""
     if scene.changes is None:
         return scene.batch.of(arm.other)
     lists = scene.changes.lists[arm]

@@ -102,7 +102,7 @@ def _write_explained(share: float) -> str:
 
 
 def write_drop(drop: MeanDrop) -> str:
-    """In which segment the mean fell, and by which parts. For a drop without a fault."""
+    """In which segment the mean fell, and by which parts. Used for a drop without a fault."""
     amount = f"{abs(drop.amount):.4f}"
     where = []
     if drop.leader is not None:
@@ -134,7 +134,7 @@ def write_distance(means: PartMeans) -> str:
 
 
 def write_fall(fall: SegmentFall, drop: float) -> str:
-    """One sentence on how the segment's mean changed, and its share of the ``drop`` of all users."""
+    """One sentence on how a segment's mean changed, with its share of the ``drop`` of all users."""
     name = shorten_name(fall.segment)
     within = fall.within
     share = fall.share_before
@@ -300,7 +300,7 @@ def write_falls(explanation: Explanation, segment: str) -> tuple[str, ...]:
 
 
 def _write_hints(explanation: Explanation) -> list[str]:
-    """Sentences on ids of the run that do not match. Leaves out what the finding reports already."""
+    """Sentences on ids that do not match. Leaves out what the finding reports already."""
     finding = explanation.finding
     mismatches = explanation.id_mismatches
     if finding is not None and finding.kind is FaultKind.RESPELLED:

@@ -92,7 +92,7 @@ def draw_histogram(
     label: str,
     levels: Sequence[Level] = (),
 ) -> Markup:
-    """Draw counts in equal bins from ``low`` to ``high``. Levels outside of the range are left out."""
+    """Draw counts in equal bins from ``low`` to ``high``. Leaves out levels outside of them."""
     x = Axis(low, high, _SIDE, _HISTOGRAM_WIDTH - _SIDE)
     base = _HISTOGRAM_HEIGHT - _BOTTOM
     width = (_HISTOGRAM_WIDTH - 2 * _SIDE) / max(1, len(counts))

@@ -30,7 +30,7 @@ TOP = 12.0
 BOTTOM = 34.0
 SPARK_WIDTH = 320.0
 SPARK_HEIGHT = 64.0
-"""The size is twice the size on the page. Then places can be whole numbers, which need few bytes."""
+"""This is twice the size on the page. Then places can be whole numbers, which need few bytes."""
 _DAYS = timedelta(days=1), (1, 2, 7, 14, 28, 91, 365), "%d %b"
 _HOURS = timedelta(hours=1), (1, 3, 6, 12), "%H:%M"
 _MOST_MARKS = 7
@@ -64,7 +64,7 @@ class Level:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """A shaded time span, such as the time of an alert. ``end`` is None if the alert still lasts."""
+    """A shaded time span, such as the time of an alert. ``end`` is None if it still lasts."""
 
     start: datetime
     end: datetime | None

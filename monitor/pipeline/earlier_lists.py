@@ -39,7 +39,7 @@ def recode_lists(
     pairing: Pairing,
     k: int,
 ) -> RecodedLists:
-    """Both arms' earlier lists of these users. Row i belongs to the user in row i of the pairing."""
+    """Both arms' earlier lists of these users. Row i belongs to row i of the pairing."""
     tables = (earlier.baseline, earlier.candidate)
     flat = [codes_of(table.items, pairing.vocabulary) for table in tables]
     is_unknown = [codes < 0 for codes in flat]

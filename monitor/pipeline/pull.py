@@ -86,7 +86,7 @@ class Arms:
         return users if self.pseudonyms is None else self.pseudonyms.hide_batch(users)
 
     def describe(self, unreadable: Iterable[Unreadable]) -> list[str]:
-        """Sentences about what could not be read. They have no examples if users have pseudonyms."""
+        """Sentences about what could not be read. Without examples if users have pseudonyms."""
         shows_example = self.pseudonyms is None
         sentences = []
         for part in unreadable:

@@ -26,7 +26,10 @@ HALF_A_USER = 0.5
 
 @dataclass(frozen=True, slots=True)
 class RuleSeries(Generic[RuleT_co]):
-    """One rule on one segment. Shares of users are judged as angles, since their error is constant."""
+    """One rule on one segment.
+
+    Shares of users are judged as angles, since the error of an angle is constant.
+    """
 
     rule: RuleT_co
     segment: str

@@ -117,7 +117,7 @@ def _write_scores(
     status: RunStatus,
     scores: Iterable[Scores] | None,
 ) -> str | None:
-    """Write all scores to the sink before the run is stored. Returns the error if writing failed."""
+    """Write all scores to the sink before the run is stored. Returns the error if one occurred."""
     if scores is None or (claim.has_ok and status is not RunStatus.OK):
         return None
     about = {

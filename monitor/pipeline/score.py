@@ -28,7 +28,7 @@ _LACK_WORDS = {
 }
 
 HELD_USERS = 1_000_000
-"""The scores of at most this many users are in memory. With more users, a spool stores all scores."""
+"""The scores of at most this many users are in memory. With more users, a spool stores them."""
 GIVEN_USERS = 100_000
 """Number of users in one batch of scores."""
 
@@ -121,7 +121,7 @@ def show_user(
     kind: EvidenceKind,
     position: int,
 ) -> Evidence:
-    """Both lists of one user as item ids. ``row`` is the user's row in the pairing and the scores."""
+    """Both lists of one user as item ids. ``row`` is the user's row in pairing and scores."""
     user_scores: dict[str, float | None] = {}
     for name, values in scores.by_metric.items():
         value = float(values[row])

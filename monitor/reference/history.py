@@ -48,7 +48,7 @@ def find_scale(values: Floats) -> Floats:
 
 
 def find_fault(z: Floats, firing: Flags) -> Floats:
-    """Median z, (m,), over the newest runs during which the alert fires. NaN if it does not fire."""
+    """Median z, (m,), over the newest runs in which the alert fires. NaN if it does not fire."""
     has_fired_since = np.logical_and.accumulate(firing[::-1])[::-1]
     return find_median(np.where(has_fired_since, z, np.nan))
 

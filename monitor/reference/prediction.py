@@ -87,7 +87,7 @@ def refer(
     taught = np.where(levels.teaches, seasonal.values, np.nan)
     past_errors = np.where(np.isnan(taught), np.nan, past_errors)
     moments = measure_spread(*keep_newest(taught, past_errors, WINDOW))
-    # Removing seasons costs degrees of freedom. Seasons and new levels make the center less certain.
+    # Removing seasons costs degrees of freedom. Seasons and new levels make the center uncertain.
     left = 1.0 - seasonal.paid
     resolution = RESOLUTION * np.maximum(1.0, np.abs(moments.center))
     least = np.maximum(LEAST_OF_SAMPLING * moments.sampling, resolution**2)

@@ -42,7 +42,10 @@ MOST_EVIDENCE = 1e300
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Phases:
-    """The phases of past runs, (runs,), and of the next run. A phase is a weekday, 0 to 6, or an hour."""
+    """The phases of past runs, (runs,), and of the next run.
+
+    A phase is a weekday, 0 to 6, or an hour.
+    """
 
     past: Rows
     now: int

@@ -34,7 +34,7 @@ LEAST_BETWEEN = 0.1
 Without this limit a single run with many users could decide alone.
 """
 LEAST_VARIANCE = 1e-6
-"""A run's variance is at least this share of the largest one. This limits weights if errors are 0."""
+"""A run's variance is at least this share of the largest one. This limits the weights."""
 SETTLED_RUNS = 14
 """After this many runs in alarm at one level, the level is the new normal.
 

@@ -132,7 +132,10 @@ def propose(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DropSearch:
-    """A test for drops, on the scale of the statistic. Raises InputError for values out of range."""
+    """A test for drops, on the scale of the statistic.
+
+    Raises InputError if a value is out of range.
+    """
 
     sd: float  # standard deviation over users
     # Standard deviation of the true mean from run to run. More users do not reduce it
@@ -144,8 +147,9 @@ class DropSearch:
     def __post_init__(self) -> None:
         """Check the ranges. NaN is outside of every range."""
         if not (self.sd >= 0 and self.wander >= 0 and 0 < self.sd + self.wander < math.inf):
-            msg = "sd and wander must be finite and at least 0, and one of them must be above 0"
-            raise InputError(msg)
+            raise InputError(
+                "sd and wander must be finite and at least 0, and one of them must be above 0"
+            )
         is_valid_share = 0 < self.share < _MOST_SHARE and self.share < self.power < 1
         if not (is_valid_share and self.learned >= _LEAST_LEARNED):
             msg = (

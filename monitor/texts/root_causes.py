@@ -11,9 +11,8 @@ from monitor.texts.run_reasons import with_cause
 def write_stale(since: datetime, cause: RootCause, *, has_succeeded: bool) -> str:
     """A headline: ``no run has succeeded since the run of 2024-01-08 00:00 UTC: CAUSE``."""
     instant = f"{since:%Y-%m-%d %H:%M} UTC"
-    wait = f"since the run of {instant}"
-    if not has_succeeded:
-        wait = f"yet, although rankwatch has waited since {instant}"
+    never = f"yet, although rankwatch has waited since {instant}"
+    wait = f"since the run of {instant}" if has_succeeded else never
     causes = []
     if cause.database_away_s:
         causes.append(f"rankwatch's database was away for {cause.database_away_s:,.0f} s")

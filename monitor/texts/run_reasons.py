@@ -1,4 +1,4 @@
-"""Texts about why a run is not ok, or what an ok run lacks. They are clauses without a full stop."""
+"""Texts about why a run is not ok, or what an ok run lacks. Clauses without a full stop."""
 
 from collections.abc import Iterable, Mapping
 from textwrap import shorten
