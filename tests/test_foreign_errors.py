@@ -92,7 +92,7 @@ FILES: list[tuple[Callable[[], Exception], str]] = [
 ]
 LIBPQ = r"""
 SSL error: tlsv13 alert certificate required | the server wants a client .*: set sslcert and sslkey
-SSL error: tlsv1 alert unknown ca | the server refused the client certificate: check who issued it
+SSL error: tlsv1 alert unknown ca | the server refused the client certificate: check who issued the certificate
 SSL error: ssl/tls alert handshake failure | the server ended the TLS handshake
 SSL error: certificate verify failed | the server has a certificate that cannot .* as sslrootcert
 server certificate for "a" does not match host name | the server has a certificate for another host
@@ -114,7 +114,7 @@ STORES: list[tuple[Callable[[], Exception], str]] = [
     (lambda: of_store("NoSuchBucket"), "the bucket does not exist"),
     (lambda: of_store("SlowDown"), "the store accepts no more requests"),
     (lambda: socket.gaierror(socket.EAI_NONAME, ID), "the host name cannot be resolved"),
-    (lambda: of_tls(0), "the server has a certificate that cannot be trusted: look at its dates"),
+    (lambda: of_tls(0), "the server has a certificate that cannot be trusted: check the certificate's dates"),
     (
         lambda: ssl.SSLError(1, f"[SSL: WRONG_VERSION_NUMBER] {ID}"),
         "the server did not speak TLS: check the port",

@@ -51,10 +51,10 @@ def said(port: int, ca_file: Path) -> Iterator[tuple[str, str]]:
 
 
 HINTS = cells("""
-    expired            that has expired: its owner must renew it
+    expired            that has expired: the server's owner must renew
     not yet valid      that is not valid yet: set this machine's clock
     another name       for another host name: check the host
-    unknown authority  of an unknown authority: if it is yours, name the file of its authority
+    unknown authority  of an unknown authority: if the server is yours, name the file of its authority
 """)
 
 

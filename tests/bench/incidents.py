@@ -88,9 +88,9 @@ _WORDS = {
     "shorter": "get shorter lists|gave a list shorter than k for",
     "stale": "as in the last run|returned an unchanged list",
     "items gone": "had items that nobody gets",
-    "others' lists": "that are those of other users",
+    "others' lists": "that belong to other users",
     "random": "that look random",
-    "other items": "are shown other items",
+    "other items": "many more new items",
     "top reordered": "get the same first three items|reversed the same first three items",
     "reordered": "get the same items",
 }

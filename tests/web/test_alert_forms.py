@@ -252,7 +252,7 @@ REFUSED = yaml.safe_load(r"""
 - [{do: expire, silence: ²}, 422, "there is no action 'expire' for '²'"]
 - [&silence {do: silence, matchers: alert=A, for: ""}, 422, "for how long: not a duration"]
 - [{<<: *silence, for: 0s}, 422, the silence would have no effect]
-- [{<<: *silence, for: 2h, matchers: " \r\n"}, 422, a silence needs a matcher]
+- [{<<: *silence, for: 2h, matchers: " \r\n"}, 422, the silence has no matcher]
 - [{<<: *silence, for: 2h, matchers: everything}, 422, "'everything' is no matcher"]
 - [{<<: *silence, for: 2h, matchers: alert=~(}, 422, is no regular expression]
 """)
