@@ -320,8 +320,8 @@ def test_an_item_leads_to_its_own_page_whatever_its_id(store, item):
 
 ABSENT = """
 /c/nope                                 -> no comparison named nope
-/c/home-feed/runs/2030-01-01T00:00:00Z  -> was never run, or is deleted
-/c/home-feed/runs/yesterday             -> yesterday is no slot: write it as
+/c/home-feed/runs/2030-01-01T00:00:00Z  -> was never run, or its run was deleted
+/c/home-feed/runs/yesterday             -> yesterday is not a slot: write it as
 /c/home-feed/users/nobody               -> nothing is stored of user nobody
 /alerts/nothing                         -> no incident nothing
 """
@@ -370,8 +370,8 @@ def test_while_the_database_is_away_the_overview_stays(filled, monkeypatch):
     assert "does not answer since 03:00" in answer.text
     for page in (overview, daemon):
         text = re.sub("<[^>]*>", "", page.text)
-        assert f"The database is away since {show_instant(SLOTS[1])}: refused." in text
-        assert f"States are those of {show_instant(SLOTS[0])}." in text
+        assert f"The database has been away since {show_instant(SLOTS[1])}: refused." in text
+        assert f"The states below were read at {show_instant(SLOTS[0])}." in text
     assert re.findall(r'class="pill([^"]*)">was ([a-z ]+)<', overview.text)[-2:] == [
         (" firing", "firing"),
         ("", "quiet"),
