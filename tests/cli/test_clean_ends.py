@@ -128,7 +128,7 @@ def test_a_run_that_breaks_is_a_failed_run_whose_reason_names_the_place_and_show
     assert re.search(
         r"internal error: KeyError in runner\.py, line \d+: please report it\n", found.stdout
     )
-    assert re.search(r"run broke .*: KeyError in runner\.py, line \d+\n$", found.stderr)
+    assert re.search(r"because of a bug .*: KeyError in runner\.py, line \d+\n$", found.stderr)
     assert NEEDLE not in found.output
 
 

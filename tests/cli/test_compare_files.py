@@ -230,7 +230,7 @@ MISTAKES = """
 -m ndcg | needs relevance: name it in a configuration
 -m recal | did you mean 'recall'?
 -m novelty | arm_metrics
---catalogue 5 | --catalogue 5: 26 different items are listed
+--catalogue 5 | --catalogue 5 is too small: 26 different items are listed
 --item product | give either items
 --by contry | did you mean 'country'?
 --users none.csv | none.csv does not exist

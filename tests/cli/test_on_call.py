@@ -162,7 +162,7 @@ def test_the_subject_of_a_mail_says_that_it_is_a_test(mail_server, certificate):
 def test_one_receiver_may_be_chosen_and_a_refusal_ends_with_5_when_all_have_been_told(collector):
     assert rankwatch("notify test hook").returncode == 0
     assert len(collector.requests) == 2
-    assert_refused("notify test pager | 2 | no receiver named 'pager': there are hook, other")
+    assert_refused("notify test pager | 2 | no receiver named 'pager': choose one of hook, other")
 
     collector.replies.append(answer(401))
     done = rankwatch("notify test")

@@ -100,7 +100,7 @@ def test_a_pushgateway_that_refuses_ends_with_5_without_the_password_and_the_run
     done = rankwatch("run-once --textfile all.prom", env={"RANKWATCH_PUSH": secret})
     assert done.returncode == 5
     assert done.stderr.endswith(
-        f"Pushgateway at {collector.url} took no metrics: it answered 400\n"
+        f"Pushgateway at {collector.url} did not accept the metrics: it answered with status 400\n"
     )
     assert "h@ll" not in done.stderr
     (pushed,) = collector.requests
@@ -128,7 +128,7 @@ REFUSED = f"""
 --push http://a..b:9091 | {NO_URL}
 --push http://bot:s3cret@{"a" * 64}.internal | {NO_URL}
 --push https://bot:1234/x@host | write special characters of user and password as %XX, / as %2F
---push http://bot:s3cret@host?x=1 | must end with its path
+--push http://bot:s3cret@host?x=1 | must end with the path
 """
 
 
