@@ -23,8 +23,8 @@ from monitor.service.daemon.daemon import Daemon
 from service.lists_world import write_world
 
 FAULT = re.compile(
-    r"rankwatch: internal error: KeyError in \w+\.py, line \d+\. This is a fault of rankwatch: "
-    r"please report it\. RANKWATCH_TRACEBACK=1 shows the traceback, which can contain data\.\n"
+    r"rankwatch: internal error: KeyError in \w+\.py, line \d+\. This is a bug in rankwatch: "
+    r"please report it\. RANKWATCH_TRACEBACK=1 shows the traceback, but it may contain data\.\n"
 )
 NEEDLE = "ann@example.com"
 """Data in the text of the error."""

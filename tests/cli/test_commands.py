@@ -194,7 +194,7 @@ def test_init_writes_a_configuration_that_loads_and_does_not_overwrite(tmp_path,
     again = rankwatch("init")
     assert (again.returncode, one_line(again)) == (
         2,
-        "rankwatch: rankwatch.yaml exists already; --force replaces it",
+        "rankwatch: rankwatch.yaml exists already: use --force to replace it",
     )
     assert [rankwatch(command).returncode for command in ("db upgrade", "db check")] == [0, 0]
 

@@ -111,10 +111,10 @@ def test_a_table_tells_the_score_by_chance_and_what_it_is():
     assert lines[0] == "12 of 12 users compared at k=10"
     assert "by chance" in lines[1]
     assert "0.0100" in next(line for line in lines if line.startswith("overlap"))
-    (chance,) = (line for line in lines if "unrelated lists" in line)
-    assert "10 items each, drawn at random from a catalogue of 1,000" in chance
+    (chance,) = (line for line in lines if "by chance: " in line)
+    assert "10 items, drawn at random from a catalogue of 1,000" in chance
     apart = next(line for line in lines if line.startswith("extended_tau is 0."))
-    assert "from that of identical lists: items replaced" in apart
+    assert "away from its value for identical lists: items replaced" in apart
     assert any(line.startswith("country=UK: 6 of 6 users compared") for line in lines)
 
 
@@ -226,8 +226,8 @@ def test_as_one_file_it_shows_what_it_prints_and_the_users_farthest_apart_whatev
 
 MISTAKES = """
 -m rbo_a | rbo_a(p=0.9) needs scores: add --scores COLUMN
--m element_weighted_tau | needs item_weights: name it in a configuration
--m ndcg | needs relevance: name it in a configuration
+-m element_weighted_tau | needs item_weights: use a configuration
+-m ndcg | needs relevance: use a configuration
 -m recal | did you mean 'recall'?
 -m novelty | arm_metrics
 --catalogue 5 | --catalogue 5 is too small: 26 different items are listed

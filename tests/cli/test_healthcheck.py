@@ -95,7 +95,7 @@ def test_where_every_client_needs_a_certificate_one_can_be_shown(
         stranger = found(tmp_path, "stranger").own
         for options in ("", f"--cert {stranger.cert} --key {stranger.key}"):
             code, text = ask(site.port, options)
-            assert (code, "give one that it trusts with --cert" in text) == (1, True)
+            assert (code, "name one with --cert that it trusts" in text) == (1, True)
         assert ask(site.port, f"--cert {client_pair.cert} --key {client_pair.key}") == (
             0,
             "healthy",
@@ -137,7 +137,7 @@ def test_only_the_word_of_a_daemon_counts():
             code, text = ask(port)
         assert (code, text.split(" (")[0]) == (
             1,
-            f"something else than rankwatch answers at 127.0.0.1:{port}",
+            f"another program answers at 127.0.0.1:{port}, not rankwatch",
         )
 
 
@@ -154,8 +154,8 @@ def test_what_cannot_be_asked_is_wrong_usage():
     assert_refused("""
         healthcheck a..b:80 | 2 | HOST:PORT must be host:port
         healthcheck 29108 | 2 | HOST:PORT must be host:port, such as 127.0.0.1:29108
-        healthcheck --key x.key | 2 | --key needs --cert
-        healthcheck --cert x.crt | 2 | x.crt: is no file
+        healthcheck --key x.key | 2 | --key is the key of a certificate: give --cert too
+        healthcheck --cert x.crt | 2 | x.crt is not a file
         healthcheck --timeout 0 | 2 | greater than or equal to 0.1
     """)
 
@@ -171,9 +171,9 @@ def test_a_certificate_or_key_that_cannot_be_shown_is_told_in_words(
 
     certificate = f"healthcheck --cert {client_pair.cert}"
     assert_refused(f"""
-        healthcheck --cert fifo | 2 | fifo: is no file
-        {certificate} --key fifo | 2 | fifo: is no file
-        {certificate} --key locked.key | 2 | and locked.key must be a certificate and its key in PEM, the key without
+        healthcheck --cert fifo | 2 | fifo is not a file
+        {certificate} --key fifo | 2 | fifo is not a file
+        {certificate} --key locked.key | 2 | and locked.key must be a certificate and its key in PEM; the key has no password
         {certificate} --key {server_pair.key} | 2 | must be a certificate and its key in PEM
         healthcheck --cert empty | 2 | empty and empty must be a certificate and its key in PEM
     """)

@@ -109,7 +109,7 @@ def test_a_pushgateway_that_refuses_ends_with_5_without_the_password_and_the_run
     text = (folder / "all.prom").read_text()
     assert 'rankwatch_run_status{comparison="feed",status="ok"} 1.0' in text
     by_option = rankwatch(f"run-once --push {secret}").stderr
-    assert "shows the password of --push: put its URL into RANKWATCH_PUSH" in by_option
+    assert "shows the password in --push: put the URL into RANKWATCH_PUSH" in by_option
 
 
 def test_a_file_that_cannot_be_written_after_the_run_keeps_nobody_from_being_pushed_to(

@@ -155,8 +155,8 @@ def test_the_rules_that_are_printed_can_be_backtested(what, store):
         put(store, what, day, measured(mean), measured(mean, segment='country="Ü, 😀"'))
     suggest = "suggest home-feed --segment each"
     suggested = rankwatch(suggest).stdout
-    assert "all together: one false page in 90 days" in suggested
-    assert "ExtendedTauMeanDrop would have paged at 2024-01-18T00:00:00Z" in suggested
+    assert "all together: one false alert in 90 days" in suggested
+    assert "ExtendedTauMeanDrop would have fired at 2024-01-18T00:00:00Z" in suggested
     Path("rules.yaml").write_text(rankwatch(f"{suggest} --yaml").stdout)
 
     (told,) = read_json("backtest --rules rules.yaml")
