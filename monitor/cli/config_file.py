@@ -162,7 +162,7 @@ def _print_preview(preview: Preview) -> None:
     print_line(
         f"{comparison.name}  slot {instant(preview.slot)}  "
         f"next {instant(preview.next_slot)}  top {comparison.measuring.k}  "
-        "of users inside and outside of the sample"
+        "of users that need not be in the sample"
     )
     for problem in preview.problems:
         print_line(f"  {problem}")

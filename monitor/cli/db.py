@@ -130,7 +130,7 @@ def check_schema(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) ->
     wanted = schema_version.head()
     differences = []
     if current in {None, wanted} and not damage:
-        # This check also raises an error if the file is missing and has no version.
+        # This check also raises an error if the file is missing. Then there is no version.
         differences = schema_version.check(url)
     if as_json:
         print_json(

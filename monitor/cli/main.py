@@ -100,7 +100,7 @@ def _root(
     ] = False,
     config: Annotated[
         Path | None,
-        typer.Option("--config", "-c", help="Configuration file; also accepted after the command."),
+        typer.Option("--config", "-c", help="Configuration file. May also follow the command."),
     ] = None,
 ) -> None:
     """Watch how far two recommenders drift apart."""

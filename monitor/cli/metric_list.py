@@ -35,8 +35,8 @@ def metrics(
 ) -> None:
     """List every metric and its properties.
 
-    The properties are its range, its scores of identical and disjoint lists, its needs and its
-    meaning.
+    The properties of a metric are its range, its scores of identical and disjoint lists, its needs
+    and its meaning.
     """
     from monitor.arm_metrics import ARM_METRICS
     from monitor.metrics import METRICS

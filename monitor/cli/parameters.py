@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from monitor.storage import SqlStore
 
 CONFIG_VARIABLE = "RANKWATCH_CONFIG"
-# Default `DEFAULT_CONFIG`.
+# The default is `DEFAULT_CONFIG`.
 Config = Annotated[
     Path,
     typer.Option(

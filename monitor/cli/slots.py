@@ -217,7 +217,10 @@ def result_dict(result: RunResult) -> dict[str, object]:
 
 
 def _believable(result: RunResult) -> tuple[Summary, ...]:
-    """Return the summaries of an ok run. Other runs compared too few users, so they return none."""
+    """Return the summaries of an ok run, or () for any other run.
+
+    Other runs compared too few users to represent all users.
+    """
     if result.status != "ok":
         return ()
     return result.summaries

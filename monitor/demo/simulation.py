@@ -67,7 +67,7 @@ class Story:
 NORMAL_STORY = Story(day_s=4.0, every="2s", healthy_days=4, broken_days=3, calm_days=15)
 FAST_STORY = Story(day_s=1.5, every="4s", healthy_days=2, broken_days=2, calm_days=None)
 UNWATCHED_STORY = Story(day_s=120.0, every="1m", healthy_days=6, broken_days=4, calm_days=11)
-"""The first fault comes after 12 minutes. It is repaired after 8, and is back after 22 more.
+"""The first fault comes after 12 minutes, is repaired 8 minutes later, and recurs after 22 more.
 
 So learned rules have enough time to learn before the fault.
 """

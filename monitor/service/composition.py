@@ -50,7 +50,7 @@ _answer_folder = cache(AnswerFolder)  # all candidates of a family share one
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wiring:
-    """One configuration, and all that it names in opened form, except the store."""
+    """One configuration, with all its opened parts except the store."""
 
     settings: Settings
     watched: dict[str, Watched]
@@ -141,7 +141,7 @@ def set_known_names(
 def show_outbox(store: Store, publisher: PrometheusPublisher, now: datetime) -> None:
     """Publish how many deliveries are pending, held back and recently dead.
 
-    DatabaseError if the database cannot be read.
+    Raises DatabaseError if the database cannot be read.
     """
     outbox = store.outbox
     publisher.outbox(

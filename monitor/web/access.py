@@ -320,7 +320,7 @@ def _read_pem(path: str) -> str:
 def certificates_end(path: str) -> datetime | None:
     """Return when the first of the certificates in a PEM file expires.
 
-    None if no certificate can be read.
+    Returns None if no certificate can be read.
     """
     ends = []
     with suppress(OSError, ValueError):
@@ -348,7 +348,7 @@ def alternative_names(certificate: dict[str, object] | None) -> frozenset[str]:
 
 
 def host_name(host: str) -> str:
-    """Return the name or address in a header ``Host`` in lower case. Empty if there is none."""
+    """Return the name or address in a header ``Host`` in lower case, or "" if there is none."""
     try:
         return (urlsplit(f"//{host}").hostname or "").removesuffix(".")
     except ValueError:

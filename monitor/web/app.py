@@ -118,7 +118,7 @@ class Health(Protocol):
     def unready(self) -> str | None:
         """Return why the process cannot work now.
 
-        None if the database answers and the first results were published.
+        Returns None if the database answers and the first results were published.
         """
 
 

@@ -40,8 +40,8 @@ class Front:
     def make_room(self, newest: "Connection") -> None:
         """Abort one connection if there are too many.
 
-        The order of `Connection.claim_to_stay` decides among the connections that are not
-        answering. If all are answering, the newest is aborted.
+        Among the connections that are not answering, the one with the lowest
+        `Connection.claim_to_stay` is aborted. If all are answering, the newest one is aborted.
         """
         count = 0
         waiting = []
@@ -125,7 +125,7 @@ class Connection(H11Protocol):
             super().connection_lost(exc)
 
     def begin_answer(self) -> None:
-        """Record that a request begins. If no exchange is under way, it begins a new one."""
+        """Record that a request begins. It starts a new exchange if the last one is over."""
         if not self._is_busy:
             self._restart_deadline()
         self._is_busy = True
@@ -138,14 +138,14 @@ class Connection(H11Protocol):
         self._answering -= 1
 
     def shutdown(self) -> None:
-        """End after the present answer, or at once during the handshake."""
+        """End the connection after the present answer. During the handshake end it at once."""
         if self._handshake is None:
             super().shutdown()
         else:
             self.abort()
 
     def abort(self) -> None:
-        """End at once."""
+        """End the connection at once."""
         self._line.abort()  # a TLS transport that was closed twice can no longer abort
 
     @property
@@ -156,7 +156,7 @@ class Connection(H11Protocol):
 
     @property
     def is_answering(self) -> bool:
-        """Whether an answer is being computed. It no longer is when bytes wait for the client."""
+        """Whether an answer is being computed. This is false while bytes wait for the client."""
         return self._answering > 0 and not self._unsent
 
     @property

@@ -159,7 +159,7 @@ SERVER_ANSWERS = {
     "503": "The database or a source does not answer, or too many passwords wait to be verified.",
     "504": "The answer took too long.",
 }
-"""What each status means that the server can return for every address."""
+"""The meaning of each status that any address can return."""
 _WIDEST = 1e9
 """The largest margin and reference. Metrics on lists of up to 10,000 items stay below it."""
 _MOST_SEGMENTS = 50

@@ -24,7 +24,7 @@ from monitor.errors import ConfigError, MonitorError
 from monitor.web.access import Access, Credentials, client_name
 from monitor.web.connections import CONNECTION, Connection, Front, Limits
 
-_BACKLOG = 128  # asyncio accepts so many at once before it aborts any
+_BACKLOG = 128  # asyncio may accept so many connections before we can abort any
 _START_S = 10.0
 _POLL_S = 0.005
 _LAST_PORT = 65535

@@ -88,9 +88,9 @@ def test_an_incident_that_is_replayed_during_a_later_outage_stays_as_it_is(askin
         done = rankwatch(command)
 
         assert done.stderr.strip() == (
-            f"rankwatch: feed: the run of {SLOT} stored answers of live sources. They would answer "
-            f"differently now. rankwatch show feed --slot {SLOT} shows it. --again replaces it, and "
-            "keeps the earlier attempt as feed@1"
+            f"rankwatch: feed: the run of {SLOT} stored answers of live sources. The sources would "
+            f"answer differently now. rankwatch show feed --slot {SLOT} shows the stored run. "
+            "--again asks again, and keeps the earlier attempt as feed@1"
         )
         assert (done.returncode, stored(asking), len(candidate.asked)) == (code, before, asked)
 

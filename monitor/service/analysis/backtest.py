@@ -119,7 +119,10 @@ def finished_records(
     history: History,
     end: datetime | None,
 ) -> Iterator[RunRecord]:
-    """Yield the finished runs up to the slot ``end``, oldest first. Reads AT_ONCE runs at once."""
+    """Yield the finished runs up to the slot ``end``, oldest first.
+
+    It reads AT_ONCE runs at a time.
+    """
     after: datetime | None = None
     while records := history.run_records(comparison, after=after, limit=AT_ONCE):
         for record in records:

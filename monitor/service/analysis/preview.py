@@ -1,4 +1,4 @@
-"""Preview a configured comparison with a few users. Stores and sends nothing."""
+"""Preview a configured comparison with a few users. It stores and sends nothing."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -35,7 +35,7 @@ class Match:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preview:
-    """The lists of a few users from both arms, or the problems why there are none."""
+    """The lists of a few users from both arms, or the problems that prevent this."""
 
     comparison: Comparison
     slot: datetime

@@ -1,4 +1,4 @@
-"""Computes how many users or runs a drop needs to be detected.
+"""Computes how many users or runs are needed to detect a drop.
 
 The figures come from stored runs or from options.
 """
@@ -131,10 +131,10 @@ def _series_of(rules: Iterable[SeriesRuleT], figures: Figures) -> list[RuleSerie
 
 
 def users_until_decided(comparison: Comparison, history: History) -> tuple[int, int] | None:
-    """Estimate the users that ``stop_when: decided`` would have asked in the newest ok run.
+    """Estimate how many users ``stop_when: decided`` would have asked in the newest ok run.
 
-    Returns this number and the number of the run's users. None if the comparison cannot stop early,
-    or already does.
+    Returns this number and the run's number of users. Returns None if the comparison cannot stop
+    early, or already does.
     """
     rules = comparison.judging.similarity_rules
     size = comparison.measuring.sample

@@ -164,8 +164,8 @@ class OneShot:
         watched = pick_comparison(self.wiring.watched, comparison)
         if watched.arms.relevance is None:
             raise ConfigError(
-                f"comparison {comparison!r} has no `relevance:` in the configuration, so none of "
-                "its runs waits for labels"
+                f"comparison {comparison!r} has no `relevance:` in the configuration: add it, and "
+                "later runs wait for labels"
             )
         return backfill_runs(watched, self.store, self.clock, start=start, end=end)
 
@@ -257,9 +257,9 @@ class OneShot:
         earlier = kept_name(name, answered[0].attempt)
         if not again:
             return (
-                f"{name}: {runs} stored answers of live sources. They would answer differently "
-                f"now. rankwatch show {name} --slot {slot} shows it. --again replaces it, and "
-                f"keeps the earlier attempt as {earlier}"
+                f"{name}: {runs} stored answers of live sources. The sources would answer "
+                f"differently now. rankwatch show {name} --slot {slot} shows the stored run. "
+                f"--again asks again, and keeps the earlier attempt as {earlier}"
             )
         replaced = ". Files of scores_to are replaced" if watched.arms.scores_to else ""
         self.say(

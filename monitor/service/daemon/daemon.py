@@ -128,7 +128,7 @@ class Daemon:
                 hosts=settings.host_names,
             )
             self._wiring = wire(settings, on_ping=partial(self._publisher.count, "pings_total"))
-            # A lambda, because a reload replaces the wiring.
+            # This is a lambda, because a reload replaces the wiring.
             opened.callback(lambda: self._end(self._wiring.close, PINGS_S))
             self.store = unopened_store(settings.database)
             opened.callback(self.store.close)

@@ -190,7 +190,7 @@ def _record_end(store: Store, database: OutageMonitor) -> None:
 
 @dataclass(slots=True, kw_only=True)
 class _ReceiverState:
-    """What one receiver got about the outage.
+    """The messages about the outage that one receiver got.
 
     ``sent`` is the last start that was sent, at the time ``sent_s``. The time is None if the
     message may not have arrived. ``unsure`` is a message, with its key, that may have arrived.
@@ -315,7 +315,7 @@ def start_of(
         at=now,
         from_state=State.QUIET,
         to_state=State.FIRING,
-        reason=f"{outage.reason}; until it ends nothing is compared, stored or alerted on",
+        reason=f"{outage.reason}; nothing is compared, stored or alerted on until it ends",
         headline=outage.reason,
         metric="database",
         statistic="away",

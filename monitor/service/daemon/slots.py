@@ -80,7 +80,7 @@ class SlotChooser:
             self.overlapped.setdefault(name, set()).update(slots)
 
     def note_due(self, name: str, since: datetime) -> None:
-        """Note when the comparison began to wait for a place."""
+        """Record when the comparison began to wait for a place."""
         with self._lock:
             self.due[name] = since
 

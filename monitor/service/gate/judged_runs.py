@@ -30,7 +30,7 @@ UsersAt = Callable[[datetime], UserTable]
 class RunSelection:
     """Runs to judge, oldest first, and the number of other runs by the reason to leave them out.
 
-    ``trouble`` says why the newest run failed that was not ok.
+    ``trouble`` is the reason of the newest run that is not ok.
     """
 
     runs: tuple[Run, ...]

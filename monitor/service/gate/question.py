@@ -20,7 +20,7 @@ EACH = "each"
 
 
 class Yardstick(StrEnum):
-    """The distance with which the distance between candidate and baseline is compared."""
+    """What a gate takes as no excess: the noise floor, identical lists or a given reference."""
 
     NOISE_FLOOR = "noise_floor"
     IDENTICAL = "identical"
@@ -181,7 +181,7 @@ def make_question(  # noqa: PLR0913 - the options of the command
 ) -> Question:
     """Make a question. The default metric is the comparison's first one.
 
-    ConfigError or InputError for a question without an answer.
+    Raises ConfigError or InputError if the question has no answer.
     """
     comparison = pick_comparison(comparisons, name)
     if comparison.measuring.keep_scores is not Keep.ALL:

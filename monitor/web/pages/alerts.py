@@ -102,7 +102,7 @@ class AlertPage:
 
 
 def read_alerts_page(site: Site, query: Query) -> AlertsPage:
-    """Return the page of incidents. Filters may select some of them."""
+    """Return the page of incidents. The query may filter the incidents."""
     chosen = query.chosen
     now = site.clock.now()
     pages = site.store.pages

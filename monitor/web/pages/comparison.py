@@ -235,7 +235,7 @@ def _choose_time(
     latest: LatestRun | None,
     now: datetime,
 ) -> tuple[str, datetime, datetime]:
-    """Return the period, its start and its end. It ends now, or at the newest run."""
+    """Return the period, its start and its end. It ends now or at the newest run."""
     period = query.chosen.get("period")
     if period not in PERIODS:
         period = _usual_period(latest)

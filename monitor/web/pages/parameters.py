@@ -48,7 +48,7 @@ KINDS: Mapping[str, Any] = {
 DESCRIPTIONS = {
     "metric": "Metric to show. Default: the first one of the newest run. Unknown ones are ignored.",
     "segment": "Segment to show. Default: all users. Unknown ones are ignored.",
-    "period": "1d, 7d, 30d, 90d or 1y. Other periods are ignored.",
+    "period": "Period to show: 1d, 7d, 30d, 90d or 1y. Other periods are ignored.",
     "from": "First slot, such as 2024-01-08T00:00:00Z. It replaces the period.",
     "to": "Last slot, such as 2024-01-08T00:00:00Z. The default is the newest slot.",
     "slot": "Slot of the run, such as 2024-01-08T00:00:00Z. The default is the newest slot.",

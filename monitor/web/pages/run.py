@@ -194,7 +194,7 @@ def read_user_page(site: Site, query: Query) -> UserPage:
 
 
 def list_moves(lists: UserLists, titles: Mapping[str, str]) -> tuple[Move, ...]:
-    """Return the moves of all items. Items that only the baseline has come last."""
+    """Return the moves of all items. The last ones are only in the baseline's list."""
     baseline = {item: rank for rank, item in enumerate(lists.baseline, start=1)}
     candidate = {item: rank for rank, item in enumerate(lists.candidate, start=1)}
     moves = []

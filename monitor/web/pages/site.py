@@ -91,7 +91,7 @@ class Site:
         return self.comparisons().get(name)
 
     def item_urls(self, name: str, items: Collection[str]) -> Mapping[str, str]:
-        """Return the addresses of the items' pages. Empty if the comparison has no `item_url`."""
+        """Return the addresses of the items' pages, or {} if the comparison has no `item_url`."""
         comparison = self.comparison(name)
         if comparison is None or comparison.item_url is None:
             return {}
