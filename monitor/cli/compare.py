@@ -116,7 +116,7 @@ def compare_lists(  # noqa: PLR0913 - the command's options
     ] = None,
     users: Annotated[
         Path | None,
-        typer.Option(help="File with the users to compare. It needs the column --user."),
+        typer.Option(help="File with the users to compare. It needs the column of --user."),
     ] = None,
     titles: Annotated[
         Path | None,

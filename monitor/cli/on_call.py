@@ -267,12 +267,12 @@ def add_silence(  # noqa: PLR0913 - the command's options
         ),
     ],
     *,
-    span: Annotated[str | None, typer.Option("--for", help="Its duration, such as 2h.")] = None,
+    span: Annotated[str | None, typer.Option("--for", help="Duration, such as 2h.")] = None,
     until: Annotated[
-        str | None, typer.Option("--until", help="Its end in ISO 8601, instead of --for.")
+        str | None, typer.Option("--until", help="End, in ISO 8601. Replaces --for.")
     ] = None,
     start: Annotated[
-        str | None, typer.Option("--from", help="Its start in ISO 8601. Default: now.")
+        str | None, typer.Option("--from", help="Start, in ISO 8601. Default: now.")
     ] = None,
     by: Author = None,
     comment: Comment = "",

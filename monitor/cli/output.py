@@ -139,7 +139,7 @@ def _plain(value: object) -> object:
 
 
 def _key(key: object) -> str:
-    # This is the API's form of a tuple: "candidate,missing".
+    # Join the parts as the API does: "candidate,missing".
     return ",".join(key) if isinstance(key, tuple) else str(key)
 
 

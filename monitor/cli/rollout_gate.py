@@ -207,7 +207,7 @@ def _question_lines(certificate: Certificate) -> list[str]:
 
 def _scale_line(certificate: Certificate) -> str:
     needed = -math.log10(certificate.question.alpha)
-    return f"safe, breach: the log10 of the evidence for this verdict. {needed:.2f} is enough"
+    return f"safe, breach: log10 of the evidence for each verdict. {needed:.2f} is enough"
 
 
 def _as_page(certificate: Certificate) -> dict[str, object]:

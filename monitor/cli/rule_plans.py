@@ -31,7 +31,7 @@ def suggest(  # noqa: PLR0913 - the command's options
     ] = None,
     statistic: Annotated[
         list[str] | None,
-        typer.Option(help="A statistic, as in rules. May be repeated. Default: mean and p05."),
+        typer.Option(help="Statistic, such as p95. May be repeated. Default: mean and p05."),
     ] = None,
     segment: Annotated[
         list[str] | None, typer.Option(help="A segment, or each. May be repeated. Default: all.")
@@ -155,11 +155,13 @@ def plan(  # noqa: PLR0913 - the command's options
     ] = None,
     users: Annotated[
         int | None,
-        typer.Option(min=2, max=10**9, help="Users in each run. Computes the number of runs."),
+        typer.Option(min=2, max=10**9, help="Users in each run. The number of runs is computed."),
     ] = None,
     runs: Annotated[
         int | None,
-        typer.Option(min=1, max=10**6, help="Runs judged together. Computes the number of users."),
+        typer.Option(
+            min=1, max=10**6, help="Runs judged together. The number of users is computed."
+        ),
     ] = None,
     power: Annotated[
         float, typer.Option(min=0.01, max=0.999, help="Probability of detection.")
@@ -207,14 +209,14 @@ def plan(  # noqa: PLR0913 - the command's options
 
     The command compares the mean of the runs with earlier healthy runs, by Student's t. This is
     exact if the runs are normally distributed. With --users and --runs it computes the probability
-    of detection. With --share it computes this for the configured rules, and names the rule that
-    detects the change first. If few users are affected, a percentile or a share below a floor can
-    detect them earlier than the mean.
+    of detection. With --share it plans for the configured rules, and names the rule that detects
+    the change first. If few users are affected, a percentile or a share below a floor can detect
+    them earlier than the mean.
     """
     from monitor.service.analysis import sample_size
 
     if (drop is None) == (share is None):
-        raise typer.BadParameter("the change is not clear: give either --drop or --share")
+        raise typer.BadParameter("the change to detect is unclear: give either --drop or --share")
     figures = {"mean": mean, "sd": sd, "wander": wander, "learned": learned}
     overrides: dict[str, Any] = {}
     for name, value in figures.items():

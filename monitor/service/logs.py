@@ -34,7 +34,7 @@ _QUIET = {
 def _is_written(record: logging.LogRecord) -> bool:
     """Return whether to log a record. It must be a warning, or come from this program.
 
-    Below the level of warnings libraries log requests, which contain secrets.
+    Below the level of warnings, libraries log requests, which contain secrets.
     """
     return record.levelno >= logging.WARNING or record.name.partition(".")[0] == _OURS
 

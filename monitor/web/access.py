@@ -42,7 +42,7 @@ _MOST_REMEMBERED = 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """Who has access. By default everybody who reaches the port has access, without encryption."""
+    """Who may connect and read. By default everybody may, and nothing is encrypted."""
 
     credentials: "Credentials" = field(default_factory=lambda: Credentials({}))
     certificates: "CertificateStore | None" = None

@@ -49,13 +49,13 @@ from monitor.web.server import (
 Metrics = Callable[[str, str], tuple[bytes, Mapping[str, str]]]
 """Returns body and headers of the metrics page for the request's Accept and Accept-Encoding.
 
-Called in a worker thread.
+It is called in a worker thread.
 """
 
 Reload = Callable[[], bool]
 """Reads the configuration again, and returns False if the old one stays in force.
 
-Called in a worker thread, one at a time.
+It is called in a worker thread, one at a time.
 """
 
 DESCRIPTION = "/api/v1/openapi.json"

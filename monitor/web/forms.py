@@ -161,7 +161,7 @@ SERVER_ANSWERS = {
 }
 """The meaning of each status that any address can return."""
 _WIDEST = 1e9
-"""The largest margin and reference. Metrics on lists of up to 10,000 items stay below it."""
+"""The largest margin and reference. Metrics on lists of up to 10,000 items have smaller values."""
 _MOST_SEGMENTS = 50
 
 FAILURE = {
@@ -306,7 +306,7 @@ def describe_gate() -> dict[str, Any]:
     responses["409"]["content"] |= verdict
     answer = {"application/json": {"schema": {"type": "object"}}, **verdict}
     responses["200"] = {
-        "description": "The certificate, or the verdict in words if the query names one.",
+        "description": "The certificate. If the query has a verdict, the answer to it in words.",
         "content": answer,
     }
     operation = {

@@ -46,11 +46,11 @@ class Backtest:
 
     comparison: Comparison
     runs: Mapping[RunStatus, int]
-    transitions: tuple[Transition, ...]  # that the rules would have made
-    stored: tuple[Transition, ...]  # that were stored in fact
+    transitions: tuple[Transition, ...]  # the changes that the rules would have made
+    stored: tuple[Transition, ...]  # the changes that were stored
     # By alert, the number of ok runs without the rule's statistic. The rule could not judge them.
     lacking: Mapping[str, int]
-    # By statistic and slot, the values over all users, for the statistics of similarity rules.
+    # The statistics of similarity rules over all users: values by statistic and slot.
     measured: Mapping[Subject, Mapping[datetime, float | None]]
 
 

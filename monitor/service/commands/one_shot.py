@@ -84,7 +84,7 @@ class OneShot:
         *,
         again: bool = False,
     ) -> Iterator[RunResult | MonitorError]:
-        """Run one slot of each selected comparison, by default the newest.
+        """Run one slot of each selected comparison. The default is the newest slot.
 
         Yields the error if a comparison could not be run, and continues with the next one. A stored
         slot is run again. Only ``again`` replaces a slot that live sources answered. So an external

@@ -57,7 +57,7 @@ from monitor.web.pages.site import Status
 from monitor.web.server import WebServer
 
 STOP_S = 10.0
-"""How long runs and deliveries may continue during a stop. After it slots are released."""
+"""How long runs and deliveries may continue during a stop. After this time slots are released."""
 
 STOP_IN_ALL_S = 20.0
 """The time limit for all steps of a stop. Container platforms often kill after 30 s."""

@@ -38,9 +38,9 @@ class Leadership:
     """Acquires and renews the lease in its own thread.
 
     It calls ``on_change`` after it has won or lost the lease. ``lasts`` is the length of the lease.
-    The leader renews the lease after a third of this time. A standby looks after a fifteenth.
-    ``lease`` is None for a standby. ``trouble`` says why the last attempt failed. It is None if the
-    attempt succeeded.
+    The leader renews the lease after a third of this time. A standby looks at the lease after a
+    fifteenth of this time. ``lease`` is None for a standby. ``trouble`` says why the last attempt
+    failed. It is None if the attempt succeeded.
     """
 
     def __init__(

@@ -23,7 +23,7 @@ from monitor.storage import SqlStore, exposure
 CALM_S = 60.0
 """If the time between two outages is shorter, they are one outage."""
 UNREAD = timedelta(minutes=1)
-"""After this time without a read, pages report that the database hangs. It is four refreshes."""
+"""After this time without a read, pages report that the database hangs. This is four refreshes."""
 OPENING_S = 20.0
 """The time limit for opening the database. It is longer than the driver's connection timeout."""
 ALERT = "DatabaseAway"

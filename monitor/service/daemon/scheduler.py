@@ -107,8 +107,8 @@ class _Instance(Ticket):
 class JobScheduler:
     """The jobs of the daemon by name. Threads may share it.
 
-    ``most_runs`` returns ``most`` of `next_runs`. ``on_overlap`` gets the slots that fell due
-    during a run. ``on_due`` gets the time when a run began to wait for a place.
+    ``most_runs`` returns the parameter ``most`` of `next_runs`. ``on_overlap`` gets the slots that
+    fell due during a run. ``on_due`` gets the time when a run began to wait for a place.
 
     Call `begin_repeated` every second, and after each call of ``on_end``. It starts jobs that fell
     due while they were at work.
@@ -196,7 +196,7 @@ class JobScheduler:
                     self._modify(name, next_run_time=at)
 
     def begin_repeated(self) -> None:
-        """Start ended jobs again that fell due while they were at work."""
+        """Start jobs again if they fell due while they were at work. They must have ended."""
         with self._ended:
             names = [name for name in self._repeated if name not in self._at_work]
             self._repeated.difference_update(names)

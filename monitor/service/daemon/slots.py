@@ -41,7 +41,7 @@ class SlotChoice:
 class SlotChooser:
     """Chooses the slots of all comparisons.
 
-    If another clock was ahead of this one, slots that were run by it are run again once.
+    If another daemon's clock was ahead of this one, the slots that it ran are run again once.
     """
 
     runner: Runner

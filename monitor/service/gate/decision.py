@@ -1,4 +1,4 @@
-"""The decision of the gate. It judges stored runs, and returns a certificate.
+"""Decides on a rollout: judges stored runs, and returns a certificate.
 
 The certificate contains everything that the answer depends on. The same data give the same
 certificate.

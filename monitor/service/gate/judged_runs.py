@@ -96,7 +96,7 @@ def read_run(
 ) -> SampledRun | None:
     """Read the rotating users of a run. Returns None if the run has no scores of the judged metric.
 
-    A user whose score is undefined is missing.
+    A user with an undefined score is treated as a user without a score.
 
     Raises InputError for a score out of range, or if the segments of the run are no longer
     available.

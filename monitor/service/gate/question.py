@@ -143,7 +143,7 @@ class Question:
     def needs_panel(self) -> bool:
         """Whether judging needs the segments of each run.
 
-        It needs them to judge named segments, and for a sample with a minimum for each segment.
+        Named segments need them, and so does a sample with a minimum for each segment.
         """
         sample = self.comparison.measuring.sample
         return self.segments != (ALL,) or (sample is not None and sample.minimum > 0)
