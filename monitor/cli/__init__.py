@@ -1,4 +1,4 @@
-"""The command line: parse, call the service, print, exit code. Nothing is decided here."""
+"""The command line. It parses options, calls the service, prints results and sets the exit code."""
 
 try:
     from monitor.cli.main import main

@@ -1,4 +1,4 @@
-"""The command `backtest`: judge stored runs by other rules."""
+"""The command `backtest`. It judges stored runs by other rules."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _MOST_POINTS = 240
 
 def backtest(  # noqa: PLR0913 - the command's options
     comparisons: Annotated[
-        list[str] | None, typer.Argument(help="Names of comparisons; default: all.")
+        list[str] | None, typer.Argument(help="Names of comparisons. Default: all.")
     ] = None,
     *,
     rules: Annotated[
@@ -47,22 +47,22 @@ def backtest(  # noqa: PLR0913 - the command's options
         typer.Option(
             "--rules",
             "-r",
-            help="YAML file with rules: (and false_alarm_every:), or a complete configuration.",
+            help="YAML file with rules: and maybe false_alarm_every:, or a complete configuration.",
         ),
     ],
     start: Annotated[
-        str | None, typer.Option("--from", help="First slot to list, ISO 8601.")
+        str | None, typer.Option("--from", help="First slot to list, in ISO 8601.")
     ] = None,
-    end: Annotated[str | None, typer.Option("--to", help="Last slot, ISO 8601, included.")] = None,
+    end: Annotated[str | None, typer.Option("--to", help="Last slot to list, in ISO 8601.")] = None,
     html: Annotated[Path | None, typer.Option(help="Also write an HTML file with charts.")] = None,
     config: Config = DEFAULT_CONFIG,
     as_json: AsJson = False,
 ) -> None:
-    """List the pages that other rules would have sent.
+    """List the alerts that other rules would have sent.
 
-    Shows them next to the pages that were sent. Every stored run is judged again in order,
-    also those before --from, because rules learn from them. Nothing is stored or sent. Exit 0
-    whatever the result, 2 for a wrong file or name.
+    The list also shows the alerts that were sent. Every stored run is judged again in order. Runs
+    before --from are judged too, because rules learn from them. Nothing is stored or sent. The exit
+    code is 0 for any result, and 2 for a wrong file or name.
     """
     from monitor.service.analysis.backtest import backtest_rules
     from monitor.settings.excerpt import load_database_settings
@@ -123,7 +123,7 @@ def _print(result: Backtest) -> None:
             title="These rules would have sent",
         )
     print_table(
-        ("alert", "pages with these rules>", "pages that were sent or shown>"), _page_rows(result)
+        ("alert", "alerts with these rules>", "alerts that were sent or shown>"), _page_rows(result)
     )
     for line in _lacking_lines(result):
         print_line(line)
@@ -154,8 +154,8 @@ def _lacking_lines(result: Backtest) -> Iterator[str]:
             each.subject for each in result.comparison.judging.rules if each.alert == alert
         )
         yield (
-            f"{alert} could not be judged in {count:,} of these runs: they have no {statistic} of "
-            f"{metric}, and the lists or scores to compute it from are not stored"
+            f"{alert} could not be judged in {count:,} of these runs. They have no {statistic} of "
+            f"{metric}, and no stored lists or scores to compute it from"
         )
 
 
@@ -181,7 +181,7 @@ def _as_page(result: Backtest) -> dict[str, object]:
 
 
 def _draw(result: Backtest, subject: Subject) -> Markup:
-    """Draw a statistic over all users, and when its alerts fired or would have fired."""
+    """Draw a statistic over all users, with the times when its alerts fired or would have fired."""
     from monitor.charts.time_chart import Level, Point, Span, draw_series
     from monitor.model.rules import FixedLimit
     from monitor.web.pages.comparison import alert_spans
@@ -215,7 +215,10 @@ def _draw(result: Backtest, subject: Subject) -> Markup:
 def _worst_of_groups(
     values: Mapping[datetime, float | None], direction: Direction
 ) -> list[datetime]:
-    """Group neighbours to at most _MOST_POINTS groups, and return the worst slot of each."""
+    """Group neighbouring slots, and return the worst slot of each group.
+
+    There are at most _MOST_POINTS groups.
+    """
 
     def worst_first(slot: datetime) -> float:
         value = values[slot]

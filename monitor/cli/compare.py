@@ -1,4 +1,4 @@
-"""The command `compare`: compare two files, without a database."""
+"""The command `compare`. It compares two files without a database."""
 
 from __future__ import annotations
 
@@ -41,24 +41,24 @@ if TYPE_CHECKING:
     AnyOptions = TypeVar("AnyOptions", bound=Options)
 
 _DRAWN = 6
-"""How many of the worst users the HTML file shows without --worst."""
+"""The number of users with the least similar lists that the HTML file shows without --worst."""
 _COLUMNS = "metric mean> by_chance> standard_error> p05> p50> p95> n> n_undefined>"
 _LEAST_PERCENT = 0.005
 
 
-def compare_lists(  # noqa: PLR0913 - one a flag
+def compare_lists(  # noqa: PLR0913 - the command's options
     baseline: Annotated[Path, typer.Argument(help="Baseline lists: Parquet, CSV, TSV or JSONL.")],
     candidate: Annotated[Path, typer.Argument(help="Candidate lists: Parquet, CSV, TSV or JSONL.")],
     *,
     k: Annotated[int, typer.Option("-k", min=1, max=10_000, help="Compare the top k.")] = 10,
     metric: Annotated[
         list[str] | None,
-        typer.Option("--metric", "-m", help="A metric, see rankwatch metrics; repeatable."),
+        typer.Option("--metric", "-m", help="A metric, see rankwatch metrics. May be repeated."),
     ] = None,
     by: Annotated[
         str | None,
         typer.Option(
-            help="Also by segment: this column of the baseline's file, or of the --users file."
+            help="Also compare by segment: the column in the --users file, or in the baseline's."
         ),
     ] = None,
     worst: Annotated[
@@ -70,73 +70,76 @@ def compare_lists(  # noqa: PLR0913 - one a flag
         ),
     ] = 0,
     user: Annotated[
-        str | None, typer.Option(help="Column with the user; default: user_id or user.")
+        str | None, typer.Option(help="Column with the user. Default: user_id or user.")
     ] = None,
     items: Annotated[str, typer.Option(help="Column with the list of items.")] = "items",
     item: Annotated[
         str | None,
         typer.Option(
-            help="Column with one item a row; needs --rank, --scores, or --in-order. "
-            "Default: item_id or item with rank, in files without --items."
+            help="Column with one item in each row. Needs --rank, --scores or --in-order. "
+            "Default in files without --items: item_id or item, sorted by rank."
         ),
     ] = None,
     rank: Annotated[
-        str | None, typer.Option(help="Column with the item's rank, lowest first.")
+        str | None, typer.Option(help="Column with the item's rank. The lowest rank is the best.")
     ] = None,
     in_order: Annotated[
-        bool, typer.Option("--in-order", help="The rows of a user are sorted, best --item first.")
+        bool, typer.Option("--in-order", help="Each user's rows are sorted, best item first.")
     ] = False,
     scores: Annotated[
         str | None,
         typer.Option(
-            help="Column with the scores of the models; equal scores are ties. Can replace --rank."
+            help="Column with the models' scores. Equal scores are ties. Can replace --rank."
         ),
     ] = None,
     no_item: Annotated[
         list[str] | None,
-        typer.Option(help="A value that only pads short lists, such as -1; repeatable."),
+        typer.Option(help="Value that fills up short lists, such as -1. May be repeated."),
     ] = None,
     max_unreadable: Annotated[
         float | None,
         typer.Option(
             min=0,
             max=1,
-            help="Largest share of rows that may be unreadable; default: 0.01.",
+            help="Largest accepted share of unreadable rows. Default: 0.01.",
         ),
     ] = None,
     item_ids: Annotated[
         str | None,
         typer.Option(
             "--item-ids",
-            help="How to normalize item ids before the comparison, such as '[strip, int]'.",
+            help="How item ids are normalized before the comparison, such as '[strip, int]'.",
         ),
     ] = None,
-    user_ids: Annotated[str | None, typer.Option("--user-ids", help="The same for users.")] = None,
+    user_ids: Annotated[
+        str | None, typer.Option("--user-ids", help="How user ids are normalized.")
+    ] = None,
     users: Annotated[
         Path | None,
-        typer.Option(help="Compare only the users in this file; it needs the --user column."),
+        typer.Option(help="File with the users to compare. It needs the column of --user."),
     ] = None,
     titles: Annotated[
         Path | None,
-        typer.Option(help="File with titles of items, in columns item_id (or item) and title."),
+        typer.Option(help="File with titles of items. Its columns are title, and item_id or item."),
     ] = None,
     catalogue: Annotated[
         int | None,
         typer.Option(
             min=1,
-            help="Number of items that can be recommended, for the score by chance; default: "
+            help="Number of items that can be recommended, for the score by chance. Default: "
             "the number of listed items.",
         ),
     ] = None,
     html: Annotated[
         Path | None,
-        typer.Option(help="Also write an HTML file with charts and the worst users."),
+        typer.Option(help="Also write an HTML file with charts and the least similar lists."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compare two files of lists for the same users, with one list or one item in each row.
+    """Compare two files with lists of the same users.
 
-    Prints all users together, each segment, and both lists of the worst users.
+    A row of a file has one list or one item. The output shows all users together, each segment, and
+    both lists of the users with the least similar lists.
     """
     from monitor.metrics import DEFAULT_METRICS
     from monitor.model.column_names import ITEM_COLUMNS, USER_COLUMNS
@@ -146,7 +149,7 @@ def compare_lists(  # noqa: PLR0913 - one a flag
     metrics = _read_metrics(metric or DEFAULT_METRICS, has_scores=scores is not None)
     most_unreadable = None
     if max_unreadable is not None:
-        most_unreadable = str(max_unreadable)  # a text, because `_options` drops the number 0
+        most_unreadable = str(max_unreadable)  # as text, because `_options` drops the number 0
     user_forms = _read_forms("--user-ids", user_ids)
     common: dict[str, object] = {
         "scores": scores,
@@ -198,7 +201,7 @@ def compare_lists(  # noqa: PLR0913 - one a flag
 
 
 def _read_metrics(names: Sequence[str], *, has_scores: bool) -> list[Metric]:
-    """Parse the metrics. MetricError if these files do not have what a metric needs."""
+    """Parse the metrics. Raises MetricError if a metric needs data that the files do not have."""
     from monitor.arm_metrics import ARM_METRICS
     from monitor.metrics import Need, parse
 
@@ -206,7 +209,7 @@ def _read_metrics(names: Sequence[str], *, has_scores: bool) -> list[Metric]:
     for name in names:
         if name.strip() in ARM_METRICS:
             raise MetricError(
-                f"{name} measures all lists of one arm, not pairs of lists: name it under "
+                f"{name} measures all lists of one arm, not pairs of lists: set it under "
                 "arm_metrics: in a configuration"
             )
         metric = parse(name)
@@ -214,7 +217,7 @@ def _read_metrics(names: Sequence[str], *, has_scores: bool) -> list[Metric]:
             raise MetricError(f"{metric} needs scores: add --scores COLUMN")
         if metric.need in {Need.ITEM_WEIGHTS, Need.RELEVANCE}:
             raise MetricError(
-                f"{metric} needs {metric.need}: name it in a configuration, or measure it with "
+                f"{metric} needs {metric.need}: use a configuration, or measure it with "
                 "monitor.compare_many in Python"
             )
         metrics.append(metric)
@@ -222,7 +225,10 @@ def _read_metrics(names: Sequence[str], *, has_scores: bool) -> list[Metric]:
 
 
 def _read_forms(option: str, forms: str | None) -> list[object] | None:
-    """Parse the normal forms of ids, one or a list in YAML. InputError if it is no YAML."""
+    """Parse how ids are normalized: one form or a list of forms in YAML.
+
+    Raises InputError if the text is not YAML.
+    """
     import yaml
 
     if forms is None:
@@ -231,7 +237,7 @@ def _read_forms(option: str, forms: str | None) -> list[object] | None:
         parsed = yaml.safe_load(forms)
     except yaml.YAMLError:
         raise InputError(
-            f"{option} {forms!r} cannot be read: write forms as in a configuration, such as "
+            f"{option} {forms!r} is not YAML: write forms as in a configuration, such as "
             "'[strip, int]'"
         ) from None
     if parsed is None or isinstance(parsed, list):
@@ -276,7 +282,7 @@ def _shaped(
 ) -> FileSourceOptions:
     """Return the options of the first shape whose columns the file has.
 
-    Returns the first shape if none matches. The error of its columns appears later.
+    Returns the first shape if none matches. Reading the file then reports the missing columns.
     """
     from monitor.model.column_names import USER_COLUMNS
     from monitor.sources.file import FileSourceOptions
@@ -292,7 +298,7 @@ def _shaped(
 
 
 def _options(kind: type[AnyOptions], path: Path, columns: Mapping[str, object]) -> AnyOptions:
-    """Validate the options that are not empty. InputError for a wrong one."""
+    """Validate the options that are not empty. Raises InputError for a wrong option."""
     from pydantic import ValidationError
 
     options: dict[str, object] = {"path": str(path), "follow_links": True}
@@ -381,10 +387,10 @@ def _as_page(result: FileComparison, k: int, titles: Mapping[str, str]) -> dict[
 
 def _chance_line(result: FileComparison) -> str:
     if result.length is None:
-        return "by chance: unknown, because the lists have no typical length"
+        return "by chance: the score is unknown, because the lists have no typical length"
     return (
-        f"by chance: the mean score of unrelated lists of {result.length} items each, drawn at "
-        f"random from a catalogue of {result.catalogue_size:,}"
+        f"by chance: the mean score of two lists of {result.length} items, drawn at "
+        f"random from a catalogue of {result.catalogue_size:,} items"
     )
 
 
@@ -399,7 +405,7 @@ def _changes_line(breakdown: ChangeBreakdown) -> str:
     if parts is None:
         return kinds
     return (
-        f"{breakdown.metric} is {number(parts.whole)} from that of identical lists: "
+        f"{breakdown.metric} is {number(parts.whole)} away from its value for identical lists: "
         f"items replaced {number(parts.membership)}, order {number(parts.order)}, "
         f"length {number(parts.length)}; {kinds}"
     )

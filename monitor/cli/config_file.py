@@ -1,4 +1,4 @@
-"""Commands around the configuration file: `init`, `check` and `config`."""
+"""Commands for the configuration file: `init`, `check` and `config`."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ def schema() -> None:
 def init(
     *,
     path: Annotated[
-        Path | None, typer.Argument(help="Where to write; default as --config.")
+        Path | None, typer.Argument(help="File to write. Default: the file of --config.")
     ] = None,
     config: Config = DEFAULT_CONFIG,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
 ) -> None:
-    """Write a commented configuration to start from."""
+    """Write a configuration with comments, as a start."""
     from monitor.files import replace_file
     from monitor.settings.loader import example_text
 
@@ -62,7 +62,7 @@ def init(
             with target.open("x", encoding="utf-8") as file:
                 file.write(example_text())
     except FileExistsError:
-        raise ConfigError(f"{target} exists already; --force replaces it") from None
+        raise ConfigError(f"{target} exists already: use --force to replace it") from None
     except OSError as error:
         raise ConfigError(f"cannot write {target}: {error.strerror}") from None
     print_line(f"Wrote {target}. Edit it, then run: rankwatch check --config {target}")
@@ -73,14 +73,15 @@ def check_config(
     *,
     config: Config = DEFAULT_CONFIG,
     users: Annotated[
-        int, typer.Option("--users", "-n", min=1, max=100, help="How many users to ask for.")
+        int, typer.Option("--users", "-n", min=1, max=100, help="Number of users to ask for.")
     ] = 3,
     as_json: AsJson = False,
 ) -> None:
     """Validate the configuration, and preview the lists of a few users.
 
-    Checks the web configuration file too, asks both arms for the users, and shows their lists side
-    by side. Exit 3 when an arm could not be read or when no list could be compared.
+    The command also checks the web configuration file. It asks both arms for the users, and shows
+    both lists of each user. The exit code is 3 if an arm could not be read, or if no lists could be
+    compared.
     """
     from monitor.metrics import METRICS
     from monitor.receivers import RECEIVERS
@@ -119,8 +120,8 @@ def check_config(
             print_line(warning)
         if settings.privacy.key_file is not None:
             print_line(
-                "privacy: user ids are stored as keyed hashes; plain ids that were stored before "
-                "remain until retention deletes them"
+                "privacy: user ids are stored as keyed hashes. Plain ids that were stored before "
+                "stay until retention deletes them"
             )
         if (exposed := settings.privacy.exposure) is not None:
             print_line(f"privacy: {exposed}")
@@ -133,7 +134,10 @@ def check_config(
 
 
 def _expiring_certificates(options: object, now: datetime) -> Iterator[str]:
-    """Yield a warning for each certificate that ends soon. ConfigError for one that has ended."""
+    """Yield a warning for each certificate that expires soon.
+
+    Raises ConfigError for a certificate that has expired.
+    """
     from pydantic import BaseModel
 
     from monitor.web.access import certificates_end
@@ -145,9 +149,9 @@ def _expiring_certificates(options: object, now: datetime) -> Iterator[str]:
             ends = certificates_end(str(value))
             certificate = f"cert_file {value}: its certificate, or one that signed it,"
             if ends is not None and ends <= now:
-                raise ConfigError(f"{certificate} ended {instant(ends)}: renew it")
+                raise ConfigError(f"{certificate} expired at {instant(ends)}: renew it")
             if ends is not None and ends <= now + _SOON:
-                yield f"{certificate} ends {instant(ends)}: renew it"
+                yield f"{certificate} expires at {instant(ends)}: renew it"
         parts = value if isinstance(value, tuple) else (value,)
         for part in parts:
             yield from _expiring_certificates(part, now)
@@ -158,7 +162,7 @@ def _print_preview(preview: Preview) -> None:
     print_line(
         f"{comparison.name}  slot {instant(preview.slot)}  "
         f"next {instant(preview.next_slot)}  top {comparison.measuring.k}  "
-        "of users inside and outside of the sample"
+        "of users that need not be in the sample"
     )
     for problem in preview.problems:
         print_line(f"  {problem}")

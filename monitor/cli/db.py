@@ -1,4 +1,4 @@
-"""The commands `db`: schema, size and old rows of the database."""
+"""The commands `db`, for the schema, the size and old rows of the database."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from monitor.errors import DatabaseError, DatabaseTrouble, SchemaError
 if TYPE_CHECKING:
     from monitor.model.retention import KindSize, Pruned
 
-app = typer.Typer(help="The database: its schema, size and old rows.", no_args_is_help=True)
+app = typer.Typer(help="The schema, the size and old rows of the database.", no_args_is_help=True)
 
 
 def _require_revision(revision: str) -> str:
     if not revision.strip():
         raise typer.BadParameter(
-            "a revision is a number such as 0007, a step such as -1, or head or base"
+            "this is not a revision: write a number such as 0007, a step such as -1, head or base"
         )
     return revision
 
@@ -42,7 +42,7 @@ def upgrade_schema(
 ) -> None:
     """Create the tables, or upgrade them to this version.
 
-    Warns if a daemon is using them.
+    The command warns if a daemon is using the tables.
     """
     from monitor.storage import schema_version
 
@@ -52,11 +52,11 @@ def upgrade_schema(
     schema_version.upgrade(url, revision)
     after = schema_version.current(url)
     if user and before != after:
-        print_error(f"{user} is using the database: replace an older version by this one now")
+        print_error(f"{user} is using the database: replace it now if its version is older")
     if as_json:
         print_json({"before": before, "after": after})
     elif before == after:
-        print_line(f"schema {after}: was there already")
+        print_line(f"schema {after}: nothing to upgrade")
     else:
         print_line(f"schema {before or 'none'} -> {after}")
 
@@ -66,21 +66,21 @@ def downgrade_schema(
     revision: Annotated[
         str,
         typer.Argument(
-            help="The revision to downgrade to; `base` drops every table and all data.",
+            help="The revision to downgrade to. `base` drops every table and all data.",
             callback=_require_revision,
         ),
     ],
     config: Config = DEFAULT_CONFIG,
     *,
     force: Annotated[
-        bool, typer.Option("--force", help="Downgrade also while the database is in use.")
+        bool, typer.Option("--force", help="Downgrade even if the database is in use.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Downgrade the schema to an earlier revision.
 
-    Back up the database first: data that only newer versions store is lost. Refused while a daemon
-    uses the database, and on PostgreSQL during a run.
+    Back up the database first, because data that only newer versions store are lost. The command
+    fails while a daemon uses the database. On PostgreSQL it also fails during a run.
     """
     from monitor.storage import schema_version
 
@@ -98,7 +98,7 @@ def downgrade_schema(
 
 @app.command("current")
 def show_schema(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) -> None:
-    """Print the revision of the schema and the one that this version needs."""
+    """Print the revision of the schema, and the revision that this version needs."""
     from monitor.storage import schema_version
 
     current = schema_version.current(_database_url(config))
@@ -106,7 +106,7 @@ def show_schema(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) -> 
     if as_json:
         print_json({"schema": current, "wanted": wanted})
         return
-    versions = f"{current or 'none'} (this version wants {wanted})"
+    versions = f"{current or 'none'} (this version needs {wanted})"
     if current == wanted:
         print_line(versions)
     else:
@@ -115,21 +115,22 @@ def show_schema(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) -> 
 
 @app.command("check")
 def check_schema(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) -> None:
-    """Check that a SQLite file is sound, and that the tables are as this version expects.
+    """Check that a SQLite file is undamaged, and that the tables are as this version expects.
 
-    Reads the complete file, which takes about ten seconds for each gigabyte. Exit 0 if all is well,
-    4 with the damage or the differences otherwise.
+    The command reads the complete file. This takes about ten seconds for each gigabyte. The exit
+    code is 0 if all is well. Otherwise it is 4, and the command prints the damage or the
+    differences.
     """
     from monitor.storage import schema_version
 
     url = _database_url(config)
-    examined = schema_version.damage_in(url)  # first, because damage causes the other errors
+    examined = schema_version.damage_in(url)  # first, because damage causes further errors
     damage, advice = examined or ([], "")
     current = schema_version.current(url)
     wanted = schema_version.head()
     differences = []
     if current in {None, wanted} and not damage:
-        # The check also raises an error if the file is missing, and there is no version then.
+        # This check also raises an error if the file is missing. Then there is no version.
         differences = schema_version.check(url)
     if as_json:
         print_json(
@@ -148,7 +149,7 @@ def check_schema(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) ->
         )
     if current != wanted:
         raise SchemaError(
-            f"the schema is {current or 'empty'}, this version wants {wanted}: "
+            f"the schema is {current or 'empty'}, but this version needs {wanted}: "
             f"{schema_version.advise(current)}"
         )
     if differences:
@@ -158,12 +159,12 @@ def check_schema(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) ->
     if not as_json:
         print_line(f"schema {current}: as expected")
     if examined and not as_json:
-        print_line("file: sound")
+        print_line("file: undamaged")
 
 
 @app.command("size")
 def show_size(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) -> None:
-    """Show the size of the database by kind of data, and what each run adds."""
+    """Show the size of the database by kind of data, and how much each run adds."""
     with opened_database(config) as (store, _):
         size = store.maintenance.measure()
     if as_json:
@@ -208,7 +209,7 @@ def _print_pruned(pruned: Pruned) -> None:
     else:
         print_line("nothing deleted")
     for reason in pruned.put_off:
-        print_line(f"put off: {reason}")
+        print_line(f"some data are deleted later: {reason}")
 
 
 def _size_row(size: KindSize) -> tuple[str, ...]:
@@ -223,4 +224,4 @@ def _size_row(size: KindSize) -> tuple[str, ...]:
 def _bytes(count: float) -> str:
     from rich.filesize import decimal
 
-    return decimal(round(count))  # in powers of 1000, as sizes in settings are written
+    return decimal(round(count))  # in powers of 1000, like sizes in settings

@@ -1,4 +1,4 @@
-"""Ask the health page of a daemon once, with or without TLS.
+"""Asks the health page of a daemon once, with or without TLS.
 
 The time limit covers the complete answer, so a slow server cannot extend it.
 """
@@ -27,15 +27,15 @@ def probe(
     tls: ssl.SSLContext,
     timeout_s: float,
 ) -> tuple[bool, str]:
-    """Return whether the daemon is ``healthy`` or ``ready``, as ``word`` says, and its answer.
+    """Return whether the daemon is in the state ``word``, ``healthy`` or ``ready``, and its answer.
 
-    The text says why if there is no answer, or if the answer is not from rankwatch.
+    If there is no answer, or the answer is not from rankwatch, the text says why.
     """
     address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     plain = HTTPConnection(host, port, timeout=timeout_s)
     encrypted = HTTPSConnection(host, port, timeout=timeout_s, context=tls)
     try:
-        # The time limit of a socket restarts with every byte, and a name lookup has none.
+        # The time limit of a socket restarts with every byte. A name lookup has no limit.
         call = BackgroundCall(partial(_fetch, plain, encrypted, f"/-/{word}"), name="healthcheck")
         status, answer = call.wait(Deadline.after(timeout_s))
     except (OverdueError, TimeoutError):
@@ -50,7 +50,7 @@ def probe(
         return True, answer
     if status == _UNAVAILABLE and answer.partition(":")[0] == f"not {word}":
         return False, answer
-    return False, f"something else than rankwatch answers at {address} (status {status})"
+    return False, f"another program answers at {address}, not rankwatch (status {status})"
 
 
 def _fetch(
@@ -58,7 +58,7 @@ def _fetch(
     encrypted: HTTPSConnection,
     path: str,
 ) -> tuple[int, str]:
-    """Return status and text of the answer. Tries TLS if the server ends a plain connection."""
+    """Return status and text of the answer. Uses TLS if the server ends a plain connection."""
     plain.connect()
     try:
         return _get(plain, path)
@@ -73,13 +73,13 @@ def _fetch(
     try:
         return _get(encrypted, path)
     except (ssl.SSLError, *_CLOSED) as error:
-        # TLS 1.3 checks the client's certificate only after the handshake.
+        # In TLS 1.3 the server checks the client's certificate only after the handshake.
         raise _refusal(error) from None
 
 
 def _get(connection: HTTPConnection, path: str) -> tuple[int, str]:
     with closing(connection):
-        # The server may have sent an answer before it closed the connection.
+        # The server may have answered before it closed the connection.
         with suppress(BrokenPipeError, ConnectionResetError):
             connection.request("GET", path)
         answer = connection.getresponse()
@@ -87,13 +87,13 @@ def _get(connection: HTTPConnection, path: str) -> tuple[int, str]:
 
 
 class _RefusedError(ConnectionError):
-    """The daemon ended the TLS connection. The text is written here."""
+    """The daemon ended the TLS connection. The text contains nothing from the daemon."""
 
 
 def _refusal(error: Exception) -> _RefusedError:
     return _RefusedError(
-        f"it uses TLS and ended it ({_tls_reason(error) or 'no word'}): if it requires "
-        "certificates, give one that it trusts with --cert"
+        f"it ended the TLS connection ({_tls_reason(error) or 'no reason'}): if it requires "
+        "certificates, name one with --cert that it trusts"
     )
 
 
@@ -102,13 +102,14 @@ def _tls_reason(error: Exception) -> str:
 
 
 def tls_context(cert: Path | None, key: Path | None) -> ssl.SSLContext:
-    """Make a TLS context that verifies nothing and shows the certificate, if there is one.
+    """Make a TLS context that verifies nothing, and shows the client's certificate if there is one.
 
-    The answer is no secret, so the server is not verified. BadParameter for an unusable
-    certificate or key.
+    The server is not verified, because the answer is not secret.
+
+    Raises BadParameter if the certificate or the key cannot be used.
     """
     context = ssl.create_default_context()
-    # A probe on the same host uses the IP address, which is usually not in the certificate.
+    # A probe on the same host uses the IP address. Certificates usually do not contain it.
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     if cert is None:
@@ -116,12 +117,12 @@ def tls_context(cert: Path | None, key: Path | None) -> ssl.SSLContext:
     key = key or cert
     for file in (cert, key):
         if not file.is_file():  # reading from a pipe would block
-            raise typer.BadParameter(f"{file}: is no file")
+            raise typer.BadParameter(f"{file} is not a file")
     try:
         # Without a password OpenSSL would ask for one on a terminal.
         context.load_cert_chain(cert, key, password="")
     except OSError:  # the base class of ssl.SSLError
         raise typer.BadParameter(
-            f"{cert} and {key} must be a certificate and its key in PEM, the key without a password"
+            f"{cert} and {key} must be a certificate and its key in PEM; the key has no password"
         ) from None
     return context

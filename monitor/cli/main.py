@@ -1,4 +1,4 @@
-"""The command `rankwatch`: its commands in the order of the help, and the handling of errors."""
+"""The command `rankwatch`. It lists the commands in the order of the help, and handles errors."""
 
 import atexit
 import gc
@@ -52,7 +52,7 @@ app = typer.Typer(
     epilog=EPILOG,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    rich_markup_mode=None,  # boxes and colours would double the time that help takes to load
+    rich_markup_mode=None,  # with boxes and colours the help would take twice as long
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("demo")(serve.demo)
@@ -100,7 +100,7 @@ def _root(
     ] = False,
     config: Annotated[
         Path | None,
-        typer.Option("--config", "-c", help="Configuration file; also accepted after the command."),
+        typer.Option("--config", "-c", help="Configuration file. May also follow the command."),
     ] = None,
 ) -> None:
     """Watch how far two recommenders drift apart."""
@@ -111,10 +111,10 @@ def _root(
 def main() -> None:
     """Run the command line.
 
-    An error that a user can fix is one line on standard error, never a traceback.
+    If a user can fix an error, it is printed as one line on standard error, never as a traceback.
     """
-    # Almost no object dies while a command loads. The default thresholds of the garbage collector
-    # take a tenth of the loading time.
+    # Almost no object becomes garbage while a command loads. With default thresholds the garbage
+    # collector takes a tenth of the loading time.
     gc.set_threshold(50_000, 20, 20)
     # Waiting threads of OpenBLAS use CPU time, and no command multiplies matrices.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -132,17 +132,18 @@ def main() -> None:
     except OSError as error:
         report_unwritten(error)
         code = OUTPUT_EXIT
-    except KeyboardInterrupt:  # a second one
+    except KeyboardInterrupt:  # a second interrupt
         code = INTERRUPTED_EXIT
-    # From here on an interrupt could only show a traceback.
+    # From this line an interrupt would only show a traceback.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # A normal end would unload modules for a quarter of a second, and retry failed writes.
+    # A normal exit would take a quarter of a second to unload modules, and would retry failed
+    # writes.
     atexit._run_exitfuncs()  # noqa: SLF001 - there is no public function
     os._exit(code if isinstance(code, int) else bool(code))
 
 
 def _run() -> str | int | None:
-    """Run the command and return the exit code. OSError if the output could not be written."""
+    """Run the command, and return the exit code. Raises OSError if the output cannot be written."""
     try:
         app()
     except MonitorError as error:
@@ -151,7 +152,7 @@ def _run() -> str | int | None:
     except KeyboardInterrupt:
         return INTERRUPTED_EXIT
     except SystemExit as end:
-        # typer and rich end with 1 then, which could be a verdict.
+        # Without this, typer and rich would exit with 1, and that could be a verdict.
         if isinstance(end.__context__, BrokenPipeError):
             raise end.__context__ from None
         return end.code

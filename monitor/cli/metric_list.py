@@ -1,4 +1,4 @@
-"""The command `metrics`: list every metric and its properties."""
+"""The command `metrics`. It lists every metric and its properties."""
 
 from __future__ import annotations
 
@@ -28,14 +28,15 @@ CHANCE_CATALOGUES = (10, 20, 50, 100, 1000)
 def metrics(
     name: Annotated[
         str | None,
-        typer.Argument(help="Show one metric in full, also with parameters: rbo(p=0.8)@5."),
+        typer.Argument(help="Metric to show in full. It may have parameters: rbo(p=0.8)@5."),
     ] = None,
     *,
     as_json: AsJson = False,
 ) -> None:
     """List every metric and its properties.
 
-    Shows the range, the score of identical and disjoint lists, needs and meaning.
+    The properties of a metric are its range, its scores of identical and disjoint lists, its needs
+    and its meaning.
     """
     from monitor.arm_metrics import ARM_METRICS
     from monitor.metrics import METRICS
@@ -50,9 +51,9 @@ def metrics(
     if as_json:
         print_json(*pairwise, *arm_wide)
         return
-    print_table(PAIRWISE, map(_row, pairwise), title="Of two lists: metrics")
+    print_table(PAIRWISE, map(_row, pairwise), title="metrics: they compare two lists")
     print_line()
-    print_table(ARM_WIDE, map(_row, arm_wide), title="Of one arm's lists together: arm_metrics")
+    print_table(ARM_WIDE, map(_row, arm_wide), title="arm_metrics: they measure one arm's lists")
 
 
 def _find(expression: str) -> Metric | ArmMetric:
@@ -63,15 +64,15 @@ def _find(expression: str) -> Metric | ArmMetric:
     if name in ARM_METRICS:
         if expression.strip() != name:
             raise MetricError(
-                f"{name} measures all lists of one arm: it takes no parameters and no depth"
+                f"{name} measures all lists of one arm: write it without parameters and depth"
             )
         return ARM_METRICS[name]
     if name in METRICS or METRICS.installed(name):
         return parse(expression)
-    hint = "see rankwatch metrics for all"
+    hint = "rankwatch metrics lists all"
     if near := get_close_matches(name.lower(), [*METRICS, *ARM_METRICS], n=1):
         hint = f"did you mean {near[0]!r}?"
-    raise MetricError(f"unknown metric {name!r}; {hint}")
+    raise MetricError(f"unknown metric {name!r}: {hint}")
 
 
 def _show(metric: Metric | ArmMetric, *, as_json: bool) -> None:
@@ -126,7 +127,7 @@ def _chance(metric: Metric) -> dict[str, object]:
 
 
 def _parameters(metric: Metric) -> dict[str, object]:
-    """Return value, default and possible words of each parameter."""
+    """Return value, default and possible values of each parameter."""
     parameters: dict[str, object] = {}
     for field in fields(metric):
         name = field.name
@@ -146,7 +147,7 @@ def _value_text(value: float | None) -> float | str:
 
 
 def _row(facts: Mapping[str, object]) -> tuple[str, ...]:
-    """Return the cells of a metric. An arm-wide metric has no scores of identical lists."""
+    """Return the table cells of a metric. An arm-wide metric has no score of identical lists."""
     scores = [_text(facts[key]) for key in ("identical", "disjoint") if key in facts]
     limits = f"{_text(facts['low'])} to {_text(facts['high'])}"
     return (str(facts["metric"]), limits, *scores, _text(facts["need"]), str(facts["meaning"]))

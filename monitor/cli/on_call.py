@@ -49,25 +49,25 @@ _STATE_COLUMNS = (
 _TRANSITION_COLUMNS = (
     "slot comparison alert segment from_state to_state value> threshold> users> reason"
 )
-_REASONS = 4  # how many reasons to list for the quiet alerts of a comparison
+_REASONS = 4  # the largest number of reasons listed for a comparison's quiet alerts
 
 alerts_app = typer.Typer(
     cls=ListingGroup,
     help=(
-        "Show, acknowledge and resolve alerts. Without a command: `ls`, with all of its options."
+        "Show, acknowledge and resolve alerts. The default command is `ls`, with all its options."
     ),
 )
 
 silence_app = typer.Typer(
     cls=ListingGroup,
-    help="Add, list and expire silences, which suppress notifications. Without a command: `ls`.",
+    help="Add, list and expire silences. They suppress notifications. The default command is `ls`.",
 )
 _SILENCE_COLUMNS = "id> matchers starts_at ends_at author comment"
 notify_app = typer.Typer(
-    help="Send a test to receivers; list pending deliveries.", no_args_is_help=True
+    help="Send a test to receivers, or list pending deliveries.", no_args_is_help=True
 )
 _OneReceiver = Annotated[
-    str | None, typer.Argument(show_default=False, help="Only this receiver; default: all.")
+    str | None, typer.Argument(show_default=False, help="Name of a receiver. Default: all.")
 ]
 _SETTLED = 100
 _MOST = 10_000
@@ -85,19 +85,19 @@ def list_alerts(
             "-n",
             min=1,
             max=1_000_000,
-            help="Only the newest transitions; default: all.",
+            help="Number of newest transitions to show. Default: all.",
         ),
     ] = None,
     as_json: AsJson = False,
     only_states: Annotated[
-        bool, typer.Option("--states", help="The state of every alert, without transitions.")
+        bool, typer.Option("--states", help="Show the state of every alert, without transitions.")
     ] = False,
 ) -> None:
     """Show pending and firing alerts, and every transition.
 
-    Counts quiet alerts by reason. With --states it shows the state of each alert. With --json it
-    prints one object for each transition, oldest first; with --states --json one object for each
-    alert and segment.
+    Quiet alerts are counted by reason. With --states the command shows the state of each alert.
+    With --json it prints one object for each transition, oldest first. With --states --json it
+    prints one object for each alert and segment.
     """
     with opened_database(config) as (store, configured):
         states = store.alerts.states(comparison)
@@ -122,7 +122,7 @@ def _print_states(states: Sequence[AlertState], *, as_json: bool) -> None:
 
 
 def _quiet_lines(states: Sequence[AlertState]) -> list[str]:
-    """Return a line for each comparison: the number of its quiet alerts by reason."""
+    """Return one line for each comparison, with the number of its quiet alerts by reason."""
     reasons_of: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for state in states:
         if state.state == "quiet":
@@ -142,15 +142,15 @@ def _quiet_lines(states: Sequence[AlertState]) -> list[str]:
 @alerts_app.command(
     "resolve",
     help=(
-        "Resolve firing alerts by hand. Further runs in breach make them fire again, as new "
-        "alerts; use `silence` to suppress them."
+        "Resolve firing alerts by hand. If further runs are in breach, they fire again as new "
+        "alerts. Use `silence` to suppress them."
     ),
 )
 @alerts_app.command(
     "ack",
     help=(
-        "Acknowledge firing alerts: they are not sent again until they end. Receivers that "
-        "support acknowledgements get this one."
+        "Acknowledge firing alerts. They are not sent again until they end. Receivers that "
+        "support acknowledgements get it too."
     ),
 )
 def change_alerts(  # noqa: PLR0913 - the options of both commands
@@ -158,11 +158,11 @@ def change_alerts(  # noqa: PLR0913 - the options of both commands
     comparison: OneComparison = None,
     *,
     alert: Annotated[
-        str | None, typer.Option("--alert", "-a", help="Only alerts with this name; default: all.")
+        str | None, typer.Option("--alert", "-a", help="Name of an alert. Default: all.")
     ] = None,
     segment: Annotated[
         str | None,
-        typer.Option("--segment", "-s", help="Only this segment; default: all segments."),
+        typer.Option("--segment", "-s", help="Name of a segment. Default: all segments."),
     ] = None,
     by: Author = None,
     comment: Comment = "",
@@ -186,7 +186,7 @@ def change_alerts(  # noqa: PLR0913 - the options of both commands
         changed = change_firing(store.alerts, is_meant, signed, ends=ends)
     if not changed:
         which = "matches" if ends else f"matches that {signed.author} has not acknowledged"
-        raise ConfigError(f"no firing alert {which}: see `rankwatch alerts`")
+        raise ConfigError(f"no firing alert {which}: choose one from `rankwatch alerts`")
     print_records(map(asdict, changed), _TRANSITION_COLUMNS, as_json=as_json)
 
 
@@ -198,11 +198,11 @@ def accept(  # noqa: PLR0913 - the command's options
         typer.Option(
             "--from",
             metavar="SLOT",
-            help="Slot of the first run at the new level, ISO 8601.",
+            help="Slot of the first run at the new level, in ISO 8601.",
         ),
     ],
     undo: Annotated[
-        bool, typer.Option("--undo", help="Undo the acceptance from this slot on.")
+        bool, typer.Option("--undo", help="Undo the acceptance that begins with this slot.")
     ] = False,
     by: Author = None,
     comment: Comment = "",
@@ -211,9 +211,9 @@ def accept(  # noqa: PLR0913 - the command's options
 ) -> None:
     """Accept a change as normal.
 
-    Rules learn from the runs of a slot and later, and alerts end with the next run at this level.
-    Accepting a slot again changes nothing. `--undo` takes effect with the next run. `rankwatch
-    alerts` and `rankwatch show` list who accepted what and when.
+    Rules learn from the run of this slot and from later runs. Alerts end with the next run at this
+    level. If a slot is accepted again, nothing changes. `--undo` takes effect with the next run.
+    `rankwatch alerts` and `rankwatch show` list who accepted what and when.
     """
     from monitor.model.alerts import accepted_level
     from monitor.pipeline.alert_actions import Signature
@@ -222,7 +222,7 @@ def accept(  # noqa: PLR0913 - the command's options
     now = utc_now()
     if slot > now:
         raise typer.BadParameter(
-            f"--from {start} is in the future: name the slot of a run, see `rankwatch runs "
+            f"--from {start} is in the future: choose the slot of a run from `rankwatch runs "
             f"{comparison}`"
         )
     with opened_database(config) as (store, configured):
@@ -237,7 +237,7 @@ def accept(  # noqa: PLR0913 - the command's options
             level = store.alerts.undo_acceptance(comparison, slot)
             if level is None:
                 raise ConfigError(
-                    f"nothing of {comparison} was accepted from {instant(slot)} on: see "
+                    f"{comparison} has no acceptance that begins with {instant(slot)}: see "
                     f"`rankwatch show {comparison}`"
                 )
         else:
@@ -262,17 +262,17 @@ def add_silence(  # noqa: PLR0913 - the command's options
         list[str],
         typer.Argument(
             metavar="MATCHER...",
-            help="All must match: name=value, name!=value, name=~regex or name!~regex. The name is "
+            help="name=value, name!=value, name=~regex or name!~regex. All must match. A name is "
             "alert, comparison, segment, severity, metric, statistic or a label of the rule.",
         ),
     ],
     *,
     span: Annotated[str | None, typer.Option("--for", help="Duration, such as 2h.")] = None,
     until: Annotated[
-        str | None, typer.Option("--until", help="End, ISO 8601; replaces --for.")
+        str | None, typer.Option("--until", help="End, in ISO 8601. Replaces --for.")
     ] = None,
     start: Annotated[
-        str | None, typer.Option("--from", help="Beginning, ISO 8601; default: now.")
+        str | None, typer.Option("--from", help="Start, in ISO 8601. Default: now.")
     ] = None,
     by: Author = None,
     comment: Comment = "",
@@ -281,7 +281,8 @@ def add_silence(  # noqa: PLR0913 - the command's options
 ) -> None:
     """Suppress notifications of alerts for a time.
 
-    An alert that still fires at the end is sent then. An alert that ended meanwhile is never sent.
+    If an alert still fires when the silence ends, it is sent then. If it ended before, it is never
+    sent.
     """
     from monitor.pipeline.alert_actions import Signature, make_silence
 
@@ -304,11 +305,11 @@ def add_silence(  # noqa: PLR0913 - the command's options
 @silence_app.command("ls")
 def list_silences(
     *,
-    every: Annotated[bool, typer.Option("--all", help="Also silences that have ended.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Also list ended silences.")] = False,
     config: Config = DEFAULT_CONFIG,
     as_json: AsJson = False,
 ) -> None:
-    """List silences that are active now or later."""
+    """List silences that are active now or begin later."""
     with opened_database(config) as (store, configured):
         silences = store.alerts.silences(ending_after=None if every else utc_now())
         states = store.alerts.states()
@@ -324,14 +325,14 @@ def expire_silences(
             metavar="ID...",
             min=1,
             max=2**63 - 1,
-            help="Numbers of silences, as `silence ls` shows them.",
+            help="Numbers of silences, from `silence ls`.",
         ),
     ],
     config: Config = DEFAULT_CONFIG,
     *,
     as_json: AsJson = False,
 ) -> None:
-    """End silences now. Alerts that still fire are sent."""
+    """End silences now. If their alerts still fire, they are sent."""
     now = utc_now()
     with opened_database(config) as (store, _):
         missing = []
@@ -340,7 +341,7 @@ def expire_silences(
                 missing.append(str(number))
     if missing:
         raise ConfigError(
-            f"no silence {', '.join(missing)} that has not ended yet: see `rankwatch silence ls`"
+            f"silence {', '.join(missing)} has ended or does not exist: see `rankwatch silence ls`"
         )
     if as_json:
         print_json({"expired": numbers})
@@ -362,15 +363,13 @@ def _print_unmatched(
 
 def _end_of(starts_at: datetime, span: str | None, until: str | None) -> datetime:
     if (span is None) == (until is None):
-        raise typer.BadParameter(
-            "give either --for or --until: a silence without an end would be forgotten"
-        )
+        raise typer.BadParameter("a silence needs one end: give either --for or --until")
     if until is not None:
         return parse_instant(until)
     try:
         return starts_at + parse_span(span or "")
     except OverflowError:
-        raise typer.BadParameter(f"--for {span} ends too late: give a shorter one") from None
+        raise typer.BadParameter(f"--for {span} is too long: give a shorter duration") from None
 
 
 @notify_app.command("ls")
@@ -379,14 +378,15 @@ def list_deliveries(
     *,
     every: Annotated[
         bool,
-        typer.Option("--all", help=f"Also the newest {_SETTLED} that are dead or dropped."),
+        typer.Option("--all", help=f"Also list the newest {_SETTLED} dead or dropped deliveries."),
     ] = False,
     config: Config = DEFAULT_CONFIG,
     as_json: AsJson = False,
 ) -> None:
-    """List pending deliveries, and why each waits.
+    """List pending deliveries, with the reason why each is waiting.
 
-    Reasons are: silenced, inhibited, a dry run, refused. `message` is a short form of the text.
+    Some reasons are: the alert is silenced or inhibited, it is a dry run, the receiver refused it.
+    The column `message` has a short form of the text.
     """
     with opened_database(config) as (store, _):
         settled = _SETTLED if every else 0
@@ -411,16 +411,16 @@ def try_receivers(
         typer.Option(
             "--wait",
             show_default=False,
-            help="How long the test fires, such as 1m; default: it ends at once. Alertmanager "
+            help="How long the test fires, such as 1m. Default: it ends at once. Alertmanager "
             "drops alerts that end before its group_wait.",
         ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Send receivers a test: a firing alert, and its end.
+    """Send a test to receivers: the start and the end of an alert.
 
-    Both are marked as a test, and bypass routes, silences and the outbox. Exit code 5 if one of the
-    receivers could not be sent the test.
+    Both messages are marked as a test. They bypass routes, silences and the outbox. The exit code
+    is 5 if the test could not be sent to one of the receivers.
     """
     from monitor.service.clock import SystemClock
     from monitor.service.commands.receiver_test import send_test

@@ -1,6 +1,6 @@
 """Output of the commands.
 
-Tables and JSON lines go to standard output, errors and progress to standard error.
+Tables and JSON lines go to standard output. Errors and progress go to standard error.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ if TYPE_CHECKING:
 
     from monitor.model.runs import Evidence, PullProgress, Summary
 
-# rich is imported where it is used: `--version`, `--json` and completion do not need it.
+# Functions import rich when they need it, because `--version`, `--json` and completion do not.
 
 TRACEBACK_VARIABLE = "RANKWATCH_TRACEBACK"
 UNHEALTHY_EXIT = 1
 SOURCE_EXIT = 3
 DELIVERY_EXIT = 5
 OUTPUT_EXIT = 74
-# The codes that a shell uses.
+# These are the codes of a shell.
 INTERRUPTED_EXIT = 130
 TERMINATED_EXIT = 143
 VERDICT_EXITS = {"safe": 0, "breach": 1, "inconclusive": 2}
-# Errors of `gate`, which must differ from verdicts. From sysexits.h.
+# These are the codes for errors of `gate`. They are from sysexits.h, and differ from verdicts.
 USAGE_EXIT = 64
 INTERNAL_EXIT = 70
 
 _PIPE_WIDTH = 10_000
 _LEAST_WIDTH = 12
 _GAP = 2
-_LARGE = 1e4  # the evidence of learned rules can have any size
+_LARGE = 1e4  # larger numbers are short; evidence of learned rules can be huge
 _STYLES = {
     "ok": "green",
     "quiet": "green",
@@ -61,24 +61,24 @@ _STYLES = {
 def print_line(text: str = "") -> None:
     """Print a line unchanged, without colours and line breaks.
 
-    Control characters are escaped, because ids and file contents can contain them.
+    Control characters are escaped, because ids and files may contain them.
     """
     sys.stdout.write(escape_controls(text) + "\n")
 
 
 def print_error(text: str) -> None:
-    """Print a line about what went wrong on standard error."""
+    """Print a line about an error on standard error."""
     typer.echo(f"rankwatch: {escape_controls(text)}", err=True)
 
 
 def report_internal(error: Exception) -> None:
     """Print the type of an unexpected error and its place in our code.
 
-    The error's text can quote data. It is printed only if RANKWATCH_TRACEBACK is set.
+    The error's text may quote data. It is printed only if RANKWATCH_TRACEBACK is set.
     """
     print_error(
-        f"internal error: {describe_fault(error)}. This is a fault of rankwatch: please report it. "
-        f"{TRACEBACK_VARIABLE}=1 shows the traceback, which can contain data."
+        f"internal error: {describe_fault(error)}. This is a bug in rankwatch: please report it. "
+        f"{TRACEBACK_VARIABLE}=1 shows the traceback, but it may contain data."
     )
     if _shows_tracebacks():
         traceback.print_exception(error)
@@ -89,7 +89,7 @@ def _shows_tracebacks() -> bool:
 
 
 def report_unwritten(error: OSError) -> None:
-    """Print which output could not be written. Ignores a closed pipe, such as to ``head``."""
+    """Print which output could not be written. Ignores a closed pipe, for example to ``head``."""
     if isinstance(error, BrokenPipeError) and error.filename is None:
         return
     with suppress(OSError):
@@ -100,7 +100,7 @@ def report_unwritten(error: OSError) -> None:
 def print_json(*values: object) -> None:
     """Print each value as a JSON object on one line.
 
-    Instants are ISO 8601, NaN and infinities are null.
+    Instants are written in ISO 8601. NaN and infinities are written as null.
     """
     is_unicode = (getattr(sys.stdout, "encoding", None) or "utf-8").lower().startswith("utf")
     for value in values:
@@ -109,12 +109,12 @@ def print_json(*values: object) -> None:
 
 
 def indented_json(value: object) -> str:
-    """Return the same object as the text of a file, one key in each line."""
+    """Return the JSON object as the text of a file, with one key on each line."""
     return json.dumps(_plain(value), indent=2) + "\n"
 
 
 def pick(value: object, *names: str) -> dict[str, object]:
-    """Return these attributes by name, in this order."""
+    """Return the attributes with these names, in this order."""
     return {name: getattr(value, name) for name in names}
 
 
@@ -139,7 +139,7 @@ def _plain(value: object) -> object:
 
 
 def _key(key: object) -> str:
-    # As the API writes them: "candidate,missing".
+    # Join the parts as the API does: "candidate,missing".
     return ",".join(key) if isinstance(key, tuple) else str(key)
 
 
@@ -151,8 +151,9 @@ def print_table(
 ) -> None:
     """Print a table.
 
-    A column is right-aligned if its name ends in ``>``. Cells are text, never markup. On a terminal
-    long texts fold, but no number or short word. In a pipe every row is one line.
+    A column is right-aligned if its name ends with ``>``. Cells are text, never markup. On a
+    terminal long texts are folded, but numbers and short words are not. In a pipe every row is one
+    line.
     """
     from rich.cells import cell_len
     from rich.console import Console
@@ -194,7 +195,7 @@ def print_table(
     if is_terminal:
         sys.stdout.write(drawn.get())
         return
-    # rich pads the last column, which makes no sense in a pipe.
+    # Strip the padding of the last column, because a pipe does not need it.
     for row_text in drawn.get().splitlines():
         sys.stdout.write(f"{row_text.rstrip()}\n")
 
@@ -206,7 +207,7 @@ def print_records(
     as_json: bool,
     title: str | None = None,
 ) -> None:
-    """Print each record as a JSON object, or all records as a table of these keys.
+    """Print each record as a JSON object, or all records as a table with these keys.
 
     ``>`` after a key marks a column of numbers.
     """
@@ -219,14 +220,14 @@ def print_records(
 def cells_of(
     records: Iterable[Mapping[str, object]], columns: str
 ) -> tuple[list[str], list[list[str]]]:
-    """Return the titles of these columns, and a row of text for each record."""
+    """Return the titles of these columns, and one row of texts for each record."""
     keys = columns.replace(">", "").split()
     rows = [[cell(record.get(key)) for key in keys] for record in records]
     return [column.replace("_", " ") for column in columns.split()], rows
 
 
 def cell(value: object) -> str:
-    """Return a value as tables show it."""
+    """Return a value as the text of a table cell."""
     if value is None:
         return "-"
     if isinstance(value, bool):
@@ -245,17 +246,20 @@ def _one_line(text: str) -> str:
 
 
 def instant(value: datetime) -> str:
-    """Return an instant for people: ISO 8601 in UTC, to the second."""
+    """Return an instant for people, in ISO 8601 and UTC, without fractions of a second."""
     return format_instant(value.replace(microsecond=0))
 
 
 def number(value: float | None, digits: int = 4) -> str:
-    """Return a score for a table, ``-`` if there is none."""
+    """Return a score for a table, or ``-`` if there is none."""
     return "-" if value is None or math.isnan(value) else f"{value:.{digits}f}"
 
 
 def progress() -> Progress:
-    """Return a progress bar on standard error that disappears, and is off without a terminal."""
+    """Return a progress bar on standard error. It disappears at the end.
+
+    Without a terminal it is off.
+    """
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -277,7 +281,7 @@ def progress() -> Progress:
 
 
 def show_pull(bars: Progress, comparison: str, pull: PullProgress) -> None:
-    """Show the progress of a pull of a comparison in its own bar."""
+    """Show the progress of a pull. Each pull of a comparison has its own bar."""
     name = f"{comparison} {pull.what}"
     tasks = {bar.description: bar.id for bar in bars.tasks}
     task = tasks[name] if name in tasks else bars.add_task(name)
@@ -285,7 +289,7 @@ def show_pull(bars: Progress, comparison: str, pull: PullProgress) -> None:
 
 
 def print_evidence(users: Iterable[Evidence], titles: Mapping[str, str]) -> None:
-    """Print both lists of each user side by side, with the scores."""
+    """Print both lists of each user side by side, with the user's scores."""
     from monitor.presentation import side_by_side
 
     def name(item: str) -> str:
@@ -304,14 +308,15 @@ def print_evidence(users: Iterable[Evidence], titles: Mapping[str, str]) -> None
 
 
 def scores_line(evidence: Evidence) -> str:
-    """Return the scores of the user in one line."""
+    """Return the user's scores as one line."""
     return "  ".join(f"{metric} {number(value)}" for metric, value in evidence.scores.items())
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write the complete text or nothing. OSError names the path.
+    """Write the complete text, or write nothing.
 
-    Writes at once to a stream that is already open, such as ``/dev/stdout``.
+    If the path is an open stream, such as ``/dev/stdout``, it writes to the stream. Raises OSError,
+    which names the path.
     """
     from monitor.files import replace_file
 
@@ -327,7 +332,7 @@ def write_whole(path: Path, text: str) -> None:
 
 
 def write_page(path: Path, title: str, template: str, pages: Sequence[object]) -> None:
-    """Render each page with the template into one HTML file without links, and print its path."""
+    """Render the pages with the template into one HTML file, and print its path."""
     from monitor.web.pages.report import Section, in_one_file
 
     sections = [Section(address="", title=title, template=template, page=page) for page in pages]
@@ -338,13 +343,13 @@ def write_page(path: Path, title: str, template: str, pages: Sequence[object]) -
 def print_written(path: Path) -> None:
     """Print the path of the written file on standard error.
 
-    Standard output may contain a table, or be the file.
+    Standard output may contain a table, or may itself be the file.
     """
     typer.echo(f"written: {escape_controls(str(path))}", err=True)
 
 
 def require_writable(path: Path) -> None:
-    """Raise OSError if `write_whole` would fail now. Writes nothing."""
+    """Raise OSError if `write_whole` would fail now. It writes nothing."""
     from monitor.files import require_replaceable
 
     if _stream_of(path) is None:
@@ -361,7 +366,7 @@ def _stream_of(path: Path) -> TextIO | None:
 
 
 def log_errors_only() -> None:
-    """Log only errors, for people, on standard error.
+    """Log only errors, in the form for people, on standard error.
 
     Commands that run slots or ask sources call this first.
     """

@@ -1,4 +1,4 @@
-"""Options that several commands share, the parsing of their values, and the database."""
+"""Options that several commands share, functions that parse their values, and the database."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from monitor.storage import SqlStore
 
 CONFIG_VARIABLE = "RANKWATCH_CONFIG"
-# Default `DEFAULT_CONFIG`.
+# The default is `DEFAULT_CONFIG`.
 Config = Annotated[
     Path,
     typer.Option(
@@ -32,29 +32,29 @@ Config = Annotated[
 DEFAULT_CONFIG = Path("rankwatch.yaml")
 
 AsJson = Annotated[
-    bool, typer.Option("--json", help="Print one JSON object a line instead of a table.")
+    bool, typer.Option("--json", help="Print one JSON object on each line instead of a table.")
 ]
 OneComparison = Annotated[
     str | None,
     typer.Argument(
         metavar="[COMPARISON]",
         show_default=False,
-        help="Only this comparison, or its candidates.",
+        help="Name of a comparison, or of a family of candidates. Default: all.",
     ),
 ]
 ComparisonName = Annotated[str, typer.Argument(help="Name of the comparison.")]
 Author = Annotated[
     str | None,
-    typer.Option("--by", help="Your name; default: your account.", show_default=False),
+    typer.Option("--by", help="Your name. Default: your account.", show_default=False),
 ]
-Comment = Annotated[str, typer.Option("--comment", "-m", help="The reason, for colleagues.")]
+Comment = Annotated[str, typer.Option("--comment", "-m", help="The reason, for your colleagues.")]
 
 
 class ListingGroup(TyperGroup):
     """A group of commands whose default command is ``ls``."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - a class of click
-        """Insert ``ls`` if the first argument is no command."""
+        """Insert ``ls`` if the first argument is not a command."""
         is_named = bool(args) and (args[0] in self.commands or args[0] in ctx.help_option_names)
         return super().parse_args(ctx, args if is_named else ["ls", *args])
 
@@ -74,30 +74,33 @@ def opened_database(config: Path) -> Iterator[tuple[SqlStore, Sequence[str]]]:
 
 
 def require_known(comparison: str | None, configured: Sequence[str]) -> None:
-    """Raise ConfigError for a comparison without stored rows that is not configured: a typo."""
+    """Raise ConfigError for a name that is neither configured nor stored, such as a typo."""
     if comparison is not None and comparison not in configured:
         raise ConfigError(
-            f"no comparison named {comparison!r}: nothing of it is stored, and the "
+            f"no comparison named {comparison!r}: nothing is stored under this name. The "
             f"configuration has {', '.join(configured)}"
         )
 
 
 def author_name(by: str | None) -> str:
-    """Return the name in ``--by``, or that of the account.
+    """Return the name in ``--by``, or the name of the account.
 
-    BadParameter if the account has no name.
+    Raises BadParameter if the account has no name.
     """
     try:
         author = by or getpass.getuser()
     except (OSError, KeyError):
         author = ""
     if not author.strip():
-        raise typer.BadParameter("your account has no name: give yours with --by")
+        raise typer.BadParameter("your account has no name: give your name with --by")
     return author.strip()
 
 
 def parse_address(text: str, name: str) -> tuple[str, int]:
-    """Parse ``host:port``. BadParameter with the name of the option if it is none."""
+    """Parse ``host:port``.
+
+    Raises BadParameter, which contains ``name``, for any other text.
+    """
     from monitor.settings.addresses import split_address
 
     try:
@@ -107,7 +110,7 @@ def parse_address(text: str, name: str) -> tuple[str, int]:
 
 
 def parse_instant(text: str) -> datetime:
-    """Parse an instant, see `read_instant`. BadParameter if it is none."""
+    """Parse an instant, see `read_instant`. Raises BadParameter for any other text."""
     from monitor.model.instants import read_instant
 
     try:
@@ -117,16 +120,16 @@ def parse_instant(text: str) -> datetime:
 
 
 def parse_period(start: str | None, end: str | None) -> tuple[datetime | None, datetime | None]:
-    """Parse ``--from`` and ``--to``. BadParameter if the end is before the start."""
+    """Parse ``--from`` and ``--to``. Raises BadParameter if the end is before the start."""
     first = None if start is None else parse_instant(start)
     last = None if end is None else parse_instant(end)
     if first is not None and last is not None and last < first:
-        raise typer.BadParameter(f"--to {end} is before --from {start}")
+        raise typer.BadParameter(f"--to {end} is before --from {start}: give a later end")
     return first, last
 
 
 def parse_span(text: str) -> timedelta:
-    """Parse a duration as in the configuration: ``90d``, ``12h``. BadParameter if it is none."""
+    """Parse a duration such as ``90d`` or ``12h``. Raises BadParameter for any other text."""
     from monitor.options import parse_duration
 
     try:
@@ -134,5 +137,5 @@ def parse_span(text: str) -> timedelta:
     except ValueError as error:
         raise typer.BadParameter(f"{text!r}: {error}") from None
     if not span:
-        raise typer.BadParameter(f"{text!r} must be more than nothing")
+        raise typer.BadParameter(f"{text!r} is too short: give a duration of more than 0")
     return span

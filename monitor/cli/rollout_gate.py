@@ -1,4 +1,4 @@
-"""The command `gate`: a decision on a rollout, as an exit code and a certificate."""
+"""The command `gate`. It decides on a rollout, by an exit code and a certificate."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class GateCommand(TyperCommand):
     """A command whose errors never end with the exit code of a verdict."""
 
     def make_context(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - as in click
-        """Parse the options. Wrong ones end with 64."""
+        """Parse the options. Wrong options end the command with 64."""
         try:
             return super().make_context(*args, **kwargs)
         except OSError:
@@ -67,9 +67,9 @@ class GateCommand(TyperCommand):
             _end(error)
 
     def invoke(self, ctx: Any) -> Any:  # noqa: ANN401 - likewise
-        """Run the command. Errors end with their own exit codes.
+        """Run the command. Each kind of error ends it with its own exit code.
 
-        Without this, a defect would end with 1, which means a breach.
+        Without this, a bug would end it with 1, and that means a breach.
         """
         try:
             return super().invoke(ctx)
@@ -84,7 +84,7 @@ class GateCommand(TyperCommand):
             raise typer.Exit(error.exit_code) from None
         except OSError as error:
             if error.filename is None:
-                raise  # standard output, which `main` reports
+                raise  # standard output failed, and `main` reports this
             report_unwritten(error)
             raise typer.Exit(OUTPUT_EXIT) from None
         except Exception as error:  # noqa: BLE001 - likewise
@@ -92,9 +92,9 @@ class GateCommand(TyperCommand):
 
 
 def _end(error: Exception) -> NoReturn:
-    """Raise an error of click with 64 for wrong usage.
+    """Raise an error of click. Wrong usage gets the exit code 64.
 
-    Report any other error and end with 70.
+    Any other error is reported, and ends the command with 70.
     """
     if not hasattr(error, "exit_code"):
         report_internal(error)
@@ -109,30 +109,30 @@ def gate(  # noqa: PLR0913 - the command's options
     *,
     margin: Annotated[
         float,
-        typer.Option(help="The smallest mean excess that is too much, in units of the metric."),
+        typer.Option(help="The lowest mean excess that is too much, in units of the metric."),
     ],
     alpha: Annotated[
         float, typer.Option(help="Accepted probability of each wrong verdict, between 0 and 1.")
     ] = 0.01,
     metric: Annotated[
-        str | None, typer.Option(help="Metric to judge; default: the first of the comparison.")
+        str | None, typer.Option(help="Metric to judge. Default: the comparison's first one.")
     ] = None,
     segment: Annotated[
         list[str] | None,
-        typer.Option(help="Segment to judge, or each; repeatable. All must be safe."),
+        typer.Option(help="Segment to judge, or each. May be repeated. All segments must be safe."),
     ] = None,
     since: Annotated[
         str | None,
-        typer.Option(help="First slot that counts, ISO 8601. Choose it before you look."),
+        typer.Option(help="The first slot to judge, in ISO 8601. Choose it before you look."),
     ] = None,
     reference: Annotated[
         float | None,
         typer.Option(
-            help="Score without excess; default: the noise floor or that of identical lists."
+            help="Score that means no excess. Default: the noise floor, or identical lists' score."
         ),
     ] = None,
     certificate: Annotated[
-        Path | None, typer.Option(help="Write the certificate as JSON to this file.")
+        Path | None, typer.Option(help="File to which the certificate is written as JSON.")
     ] = None,
     html: Annotated[
         Path | None, typer.Option(help="Also write the certificate as an HTML file with charts.")
@@ -140,13 +140,14 @@ def gate(  # noqa: PLR0913 - the command's options
     config: Config = DEFAULT_CONFIG,
     as_json: AsJson = False,
 ) -> None:
-    """Decide on a rollout from stored runs: safe, or a breach?
+    """Decide from stored runs whether a rollout is safe or in breach.
 
-    Is the candidate's mean excess below the margin? The answer is valid however often you look.
+    It is safe if the candidate's mean excess is below the margin. The verdict is valid even if you
+    look often.
 
-    Exit 0 safe, 1 breach, 2 inconclusive; 64 wrong usage, configuration or input, 70 internal
-    failure, 74 output, 3 a source, 4 database, 130 interrupted. See monitor/sequential/README.md
-    for what the verdict promises.
+    Exit codes: 0 safe, 1 breach, 2 inconclusive, 64 wrong usage, configuration or input, 70
+    internal failure, 74 output, 3 a source, 4 database, 130 interrupted.
+    monitor/sequential/README.md explains what the verdict promises.
     """
     from monitor.service.clock import SystemClock
     from monitor.service.gate import decide, describe_certificate, make_question
@@ -206,7 +207,7 @@ def _question_lines(certificate: Certificate) -> list[str]:
 
 def _scale_line(certificate: Certificate) -> str:
     needed = -math.log10(certificate.question.alpha)
-    return f"safe, breach: log10 of the evidence for each; {needed:.2f} is enough"
+    return f"safe, breach: log10 of the evidence for each verdict. {needed:.2f} is enough"
 
 
 def _as_page(certificate: Certificate) -> dict[str, object]:
@@ -229,7 +230,7 @@ def _as_page(certificate: Certificate) -> dict[str, object]:
 
 
 def _draw_course(certificate: Certificate, place: int) -> Markup:
-    """Draw mean and bounds of one segment at each look, with the margin."""
+    """Draw the mean and the bounds of one segment at each look, with the margin."""
     from monitor.charts.time_chart import Level, Point, draw_series
 
     points = []
@@ -263,8 +264,8 @@ def _runs_line(certificate: Certificate) -> str:
     if certificate.question.is_census:
         census = write_census(certificate.question.fixed_users)
         return (
-            f"run: {period}, newest of {looks:,}, judged alone: {census} "
-            f"({users:,} users, {missing:,} missing), so the next run draws no new users; look "
+            f"run: {period}, the newest of {looks:,} runs, is judged alone: {census} "
+            f"({users:,} users, {missing:,} missing). No run draws new users. This is look "
             f"{looks:,}, at alpha/{looks * (looks + 1):,}"
         )
     return f"runs: {len(runs):,}, {period}; {users:,} rotating users, {missing:,} missing"

@@ -1,4 +1,4 @@
-"""Commands that plan rules: `suggest` proposes thresholds, `plan` computes sample sizes."""
+"""Commands that plan rules. `suggest` proposes thresholds, and `plan` computes sample sizes."""
 
 from __future__ import annotations
 
@@ -19,34 +19,34 @@ if TYPE_CHECKING:
     from monitor.service.analysis.sample_size import PlanInputs, SampleSizePlan
 
 
-def suggest(  # noqa: PLR0913 - a command is all of its options
+def suggest(  # noqa: PLR0913 - the command's options
     comparison: ComparisonName,
     *,
     every: Annotated[
         str | None,
         typer.Option(
             "--false-alarm-every",
-            help="Accepted time between false pages, such as 90d; default: that of the comparison.",
+            help="Accepted time between false alerts, such as 90d. Default: the comparison's.",
         ),
     ] = None,
     statistic: Annotated[
         list[str] | None,
-        typer.Option(help="mean, p05, share_below(0) ...; repeatable. Default: mean and p05."),
+        typer.Option(help="Statistic, such as p95. May be repeated. Default: mean and p05."),
     ] = None,
     segment: Annotated[
-        list[str] | None, typer.Option(help="A segment, or each; repeatable. Default: all.")
+        list[str] | None, typer.Option(help="A segment, or each. May be repeated. Default: all.")
     ] = None,
     config: Config = DEFAULT_CONFIG,
     as_json: AsJson = False,
     as_yaml: Annotated[
-        bool, typer.Option("--yaml", help="Print only the rules, ready to paste.")
+        bool, typer.Option("--yaml", help="Print only the rules, as YAML for the configuration.")
     ] = False,
 ) -> None:
-    """Propose thresholds from the stored healthy runs.
+    """Propose thresholds, learned from the stored healthy runs.
 
-    Shows what each would have caught. All of them together are expected to page falsely once in the
-    accepted time. Fixed thresholds do not follow seasons or a slow, wanted change; rules with
-    `learned:` do. Exit 2 if no stored run can be used.
+    The command shows when each threshold would have fired. Together, all thresholds are expected to
+    fire falsely once in the accepted time. Fixed thresholds do not follow seasons or slow, wanted
+    changes. Rules with `learned:` do. The exit code is 2 if no stored run can be used.
     """
     from monitor.service.analysis.backtest import (
         STATISTICS,
@@ -102,17 +102,17 @@ def _print_suggestions(suggestions: tuple[Suggestion, ...], every: timedelta) ->
         "seen_with_50_percent> seen_with_95_percent> reason note"
     )
     print_records(map(_suggestion_dict, suggestions), columns, as_json=False)
-    print_line(f"all together: one false page in {every.total_seconds() / 86400:,.3g} days")
-    print_line("seen with 50 or 95 percent: the change that one run detects with that probability")
+    print_line(f"all together: one false alert in {every.total_seconds() / 86400:,.3g} days")
+    print_line("seen with 50 or 95 percent: the change that one run detects with this probability")
     for each in suggestions:
         if each.caught:
             slots = ", ".join(instant(page.slot) for page in each.caught)
-            print_line(f"{each.rule.alert} would have paged at {slots}")
+            print_line(f"{each.rule.alert} would have fired at {slots}")
     print_line()
 
 
 def _print_rules(suggestions: tuple[Suggestion, ...]) -> None:
-    # JSON strings and numbers are YAML too.
+    # JSON strings and numbers are also valid YAML.
     rules = [each.rule for each in suggestions if each.reason is None]
     if not rules:
         print_line("rules: []  # nothing can be proposed yet")
@@ -130,10 +130,10 @@ def _print_rules(suggestions: tuple[Suggestion, ...]) -> None:
         print_line(f"  - {{{', '.join(entries)}}}")
 
 
-def plan(  # noqa: PLR0913 - a command is all of its options
+def plan(  # noqa: PLR0913 - the command's options
     comparison: Annotated[
         str | None,
-        typer.Argument(help="A comparison with stored runs; without one give --sd and --wander."),
+        typer.Argument(help="A comparison with stored runs. Without it give --sd and --wander."),
     ] = None,
     *,
     drop: Annotated[
@@ -144,22 +144,24 @@ def plan(  # noqa: PLR0913 - a command is all of its options
         typer.Option(
             min=1e-9,
             max=1.0,
-            help="Or the share of users with broken lists, such as 0.02.",
+            help="Instead of --drop: the share of users with broken lists, such as 0.02.",
         ),
     ] = None,
     to: Annotated[
         float | None,
         typer.Option(
-            help="With --share: the score of these users; default: that of disjoint lists."
+            help="With --share: the score of these users. Default: the score of disjoint lists."
         ),
     ] = None,
     users: Annotated[
         int | None,
-        typer.Option(min=2, max=10**9, help="Users in each run: computes the number of runs."),
+        typer.Option(min=2, max=10**9, help="Users in each run. The number of runs is computed."),
     ] = None,
     runs: Annotated[
         int | None,
-        typer.Option(min=1, max=10**6, help="Runs judged together: computes the number of users."),
+        typer.Option(
+            min=1, max=10**6, help="Runs judged together. The number of users is computed."
+        ),
     ] = None,
     power: Annotated[
         float, typer.Option(min=0.01, max=0.999, help="Probability of detection.")
@@ -169,25 +171,25 @@ def plan(  # noqa: PLR0913 - a command is all of its options
         typer.Option(
             min=1e-9,
             max=0.49,
-            help="Probability of a false page in each look; default: from the comparison.",
+            help="Probability of a false alert in each look. Default: from the comparison.",
         ),
     ] = None,
     metric: Annotated[
-        str | None, typer.Option(help="Metric; default: the first of the comparison.")
+        str | None, typer.Option(help="Metric. Default: the comparison's first one.")
     ] = None,
     segment: Annotated[str, typer.Option(help="Segment of users.")] = "all",
     mean: Annotated[
-        float | None, typer.Option(help="Healthy mean; default: the stored one.")
+        float | None, typer.Option(help="Healthy mean. Default: from stored runs.")
     ] = None,
     sd: Annotated[
         float | None,
-        typer.Option(min=0.0, help="Standard deviation over users; default: the stored one."),
+        typer.Option(min=0.0, help="Standard deviation over users. Default: from stored runs."),
     ] = None,
     wander: Annotated[
         float | None,
         typer.Option(
             min=0.0,
-            help="Standard deviation of the true mean between runs; default: the stored one.",
+            help="Standard deviation of the true mean between runs. Default: from stored runs.",
         ),
     ] = None,
     learned: Annotated[
@@ -195,7 +197,7 @@ def plan(  # noqa: PLR0913 - a command is all of its options
         typer.Option(
             min=2,
             max=10**6,
-            help="Number of healthy runs before; default: the stored ones.",
+            help="Number of earlier healthy runs. Default: the number of stored ones.",
         ),
     ] = None,
     config: Config = DEFAULT_CONFIG,
@@ -203,17 +205,18 @@ def plan(  # noqa: PLR0913 - a command is all of its options
 ) -> None:
     """Compute how many users or runs are needed to detect a drop.
 
-    A drop of the mean, or a share of users with broken lists.
+    The drop is a lower mean, or a share of users with broken lists.
 
-    Uses Student's t on the mean of the runs against the healthy runs before, exact for normal runs.
-    With --users and --runs it computes the probability of detection. With --share it looks at the
-    configured rules, and names the rule that detects the change first. A percentile or a share
-    below a floor can detect a few users earlier than the mean.
+    The command compares the mean of the runs with earlier healthy runs, by Student's t. This is
+    exact if the runs are normally distributed. With --users and --runs it computes the probability
+    of detection. With --share it plans for the configured rules, and names the rule that detects
+    the change first. If few users are affected, a percentile or a share below a floor can detect
+    them earlier than the mean.
     """
     from monitor.service.analysis import sample_size
 
     if (drop is None) == (share is None):
-        raise typer.BadParameter("give either --drop or --share")
+        raise typer.BadParameter("the change to detect is unclear: give either --drop or --share")
     figures = {"mean": mean, "sd": sd, "wander": wander, "learned": learned}
     overrides: dict[str, Any] = {}
     for name, value in figures.items():
@@ -250,7 +253,7 @@ def plan(  # noqa: PLR0913 - a command is all of its options
     if until is not None:
         needed, total = until
         print_line(
-            f"with stop_when: decided a run like the newest would ask about {needed:,} of "
+            f"with stop_when: decided, a run like the newest would ask for about {needed:,} of "
             f"{total:,} users ({1 - needed / total:.0%} fewer) for the same verdicts"
         )
 
@@ -307,24 +310,24 @@ def _print_plan(plan: SampleSizePlan) -> None:
         print_line(f"seen first by {rule.alert}, {rule.statistic} of {rule.metric}{scale}")
     mean = "" if inputs.mean is None else f"healthy mean {inputs.mean:.4g}, "
     print_line(
-        f"{mean}over users it varies by {search.sd:.3g}, from run to run by {search.wander:.3g} "
+        f"{mean}standard deviation {search.sd:.3g} over users and {search.wander:.3g} over runs "
         f"({inputs.learned:,} healthy runs)"
     )
     drop = f"a drop of {plan.drop:.3g}"
     aim = (
-        f"{drop} with a chance of {search.power:.0%}, falsely in one look "
+        f"to detect {drop} with a probability of {search.power:.0%}, and falsely in one look "
         f"of {1 / search.share:,.0f}"
     )
     if plan.reason is not None:
         print_line(f"{aim}: {plan.reason}")
     elif plan.chance is not None:
         size = f"{plan.runs:,} runs of {plan.users:,} users"
-        print_line(f"{drop} is seen in {size} with a chance of {plan.chance:.1%}")
+        print_line(f"{drop} is detected in {size} with a probability of {plan.chance:.1%}")
     else:
         runs = "1 run" if plan.runs == 1 else f"{plan.runs:,} runs judged together"
         print_line(f"{aim}: {runs} of {plan.users:,} users")
     if inputs.users is not None:
         print_line(
-            f"a usual run of {inputs.users:,} users shows a drop of "
-            f"{search.least_drop(inputs.users):.3g} with that chance"
+            f"a usual run of {inputs.users:,} users detects a drop of "
+            f"{search.least_drop(inputs.users):.3g} with this probability"
         )

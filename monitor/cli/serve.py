@@ -1,4 +1,4 @@
-"""Commands of the daemon: `serve` runs it, `healthcheck` asks for its health, `demo` shows it."""
+"""Commands for the daemon: `serve` runs it, `healthcheck` checks it, and `demo` shows it."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 
 IDLE_S = 3600.0
 _GARBAGE_THRESHOLDS = 700, 10, 10
-"""The defaults of Python: a daemon must collect garbage more often than a short command."""
+"""Python's defaults. A daemon must collect garbage more often than a short command."""
 
-# Where to ask a server that listens on all addresses.
+# The addresses at which a server answers that listens on all addresses.
 _EVERYWHERE = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104
 
 
 def serve(config: Config = DEFAULT_CONFIG) -> None:
     """Run the daemon until SIGTERM or Ctrl-C.
 
-    SIGHUP, or POST /-/reload with a password, reloads the configuration.
+    SIGHUP reloads the configuration. So does POST /-/reload with a password.
     """
     from monitor.service.daemon.daemon import Daemon
     from monitor.service.daemon.threads import share_heaps
@@ -52,11 +52,11 @@ def serve(config: Config = DEFAULT_CONFIG) -> None:
 
 
 def _receive_signals() -> int:
-    """Return a pipe that gets the number of each signal as a byte."""
+    """Return a pipe that receives the number of each signal as a byte."""
     signals, wakeup = os.pipe()
     os.set_blocking(wakeup, False)
-    # Python runs handlers between bytecodes. A signal just before the main thread blocks would
-    # wait for the next one. A byte in a pipe is never missed.
+    # Python runs handlers between bytecodes. If a signal arrived just before the main thread
+    # blocks, its handler would wait until the next signal. A byte in a pipe is never missed.
     signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, _ignore)
@@ -64,7 +64,7 @@ def _receive_signals() -> int:
 
 
 def _ignore(*_: object) -> None:
-    """Handle a signal: its number is in the pipe already."""
+    """Do nothing about a signal, because its number is already in the pipe."""
 
 
 def _follow_log_settings(settings: Settings) -> None:
@@ -74,14 +74,15 @@ def _follow_log_settings(settings: Settings) -> None:
 
 
 def _obey(daemon: Daemon, signals: int) -> None:
-    """Handle signals until one asks to stop.
+    """Handle signals until a signal stops the daemon.
 
-    Notifies the watchdog of systemd while the daemon is healthy.
+    While the daemon is healthy, this notifies the watchdog of systemd.
     """
     interval = watchdog_interval_s() or IDLE_S
     while True:
         is_readable, _, _ = select.select([signals], [], [], interval)
-        # All pending signals at once: equal ones count as one, and none delays another.
+        # Handle all pending signals at once. Equal signals are handled once, and none delays
+        # another.
         received = set(os.read(signals, 1 << 20)) if is_readable else set()
         if received - {signal.SIGHUP}:
             return
@@ -95,9 +96,9 @@ def _obey(daemon: Daemon, signals: int) -> None:
 
 
 def notify_systemd(*states: str) -> None:
-    """Send ``READY=1``, ``STOPPING=1``, ``WATCHDOG=1`` … to the socket of systemd, if there is one.
+    """Send states such as ``READY=1`` or ``WATCHDOG=1`` to the socket of systemd, if any.
 
-    Ignores errors.
+    Errors are ignored.
     """
     address = os.environ.get("NOTIFY_SOCKET", "")
     if not address:
@@ -113,7 +114,7 @@ def notify_systemd(*states: str) -> None:
 
 
 def watchdog_interval_s() -> float | None:
-    """Return half of the watchdog time of systemd, None if systemd does not watch."""
+    """Return half of the watchdog time of systemd, or None if systemd does not watch."""
     try:
         microseconds = int(os.environ.get("WATCHDOG_USEC", "0"))
     except ValueError:
@@ -127,19 +128,19 @@ def demo(
     *,
     fast: Annotated[
         bool,
-        typer.Option("--fast", help="End after the story; exit code 0 if all of it happened."),
+        typer.Option("--fast", help="End after the story. Exit code 0 if all of it happened."),
     ] = False,
     directory: Annotated[
         Path | None,
         typer.Option(
-            "--dir", help="Directory for configuration and database; default: ./rankwatch-demo."
+            "--dir", help="Directory for configuration and database. Default: ./rankwatch-demo."
         ),
     ] = None,
     recommenders: Annotated[
         str | None,
         typer.Option(
             metavar="HOST:PORT",
-            help="Serve only the two recommenders there, for another rankwatch.",
+            help="Serve only the two recommenders at this address, for another rankwatch.",
         ),
     ] = None,
 ) -> None:
@@ -155,7 +156,7 @@ def demo(
         raise typer.Exit(run_demo(fast=fast, directory=directory, console=console))
     if fast:
         raise typer.BadParameter(
-            "--fast ends the demo, but --recommenders serves until it is stopped: leave --fast out"
+            "--fast would end the demo, but --recommenders serves until it is stopped: omit --fast"
         )
     address = parse_address(recommenders, "--recommenders")
     raise typer.Exit(run_recommenders(address, directory=directory, console=console))
@@ -163,11 +164,11 @@ def demo(
 
 def healthcheck(
     address: Annotated[
-        str, typer.Argument(metavar="[HOST:PORT]", help="Where the daemon listens.")
+        str, typer.Argument(metavar="[HOST:PORT]", help="Address of the daemon.")
     ] = "127.0.0.1:29108",
     *,
     ready: Annotated[
-        bool, typer.Option("--ready", help="Also ask whether the database answers.")
+        bool, typer.Option("--ready", help="Also check whether the database answers.")
     ] = False,
     timeout_s: Annotated[
         float, typer.Option("--timeout", min=0.1, max=60.0, help="Seconds to wait in total.")
@@ -180,15 +181,15 @@ def healthcheck(
         Path | None, typer.Option("--key", help="Key of the certificate, if it is in another file.")
     ] = None,
 ) -> None:
-    """Ask a daemon whether it is healthy: exit 0, else 1.
+    """Check whether a daemon is healthy. The exit code is 0 if it is, and 1 if not.
 
-    Works with and without TLS, and needs no password. The certificate of the daemon is not
-    verified, because the answer is no secret.
+    The command works with and without TLS, and needs no password. It does not verify the daemon's
+    certificate, because the answer is not secret.
     """
     from monitor.cli.health_probe import probe, tls_context
 
     if key is not None and cert is None:
-        raise typer.BadParameter("--key needs --cert")
+        raise typer.BadParameter("--key is the key of a certificate: give --cert too")
     tls = tls_context(cert, key)
     host, port = parse_address(address, "HOST:PORT")
     word = "ready" if ready else "healthy"

@@ -47,7 +47,7 @@ _Again = Annotated[
     bool,
     typer.Option(
         "--again",
-        help="Ask live sources again for stored slots; the stored run is kept as NAME@ATTEMPT.",
+        help="Ask live sources again for stored slots. The stored run is kept as NAME@ATTEMPT.",
     ),
 ]
 
@@ -58,14 +58,14 @@ def run_once(  # noqa: PLR0913 - the command's options
     config: Config = DEFAULT_CONFIG,
     slot: Annotated[
         str | None,
-        typer.Option(help="The slot, ISO 8601; default: the newest one."),
+        typer.Option(help="The slot, in ISO 8601. Default: the newest slot."),
     ] = None,
     again: _Again = False,
     textfile: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE.prom",
-            help="Write metrics for the textfile collector of node_exporter.",
+            help="File of metrics to write, for the textfile collector of node_exporter.",
         ),
     ] = None,
     push: Annotated[
@@ -73,23 +73,23 @@ def run_once(  # noqa: PLR0913 - the command's options
         typer.Option(
             metavar="URL",
             envvar=PUSH_VARIABLE,
-            help="Push metrics to a Pushgateway; put user:password@ into the variable.",
+            help="Pushgateway to which metrics are pushed. Put user:password@ into the variable.",
         ),
     ] = None,
     push_instance: Annotated[
         str,
         typer.Option(
-            metavar="NAME", help="Label `instance` of the pushed metrics; default: no label."
+            metavar="NAME", help="Label `instance` of the pushed metrics. Default: no label."
         ),
     ] = "",
     as_json: AsJson = False,
 ) -> None:
     """Run one slot of each comparison, notify, and exit.
 
-    This is rankwatch without a daemon. Exit 0 if all ran, 3 if one failed, 5 if a receiver or the
-    Pushgateway could not be reached, 74 if the textfile could not be written. Finished runs remain
-    stored; file and Pushgateway also get failed runs. A slot that live sources have answered before
-    is not run: see --again.
+    This is rankwatch without a daemon. Exit codes: 0 all slots ran, 3 a run failed, 5 a receiver or
+    the Pushgateway could not be reached, 74 the textfile could not be written. Finished runs stay
+    stored after an error. The textfile and the Pushgateway also get failed runs. If live sources
+    have already answered for a slot, the slot is not run again without --again.
     """
     from monitor.export.exposition import require_textfile
     from monitor.service.commands.one_shot import gateway_at, open_one_shot, write_metrics
@@ -99,7 +99,7 @@ def run_once(  # noqa: PLR0913 - the command's options
     gateway = None if push is None else gateway_at(push, instance=push_instance)
     if gateway is not None and gateway.password and push != os.environ.get(PUSH_VARIABLE):
         print_error(
-            f"the process list shows the password of --push: put its URL into {PUSH_VARIABLE}"
+            f"the process list shows the password in --push: put the URL into {PUSH_VARIABLE}"
         )
     log_errors_only()
     results: list[RunResult] = []
@@ -112,7 +112,7 @@ def run_once(  # noqa: PLR0913 - the command's options
                     errors.append(outcome)
                 else:
                     results.append(outcome)
-        # Before the delivery: finished runs remain stored even if the delivery fails.
+        # Print the runs before the delivery. They stay stored even if the delivery fails.
         if as_json:
             print_json(*map(result_dict, results))
         else:
@@ -128,7 +128,7 @@ def run_once(  # noqa: PLR0913 - the command's options
 
 
 def _raise(errors: Sequence[MonitorError | OSError]) -> None:
-    """Raise the last error, if there is one, and print the errors before it."""
+    """Raise the last error, if there is one, and print the earlier errors."""
     for each in errors[:-1]:
         if isinstance(each, OSError):
             report_unwritten(each)
@@ -141,19 +141,19 @@ def _raise(errors: Sequence[MonitorError | OSError]) -> None:
 def replay(  # noqa: PLR0913 - the command's options
     comparison: OneComparison = None,
     *,
-    start: Annotated[str, typer.Option("--from", help="First slot, ISO 8601, included.")],
-    end: Annotated[str, typer.Option("--to", help="Last slot, ISO 8601, included.")],
+    start: Annotated[str, typer.Option("--from", help="First slot to run, in ISO 8601.")],
+    end: Annotated[str, typer.Option("--to", help="Last slot to run, in ISO 8601.")],
     config: Config = DEFAULT_CONFIG,
     again: _Again = False,
     notify: Annotated[
-        bool, typer.Option("--notify", help="Also notify receivers; default: send nothing.")
+        bool, typer.Option("--notify", help="Also notify receivers. Default: send nothing.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Run every slot of a past period in order, as if live.
+    """Run every slot of a past period in order, as if it were due now.
 
-    Rules, states and transitions use the time of the slot. Sources without history answer for now.
-    Stored runs of such sources are not replaced: see --again.
+    Rules, states and transitions use the time of the slot. Sources without history answer for the
+    present time. Stored runs of such sources are replaced only with --again.
     """
     from monitor.service.commands.one_shot import open_one_shot
 
@@ -187,7 +187,7 @@ def replay(  # noqa: PLR0913 - the command's options
     if unjudged:
         print_error(
             f"{unjudged} of {len(results)} runs were measured but not judged, because newer slots "
-            "were judged before. To see what the rules would have done: rankwatch backtest "
+            "were judged before. This shows what the rules would have done: rankwatch backtest "
             "--rules rankwatch.yaml"
         )
     _exit(results)
@@ -199,7 +199,7 @@ def _exit(results: Sequence[RunResult]) -> None:
 
 
 def result_dict(result: RunResult) -> dict[str, object]:
-    """Return one run for JSON: coverage, summaries and transitions."""
+    """Return a run for JSON, with its coverage, summaries and transitions."""
     counts: dict[str, object] = {"asked": None, "paired": None, "users_by_reason": {}}
     if result.coverage is not None:
         counts = pick(result.coverage.all, "asked", "paired", "users_by_reason")
@@ -217,7 +217,10 @@ def result_dict(result: RunResult) -> dict[str, object]:
 
 
 def _believable(result: RunResult) -> tuple[Summary, ...]:
-    """Return the summaries of an ok run. Others compared too few users to represent all."""
+    """Return the summaries of an ok run, or () for any other run.
+
+    Other runs compared too few users to represent all users.
+    """
     if result.status != "ok":
         return ()
     return result.summaries
@@ -230,7 +233,7 @@ def _print_results(results: Sequence[RunResult]) -> None:
     for result in results:
         for summary in _believable(result):
             metric = summary.metric
-            # Metrics of the noise floor would make the table too wide.
+            # Leave out metrics of the noise floor, because the table would be too wide.
             if metric not in metrics and parse_derived(metric)[0] is None:
                 metrics.append(metric)
     columns = (
@@ -280,16 +283,17 @@ def backfill(
     start: Annotated[
         str | None,
         typer.Option(
-            "--from", help="First slot, ISO 8601; default: the oldest that waits for relevance."
+            "--from", help="First slot, in ISO 8601. Default: the oldest that waits for relevance."
         ),
     ] = None,
-    end: Annotated[str | None, typer.Option("--to", help="Last slot, ISO 8601, included.")] = None,
+    end: Annotated[str | None, typer.Option("--to", help="Last slot, in ISO 8601.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Measure relevance that has arrived since the runs.
+    """Measure relevance that has arrived after the runs.
 
-    Uses the lists stored with each run; rules do not judge the result. Lists the runs that have
-    their labels now and those that still wait. Exit 3 if relevance that exists could not be used.
+    The command uses the lists that are stored with each run. Rules do not judge the result. The
+    output lists the runs that now have labels, and the runs that still wait for them. The exit code
+    is 3 if existing relevance could not be used.
     """
     from monitor.service.commands.one_shot import open_one_shot
 

@@ -1,4 +1,4 @@
-"""Commands for stored runs: `runs` lists them, `show` prints one, `report` writes a file."""
+"""Commands for stored runs: `runs` lists them, `show` prints one run, `report` writes a file."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def runs(
     config: Config = DEFAULT_CONFIG,
     limit: Annotated[
         int,
-        typer.Option("--limit", "-n", min=1, max=1_000_000, help="How many runs to show."),
+        typer.Option("--limit", "-n", min=1, max=1_000_000, help="Number of runs to show."),
     ] = 20,
     as_json: AsJson = False,
 ) -> None:
@@ -74,7 +74,8 @@ def show(
     *,
     config: Config = DEFAULT_CONFIG,
     slot: Annotated[
-        str | None, typer.Option(help="The run's slot, ISO 8601; default: the newest finished run.")
+        str | None,
+        typer.Option(help="Slot of the run, in ISO 8601. Default: the newest finished run."),
     ] = None,
     users: Annotated[
         int,
@@ -83,14 +84,14 @@ def show(
             "-n",
             min=0,
             max=1_000_000,
-            help="How many of the worst users to show.",
+            help="Number of users with the least similar lists to show.",
         ),
     ] = 3,
     as_json: AsJson = False,
 ) -> None:
-    """Show one stored run, and both lists of its worst users.
+    """Show one stored run, and both lists of the users with the least similar lists.
 
-    Shows similarity by segment, and why it fell.
+    The command also shows the similarity by segment, and why it fell.
     """
     from monitor.model.alerts import ACCEPTED
     from monitor.model.runs import KEPT_MARK, items_of
@@ -147,30 +148,32 @@ def report(
     file: Annotated[Path, typer.Option("--output", "-o", help="The HTML file to write.")],
     slot: Annotated[
         str | None,
-        typer.Option(help="Slot of the run, ISO 8601; default: the newest finished run."),
+        typer.Option(help="Slot of the run, in ISO 8601. Default: the newest finished run."),
     ] = None,
     start: Annotated[
         str | None,
         typer.Option(
-            "--from", help="Start of the period; also shows the runs in which alerts began."
+            "--from",
+            help="Start of the period. The report also shows the runs in which alerts began.",
         ),
     ] = None,
     end: Annotated[
-        str | None, typer.Option("--to", help="End of the period, included; shows its newest run.")
+        str | None,
+        typer.Option("--to", help="End of the period. The report shows the newest run up to it."),
     ] = None,
     config: Config = DEFAULT_CONFIG,
 ) -> None:
     """Write the pages of a comparison to one HTML file.
 
-    Shows the period, the run, and both lists of its worst users. The file needs no server and no
-    network.
+    The file shows the period, the run, and both lists of the users with the least similar lists. It
+    needs no server and no network.
     """
     from monitor.service.commands.report import report_of
     from monitor.settings.loader import load_settings
 
     if slot is not None and (start or end):
         raise typer.BadParameter(
-            "--slot names one run, --from and --to name a period: give one of both"
+            "--slot selects a run, and --from and --to select a period: give only one of the two"
         )
     chosen = None if slot is None else parse_instant(slot)
     first, last = parse_period(start, end)
@@ -183,7 +186,7 @@ def report(
 
 
 def _slots_with_same_lists(store: SqlStore, run: Run) -> list[datetime]:
-    """Return the slot of the run before if its input was the same, else nothing."""
+    """Return the slot of the previous run if its input was the same. Otherwise return nothing."""
     before, _ = store.pages.neighbours(run.comparison, run.slot)
     if before is None or run.input_hash is None:
         return []
@@ -217,7 +220,7 @@ def _find(store: SqlStore, comparison: str, slot: datetime | None) -> RunRecord:
             return record
     of_slot = "" if slot is None else f" of slot {instant(slot)}"
     raise InputError(
-        f"no finished run{of_slot} of a comparison named {comparison!r} is stored; see rankwatch "
+        f"no finished run{of_slot} of a comparison named {comparison!r} is stored: see rankwatch "
         "runs"
     )
 
@@ -232,7 +235,7 @@ def _print_run(record: RunRecord) -> None:
     if run.reason:
         print_line(run.reason)
     for arm, model in (run.models or {}).items():
-        models = f"model of the {arm}: {model.now or 'not known'}"
+        models = f"model of the {arm}: {model.now or 'unknown'}"
         if model.since is not None:
             models += f", {model.before} until the run of {instant(model.since)}"
         print_line(models)
@@ -255,17 +258,14 @@ def _print_run(record: RunRecord) -> None:
 
 
 def _print_notes(run: Run) -> None:
-    """Print what the scores by chance refer to, and whether relevance labels have arrived."""
+    """Print notes about the scores by chance and about relevance labels."""
     if run.k is not None and run.catalogue_size is not None:
-        print_line(
-            f"by chance: two random lists of {run.k:,} from a catalogue of {run.catalogue_size:,} "
-            "items"
-        )
+        print_line(f"by chance: two random lists of {run.k:,} out of {run.catalogue_size:,} items")
     if run.labelled_at is not None:
         print_line(f"relevance: labelled {instant(run.labelled_at)}")
     elif run.labels_until is not None:
         print_line(
-            f"relevance: waiting for labels until {instant(run.labels_until)}; rankwatch "
+            f"relevance: the run waits for labels until {instant(run.labels_until)}. rankwatch "
             f"backfill {run.comparison} looks for them"
         )
 

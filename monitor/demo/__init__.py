@@ -1,3 +1,3 @@
-"""`rankwatch demo`: two recommenders drift apart, and the normal daemon notices."""
+"""The command `rankwatch demo`. Two recommenders drift apart, and the normal daemon notices it."""
 
 from monitor.demo.session import run_demo, run_recommenders

@@ -1,6 +1,6 @@
 """The shop of the demo, and its web servers.
 
-They are both recommenders, and the on-call person who receives webhooks.
+The servers are the two recommenders, and an on-call person that receives webhooks.
 """
 
 import json
@@ -27,15 +27,15 @@ DEPTH = 20
 """The number of items in each list."""
 
 ItemLists = dict[str, list[str]]
-"""Item ids of each user, best first."""
+"""The item ids of each user, best first."""
 
 _COUNTRY_SHARES = (0.25, 0.2, 0.2, 0.35)
 _ACTIVITY_SHARES = (0.3, 0.45, 0.25)
 _GENRES = 12
 _MODEL_ERROR = np.array([0.36, 0.28, 0.21])
-"""Standard deviation of a model's error for each activity, in logarithms of appeal."""
+"""Standard deviation of a model's error, by the user's activity, in logarithms of appeal."""
 _TRAINING_ERROR = 0.1
-"""Standard deviation of the error that each training adds, in the same unit."""
+"""Standard deviation of the error that each training adds, in logarithms of appeal."""
 
 HOST = "127.0.0.1"
 
@@ -43,7 +43,7 @@ HOST = "127.0.0.1"
 class Shop:
     """Users, items and two models.
 
-    All lists are a function of (seed, day), whatever the order of the days.
+    All lists depend only on the seed and the day, not on the order of the days.
     """
 
     def __init__(self, *, users: int = 1500, items: int = 800, seed: int = 7) -> None:
@@ -64,10 +64,10 @@ class Shop:
         self._seed = seed
 
     def lists(self, day: int, *, is_broken: bool) -> dict[Arm, ItemLists]:
-        """Train both models on the day and rank the items of every user by each.
+        """Train both models on this day, and rank the items of every user by each model.
 
-        If it is broken, the candidate looks up purchases with a join that finds nothing for one
-        country. It treats these users as new ones and recommends the popular items.
+        If ``is_broken``, the candidate finds no purchases of the users in one country, because of a
+        broken join. It treats them as new users, and recommends the popular items.
         """
         random = np.random.default_rng((self._seed, day))
         lists = {}
@@ -81,13 +81,13 @@ class Shop:
 
 
 def _appeal_by_genre(random: np.random.Generator, items: int) -> Floats:
-    """Return the appeal of each item to users who like one genre only: (genres, items).
+    """Return the appeal of each item to users that like only one genre: (genres, items).
 
     Each genre has a few popular items and a long tail.
     """
     popularity = random.permutation(1.0 / (10.0 + np.arange(items)) ** 0.8)
     fit = random.gamma(1.0, size=(_GENRES, items)) * 0.05
-    # Every item belongs to one genre, and fits the other genres a little.
+    # Every item belongs to one genre, and also fits the other genres a little.
     fit[random.integers(_GENRES, size=items), np.arange(items)] += 1.0
     appeal: Floats = fit * popularity
     return appeal
@@ -95,9 +95,9 @@ def _appeal_by_genre(random: np.random.Generator, items: int) -> Floats:
 
 @contextmanager
 def serve_routes(*routes: BaseRoute, host: str = HOST, port: int = 0) -> Iterator[str]:
-    """Serve the routes in the block, and yield the address. Port 0 means any free port.
+    """Serve the routes while the block runs, and yield the address. Port 0 means any free port.
 
-    ConfigError if the address cannot be used.
+    Raises ConfigError if the address cannot be used.
     """
     server = WebServer(Starlette(routes=routes), host, port)
     server.start()
@@ -108,7 +108,7 @@ def serve_routes(*routes: BaseRoute, host: str = HOST, port: int = 0) -> Iterato
 
 
 class Recommenders:
-    """Both recommenders of a shop, under ``/baseline`` and ``/candidate``.
+    """The two recommenders of a shop, under ``/baseline`` and ``/candidate``.
 
     They begin with the lists of day 0.
     """
@@ -118,13 +118,13 @@ class Recommenders:
         self.retrain(0, is_broken=False)
 
     def retrain(self, day: int, *, is_broken: bool) -> None:
-        """Train both models on the day and serve their lists."""
-        # One assignment, so that no answer mixes two trainings.
+        """Train both models on this day, and serve their lists."""
+        # Assign both at once, so that no answer mixes two trainings.
         self.lists = self.shop.lists(day, is_broken=is_broken)
 
     @property
     def route(self) -> Route:
-        """The address of the lists: ``/{arm}/api/recommend/{user}``, best items first."""
+        """The route of the lists: ``/{arm}/api/recommend/{user}``. The best item comes first."""
         return Route("/{arm}/api/recommend/{user}", self._recommend)
 
     async def _recommend(self, request: Request) -> Response:
@@ -136,7 +136,7 @@ class Recommenders:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReceivedAlert:
-    """One alert that a webhook reported as new. ``status`` is ``firing`` or ``resolved``."""
+    """An alert in a webhook that is new or has a new ``status``: ``firing`` or ``resolved``."""
 
     at: datetime
     status: str
@@ -145,7 +145,7 @@ class ReceivedAlert:
 
 
 class OnCall:
-    """Collects the alerts in webhooks, oldest first."""
+    """Receives webhooks and collects their alerts, oldest first."""
 
     def __init__(self) -> None:
         self._by_firing: dict[tuple[str, str], ReceivedAlert] = {}
@@ -157,12 +157,12 @@ class OnCall:
 
     @property
     def route(self) -> Route:
-        """The address for webhooks: ``/on-call/page``."""
+        """The route for webhooks: ``/on-call/page``."""
         return Route("/on-call/page", self._take, methods=["POST"])
 
     async def _take(self, request: Request) -> Response:
         now = utc_now()
-        # A message lists all firing alerts. Only new pairs of key and status are news.
+        # A message lists all firing alerts. Keep only new pairs of key and status.
         for alert in json.loads(await request.body())["alerts"]:
             status = alert["status"]
             labels = alert["labels"]

@@ -1,6 +1,6 @@
-"""`rankwatch demo`: start recommenders, on-call and daemon, and stop them at the end.
+"""Runs the demo: it starts the recommenders, on-call and the daemon, and stops them at the end.
 
-Also prepares the directory of the demo.
+This module also prepares the directory of the demo.
 """
 
 import fcntl
@@ -27,7 +27,7 @@ DEFAULT_DIRECTORY = Path("rankwatch-demo")
 _MARKER = ".made-by-rankwatch-demo"
 INTERRUPTED = 130
 _PATIENCE_S = 180.0
-"""How long --fast waits for the end of the story, which usually takes a fifth of this time."""
+"""How long --fast waits for the end of the story. The story usually takes a fifth of this time."""
 _LOOK_S = 0.2
 _STYLES = {
     "STORY": "cyan",
@@ -47,9 +47,10 @@ def run_demo(
 ) -> int:
     """Run the demo in the directory (default: ``rankwatch-demo``), and return the exit code.
 
-    With ``fast`` that is 0 if exactly the expected story happened, 1 if not, and 130 after an
-    interrupt. Otherwise the demo runs until Ctrl-C or SIGTERM and returns 0. ConfigError for an
-    unusable directory.
+    With ``fast`` the code is 0 if exactly the expected story happened, 1 if not, and 130 after an
+    interrupt. Without ``fast`` the demo runs until Ctrl-C or SIGTERM, and returns 0.
+
+    Raises ConfigError if the directory cannot be used.
     """
     story = simulation.FAST_STORY if fast else simulation.NORMAL_STORY
     workspace = Workspace(directory or DEFAULT_DIRECTORY)
@@ -63,13 +64,13 @@ def run_demo(
             write_users(workspace, recommenders.shop)
             url = stack.enter_context(serve_routes(recommenders.route, on_call.route))
             write_configuration(workspace, url=url, every=story.every)
-            # The log goes to a file, so that the terminal shows only the story.
+            # Write the log to a file, so that the terminal shows only the story.
             log_file = stack.enter_context(workspace.log.open("w", encoding="utf-8"))
             logs.configure("json", "info", log_file)
             daemon = daemon_factory(workspace.config)
             daemon.start()
             stack.callback(daemon.stop)
-            _print(console, f"Open {daemon.url}/ to watch; Ctrl-C stops everything.")
+            _print(console, f"Open {daemon.url}/ to watch. Ctrl-C stops everything.")
             _print(console, f"Configuration, database and log are in {workspace.directory}.")
             played = simulation.Simulation(
                 recommenders=recommenders,
@@ -80,7 +81,8 @@ def run_demo(
             return _verify(_simulate(played, console, until_over=fast), workspace, console)
     except KeyboardInterrupt:
         _print(
-            console, f"Stopped. To see the stored runs: rankwatch runs --config {workspace.config}"
+            console,
+            f"Stopped. This lists the stored runs: rankwatch runs --config {workspace.config}",
         )
         return INTERRUPTED if fast else 0
 
@@ -93,7 +95,7 @@ def _simulate(
 ) -> simulation.DemoStatus:
     """Print what happens, and return the status at the end.
 
-    Without ``until_over`` only an interrupt ends it.
+    With ``until_over`` the function returns after the story. Otherwise only an interrupt ends it.
     """
     printed = set[simulation.LogNote]()
     while True:
@@ -106,7 +108,7 @@ def _simulate(
 
 
 def print_notes(notes: Iterable[simulation.LogNote], console: Console) -> None:
-    """Print a line for each note: the time, the kind, and what happened. Long lines do not fold."""
+    """Print one line for each note: its time, its kind and its text. Long lines are not folded."""
     for note in notes:
         line = f"{note.at.astimezone():%H:%M:%S} {note.kind:<8} {note.text}"
         console.print(Text(line, style=_STYLES[note.kind]), highlight=False, soft_wrap=True)
@@ -129,9 +131,9 @@ def _verify(status: simulation.DemoStatus, workspace: "Workspace", console: Cons
 
 
 def run_recommenders(address: tuple[str, int], *, directory: Path | None, console: Console) -> int:
-    """Serve both arms, retrained every day, and write ``users.csv``, until Ctrl-C or SIGTERM.
+    """Serve both arms until Ctrl-C or SIGTERM, and write ``users.csv``.
 
-    ConfigError as in `run_demo`.
+    Both models are retrained every day. Raises ConfigError if the directory cannot be used.
     """
     host, port = address
     recommenders = Recommenders(Shop())
@@ -145,12 +147,12 @@ def run_recommenders(address: tuple[str, int], *, directory: Path | None, consol
         ):
             write_users(workspace, recommenders.shop)
             addresses = f"{url}/baseline and {url}/candidate"
-            _print(console, f"Recommenders serve {addresses}; users in {workspace.users}")
+            _print(console, f"Recommenders serve {addresses}. The users are in {workspace.users}")
             while True:
                 if scene.since_day == scene.day:
                     _print(console, f"day {scene.day}: {simulation.CHAPTER_TEXTS[scene.chapter]}")
                 time.sleep(simulation.UNWATCHED_STORY.day_s)
-                # The daemon that watches is elsewhere, so a chapter ends after its days.
+                # The daemon runs elsewhere and cannot be asked, so a chapter ends after its days.
                 scene = simulation.next_day(simulation.UNWATCHED_STORY, scene)
                 recommenders.retrain(scene.day, is_broken=scene.is_broken)
     except KeyboardInterrupt:
@@ -162,7 +164,7 @@ def _print(console: Console, text: str) -> None:
 
 
 class Workspace:
-    """Paths inside the demo's directory."""
+    """The paths in the demo's directory."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -174,9 +176,9 @@ class Workspace:
 
 @contextmanager
 def open_workspace(workspace: Workspace) -> Iterator[None]:
-    """Create the directory or empty it, and lock it in the block.
+    """Create or empty the directory, and lock it while the block runs.
 
-    ConfigError if it has other files, if another demo uses it, or if it cannot be written.
+    Raises ConfigError if it has other files, if another demo uses it, or if it cannot be written.
     """
     directory = workspace.directory
     try:
@@ -190,7 +192,7 @@ def open_workspace(workspace: Workspace) -> Iterator[None]:
         lock = marker.open("a", encoding="utf-8")
     except OSError as error:
         raise ConfigError(
-            f"cannot write to {directory}: {error.strerror}; name another directory with --dir"
+            f"cannot write to {directory}: {error.strerror}: name another directory with --dir"
         ) from None
     with lock:
         try:
@@ -213,7 +215,7 @@ def open_workspace(workspace: Workspace) -> Iterator[None]:
 
 
 def write_users(workspace: Workspace, shop: Shop) -> None:
-    """Write the users file in one step, because another process may be reading it."""
+    """Write the file of users in one step, because another process may be reading it."""
     users = pd.DataFrame(
         {"user_id": shop.ids, "activity": shop.activities, "country": shop.countries}
     )
@@ -221,7 +223,7 @@ def write_users(workspace: Workspace, shop: Shop) -> None:
 
 
 def write_configuration(workspace: Workspace, *, url: str, every: str) -> None:
-    """Write the configuration of the daemon, with recommenders and on-call under ``url``."""
+    """Write the configuration of the daemon. Recommenders and on-call are under ``url``."""
     text = _TEXT.format(
         url=url,
         comparison=simulation.DEMO_COMPARISON,
@@ -253,12 +255,12 @@ comparisons:
     users:
       file: {{path: users.csv, user: user_id}}
       segments: [country, activity]       # columns of users.csv
-      sample: 300                         # how many users each run asks for
+      sample: 300                         # the number of users that each run asks for
 
     metrics: {metrics}
 
     rules:
-      - alert: SimilarityLow              # an average over all users can hide one segment
+      - alert: SimilarityLow              # the mean over all users can hide one segment
         metric: rbo(p=0.9)
         statistic: mean
         segments: each

@@ -1,6 +1,6 @@
-"""The story of the demo: days pass while the daemon watches.
+"""The story of the demo. Days pass while the daemon watches.
 
-Reads what happened from the store of the daemon, and compares it with the expected story.
+The module reads events from the store of the daemon, and compares them with the expected story.
 """
 
 import time
@@ -23,11 +23,11 @@ DEMO_METRICS = ("extended_tau", "rbo(p=0.9)", "overlap")
 EXPECTED_ALERTS = frozenset(
     {("SimilarityLow", f"country={BROKEN_COUNTRY}"), ("ManyUsersApart", "all")}
 )
-"""The alerts that the fault should cause, each with its segment. No others are expected."""
+"""The alerts that the fault should cause, each with its segment. No other alerts are expected."""
 
 _REMEMBERED_RUNS = 60
 _RUNS_FIRST = 2
-"""A chapter lasts until it has this number of ok runs, even on a slow machine."""
+"""Even on a slow machine a chapter lasts until it has this number of ok runs."""
 
 
 class Chapter(StrEnum):
@@ -50,7 +50,7 @@ CHAPTER_TEXTS = {
         f"The join is repaired: users in {BROKEN_COUNTRY} get their own recommendations again."
     ),
 }
-"""Each chapter in a sentence."""
+"""A text about each chapter."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,21 +61,21 @@ class Story:
     every: str  # as in the configuration
     healthy_days: int
     broken_days: int
-    calm_days: int | None  # from the repair to the next fault; None: no other fault
+    calm_days: int | None  # from the repair to the next fault; None if no fault follows
 
 
 NORMAL_STORY = Story(day_s=4.0, every="2s", healthy_days=4, broken_days=3, calm_days=15)
 FAST_STORY = Story(day_s=1.5, every="4s", healthy_days=2, broken_days=2, calm_days=None)
 UNWATCHED_STORY = Story(day_s=120.0, every="1m", healthy_days=6, broken_days=4, calm_days=11)
-"""A fault after 12 minutes, repaired after 8, back after 22.
+"""The first fault comes after 12 minutes, is repaired 8 minutes later, and recurs after 22 more.
 
-That is enough time for learned rules to learn before the fault.
+So learned rules have enough time to learn before the fault.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoryDay:
-    """The state of the story: today, the chapter, and the first day of the chapter."""
+    """The state of the story: the day, the chapter, and the first day of the chapter."""
 
     day: int = 0
     chapter: Chapter = Chapter.HEALTHY
@@ -88,9 +88,10 @@ class StoryDay:
 
 
 def next_day(story: Story, scene: StoryDay, *, is_noticed: bool = True) -> StoryDay:
-    """Return the state of tomorrow.
+    """Return the state of the next day.
 
-    ``is_noticed``: whether the daemon has noticed the present chapter, which continues until then.
+    ``is_noticed`` says whether the daemon has noticed the present chapter. Until then the chapter
+    continues.
     """
     day = scene.day + 1
     chapter = scene.chapter
@@ -108,7 +109,7 @@ def next_day(story: Story, scene: StoryDay, *, is_noticed: bool = True) -> Story
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogNote:
-    """An event for the log. ``kind`` is STORY, RUN, FIRING, RESOLVED or NOTIFIED."""
+    """An event of the story. ``kind`` is STORY, RUN, FIRING, RESOLVED or NOTIFIED."""
 
     at: datetime
     kind: str
@@ -119,7 +120,7 @@ class LogNote:
 class DemoStatus:
     """Everything that has happened so far, oldest first."""
 
-    # Each with the moment just before its lists were served.
+    # Each chapter, with the moment just before its lists were served.
     chapters: tuple[tuple[datetime, Chapter], ...]
     elapsed_s: float = 0.0
     scene: StoryDay = field(default_factory=StoryDay)
@@ -130,12 +131,12 @@ class DemoStatus:
 
     @property
     def firing(self) -> int:
-        """How many alerts fire."""
+        """The number of alerts that fire."""
         return sum(alert.state is State.FIRING for alert in self.alerts)
 
     @property
     def notes(self) -> list[LogNote]:
-        """Every event for the log, oldest first."""
+        """Every event of the story, oldest first."""
         return sorted(self._notes(), key=attrgetter("at"))
 
     def _notes(self) -> Iterator[LogNote]:
@@ -165,7 +166,7 @@ def _run_text(record: RunRecord) -> str:
     words = [f"{run.status} paired {run.paired or 0}/{run.asked or 0}"]
     for summary in record.summaries:
         if summary.segment == ALL and summary.mean is not None:
-            # The configuration names metrics without the depth.
+            # The configuration writes metrics without the depth.
             metric = summary.metric.partition("@")[0]
             words.append(f"{metric} {summary.mean:.3f}")
     if run.reason:
@@ -175,7 +176,7 @@ def _run_text(record: RunRecord) -> str:
 
 @dataclass(slots=True, kw_only=True)
 class Simulation:
-    """One run of the story, which begins when this object is made."""
+    """One run of the story. It begins when this object is created."""
 
     recommenders: Recommenders
     on_call: OnCall
@@ -193,8 +194,8 @@ class Simulation:
         self._status = DemoStatus(chapters=((self.now(), Chapter.HEALTHY),))
 
     def step(self) -> DemoStatus:
-        """Read the store, begin the next day if this one is over, and return the status."""
-        # On-call first, because the store is never behind on-call.
+        """Read the store, begin the next day if the present one is over, and return the status."""
+        # Read on-call first, because the store is never behind on-call.
         received = self.on_call.received
         runs = self._status.runs
         last = runs[-1].run.slot if runs else None
@@ -217,7 +218,7 @@ class Simulation:
         ok_runs = 0
         for each in now.runs:
             ok_runs += each.run.status is RunStatus.OK and each.run.started_at >= chapter_began
-        # The fault ends only when all of its alerts fire, and begins only when none fires.
+        # The fault ends only when all its alerts fire. It begins only when none fires.
         if now.scene.is_broken:
             is_noticed = now.firing >= len(EXPECTED_ALERTS)
         else:
@@ -234,11 +235,14 @@ class Simulation:
 _EXPECTED = {(*alert, "firing", Chapter.BROKEN) for alert in EXPECTED_ALERTS} | {
     (*alert, "resolved", Chapter.HEALED) for alert in EXPECTED_ALERTS
 }
-"""What should happen exactly once: alert, segment, new status, and the chapter."""
+"""The events that should happen exactly once: alert, segment, new status and chapter."""
 
 
 def is_over(status: DemoStatus) -> bool:
-    """Whether the story is over: healed, quiet, and on-call notified of every start and end."""
+    """Return whether the story is over.
+
+    It is over if the candidate is healed, no alert fires, and on-call got every start and end.
+    """
     announced = sum(transition.is_announced for transition in status.transitions)
     return (
         status.scene.chapter is Chapter.HEALED
@@ -248,8 +252,8 @@ def is_over(status: DemoStatus) -> bool:
 
 
 def unmet_expectations(status: DemoStatus) -> Iterator[str]:
-    """Yield a sentence for each expected event that is missing, and for each unexpected one."""
-    # Insufficient runs are allowed: an overloaded machine causes them.
+    """Yield a sentence for each expected event that is missing, and for each unexpected event."""
+    # Insufficient runs are allowed, because an overloaded machine causes them.
     failed = [each.run for each in status.runs if each.run.status is RunStatus.FAILED]
     if failed:
         yield (
@@ -257,7 +261,7 @@ def unmet_expectations(status: DemoStatus) -> Iterator[str]:
             f"{failed[-1].reason or 'none given'}."
         )
     if not any(each.run.status is RunStatus.OK for each in status.runs):
-        yield "No run ended ok."
+        yield "No run ended with the status ok."
     happened: Counter[tuple[str, str, str, Chapter]] = Counter()
     for change in status.transitions:
         if change.is_announced:

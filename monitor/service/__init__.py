@@ -1,1 +1,1 @@
-"""The composition root: wiring, the daemon and its loops, reload, shutdown, replay."""
+"""The composition root. It wires all parts, and runs the daemon, the commands and the analyses."""

@@ -1,4 +1,4 @@
-"""The clocks of the service, and the detection of jumps of the wall clock."""
+"""The clocks of the service. `JumpFinder` detects jumps of the wall clock."""
 
 import time
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from monitor.model.instants import utc_now
 SKEW = timedelta(seconds=30)
 """The largest accepted difference between the clocks of two machines."""
 LEAST_JUMP = timedelta(seconds=5)
-"""Smaller differences come from leap seconds, small corrections or a slow loop."""
+"""Smaller differences are no jumps. Leap seconds, small corrections or a slow loop cause them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +17,7 @@ class SystemClock:
     """The machine's clocks."""
 
     def now(self) -> datetime:
-        """Return the wall clock, aware UTC."""
+        """Return the time of the wall clock, in aware UTC."""
         return utc_now()
 
     def monotonic(self) -> float:
@@ -27,7 +27,7 @@ class SystemClock:
 
 @dataclass(frozen=True, slots=True)
 class SlotClock(SystemClock):
-    """The clock of replay: always the time of the slot. Durations are real."""
+    """The clock of a replay. It always shows the time of the slot. Durations are real."""
 
     slot: datetime
 
@@ -37,16 +37,19 @@ class SlotClock(SystemClock):
 
 
 class JumpFinder:
-    """Compares wall clock and steady clock since the last look.
+    """Compares how far the wall clock and the steady clock advanced since the last look.
 
-    So slow corrections never add up to a jump.
+    Slow corrections never add up to a jump, because each look compares only with the last one.
     """
 
     def __init__(self) -> None:
         self._before: tuple[datetime, float] | None = None
 
     def look(self, now: datetime, steady_s: float) -> timedelta | None:
-        """Return the jump of the wall clock since the last look, negative for back, or None."""
+        """Return the jump of the wall clock since the last look, if any.
+
+        It is negative if the clock was set back.
+        """
         before = self._before
         self._before = (now, steady_s)
         if before is None:

@@ -1,4 +1,4 @@
-"""From settings to open parts: the only module that selects adapters for ports."""
+"""Opens the parts that the settings name. Only this module selects adapters for ports."""
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -42,15 +42,15 @@ from monitor.storage.database_url import file_of, parse_url
 log = structlog.get_logger(__name__)
 
 PINGS_S = 3.0
-"""The time limit for pings after everything else is closed."""
+"""The time limit for pending pings, after everything else is closed."""
 LATELY = timedelta(hours=1)
-"""How long a dead delivery is shown."""
+"""How long the metrics count a dead delivery."""
 _answer_folder = cache(AnswerFolder)  # all candidates of a family share one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wiring:
-    """One configuration, with everything that it names opened, except the store."""
+    """One configuration, with all its opened parts except the store."""
 
     settings: Settings
     watched: dict[str, Watched]
@@ -62,7 +62,7 @@ class Wiring:
     selectors: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
 
     def find_user(self, user_id: str) -> str:
-        """Return the stored id of a user: a keyed hash if the privacy settings ask for it."""
+        """Return the stored id of a user. It is a keyed hash if the privacy settings demand one."""
         if self.pseudonyms is None:
             return user_id
         return self.pseudonyms.find(user_id)
@@ -73,7 +73,7 @@ class Wiring:
         return tuple(receiver.name for receiver in self.receivers)
 
     def close(self, timeout_s: float = PINGS_S) -> None:
-        """Send pending pings, for at most this time."""
+        """Send pending pings for at most ``timeout_s`` seconds."""
         ends_at = time.monotonic() + timeout_s
         for ping in self.pings:
             ping.close(timeout_s=ends_at - time.monotonic())
@@ -92,7 +92,7 @@ def wire(settings: Settings, *, on_ping: Callable[[str, str], None] = ignore) ->
     ``on_ping`` gets the outcome of each ping.
     """
     if (exposed := settings.privacy.exposure) is not None:
-        log.warning("key of users readable by every account", reason=exposed)
+        log.warning("every account can read the key of user ids", reason=exposed)
     key_file = settings.privacy.key_file
     pseudonyms = None if key_file is None else Pseudonyms(read_key(key_file))
     shared = {each.family: SharedAnswers() for each in settings.comparisons if each.candidates}
@@ -141,7 +141,7 @@ def set_known_names(
 def show_outbox(store: Store, publisher: PrometheusPublisher, now: datetime) -> None:
     """Publish how many deliveries are pending, held back and recently dead.
 
-    DatabaseError if the database cannot be read.
+    Raises DatabaseError if the database cannot be read.
     """
     outbox = store.outbox
     publisher.outbox(
@@ -157,7 +157,8 @@ def watch(
 ) -> Watched:
     """Open the sources of one comparison.
 
-    ``shared`` are the answers that its family shares. The installation's name becomes a label.
+    ``shared`` has the answers that all comparisons of its family share. The installation's name
+    becomes a label.
     """
     again = None
     baseline = options.baseline
@@ -234,10 +235,12 @@ def _installed(comparison: Comparison, settings: Settings) -> Comparison:
 def reconcile(wiring: Wiring, store: Store, clock: Clock) -> None:
     """Adapt the store to the configuration.
 
-    Alerts without a rule or comparison end, and receivers are notified. Deliveries to removed
-    receivers are dropped. Rejected deliveries are retried if the alert still fires.
+    Alerts end if the configuration has no rule or comparison for them, and receivers are notified.
+    Deliveries to removed receivers are dropped. Rejected deliveries are retried if the alert still
+    fires.
     """
-    # A database belongs to one configuration, so what this one does not name was removed.
+    # A database belongs to one configuration. So comparisons, rules and receivers that it does not
+    # name were removed.
     comparisons = [watched.comparison for watched in wiring.watched.values()]
     ends = retire_alerts(store.alerts.states(), store.alerts.firing(), comparisons, at=clock.now())
     if ends:
@@ -247,7 +250,10 @@ def reconcile(wiring: Wiring, store: Store, clock: Clock) -> None:
 
 
 def require_reloadable(new: Settings, old: Settings) -> Settings:
-    """Return the new settings. ConfigError if they change what needs a restart."""
+    """Return the new settings.
+
+    Raises ConfigError if they change a setting that needs a restart.
+    """
     unchanged = {
         "database": new.database.get_secret_value() == old.database.get_secret_value(),
         "listen": new.listen_address == old.listen_address,
@@ -256,22 +262,22 @@ def require_reloadable(new: Settings, old: Settings) -> Settings:
     changed = [key for key, is_same in unchanged.items() if not is_same]
     if changed:
         raise ConfigError(
-            f"{' and '.join(changed)} cannot change while the daemon runs: restart it, or put "
-            "back the old value"
+            f"{' and '.join(changed)} cannot change while the daemon runs: restart it, or restore "
+            "the old value"
         )
     return new
 
 
 _WAIT_S = 2.0
 _PAUSE_S = 60.0
-"""The pause after a failed request for titles. Pages show no titles meanwhile."""
+"""The pause after a failed request for titles. In this time pages show no titles."""
 _MOST = 50_000
 
 
 class TitleCache:
-    """Titles by comparison and item, of the wiring in force.
+    """Caches titles by comparison and item. It uses the sources of the wiring in force.
 
-    An item without a title is requested again for the next page.
+    If an item has no title, the next page requests it again.
     """
 
     def __init__(

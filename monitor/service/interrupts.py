@@ -1,4 +1,4 @@
-"""Signals that end a command, SIGINT and SIGTERM: raised as exceptions, or delayed."""
+"""Handles the signals that end a command: it raises or delays SIGINT and SIGTERM."""
 
 import signal
 import sys
@@ -10,19 +10,19 @@ from types import FrameType
 from monitor.deadline import SignalHandler, signals_handled
 
 terminated = threading.Event()
-"""Set after SIGTERM, even if a library turned the exception of its handler into an interrupt."""
+"""Set after SIGTERM. A library may replace the exception of the handler by KeyboardInterrupt."""
 
 
 def _exit(number: int, _: FrameType | None) -> None:
     terminated.set()
-    sys.exit(128 + number)  # like a shell
+    sys.exit(128 + number)  # the same code as a shell
 
 
 @contextmanager
 def termination_raised(handle: Callable[[int, FrameType | None], None] = _exit) -> Iterator[None]:
-    """Let SIGTERM end the block with the exception of ``handle``, by default SystemExit (143).
+    """Make SIGTERM end the block by an exception, so that the block releases its resources.
 
-    So resources of the block are released.
+    ``handle`` raises the exception. The default is SystemExit with the code 143.
     """
     if (
         threading.current_thread() is not threading.main_thread()
@@ -41,7 +41,7 @@ def termination_raised(handle: Callable[[int, FrameType | None], None] = _exit) 
 def interrupts_held() -> Iterator[None]:
     """Delay an interrupt or termination until the block has ended.
 
-    So the caller knows what the block has done.
+    So the caller always gets the result of the block.
     """
     delayed: list[tuple[SignalHandler, int, FrameType | None]] = []
 

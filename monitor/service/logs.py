@@ -1,4 +1,4 @@
-"""Logs: one line for each event, text on a terminal, JSON elsewhere.
+"""Configures logs. Each event is one line: text on a terminal, JSON elsewhere.
 
 Tracebacks do not show local variables.
 """
@@ -22,25 +22,25 @@ log = structlog.get_logger(__name__)
 
 _OURS = "monitor"
 _QUIET = {
-    # The daemon counts and logs overlapping and failing jobs itself.
+    # The daemon itself counts and logs overlapping and failing jobs.
     "apscheduler.scheduler": logging.ERROR,
     "apscheduler.executors": logging.CRITICAL + 1,
-    # These log URLs with queries, and foreign answers. They also raise their errors.
+    # These log URLs with queries, and answers of other programs. They also raise their errors.
     **dict.fromkeys(("aiohttp", "apprise", "urllib3"), logging.CRITICAL + 1),
 }
-"""The lowest level that is logged, for libraries with too many warnings."""
+"""For libraries with too many warnings, the lowest level that is logged."""
 
 
 def _is_written(record: logging.LogRecord) -> bool:
-    """Return whether to log a record: a warning, or any record of this program.
+    """Return whether to log a record. It must be a warning, or come from this program.
 
-    Libraries log requests with secrets below the level of warnings.
+    Below the level of warnings, libraries log requests, which contain secrets.
     """
     return record.levelno >= logging.WARNING or record.name.partition(".")[0] == _OURS
 
 
 class _OpenStreamHandler(logging.StreamHandler[TextIO]):
-    # A hung thread can outlive its daemon and standard error.
+    # A hung thread may still run after its daemon has ended and standard error is closed.
     def emit(self, record: logging.LogRecord) -> None:
         if not self.stream.closed:
             super().emit(record)
@@ -58,10 +58,11 @@ def _write_values(
 
 
 def plain_value(value: object) -> object:  # noqa: PLR0911 - one line for each type
-    """Return a value as logs write it, on the console and in JSON.
+    """Return a value in the form that logs contain, on the console and in JSON.
 
-    Instants are ISO 8601, durations seconds, enum members their values. A dataclass is its ``str``
-    if it defines one, else a mapping without the fields that its ``repr`` omits.
+    Instants become ISO 8601. Durations become seconds. Enum members become their values. A
+    dataclass becomes its ``str`` if it defines one. Otherwise it becomes a mapping, without the
+    fields that its ``repr`` omits.
     """
     if isinstance(value, Enum):
         return plain_value(value.value)
@@ -97,9 +98,10 @@ def configure(
     *,
     shows_tracebacks: bool = True,
 ) -> None:
-    """Configure structlog, and route logs of libraries through it, to the stream or standard error.
+    """Configure structlog, and route the logs of libraries through it.
 
-    Without ``shows_tracebacks`` the console shows only type and place of an error.
+    Logs go to the stream, or to standard error without one. Without ``shows_tracebacks`` the
+    console shows only the type and the place of an error.
     """
     as_json = format_ == "json" or (format_ == "auto" and not sys.stderr.isatty())
     shared: list[structlog.typing.Processor] = [
@@ -145,7 +147,7 @@ def configure(
 def format_traceback(exc_info: structlog.typing.ExcInfo) -> str:
     """Return the traceback of an error and of its causes.
 
-    Omits messages of foreign errors, because they can quote ids.
+    It omits the messages of other programs' errors, because they may quote ids.
     """
     lines = list[str]()
     for each in reversed(list(_shown_chain(exc_info[1]))):
@@ -167,7 +169,10 @@ def _print_traceback(stream: TextIO, exc_info: structlog.typing.ExcInfo) -> None
 
 @contextmanager
 def errors_logged(event: str, **about: object) -> Iterator[None]:
-    """Log a MonitorError that ends the block, and continue after it. Other errors are raised."""
+    """Log a MonitorError that ends the block, and continue after the block.
+
+    Other errors are raised.
+    """
     try:
         yield
     except MonitorError as error:

@@ -1,6 +1,6 @@
-"""Pictures for messages: the chart of the comparison as PNG.
+"""Draws pictures for messages. A picture is the chart of the comparison as PNG.
 
-A child process draws them, because resvg blocks all threads.
+A child process draws the pictures, because resvg blocks all threads.
 """
 
 import re
@@ -32,7 +32,7 @@ from monitor.web.pages.site import Query, Site
 PATIENCE_S = 5.0
 """How long a message waits for its picture."""
 REST_S = 300.0
-"""How long messages go without pictures after a failure, because many alerts can fire at once."""
+"""The time without pictures after a failure. It is long, because many alerts may fire at once."""
 _LARGE = (
     "svg text, svg text.tick { font: 19px Arimo, sans-serif; } svg .line { stroke-width: 2.5; }"
 )
@@ -50,7 +50,7 @@ log = structlog.get_logger(__name__)
 
 
 class MessagePictures:
-    """Draws the picture of a message for the first receiver, and reuses it for the others.
+    """Draws a message's picture for the first receiver, and reuses it for the other receivers.
 
     Threads may share it.
     """
@@ -61,12 +61,12 @@ class MessagePictures:
         self._drawing, self._again_at_s = Lock(), float("-inf")
         if not all(map(find_spec, _LIBRARIES)):
             self._again_at_s = float("inf")
-            log.info("messages go without pictures: pip install 'rankwatch[pictures]'")
+            log.info("messages have no pictures: pip install 'rankwatch[pictures]' adds them")
 
     def draw(self, message: Message) -> bytes | None:
         """Return a PNG of the first metric and segment, 960 by 322 pixels, at most 30 kB.
 
-        None without data, without the extra, or after a failure.
+        Returns None if there are no data, if the extra is not installed, or after a failure.
         """
         if time.monotonic() < self._again_at_s:
             return None
@@ -77,7 +77,7 @@ class MessagePictures:
         except Exception as error:  # noqa: BLE001 - the message matters more
             self._again_at_s = time.monotonic() + REST_S
             log.warning(
-                "messages go without pictures for a while",
+                "messages have no pictures for a while",
                 reason=describe_error(error),
                 for_s=REST_S,
             )
@@ -116,7 +116,7 @@ class MessagePictures:
 
 @lru_cache(maxsize=16)
 def _draw_png(*parts: Markup) -> bytes:
-    # resvg supports neither variables nor media queries: insert the light colours.
+    # resvg supports neither variables nor media queries, so insert the light colours.
     css = re.sub(r"@media[^{]*\{(?:[^{}]*\{[^{}]*\})*[^{}]*\}", "", read_style().replace("\n", " "))
     for name, colour in re.findall(r"(--[\w-]+): ([^;]+);", css):
         css = css.replace(f"var({name})", colour)

@@ -1,6 +1,6 @@
-"""Runs one slot of one comparison: claim, execute, store, publish.
+"""Runs one slot of one comparison: claims, executes, stores and publishes it.
 
-Later measures relevance that arrived after the run.
+It also measures relevance that arrives after the run.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ from monitor.service.interrupts import interrupts_held
 from monitor.settings.schedule import Schedule
 from monitor.sources.kept_answers import AnswerFolder
 
-if TYPE_CHECKING:  # prometheus_client takes a while to import
+if TYPE_CHECKING:  # importing prometheus_client is slow
     from monitor.export.publisher import PrometheusPublisher
     from monitor.receivers.pings import RunPings
 
 T = TypeVar("T")
 
 STORING = timedelta(minutes=5)
-"""How long after its deadline a run keeps its claim, to store its result."""
+"""How long a run keeps its claim after its deadline. In this time it stores its result."""
 FINISHING_S = 60.0
-"""How long after its deadline a run may take to measure the answers of its sources."""
+"""How long a run may continue after its deadline, to measure the answers of its sources."""
 _LOGGED_S = 10
 
 log = structlog.get_logger(__name__)
@@ -56,7 +56,7 @@ def ignore(*_: object) -> None:
 
 
 def whoami() -> str:
-    """Return the name of this process among those that share a database."""
+    """Return the name of this process, unique among processes that share a database."""
     return f"{socket.gethostname()}:{os.getpid()}"
 
 
@@ -68,14 +68,15 @@ class Watched:
     arms: Arms
     schedule: Schedule
     answers: AnswerFolder | None = None  # stores answers of long pulls
-    # Answers depend on the time of the question: a later run of a slot gets other ones.
+    # Whether answers depend on the time of the request. A later run of a slot then gets other
+    # answers.
     is_live: bool = False
     # Locked while a run reads from the sources.
     in_use: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     @property
     def staleness_limit(self) -> timedelta:
-        """The longest time without an ok run. After it the comparison is stale."""
+        """The longest time without an ok run, after which the comparison is stale."""
         return (
             self.comparison.judging.stale_after * self.schedule.longest
             + self.comparison.measuring.deadline
@@ -88,9 +89,11 @@ def select_watched(
     *,
     again: bool = False,
 ) -> tuple[Watched, ...]:
-    """Return the comparison of that name, all candidates of that name, or all for None.
+    """Return the comparison or the family with this name. Without a name return all.
 
-    ConfigError if there is none. ``again`` ignores stored answers.
+    A family has one comparison for each candidate. With ``again`` stored answers are ignored.
+
+    Raises ConfigError if there is no such comparison.
     """
     selected = [each for each in watched.values() if name in (None, each.comparison.family)]
     if not selected:
@@ -101,11 +104,9 @@ def select_watched(
 
 
 def pick_comparison(comparisons: Mapping[str, T], name: str) -> T:
-    """Return the comparison of that name. ConfigError if there is none."""
+    """Return the comparison with this name. Raises ConfigError if there is none."""
     if name not in comparisons:
-        raise ConfigError(
-            f"no comparison named {name!r}: the configuration has {', '.join(comparisons)}"
-        )
+        raise ConfigError(f"no comparison named {name!r}: choose one of {', '.join(comparisons)}")
     return comparisons[name]
 
 
@@ -117,9 +118,9 @@ def backfill_runs(
     start: datetime | None = None,
     end: datetime | None = None,
 ) -> Iterator[BackfilledRun]:
-    """Measure late relevance, and yield the outcome of each run that waits for it.
+    """Measure late relevance, and yield the outcome of each run that waits for relevance.
 
-    Yields nothing without a source of relevance.
+    Yields nothing if the comparison has no source of relevance.
     """
     if watched.arms.relevance is None:
         return
@@ -132,7 +133,7 @@ def backfill_runs(
         end=end,
     )
     while True:
-        # Locked for one run at a time, so that the next slot does not wait for all of them.
+        # Lock the sources for one run at a time, so that the next slot does not wait for all runs.
         with watched.in_use:
             filled = next(filling, None)
         if filled is None:
@@ -141,7 +142,7 @@ def backfill_runs(
 
 
 def _open_spool() -> ScoreSpool:
-    # Most runs fit into memory and do not need DuckDB.
+    # Import DuckDB late, because the scores of most runs fit into memory.
     from monitor.storage.score_spool import DuckSpool  # noqa: PLC0415
 
     return DuckSpool()
@@ -156,14 +157,14 @@ class Runner:
     owner: str = field(default_factory=whoami)
     publisher: PrometheusPublisher | None = None
     patience_s: float = 120.0  # how long each statement waits for the database
-    # They get each start and end, but no end of a released or lost claim.
+    # Pings of each start and end. If a claim was released or lost, no end is sent.
     pings: tuple[RunPings, ...] = ()
-    claims: dict[int, Claim] = field(default_factory=dict)  # of runs at work
-    # Of pulls under way, by comparison.
+    claims: dict[int, Claim] = field(default_factory=dict)  # the claims of runs at work
+    # The progress of present pulls, by comparison.
     progress: dict[str, dict[str, PullProgress]] = field(default_factory=dict)
     on_progress: Callable[[str, PullProgress], object] = ignore
-    renew_sources: Callable[[str], object] = ignore  # of a comparison whose run hangs
-    left_behind: int = 0  # runs that hung
+    renew_sources: Callable[[str], object] = ignore  # called if a run of the comparison hangs
+    left_behind: int = 0  # the number of runs that hung
 
     def run(
         self,
@@ -176,10 +177,11 @@ class Runner:
     ) -> RunResult | None:
         """Run the slot.
 
-        None if another process has the slot, or if the claim was lost before the result was stored.
+        Returns None if another process has the slot, or if the claim was lost before the result was
+        stored.
 
-        ``receivers`` get every start and end of a firing. Transitions have the time of
-        ``judged_at``, by default the present.
+        ``receivers`` get every start and end of an alert. Transitions have the time of
+        ``judged_at``. The default is the present time.
         """
         taken: list[Claim] = []
         try:
@@ -208,7 +210,7 @@ class Runner:
         rerun: bool,
     ) -> None:
         now = self.clock.now()
-        # An interrupt must not come between the claim and ``taken``, or nobody releases the claim.
+        # An interrupt between the claim and ``taken`` would leave the claim unreleased.
         with interrupts_held():
             claim = self.store.runs.claim(
                 comparison.name,
@@ -236,7 +238,7 @@ class Runner:
             "attempt": claim.attempt,
         }
         if claim.attempt == 1 or not claim.keeps_earlier:
-            # A further attempt gets another id when it is stored.
+            # A second attempt gets another id when it is stored.
             bound["run"] = claim.run_id
         with (
             structlog.contextvars.bound_contextvars(**bound),
@@ -291,7 +293,7 @@ class Runner:
             )
 
     def give_back_all(self) -> None:
-        """Release the slots of runs that have not ended, because the process ends."""
+        """Release the slots of runs at work, because the process ends."""
         for claim in list(self.claims.values()):
             log.warning(
                 "slot released: its run did not end in time",
@@ -304,7 +306,7 @@ class Runner:
         request = memory_request(comparison, claim.slot)
         memory = self.patiently(partial(self.store.history.memory_of, request))
         for sentence in memory.unreadable:
-            log.warning("part of the history not read", reason=sentence)
+            log.warning("part of the history was not read", reason=sentence)
         installation = self.patiently(partial(self.store.alerts.installation, create=True))
         return replace(
             memory,
@@ -313,7 +315,7 @@ class Runner:
         )
 
     def _silences(self, name: str) -> tuple[UnmatchedName, ...]:
-        """Return active silences that match nothing and may be meant for the comparison."""
+        """Return active silences that match nothing but may be intended for the comparison."""
         active = self.store.alerts.silences(ending_after=self.clock.now())
         meant = [silence for silence in active if may_concern(silence, name)]
         if not meant:
@@ -340,11 +342,11 @@ class Runner:
             raise
         except OverdueError:
             self._leave_behind(comparison.name)
-            limit = f"its deadline of {format_duration(deadline)} and {FINISHING_S:g} s more"
+            limit = f"its deadline of {format_duration(deadline)} plus {FINISHING_S:g} s"
             return fail(reason=f"the run did not end within {limit}: its work was left behind")
-        # A defect is a failed run, which is stored and alerted on.
+        # A bug makes the run fail. The failed run is stored and alerted on.
         except Exception as error:
-            log.exception("run broke")
+            log.exception("run failed because of a bug")
             return fail(reason=f"internal error: {describe_fault(error)}: please report it")
 
     def _begin(
@@ -355,9 +357,9 @@ class Runner:
         clock: Clock,
         scores: RunScores,
     ) -> BackgroundCall[RunResult]:
-        """Start to measure in a thread, which is left behind if it hangs.
+        """Start to measure in a thread. If the thread hangs, it is left behind.
 
-        The thread locks the sources until it ends.
+        The thread keeps the sources locked until it ends.
         """
         arms = replace(watched.arms, on_progress=partial(self._note_progress, claim))
         if watched.answers is not None:
@@ -395,11 +397,11 @@ class Runner:
         return result
 
     def _keep_earlier(self, result: RunResult) -> RunResult:
-        # The earlier ok run of the slot is better than a failed rerun.
+        # Keep the earlier ok run of the slot, because a failed rerun is worse.
         self.patiently(partial(self.store.runs.release, result.claim))
         rejected = replace(
             result,
-            reason=f"{result.reason}; what the slot had before stays",
+            reason=f"{result.reason}; the earlier run of the slot is kept",
             states=(),
             transitions=(),
         )
@@ -412,7 +414,7 @@ class Runner:
             ping.run_finished(claim, failure)
 
     def patiently(self, call: Callable[[], T]) -> T:
-        """Call the function, and retry while the database is briefly away."""
+        """Call the function, and retry if the database is briefly away."""
 
         def may_pass(error: Exception) -> bool:
             return isinstance(error, DatabaseError) and not error.permanent
@@ -423,10 +425,10 @@ class Runner:
             timeout=self.patience_s,
             wait_max=20.0,
         ):
-            # An interrupted transaction would keep its lock, and no slot could be released.
+            # An interrupted transaction would keep its lock. Then no slot could be released.
             with attempt, interrupts_held():
                 return call()
-        raise AssertionError  # pragma: no cover - the context raises what the last attempt raised
+        raise AssertionError  # pragma: no cover - the context raises the last error
 
     def _publish(self, result: RunResult) -> None:
         paired = result.coverage.all.paired if result.coverage else 0

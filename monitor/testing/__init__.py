@@ -1,4 +1,8 @@
-"""The contracts of the plugin port as tests for pytest: derive a class ``Test...`` of yours from each that concerns you."""
+"""Tests for authors of plugins: the contracts of sources, metrics and receivers.
+
+For each kind of plugin that you write, derive a class ``Test...`` from its contract. pytest then
+runs the tests.
+"""
 
 import pytest
 

@@ -1,6 +1,6 @@
-"""What every source, metric and receiver promises, whatever is behind it.
+"""Tests of what every source, metric and receiver promises.
 
-Our own pass the same tests.
+The sources, metrics and receivers of rankwatch pass the same tests.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -44,12 +44,12 @@ HOSTILE = [
 
 
 def request(*users: str, k: int = 10, timeout_s: float = 120) -> PullRequest:
-    """What an arm is asked for."""
+    """Return the request to an arm for the lists of these users."""
     return PullRequest(users=pd.Index(users, dtype="str"), k=k, slot=SLOT, timeout_s=timeout_s)
 
 
 def as_lists(pull: Pull) -> dict[str, list[str]]:
-    """What a pull holds, as plain lists of the ids' texts."""
+    """Return the lists in a pull by user, with ids as texts."""
     items = list(map(str, pull.rankings.items))
     return {
         user: items[a:b]
@@ -58,13 +58,13 @@ def as_lists(pull: Pull) -> dict[str, list[str]]:
 
 
 class SourceContract:
-    """Of sources of lists.
+    """The contract of sources of lists.
 
-    Give the fixture ``serving``: a function of ``{user: [item, ...]}`` that gives a context
-    manager.
+    Define the fixture ``serving``. It is a function that takes ``{user: [item, ...]}`` and returns
+    a context manager.
 
-    Within it these lists stand where the source reads, and it yields the options that read them,
-    ``{kind: {...}}``.
+    In its block the source can read these lists. It yields the options that read them: ``{kind:
+    {...}}``.
     """
 
     def pulled(
@@ -78,7 +78,7 @@ class SourceContract:
             source = open_source(SourceOptions.model_validate(given))
             pull, *others = threads.map(source.pull, [request(*users, k=k)] * 4)
         assert [as_lists(each) for each in others] == [as_lists(pull)] * 3, (
-            "several threads may pull at once"
+            "several threads may pull at the same time"
         )
         assert set(pull.failures.values()) <= {CoverageReason.MISSING}
         return pull
@@ -119,10 +119,13 @@ class SourceContract:
 
 
 class MetricContract:
-    """Of metrics of two lists. Give the fixture ``metric``."""
+    """The contract of metrics of two lists. Define the fixture ``metric``."""
 
     def scores(self, metric: Metric, pairs: list[Any], name: str = "{}") -> Any:
-        """Scores of the pairs, with all that a metric may need, which follows from the items alone, not from their names."""
+        """Return the scores of the pairs.
+
+        Item weights, relevance and models' scores depend only on the items, not on their names.
+        """
         items: Any = [
             [[name.format(item) for item in pair[arm]] for pair in pairs] for arm in (0, 1)
         ]
@@ -161,7 +164,7 @@ class MetricContract:
         assert all((metric.source, metric.uneven, metric.ties))
         assert not (type(metric).__doc__ or "").startswith(
             type(metric).__name__
-        )  # what a dataclass writes when nobody does
+        )  # the default docstring of a dataclass
         assert str(parse(str(metric))) == str(metric)
 
     def test_scores_stay_in_bounds_whatever_items_are_called_whoever_else_is_measured(
@@ -199,10 +202,10 @@ class MetricContract:
 
 
 class ReceiverContract:
-    """Of receivers.
+    """The contract of receivers.
 
-    Give the fixtures ``present`` and ``away``: options ``{kind: {...}}`` of one that is there, and
-    is not.
+    Define the fixtures ``present`` and ``away``. Both are options ``{kind: {...}}``. The receiver
+    of ``present`` answers. The receiver of ``away`` does not.
     """
 
     def send(self, options: Any, text: str) -> None:
@@ -223,5 +226,5 @@ class ReceiverContract:
 
     def test_one_that_is_away_is_to_be_tried_again(self, away: Any) -> None:
         with pytest.raises(DeliveryError) as caught:
-            self.send(away, "nobody hears")
+            self.send(away, "nobody receives this")
         assert not caught.value.permanent

@@ -1,4 +1,4 @@
-"""Who may read the pages: the passwords and certificates of a web configuration file."""
+"""Decides who may read the pages, by the passwords and certificates of a web configuration file."""
 
 import hashlib
 import ipaddress
@@ -33,16 +33,16 @@ _CERTIFICATE = re.compile(f"{ssl.PEM_HEADER}.+?{ssl.PEM_FOOTER}", re.DOTALL)
 _VALIDITY = re.compile(
     rb"\x30[\x1e\x20\x22](?:\x17\x0d\d{12}|\x18\x0f\d{14})Z(?:\x17\x0d(\d{12})|\x18\x0f(\d{14}))Z"
 )
-"""Start and end in a certificate's DER, with years of two or four digits (RFC 5280, 4.1.2.5)."""
+"""Finds start and end in a certificate's DER. Years have two or four digits (RFC 5280, 4.1.2.5)."""
 _Stamp = tuple[tuple[int, ...] | None, ...]
 log = structlog.get_logger(__name__)
-_LONGEST = 72  # bytes that bcrypt reads; programs that make hashes cut longer passwords
+_LONGEST = 72  # bcrypt reads so many bytes; programs that make hashes cut longer passwords
 _MOST_REMEMBERED = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """Access in force. By default everybody who reaches the port, unencrypted."""
+    """Who may connect and read. By default everybody may, and nothing is encrypted."""
 
     credentials: "Credentials" = field(default_factory=lambda: Credentials({}))
     certificates: "CertificateStore | None" = None
@@ -53,7 +53,7 @@ class Access:
 
     @property
     def tls(self) -> TlsOptions | None:
-        """How connections are encrypted, None if they are not."""
+        """The options of encryption, None if connections are not encrypted."""
         tls = self.options.tls_server_config
         return tls if tls.is_on else None
 
@@ -69,11 +69,11 @@ class Access:
         return self.certificates.current()
 
     def answers_to(self, host: str) -> bool:
-        """Whether a client may read everything if its header ``Host`` names this server so.
+        """Return whether a client with this header ``Host`` may read everything.
 
         Without authentication the name must be ours. Another site can point its own name at our
         address (DNS rebinding). Its scripts can then read our pages in a browser that reaches us.
-        An IP address cannot be redirected so.
+        Nobody can redirect an IP address in this way.
         """
         name = host_name(host)
         is_ours = name in self.hosts or name == "localhost" or _is_address(name)
@@ -93,9 +93,10 @@ def open_access(
 ) -> Access:
     """Read the certificates of a web configuration file, and return its access.
 
-    ``hosts`` are names of this server in lower case. If the users are those of the ``old`` access,
-    passwords that it verified are not verified again. ConfigError, which begins with the file's
-    ``name``, if the certificates cannot be used.
+    ``hosts`` are names of this server in lower case. If the users have not changed since the
+    ``old`` access, passwords that it verified are not verified again.
+
+    Raises ConfigError if the certificates cannot be used. Its text begins with the file's ``name``.
     """
     options = options or AccessOptions()
     old = old or Access()
@@ -123,8 +124,8 @@ def open_access(
 class Credentials:
     """Users and the hashes of their passwords.
 
-    A verified password is remembered as a hash with a key of this process. Each attempt takes as
-    many rounds as the costliest hash, so that the time does not reveal whether a user exists.
+    A verified password is remembered as a keyed hash. The key belongs to this process. Each attempt
+    takes as many rounds as the costliest hash. So the time does not reveal whether a user exists.
     """
 
     def __init__(
@@ -152,15 +153,16 @@ class Credentials:
         return bool(self._hashes)
 
     def remembers(self, user: bytes, password: bytes) -> bool:
-        """Whether this password was verified before. Returns at once."""
+        """Return at once whether this password was verified before."""
         return self._digest(user, password) in self._verified
 
     def verify(self, user: bytes, password: bytes) -> bool:
-        """Whether the password is right. Takes bcrypt's time, without Python's lock."""
+        """Return whether the password is right. bcrypt takes long, but releases Python's lock."""
         cut = password[:_LONGEST]
         hashed = self._hashes.get(user, self._decoys[self._highest])
         is_right = self._compare(cut, hashed)
-        # A hash of cost c took 2^c rounds. Decoys of the costs c to h-1 make it 2^h in all.
+        # A hash of cost c took 2^c rounds. Decoys of the costs c to h-1 add the missing rounds to
+        # 2^h.
         for cost in range(cost_of(hashed.decode()), self._highest):
             self._compare(cut, self._decoys[cost])
         if not is_right or user not in self._hashes:
@@ -176,10 +178,11 @@ class Credentials:
 
 
 class CertificateStore:
-    """The context for new connections. It is read again if a file has changed.
+    """The TLS context for new connections. It is read again if a file has changed.
 
-    ConfigError if the files cannot be used at the start. Later the old context stays in force, as
-    when only one of two files is replaced so far. That is logged once for each change.
+    Raises ConfigError if the files cannot be used at the start. If changed files cannot be used,
+    the old context stays in force. One example: only one of two files has been replaced so far.
+    Each refused change is logged once.
     """
 
     def __init__(self, options: TlsOptions, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -206,14 +209,14 @@ class CertificateStore:
             return
         try:
             self._load()
-        except Exception as error:  # noqa: BLE001 - the old context must go on serving
+        except Exception as error:  # noqa: BLE001 - the old context must stay in use
             if stamp == self._failed_stamp:
                 return
             self._failed_stamp = stamp
             reason = str(error) if isinstance(error, MonitorError) else describe_error(error)
             self.refusal = Refusal(file=Refused.CERTIFICATE, at=utc_now(), reason=reason)
             log.error(  # noqa: TRY400 - the reason is enough
-                "certificate not read again; the old one stays in force", reason=reason
+                "new certificate refused; the old one stays in force", reason=reason
             )
         else:
             self._loaded_stamp = stamp
@@ -231,18 +234,18 @@ class CertificateStore:
 
 
 def _state_of(path: str) -> tuple[int, ...] | None:
-    """Return values that change with the file, its owner or its mode."""
+    """Return values that change if the file, its owner or its mode changes."""
     try:
         status = Path(path).stat()
-    except (OSError, ValueError):  # ValueError: a name that no file can have
+    except (OSError, ValueError):  # ValueError if no file can have this name
         return None
     return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def server_tls_context(options: TlsOptions) -> ssl.SSLContext:
-    """Read the certificate, its key and the authority of clients.
+    """Read the certificate, its key, and the certificates that sign those of clients.
 
-    ConfigError, which names the file and the setting, if they cannot be used.
+    Raises ConfigError if a file cannot be used. It names the file and the setting.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = _VERSIONS[options.min_version]
@@ -260,7 +263,7 @@ def server_tls_context(options: TlsOptions) -> ssl.SSLContext:
 def _load_pair(context: ssl.SSLContext, options: TlsOptions) -> None:
     cert = str(options.cert_file)
     key = str(options.key_file)
-    _read(cert, "cert_file")  # OpenSSL would wait for a pipe, and read a device without end
+    _read(cert, "cert_file")  # OpenSSL would wait for a pipe, and never stop reading a device
     _read(key, "key_file")
     try:
         context.load_cert_chain(cert, key, password=_no_password)
@@ -274,7 +277,7 @@ def _load_pair(context: ssl.SSLContext, options: TlsOptions) -> None:
 def _no_password() -> str:
     # Without this OpenSSL would ask for the password on a terminal.
     raise ValueError(
-        "the key is encrypted: give it without a password, readable by rankwatch alone"
+        "the key is encrypted: remove its password, and let only rankwatch read the file"
     )
 
 
@@ -310,14 +313,14 @@ def _read(path: str, key: str) -> str:
 
 
 def _read_pem(path: str) -> str:
-    # PEM is ASCII. Texts around its blocks are for people.
+    # PEM is ASCII. Any text around its blocks is a comment.
     return read_bounded(path, _LARGEST_FILE).decode("ascii", errors="ignore")
 
 
 def certificates_end(path: str) -> datetime | None:
-    """Return when the first certificate of a PEM file expires, including those that signed it.
+    """Return when the first of the certificates in a PEM file expires.
 
-    None if no certificate can be read.
+    Returns None if no certificate can be read.
     """
     ends = []
     with suppress(OSError, ValueError):
@@ -333,9 +336,9 @@ def certificates_end(path: str) -> datetime | None:
 
 
 def alternative_names(certificate: dict[str, object] | None) -> frozenset[str]:
-    """Return the alternative names (DNS, IP, e-mail, URI) of a certificate from Python's ssl.
+    """Return the alternative names (DNS, IP, e-mail, URI) of a certificate.
 
-    IP addresses have their short form.
+    ``certificate`` is a certificate as Python's ssl returns it. IP addresses have their short form.
     """
     pairs: Any = (certificate or {}).get("subjectAltName", ())
     names = set()
@@ -345,7 +348,7 @@ def alternative_names(certificate: dict[str, object] | None) -> frozenset[str]:
 
 
 def host_name(host: str) -> str:
-    """Return the name or address in a header ``Host``, in lower case, or an empty string."""
+    """Return the name or address in a header ``Host`` in lower case, or "" if there is none."""
     try:
         return (urlsplit(f"//{host}").hostname or "").removesuffix(".")
     except ValueError:
@@ -361,7 +364,7 @@ def _is_address(name: str) -> bool:
 
 
 def client_name(certificate: dict[str, object] | None) -> str:
-    """Return the name of a verified client: its common name, else its first alternative name."""
+    """Return the common name of a verified client, or its first alternative name if it has none."""
     parts: Any = (certificate or {}).get("subject", ())
     subject = dict(chain.from_iterable(parts))
     names = alternative_names(certificate)

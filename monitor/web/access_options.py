@@ -1,4 +1,4 @@
-"""Options of a web configuration file: a part of those of Prometheus' exporter-toolkit."""
+"""Options of a web configuration file, a subset of the options of Prometheus' exporter-toolkit."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -21,14 +21,14 @@ def cost_of(hashed: str) -> int:
 def _require_hash(hashed: str) -> None:
     if not _HASH.fullmatch(hashed):
         raise ValueError(
-            "must be a bcrypt hash, such as $2y$10$ and 53 characters more: htpasswd -nBC 10 "
-            "NAME makes one"
+            "must be a bcrypt hash, such as $2y$10$ and 53 more characters: make one with "
+            "htpasswd -nBC 10 NAME"
         )
     cost = cost_of(hashed)
     if not _LEAST_COST <= cost <= _MOST_COST:
         raise ValueError(
-            f"is a hash of cost {cost}: choose one from 10 to {_MOST_COST}, or "
-            "requests would wait for it too long"
+            f"is a hash of cost {cost}: choose a cost from 10 to {_MOST_COST}. Lower costs "
+            "are insecure, and higher costs delay requests"
         )
 
 
@@ -55,11 +55,11 @@ class TlsOptions(_Part):
     """How connections are encrypted, and which certificates clients must show."""
 
     cert_file: ConfigPath | None = Field(
-        default=None, description="Certificate and those that signed it, PEM."
+        default=None, description="PEM file of the certificate and of those that signed it."
     )
-    key_file: ConfigPath | None = Field(default=None, description="Its key, PEM.")
+    key_file: ConfigPath | None = Field(default=None, description="PEM file of the key.")
     client_ca_file: ConfigPath | None = Field(
-        default=None, description="Certificates that sign those of clients, PEM."
+        default=None, description="PEM file of the certificates that sign clients' certificates."
     )
     client_auth_type: Literal[
         "NoClientCert", "VerifyClientCertIfGiven", "RequireAndVerifyClientCert"
@@ -81,7 +81,7 @@ class TlsOptions(_Part):
 
     @property
     def verifies_certificates(self) -> bool:
-        """Whether the certificate of a client is verified."""
+        """Whether rankwatch verifies the certificates of clients."""
         return self.client_auth_type != "NoClientCert"
 
     @property
@@ -103,12 +103,12 @@ class TlsOptions(_Part):
                 yield f"{name} is missing: encryption needs both a certificate and its key"
         if self.verifies_certificates and self.client_ca_file is None:
             yield (
-                f"client_auth_type: {self.client_auth_type} needs client_ca_file, to verify "
-                "certificates against"
+                f"client_auth_type: {self.client_auth_type} needs client_ca_file: set it to the "
+                "certificates that sign clients' certificates"
             )
         if self.client_ca_file is not None and not self.verifies_certificates:
             yield (
-                "client_ca_file is given but no certificate is asked for: set "
+                "client_ca_file is set, but clients are not asked for certificates: set "
                 "client_auth_type: RequireAndVerifyClientCert"
             )
         if self.client_allowed_sans is not None and not self.must_show_certificate:

@@ -1,4 +1,4 @@
-"""The routes: pages for people, the same as JSON, /metrics, /-/healthy, /-/ready and /-/reload."""
+"""The routes: pages, their data as JSON, /metrics, /-/healthy, /-/ready and /-/reload."""
 
 import re
 from collections.abc import Awaitable, Callable, Mapping
@@ -49,13 +49,13 @@ from monitor.web.server import (
 Metrics = Callable[[str, str], tuple[bytes, Mapping[str, str]]]
 """Returns body and headers of the metrics page for the request's Accept and Accept-Encoding.
 
-Called in a worker thread.
+It is called in a worker thread.
 """
 
 Reload = Callable[[], bool]
 """Reads the configuration again, and returns False if the old one stays in force.
 
-Called in a worker thread, one at a time.
+It is called in a worker thread, one at a time.
 """
 
 DESCRIPTION = "/api/v1/openapi.json"
@@ -86,15 +86,15 @@ _HTML = {
 _FAILURES: tuple[tuple[type[MonitorError], int, str], ...] = (
     (AbsentPageError, 404, "not here"),
     (UnanswerableError, 409, "this comparison cannot answer that"),
-    (SourceError, 503, "a source is away"),
+    (SourceError, 503, "a source does not answer"),
     (DatabaseError, 503, "the database is away"),
 )
-"""Status and title of the answer for each kind of error. The first kind that fits counts."""
+"""Status and title of the answer for each kind of error. The first matching kind is used."""
 _ANSWERS = {
     "400": "A parameter is missing or cannot be read.",
-    "404": "There is no such comparison, run, user or incident.",
+    "404": "The comparison, run, user or incident does not exist.",
 }
-"""Refusals of pages, in addition to `SERVER_ANSWERS`."""
+"""Statuses with which pages refuse a request, in addition to `SERVER_ANSWERS`."""
 _STATIC = {
     "rankwatch.css": "text/css",
     "rankwatch.js": "text/javascript",
@@ -103,21 +103,22 @@ _STATIC = {
 
 
 class Health(Protocol):
-    """The state of the process, called in a worker thread.
+    """The state of the process. Its methods are called in a worker thread.
 
-    No answer within 5 s is a failure. Reasons are shown to clients and contain no secrets.
+    If a method does not return within 5 s, the probe fails. Clients see the reasons, so these
+    contain no secrets.
     """
 
     def unhealthy(self) -> str | None:
         """Return why the process should be restarted, or None while its loops are alive.
 
-        Needs nothing outside the process.
+        It uses nothing outside the process.
         """
 
     def unready(self) -> str | None:
         """Return why the process cannot work now.
 
-        None if the database answers and the first results were published.
+        Returns None if the database answers and the first results were published.
         """
 
 
@@ -130,9 +131,10 @@ def create_app(
 ) -> Starlette:
     """Return the application.
 
-    It needs a `RequestGuard`, which decides who may read everything and who may reload.
+    Put a `RequestGuard` in front of it. The guard decides who may read everything and who may
+    reload.
     """
-    # Pages have few threads of their own. Two hundred requests at once delay no scrape and no run.
+    # Pages have a few threads of their own. Even a flood of requests delays no scrape.
     threads = CapacityLimiter(_READERS)
     tokens = FormTokens()
     routes = []
@@ -178,8 +180,8 @@ def _reader(
                 return await run_sync(read, request, limiter=threads, abandon_on_cancel=True)
             return fail(
                 504,
-                "this took too long",
-                f"not read within {_PAGE_S:g} s: choose a shorter period, or ask again",
+                "the page took too long",
+                f"no data within {_PAGE_S:g} s: choose a shorter period, or try again",
             )
         except (ConfigError, InputError, SourceError, DatabaseError) as error:
             return fail(*_explain(error))
@@ -195,7 +197,7 @@ def _explain(error: MonitorError) -> tuple[int, str, str]:
     for kind, status, title in _FAILURES:
         if isinstance(error, kind):
             return status, title, reason
-    return 400, "this cannot be asked", reason
+    return 400, "this request cannot be answered", reason
 
 
 def _render(tokens: FormTokens, page: Page, site: Site, request: Request) -> Response:
@@ -237,7 +239,7 @@ def _form(
         except ConfigError as error:
             return fail(422, "nothing was changed", str(error))
         except DatabaseError as error:
-            reason = f"{error}. Look whether it was done before you try again."
+            reason = f"{error}. Check whether the change was made before you try again."
             return fail(503, "the database is away", reason)
         path = alert_url(key) if key else "/alerts"
         return RedirectResponse(f"{site.prefix}{path}?done={outcome}", 303, PLAIN_HEADERS)
@@ -251,7 +253,7 @@ def _to_json(page: Page, site: Site, request: Request) -> Response:
 
 
 async def _refuse_address(request: Request, error: Exception) -> Response:
-    """Refuse an address without a route, or a method that its route does not have."""
+    """Refuse an address that has no route, or a method that the route does not accept."""
     assert isinstance(error, HTTPException)  # noqa: S101 - registered for this one only
     headers = {**PLAIN_HEADERS, **(error.headers or {})}
     if not request.url.path.startswith("/api/"):
@@ -283,7 +285,7 @@ def _adapter(shows: type) -> TypeAdapter[Any]:
 
 @cache
 def describe_api() -> dict[str, Any]:
-    """Return the OpenAPI description of the pages as JSON, and of the gate."""
+    """Return the OpenAPI description of the gate, and of the pages' data as JSON."""
     paths: dict[str, Any] = {GATE: describe_gate(), DESCRIPTION: {"get": _DESCRIPTION}}
     schemas: dict[str, Any] = {"Failure": FAILURE}
     for page in PAGES:
@@ -293,7 +295,7 @@ def describe_api() -> dict[str, Any]:
         schemas |= schema.pop("$defs", {})
         schemas[page.shows.__name__] = schema
         paths[page.api] = {"get": _describe_page(page)}
-    info = {"title": "rankwatch", "version": "1", "description": "What the pages show, as JSON."}
+    info = {"title": "rankwatch", "version": "1", "description": "The data of the pages as JSON."}
     return {"openapi": "3.1.0", "info": info, "paths": paths, "components": {"schemas": schemas}}
 
 
@@ -308,7 +310,7 @@ def _describe_page(page: Page) -> dict[str, Any]:
         "summary": (page.read.__doc__ or "").splitlines()[0],
         "parameters": parameters,
         "responses": {
-            "200": {"description": "What the page shows.", "content": content},
+            "200": {"description": "The data of the page.", "content": content},
             **describe_failures(_ANSWERS),
         },
     }
@@ -327,7 +329,7 @@ async def _static(request: Request) -> Response:
 
 
 def _scraper(metrics: Metrics) -> Callable[[Request], Awaitable[Response]]:
-    # Few threads render. A scrape that would wait for too many others is refused.
+    # Few threads render metrics. A scrape is refused if too many others already wait.
     threads = CapacityLimiter(_RENDERERS)
     under_way = CapacityLimiter(_SCRAPES)
 

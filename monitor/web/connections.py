@@ -1,4 +1,4 @@
-"""Connections with their own encryption and deadlines, and a limit of their number."""
+"""Connections, each with its own encryption and deadline, and a limit on their number."""
 
 import asyncio
 import ssl
@@ -14,7 +14,7 @@ from monitor.web.access import Access
 
 _GOODBYE_S = 5.0
 CONNECTION = "rankwatch.connection"
-"""Key in the state of a request: its `Connection`."""
+"""The key of the `Connection` in the state of a request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,10 +22,10 @@ class Limits:
     """How much of the server one client may use."""
 
     header_bytes: int = 16_384
-    handshake_s: float = 10.0  # to agree on encryption
-    exchange_s: float = 30.0  # from the first byte, or the connection, until the answer was sent
-    keep_alive_s: int = 75  # idle: more than the usual scrape interval
-    connections: int = 256  # one more closes the oldest that waits without a request
+    handshake_s: float = 10.0  # for the TLS handshake
+    exchange_s: float = 30.0  # from the start of a request until its answer was sent
+    keep_alive_s: int = 75  # while idle: longer than the usual scrape interval
+    connections: int = 256  # if there are more, the oldest without a request is closed
 
 
 @dataclass(slots=True)
@@ -40,8 +40,8 @@ class Front:
     def make_room(self, newest: "Connection") -> None:
         """Abort one connection if there are too many.
 
-        That is the first by `Connection.claim_to_stay` of those without an answer under way, or the
-        newest if all are answering.
+        Among the connections that are not answering, the one with the lowest
+        `Connection.claim_to_stay` is aborted. If all are answering, the newest one is aborted.
         """
         count = 0
         waiting = []
@@ -57,14 +57,14 @@ class Front:
     def end_connections(self) -> None:
         """End each connection after its answer. Any thread may call this."""
         for connection in list(self.connections):
-            with suppress(RuntimeError):  # the loop has ended, and the connection with it
+            with suppress(RuntimeError):  # the loop has ended, and so has the connection
                 connection.loop.call_soon_threadsafe(connection.shutdown)
 
 
 class Connection(H11Protocol):
-    """One connection. The ASGI state of its requests has it.
+    """One connection. Its requests find it in their ASGI state.
 
-    A client that sends or reads too slowly is aborted. An idle connection is not.
+    It is aborted if the client sends or reads too slowly, but not while it is idle.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Connection(H11Protocol):
         app_state: dict[str, Any],
         **options: Any,  # noqa: ANN401 - uvicorn's
     ) -> None:
-        # A proxy makes no cycle, so the memory of a connection is free as soon as it ends.
+        # A proxy makes no reference cycle. So the memory is free as soon as the connection ends.
         super().__init__(app_state={**app_state, CONNECTION: weakref.proxy(self)}, **options)
         self._front = front
         self._born = self.loop.time()
@@ -89,7 +89,7 @@ class Connection(H11Protocol):
         self, transport: asyncio.Transport
     ) -> None:
         """Accept the connection, abort another one if there are too many, and start encryption."""
-        # Bytes on the wire go through the line, plain bytes through the transport.
+        # Bytes on the wire go through ``_line``. Plain bytes go through ``_transport``.
         self._line = self._transport = transport
         self._front.connections.add(self)
         self._front.make_room(self)
@@ -104,13 +104,13 @@ class Connection(H11Protocol):
         if context is None:
             super().connection_made(transport)
         elif not transport.is_closing():
-            transport.pause_reading()  # start_tls needs every byte
+            transport.pause_reading()  # start_tls must read every byte
             self._handshake = self.loop.create_task(self._encrypt(context, access))
 
     def data_received(self, data: bytes) -> None:
-        """Start a new exchange if the last one is over. More bytes do not extend its time."""
+        """Start a new exchange if the last one is over. Later bytes do not extend its deadline."""
         if self._handshake is not None:
-            self._early.append(data)  # came right after the handshake
+            self._early.append(data)  # arrived right after the handshake
             return
         if not self._is_busy and not self._unsent:
             self._restart_deadline()
@@ -125,7 +125,7 @@ class Connection(H11Protocol):
             super().connection_lost(exc)
 
     def begin_answer(self) -> None:
-        """Note a request. One that was sent ahead begins a new exchange."""
+        """Record that a request begins. It starts a new exchange if the last one is over."""
         if not self._is_busy:
             self._restart_deadline()
         self._is_busy = True
@@ -133,20 +133,20 @@ class Connection(H11Protocol):
         self._answering += 1
 
     def end_answer(self) -> None:
-        """Note that the answer is complete."""
+        """Record that the answer is complete."""
         self._is_busy = False
         self._answering -= 1
 
     def shutdown(self) -> None:
-        """End after the present answer, or at once during the handshake."""
+        """End the connection after the present answer. During the handshake end it at once."""
         if self._handshake is None:
             super().shutdown()
         else:
             self.abort()
 
     def abort(self) -> None:
-        """End at once."""
-        self._line.abort()  # a TLS transport that was closed twice cannot abort any more
+        """End the connection at once."""
+        self._line.abort()  # a TLS transport that was closed twice can no longer abort
 
     @property
     def certificate(self) -> dict[str, object] | None:
@@ -156,25 +156,25 @@ class Connection(H11Protocol):
 
     @property
     def is_answering(self) -> bool:
-        """Whether an answer is being made. One that waits for its reader does not count."""
+        """Whether an answer is being computed. This is false while bytes wait for the client."""
         return self._answering > 0 and not self._unsent
 
     @property
     def is_gone(self) -> bool:
-        """Whether it is closed and has sent everything."""
+        """Whether the connection is closed and has sent everything."""
         return self._line.is_closing() and not self._unsent
 
     @property
     def claim_to_stay(self) -> tuple[bool, bool, float]:
-        """The order in which connections are aborted, the least value first.
+        """The sort key by which connections are aborted. The lowest value is aborted first.
 
-        Closing ones come first, then those without a request so far, then the oldest.
+        Closing connections come first, then connections without a request so far, then the oldest.
         """
         return not self._transport.is_closing(), self._has_asked, self._born
 
     @property
     def _unsent(self) -> int:
-        """Bytes that wait to be sent."""
+        """The number of bytes that wait to be sent."""
         size = self._line.get_write_buffer_size()
         if self._transport is not self._line and not self._transport.is_closing():
             size += self._transport.get_write_buffer_size()
@@ -183,7 +183,7 @@ class Connection(H11Protocol):
     async def _encrypt(self, context: ssl.SSLContext, access: Access) -> None:
         line = self._line
         encrypted = None
-        if not line.is_closing():  # start_tls would wait for a closed line
+        if not line.is_closing():  # start_tls would wait forever if it is closed
             with suppress(OSError):  # ssl.SSLError, a time-out, a client that went away
                 encrypted = await self.loop.start_tls(
                     line,

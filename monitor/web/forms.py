@@ -29,33 +29,36 @@ _MOST_BYTES = 16_384
 
 _LONGEST_COMMENT = 500
 OUTCOMES = {
-    "acknowledge": "Acknowledged: it is not sent again until it ends.",
-    "resolve": "Resolved. If the next run is in breach it fires again, as a new alert.",
-    "silence": "Silenced. Alerts that still fire at the end of the silence are sent then.",
+    "acknowledge": "Acknowledged. No more messages about it are sent until it ends.",
+    "resolve": "Resolved. If the next run is in breach, a new alert fires.",
+    "silence": "Silenced. If alerts still fire when the silence ends, they are sent then.",
     "unmatched": "Silenced, but nothing matches it so far. The page of all alerts names what is missing.",
     "expire": "The silence has ended. Alerts that still fire are sent.",
-    "nothing": "Nothing was changed: it has ended, or was done before.",
+    "nothing": "Nothing was changed. It has ended already, or the form was sent before.",
 }
-"""Results of forms, by the word in the address of the next page."""
+"""Texts about the results of forms, by the word in the address of the next page."""
 
 
 @dataclass(frozen=True, slots=True)
 class FormTokens:
-    """Signed tokens in forms. They show that a user saw the form, and when.
+    """Signed tokens in forms. A token proves which user saw the form, and when.
 
-    A browser never sends one without the form. The key is that of this process.
+    A browser sends a token only with its form. The key belongs to this process.
     """
 
     key: bytes = field(default_factory=partial(secrets.token_bytes, 32), repr=False)
 
     def issue(self, user: str, issued: str) -> str:
-        """Return the token of a form that is shown to this user at this ISO 8601 time."""
+        """Return the token of a form for this user. ``issued`` is the present time in ISO 8601."""
         signed = f"{issued}~{user}".encode()
         signature = hashlib.blake2b(signed, key=self.key, digest_size=32).hexdigest()
         return f"{issued}~{signature}"
 
     def verify(self, token: str, user: str) -> datetime:
-        """Return when the form with this token was shown. HTTPException for a wrong token."""
+        """Return when the form with this token was shown.
+
+        Raises HTTPException if the token is wrong.
+        """
         issued = token.partition("~")[0]
         if not hmac.compare_digest(token.encode(), self.issue(user, issued).encode()):
             raise HTTPException(
@@ -67,7 +70,10 @@ class FormTokens:
 
 
 async def read_form(request: Request) -> Mapping[str, str]:
-    """Return the fields of a form. HTTPException from another site, or if it is too large."""
+    """Return the fields of a form.
+
+    Raises HTTPException if the form is from another site, or too large.
+    """
     if not is_same_origin(request.headers):
         raise HTTPException(
             403,
@@ -78,7 +84,7 @@ async def read_form(request: Request) -> Mapping[str, str]:
     async for part in request.stream():
         body += part
         if len(body) > _MOST_BYTES:
-            raise HTTPException(413, f"a form has at most {_MOST_BYTES:,} bytes: write less")
+            raise HTTPException(413, f"the form is over {_MOST_BYTES:,} bytes: shorten its texts")
     return dict(parse_qsl(body.decode("utf-8", "replace")))
 
 
@@ -86,7 +92,7 @@ async def read_form(request: Request) -> Mapping[str, str]:
 class Form:
     """A form that a user sent.
 
-    ``key`` is the incident of its page, empty for the page of all incidents.
+    ``key`` is the key of the page's incident. It is empty on the page of all incidents.
     """
 
     user: str
@@ -96,7 +102,10 @@ class Form:
 
 
 def act(site: Site, form: Form) -> str:
-    """Execute the form, and return its outcome, one of `OUTCOMES`. ConfigError if it is wrong."""
+    """Execute the form, and return its outcome, a key of `OUTCOMES`.
+
+    Raises ConfigError if a field is wrong.
+    """
     alerts = site.store.alerts
     now = site.clock.now()
     action = form.fields.get("do", "")
@@ -123,11 +132,11 @@ def _silence(site: Site, form: Form, signed: Signature) -> str:
     try:
         ends_at = signed.at + parse_duration(form.fields.get("for", ""))
     except (ValueError, OverflowError) as error:
-        raise ConfigError(f"for how long: {error}") from None
+        raise ConfigError(f"the duration of the silence is wrong: {error}") from None
     matchers = list(filter(str.strip, form.fields.get("matchers", "").splitlines()))
     silence = make_silence(matchers, signed, starts_at=signed.at, ends_at=ends_at)
-    # A form may be sent twice. The second time finds the silence of the first one, because forms
-    # are executed one after the other, and only by the process that showed them.
+    # A browser may send a form twice. The second execution finds the silence of the first one,
+    # because forms are executed one at a time, and only by the process that showed them.
     alerts = site.store.alerts
     for stored in alerts.silences(ending_after=form.issued):
         if (
@@ -144,15 +153,15 @@ def _silence(site: Site, form: Form, signed: Signature) -> str:
 
 GATE = "/api/v1/gate/{name}"
 SERVER_ANSWERS = {
-    "401": "The server requires a password.",
-    "421": "Nobody has to authenticate, and the header Host names another server.",
-    "431": "Headers and address are larger than 16 kB.",
-    "503": "The database or a source is away, or too many passwords wait to be verified.",
+    "401": "The server requires a user name and a password.",
+    "421": "The server requires no authentication, and the header Host names another server.",
+    "431": "The headers and the address together are larger than 16 kB.",
+    "503": "The database or a source does not answer, or too many passwords wait to be verified.",
     "504": "The answer took too long.",
 }
-"""Answers that every address can give, by status."""
+"""The meaning of each status that any address can return."""
 _WIDEST = 1e9
-"""Metrics on lists of at most 10,000 items have narrower ranges."""
+"""The largest margin and reference. Metrics on lists of up to 10,000 items have smaller values."""
 _MOST_SEGMENTS = 50
 
 FAILURE = {
@@ -164,7 +173,7 @@ FAILURE = {
 
 
 def describe_failures(failures: Mapping[str, str]) -> dict[str, Any]:
-    """Return the refusals of a route in OpenAPI: its ``failures`` by status, and the server's."""
+    """Return the refusals of a route in OpenAPI: ``failures`` by status, and `SERVER_ANSWERS`."""
     as_json = {"application/json": {"schema": {"$ref": "#/components/schemas/Failure"}}}
     # The server refuses in plain text before it reads the address.
     as_text = {"text/plain": {"schema": {"type": "string"}}}
@@ -182,7 +191,7 @@ def describe_failures(failures: Mapping[str, str]) -> dict[str, Any]:
 
 
 class GateQuery(BaseModel, extra="forbid"):
-    """The options of `rankwatch gate` with their defaults, and ``verdict`` for the status."""
+    """The options of `rankwatch gate` with their defaults, and the option ``verdict``."""
 
     margin: Annotated[
         float,
@@ -190,47 +199,48 @@ class GateQuery(BaseModel, extra="forbid"):
             ge=-_WIDEST,
             le=_WIDEST,
             allow_inf_nan=False,
-            description="Mean excess that would be too much, in the metric's units. It must "
-            "be inside the range of the excess: -1 to 1 for a metric from 0 to 1 "
-            "with a noise floor, 0 to 1 without.",
+            description="The lowest mean excess that is too much, in the metric's units. It must "
+            "be within the range of the excess. For a metric from 0 to 1 the range is "
+            "-1 to 1 with a noise floor, and 0 to 1 without.",
         ),
     ]
     alpha: Annotated[
-        float, Field(gt=0, lt=1, description="How often each wrong verdict is acceptable.")
+        float, Field(gt=0, lt=1, description="The accepted probability of each wrong verdict.")
     ] = 0.01
     metric: Annotated[
-        Text | None, Field(description="Metric to judge; default: the comparison's first.")
+        Text | None, Field(description="Metric to judge. Default: the comparison's first one.")
     ] = None
     segments: Annotated[
         tuple[Text, ...],
         Field(
             alias="segment",
             max_length=_MOST_SEGMENTS,
-            description="Segment to judge, or each; may be repeated.",
+            description="Segment to judge, or `each` for all of them. May be repeated.",
         ),
     ] = ()
-    since: Annotated[Slot | None, Field(description="First slot that counts.")] = None
+    since: Annotated[Slot | None, Field(description="The first slot to judge.")] = None
     reference: Annotated[
         float | None,
         Field(
             ge=-_WIDEST,
             le=_WIDEST,
             allow_inf_nan=False,
-            description="Score that counts as no excess.",
+            description="The score that means no excess.",
         ),
     ] = None
     verdict: Annotated[
         Literal["safe", "breach"] | None,
-        Field(description="What status 200 says; of a POST, safe."),
+        Field(description="The verdict that gets status 200. The default of a POST is safe."),
     ] = None
 
 
 def answer_gate(site: Site, request: Request) -> Response:
-    """Return the certificate as JSON, or the answer to the question for one verdict.
+    """Return the certificate as JSON, with a status that depends on ``verdict``.
 
-    A webhook wants one verdict. The status is 200 for this verdict and 409 for any other.
-    InputError for an option that cannot be read. UnanswerableError for an option that this
-    comparison cannot have.
+    A webhook asks for one ``verdict``. The status is 200 for this verdict and 409 for any other.
+
+    Raises InputError if an option cannot be read. Raises UnanswerableError if this comparison
+    cannot have such an option.
     """
     name = request.path_params["name"]
     options = _read_query(request)
@@ -247,7 +257,7 @@ def answer_gate(site: Site, request: Request) -> Response:
         return Response(body, media_type="application/json", headers=PLAIN_HEADERS)
     verdict = certificate["verdict"]
     status = 200 if verdict == wanted else 409
-    # Controllers show the whole body, so it is one line.
+    # Rollout controllers show the complete body, so it is one line.
     return PlainTextResponse(
         f"{verdict}: {certificate['sentence']}\n", status, headers=PLAIN_HEADERS
     )
@@ -285,9 +295,9 @@ def describe_gate() -> dict[str, Any]:
         )
     failures = {
         "400": "An option is unknown, missing or cannot be read.",
-        "404": "There is no such comparison.",
+        "404": "The comparison does not exist.",
         "409": (
-            "Another verdict, or none yet; or this comparison cannot have such a "
+            "The verdict is another one, or none yet. Or this comparison cannot have such a "
             "metric, segment or margin."
         ),
     }
@@ -296,7 +306,7 @@ def describe_gate() -> dict[str, Any]:
     responses["409"]["content"] |= verdict
     answer = {"application/json": {"schema": {"type": "object"}}, **verdict}
     responses["200"] = {
-        "description": "The certificate, or the verdict of the query in words.",
+        "description": "The certificate. If the query has a verdict, the answer to it in words.",
         "content": answer,
     }
     operation = {
@@ -308,7 +318,7 @@ def describe_gate() -> dict[str, Any]:
 
 
 def _without_null(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the schema of an optional value without null, which a query cannot have."""
+    """Return the schema of an optional value without null. A query cannot contain null."""
     without_null = {key: value for key, value in schema.items() if key != "anyOf"}
     for kind in schema.get("anyOf", ()):
         if kind != {"type": "null"}:

@@ -24,29 +24,29 @@ from monitor.errors import ConfigError, MonitorError
 from monitor.web.access import Access, Credentials, client_name
 from monitor.web.connections import CONNECTION, Connection, Front, Limits
 
-_BACKLOG = 128  # asyncio accepts so many at once, before the first can be aborted
+_BACKLOG = 128  # asyncio may accept so many connections before we can abort any
 _START_S = 10.0
 _POLL_S = 0.005
 _LAST_PORT = 65535
 _EVERYWHERE = "::" if socket.has_dualstack_ipv6() else "0.0.0.0"  # noqa: S104 - on request
 _ADVICE = {
     errno.EADDRINUSE: (
-        "another program (another rankwatch?) listens there; stop it or choose another port"
+        "another program (perhaps a second rankwatch) listens there; stop it or choose another port"
     ),
-    errno.EACCES: "this user may not; choose a port above 1023",
-    errno.EADDRNOTAVAIL: "this machine has no such address; choose one of its own",
+    errno.EACCES: "this user may not use the port; choose a port above 1023",
+    errno.EADDRNOTAVAIL: "this machine does not have this address; choose one of its addresses",
 }
 
-# Answered without credentials, which probes can hardly send. The answer is yes or no, without a
-# reason.
+# These addresses are answered without credentials, because many probes cannot send any. The answer
+# is yes or no, without a reason.
 PROBES = frozenset({"/-/healthy", "/-/ready"})
 
-# Answered for any name in `Host`, because monitoring and deployments use names of services. These
-# show no users.
+# These addresses are answered for any name in `Host`, because monitoring and deployments use the
+# names of services. These answers show no users.
 ANY_HOST = re.compile(r"/-/healthy|/-/ready|/metrics|/api/v1/gate/[^/]*")
 
-# Answered only if the web configuration file requires credentials: a request without them must not
-# change anything.
+# This address is answered only if the web configuration file requires credentials. A request
+# without credentials must not change anything.
 RELOAD = "/-/reload"
 
 IS_AUTHENTICATED = "rankwatch.is_authenticated"
@@ -55,12 +55,12 @@ IS_AUTHENTICATED = "rankwatch.is_authenticated"
 USER = "rankwatch.user"
 """Key in the scope of a request: the client's name.
 
-It is None if nobody has to authenticate. The client may then change nothing.
+It is None if nobody has to authenticate. Then the client may change nothing.
 """
 MUST_AUTHENTICATE = "a web configuration file with basic_auth_users or verified client certificates"
 
 _WRONG_HOST = (
-    "this server does not answer to the name in the header Host: use its IP address, localhost, "
+    "this server does not accept the name in the header Host: use its IP address, localhost, "
     "or the name in listen or external_url; or require passwords in web_config_file"
 )
 _MOST_HEADERS = 100
@@ -72,7 +72,7 @@ PLAIN_HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff
 class WebServer:
     """Serves ``app`` to the clients that ``access`` admits. It starts and stops once.
 
-    An empty host means every address. Thread-safe.
+    An empty host means all addresses of the machine. Threads may share the server.
     """
 
     def __init__(
@@ -93,9 +93,9 @@ class WebServer:
         self._thread: Thread | None = None
 
     def start(self) -> None:
-        """Listen and serve. Returns when requests are answered.
+        """Listen and serve. Returns when the server answers requests.
 
-        ConfigError if the address cannot be used.
+        Raises ConfigError if the address cannot be used.
         """
         listener = _listen(self._host, self._port)
         self._port = listener.getsockname()[1]
@@ -115,7 +115,7 @@ class WebServer:
 
     @property
     def url(self) -> str:
-        """Address without a slash at the end. After the start it has the actual port."""
+        """The address, without a slash at the end. After the start it has the actual port."""
         return f"{self._front.access.scheme}://{_address(self._host, self._port)}"
 
     @property
@@ -129,7 +129,7 @@ class WebServer:
         return self._thread is not None and self._thread.is_alive()
 
     def follow(self, access: Access) -> None:
-        """Put this access in force. A connection with another encryption ends after its answer."""
+        """Use this access now. A connection with other TLS options ends after its answer."""
         is_changed = access.tls != self._front.access.tls
         self._front.access = access
         self._guard.access = access
@@ -137,7 +137,7 @@ class WebServer:
             self._front.end_connections()
 
     def stop(self, timeout_s: float = 5.0) -> None:
-        """Stop listening, finish the present answers, and return after at most ``timeout_s``.
+        """Stop listening, and finish the present answers. Returns after at most ``timeout_s``.
 
         May be called twice.
         """
@@ -172,8 +172,8 @@ def _configuration(app: ASGIApp, front: Front) -> uvicorn.Config:
 def _listen(host: str, port: int) -> socket.socket:
     if not 0 <= port <= _LAST_PORT:
         raise ConfigError(
-            f"cannot listen on {_address(host, port)}: no such port; choose one from 1 to "
-            f"{_LAST_PORT}, or 0 for any"
+            f"cannot listen on {_address(host, port)}: there is no such port; choose one from 1 to "
+            f"{_LAST_PORT}, or 0 for any free port"
         )
     try:
         addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -187,7 +187,7 @@ def _listen(host: str, port: int) -> socket.socket:
         )
     except (socket.gaierror, UnicodeError):
         raise ConfigError(
-            f"cannot listen on {_address(host, port)}: no such host; write listen as "
+            f"cannot listen on {_address(host, port)}: the host is unknown; write listen as "
             "host:port, such as 127.0.0.1:29108"
         ) from None
     except OSError as error:
@@ -202,9 +202,9 @@ def _address(host: str, port: int) -> str:
 
 
 class RequestGuard:
-    """The application behind ``access``, which any thread may replace.
+    """The application with access control. Any thread may replace ``access``.
 
-    bcrypt has a thread of its own, so that wrong passwords delay nobody else.
+    bcrypt has its own thread, so that wrong passwords do not delay other requests.
     """
 
     def __init__(self, app: ASGIApp, access: Access, *, header_bytes: int) -> None:
@@ -215,7 +215,7 @@ class RequestGuard:
         self._waiting: Counter[str] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Refuse a request, or pass it to the application."""
+        """Refuse the request, or pass it to the application."""
         access = self.access
         connection = scope["state"][CONNECTION]
         scope[IS_AUTHENTICATED] = False
@@ -235,7 +235,7 @@ class RequestGuard:
         Sets `IS_AUTHENTICATED` and `USER` in the scope.
         """
         if _is_oversized(scope, self._header_bytes):
-            return plain_answer(431, "request header too large")
+            return plain_answer(431, "the request header is too large")
         if access.options.authenticates and not access.credentials:
             scope[USER] = client_name(scope["state"][CONNECTION].certificate)
         refusal = await self._identify(access.credentials, scope)
@@ -248,9 +248,9 @@ class RequestGuard:
                 return plain_answer(403, f"reloading needs {MUST_AUTHENTICATE}")
             if not is_same_origin(headers):
                 return plain_answer(
-                    403, "this request comes from another site: nothing was reloaded"
+                    403, "this request comes from another site: the configuration was not reloaded"
                 )
-        # Browsers always send a Host.
+        # Browsers always send the header Host.
         if access.answers_to(headers.get("host", "localhost")):
             return None
         scope[IS_AUTHENTICATED] = path not in PROBES
@@ -295,14 +295,14 @@ class RequestGuard:
             )
         finally:
             self._waiting[address] -= 1
-            self._waiting += Counter()  # removes addresses that do not wait any more
+            self._waiting += Counter()  # removes addresses that no longer wait
 
 
 def is_same_origin(headers: Headers) -> bool:
-    """Whether the request comes from our own pages, or from a client that is no browser.
+    """Return whether the request comes from our own pages, or from a client that is not a browser.
 
-    Over HTTPS browsers send the relation to the site that made the request, over HTTP its address.
-    Other clients send neither.
+    Over HTTPS browsers send how the requesting site is related to us. Over HTTP they send its
+    address. Other clients send neither.
     """
     relation = headers.get("sec-fetch-site")
     origin = headers.get("origin")
@@ -312,7 +312,7 @@ def is_same_origin(headers: Headers) -> bool:
 
 
 def plain_answer(status: int, text: str, headers: Mapping[str, str] | None = None) -> Response:
-    """Return an answer of one line of plain text."""
+    """Return an answer with one line of plain text."""
     return PlainTextResponse(f"{text}\n", status, headers={**PLAIN_HEADERS, **(headers or {})})
 
 
@@ -331,7 +331,7 @@ def _read_basic(header: bytes) -> tuple[bytes, bytes] | None:
 
 
 def _is_oversized(scope: Scope, most: int) -> bool:
-    """Whether the request header is too large. The parser limits only incomplete headers."""
+    """Return whether the request header is too large. The parser limits only incomplete headers."""
     size = len(scope["raw_path"]) + len(scope["query_string"])
     for name, value in scope["headers"]:
         size += len(name) + len(value)
@@ -339,7 +339,10 @@ def _is_oversized(scope: Scope, most: int) -> bool:
 
 
 def _ending(send: Send) -> Send:
-    """Close the connection after the answer, so that unknown clients never occupy the server."""
+    """Return a ``send`` that closes the connection after the answer.
+
+    So unknown clients never occupy the server.
+    """
 
     async def send_and_close(message: Message) -> None:
         if message["type"] == "http.response.start":

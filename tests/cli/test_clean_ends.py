@@ -23,8 +23,8 @@ from monitor.service.daemon.daemon import Daemon
 from service.lists_world import write_world
 
 FAULT = re.compile(
-    r"rankwatch: internal error: KeyError in \w+\.py, line \d+\. This is a fault of rankwatch: "
-    r"please report it\. RANKWATCH_TRACEBACK=1 shows the traceback, which can contain data\.\n"
+    r"rankwatch: internal error: KeyError in \w+\.py, line \d+\. This is a bug in rankwatch: "
+    r"please report it\. RANKWATCH_TRACEBACK=1 shows the traceback, but it may contain data\.\n"
 )
 NEEDLE = "ann@example.com"
 """Data in the text of the error."""
@@ -128,7 +128,7 @@ def test_a_run_that_breaks_is_a_failed_run_whose_reason_names_the_place_and_show
     assert re.search(
         r"internal error: KeyError in runner\.py, line \d+: please report it\n", found.stdout
     )
-    assert re.search(r"run broke .*: KeyError in runner\.py, line \d+\n$", found.stderr)
+    assert re.search(r"because of a bug .*: KeyError in runner\.py, line \d+\n$", found.stderr)
     assert NEEDLE not in found.output
 
 

@@ -89,7 +89,7 @@ def test_a_slot_that_was_run_well_keeps_what_it_has_when_it_is_run_again_and_fai
     told = json.loads(done.stdout)
     assert (told["status"], told["reason"].rpartition("; ")[2]) == (
         "failed",
-        "what the slot had before stays",
+        "the earlier run of the slot is kept",
     )
     assert [each["status"] for each in read_json("runs")] == ["ok"]
     assert file.read_bytes() == written
@@ -170,7 +170,7 @@ def test_init_writes_a_configuration_that_loads_and_does_not_overwrite(tmp_path,
     again = rankwatch("init")
     assert (again.returncode, one_line(again)) == (
         2,
-        "rankwatch: rankwatch.yaml exists already; --force replaces it",
+        "rankwatch: rankwatch.yaml exists already: use --force to replace it",
     )
     assert [rankwatch(command).returncode for command in ("db upgrade", "db check")] == [0, 0]
 
@@ -282,8 +282,8 @@ def test_a_slot_that_another_comparison_lost_keeps_nobody_from_being_told(world,
     assert done.returncode == 3
     assert (
         "taken: another process is running slot 2024-01-08T00:00:00Z at this moment: other:1 "
-        "(host:process) has claimed it until 2999-01-01T00:00:00Z; try again when it has ended, or "
-        "after that time if it was killed"
+        "(host:process) has claimed it until 2999-01-01T00:00:00Z. Try again when that process has "
+        "ended the run, or after this time if the process was killed"
     ) in done.stderr
     assert [json.loads(line)["comparison"] for line in done.stdout.splitlines()] == ["feed"]
     assert [

@@ -207,11 +207,11 @@ def test_as_one_file_it_shows_what_it_prints_and_the_users_farthest_apart_whatev
 
 MISTAKES = """
 -m rbo_a | rbo_a(p=0.9) needs scores: add --scores COLUMN
--m element_weighted_tau | needs item_weights: name it in a configuration
--m ndcg | needs relevance: name it in a configuration
+-m element_weighted_tau | needs item_weights: use a configuration
+-m ndcg | needs relevance: use a configuration
 -m recal | did you mean 'recall'?
 -m novelty | arm_metrics
---catalogue 5 | --catalogue 5: 26 different items are listed
+--catalogue 5 | --catalogue 5 is too small: 26 different items are listed
 --item product | give either items
 --by contry | did you mean 'country'?
 --users none.csv | none.csv does not exist

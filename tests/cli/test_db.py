@@ -104,7 +104,7 @@ def _desynchronize() -> None:
     ],
 )
 def test_check_finds_a_damaged_file_and_says_what_to_do(spoil, says, advice):
-    assert db("check").stdout == f"schema {schema_version.head()}: as expected\nfile: sound\n"
+    assert db("check").stdout == f"schema {schema_version.head()}: as expected\nfile: undamaged\n"
     spoil()
     done = db("check --json")
     assert (done.returncode, says in done.stderr, done.stderr.endswith(f"{advice}\n")) == (
@@ -136,7 +136,7 @@ def test_no_schema_is_taken_from_under_a_daemon_but_by_force_while_an_upgrade_on
     refused = one_line(db("downgrade 0007"))
     assert "host:7 since" in refused
     assert "stop it first, or use --force" in refused
-    assert "replace an older version" in db("upgrade").stderr
+    assert "replace it now if its version is older" in db("upgrade").stderr
     assert db("upgrade").stderr == ""
     assert db_json("downgrade 0007 --force")["after"] == "0007"
     lock.release()

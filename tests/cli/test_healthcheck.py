@@ -74,7 +74,7 @@ def test_where_every_client_needs_a_certificate_one_can_be_shown(
         stranger = found(tmp_path, "stranger").own
         for options in ("", f"--cert {stranger.cert} --key {stranger.key}"):
             code, text = ask(site.port, options)
-            assert (code, "give one that it trusts with --cert" in text) == (1, True)
+            assert (code, "name one with --cert that it trusts" in text) == (1, True)
         assert ask(site.port, f"--cert {client_pair.cert} --key {client_pair.key}") == (
             0,
             "healthy",
@@ -108,7 +108,7 @@ def test_only_the_word_of_a_daemon_counts(collector):
     for body, status in (("It works!", 200), ("ready\n", 200), ("healthy" * 1000, 200), ("x", 404)):
         collector.default = answer(status, body=body.encode())
         code, text = ask(port_of(collector))
-        said = f"something else than rankwatch answers at 127.0.0.1:{port_of(collector)}"
+        said = f"another program answers at 127.0.0.1:{port_of(collector)}, not rankwatch"
         assert (code, text.split(" (")[0]) == (1, said)
 
 
@@ -126,7 +126,7 @@ def test_what_cannot_be_asked_is_wrong_usage():
     assert_refused("""
         healthcheck a..b:80 | 2 | HOST:PORT must be host:port
         healthcheck 29108 | 2 | HOST:PORT must be host:port, such as 127.0.0.1:29108
-        healthcheck --key x.key | 2 | --key needs --cert
-        healthcheck --cert x.crt | 2 | x.crt: is no file
+        healthcheck --key x.key | 2 | --key is the key of a certificate: give --cert too
+        healthcheck --cert x.crt | 2 | x.crt is not a file
         healthcheck --timeout 0 | 2 | greater than or equal to 0.1
     """)

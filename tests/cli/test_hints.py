@@ -56,7 +56,7 @@ def test_users_that_are_spelled_otherwise_are_named_where_nobody_can_be_compared
 def test_forms_that_cannot_be_read_are_refused():
     write_long("other.csv", "42")
     assert_refused(f"""
-        {COMPARE} --item-ids [strip | 2 | --item-ids '[strip' cannot be read: write forms as in a configuration
+        {COMPARE} --item-ids [strip | 2 | --item-ids '[strip' is not YAML: write forms as in a configuration
     """)
 
 

@@ -49,9 +49,9 @@ def test_who_acknowledges_is_shown_until_the_alert_is_resolved_by_hand():
     assert drift() == ("firing", "anna")
     assert re.search("firing +anna", rankwatch("alerts").stdout)
     assert_refused(f"""
-        {acknowledge} | 2 | no firing alert matches that anna has not acknowledged: see `rankwatch alerts`
+        {acknowledge} | 2 | no firing alert matches that anna has not acknowledged: choose one from `rankwatch alerts`
         alerts ack --segment country=UK | 2 | rankwatch: no firing alert matches that
-        alerts resolve --segment country=UK | 2 | rankwatch: no firing alert matches: see `rankwatch alerts`
+        alerts resolve --segment country=UK | 2 | rankwatch: no firing alert matches: choose one from `rankwatch alerts`
     """)
 
     (done,) = read_json("alerts resolve --alert SimilarityLow")
@@ -77,8 +77,8 @@ def test_who_accepted_which_level_is_recorded_once_and_shown():
 def test_what_cannot_be_accepted_or_silenced_is_told():
     assert_refused("""
         accept feed --from 2024-01-07 | 2 | no ok run of feed has the slot 2024-01-07T00:00:00Z: see `rankwatch runs feed`
-        accept feed --from 2024-01-08 --undo | 2 | nothing of feed was accepted from 2024-01-08T00:00:00Z on
-        accept feeds --from 2024-01-08 | 2 | no comparison named 'feeds': nothing of it is stored
+        accept feed --from 2024-01-08 --undo | 2 | feed has no acceptance that begins with 2024-01-08T00:00:00Z
+        accept feeds --from 2024-01-08 | 2 | no comparison named 'feeds': nothing is stored under this name
         accept feed --from 2999-01-08 | 2 | --from 2999-01-08 is in the future
         accept feed --from monday | 2 | 'monday' is no ISO 8601 time
         silence add alert --for 1h | 2 | 'alert' is no matcher
@@ -107,7 +107,7 @@ def test_silences_are_added_listed_and_ended():
     (ended,) = read_json("silence ls --all")
     assert ended["ends_at"] < added["ends_at"]
     assert_refused(
-        "silence expire 1 | 2 | rankwatch: no silence 1 that has not ended yet: see `rankwatch "
+        "silence expire 1 | 2 | rankwatch: silence 1 has ended or does not exist: see `rankwatch "
         "silence ls`"
     )
 
@@ -144,7 +144,7 @@ def test_every_receiver_is_told_a_firing_and_its_end_marked_as_a_test(collector)
 def test_one_receiver_may_be_chosen_and_a_refusal_ends_with_5_when_all_have_been_told(collector):
     assert rankwatch("notify test hook").returncode == 0
     assert len(collector.requests) == 2
-    assert_refused("notify test pager | 2 | no receiver named 'pager': there are hook, other")
+    assert_refused("notify test pager | 2 | no receiver named 'pager': choose one of hook, other")
 
     collector.replies.append(answer(401))
     done = rankwatch("notify test")

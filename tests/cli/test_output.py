@@ -91,9 +91,9 @@ def test_a_name_that_is_none_names_the_likeliest():
     assert_refused("""
         metrics rob | 2 | did you mean 'rbo'?
         metrics noveltyy | 2 | did you mean 'novelty'?
-        metrics zzzzzzz | 2 | see rankwatch metrics for all
+        metrics zzzzzzz | 2 | rankwatch metrics lists all
         metrics rbo(q=1) | 2 | no parameter 'q'
         metrics rbo(p=2) | 2 | p must be between 0 and 1
-        metrics novelty@5 | 2 | no depth
+        metrics novelty@5 | 2 | without parameters and depth
         metrics '' | 2 | unknown metric ''
     """)

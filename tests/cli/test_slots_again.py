@@ -88,9 +88,9 @@ def test_an_incident_that_is_replayed_during_a_later_outage_stays_as_it_is(askin
         done = rankwatch(command)
 
         assert done.stderr.strip() == (
-            f"rankwatch: feed: the run of {SLOT} stored answers of live sources, which would answer "
-            f"differently now. rankwatch show feed --slot {SLOT} shows it; --again replaces it, and "
-            "stores the earlier attempt as feed@1"
+            f"rankwatch: feed: the run of {SLOT} stored answers of live sources. The sources would "
+            f"answer differently now. rankwatch show feed --slot {SLOT} shows the stored run. "
+            "--again asks again, and keeps the earlier attempt as feed@1"
         )
         assert (done.returncode, stored(asking), len(candidate.asked)) == (code, before, asked)
 
@@ -98,7 +98,7 @@ def test_an_incident_that_is_replayed_during_a_later_outage_stays_as_it_is(askin
 
     assert [each["paired"] for each in objects(done)] == [26]
     assert done.stderr.strip() == (
-        f"rankwatch: feed: the run of {SLOT} asked again; the earlier attempt stays: rankwatch "
+        f"rankwatch: feed: the run of {SLOT} asked again. The earlier attempt is kept: rankwatch "
         f"show feed@1 --slot {SLOT}"
     )
     assert stored(asking, "feed@1") == before
@@ -134,7 +134,7 @@ def test_run_once_outside_of_only_between_asks_nobody_and_names_the_next_slot(
     done = rankwatch("run-once")
 
     told = (
-        "rankwatch: feed: no slot is due outside of only_between, the next one is "
+        "rankwatch: feed: no slot is due now, because of only_between. The next one is "
         "2026-03-10T14:00:00Z"
     )
     assert (done.returncode, done.stderr.strip(), recommender.asked) == (0, told, [])

@@ -90,7 +90,7 @@ def test_a_fast_demo_in_which_nothing_happens_ends_with_1_and_says_what_was_miss
     monkeypatch.setattr(session, "_PATIENCE_S", 0.5)
     code, text = perform(tmp_path, lambda _: idle, fast=True)
     assert code == 1
-    assert "demo failed: No run ended ok." in text
+    assert "demo failed: No run ended with the status ok." in text
     assert (
         "demo failed: SimilarityLow country=DE became firing 0 times while the candidate was "
         "broken, expected 1."
@@ -128,7 +128,7 @@ def test_an_interrupt_stops_everything_and_what_was_logged_meanwhile_is_in_the_f
     assert set(threading.enumerate()) <= threads
     assert signal.getsignal(signal.SIGTERM) == handler
     assert (
-        f"Stopped. To see the stored runs: rankwatch runs --config {tmp_path / 'rankwatch.yaml'}"
+        f"Stopped. This lists the stored runs: rankwatch runs --config {tmp_path / 'rankwatch.yaml'}"
         in text
     )
     assert "said in the demo" in (tmp_path / "rankwatch.log").read_text(encoding="utf-8")
@@ -175,7 +175,7 @@ def test_a_directory_that_cannot_be_had_is_a_one_line_error_and_left_alone(tmp_p
         ours.config.write_text("the first one's", encoding="utf-8")
         for directory, says in (
             (theirs, "has files that the demo did not write"),
-            (taken, "cannot write to .*taken: File exists; name another directory with --dir"),
+            (taken, "cannot write to .*taken: File exists: name another directory with --dir"),
             (ours.directory, "another demo is running"),
         ):
             with pytest.raises(ConfigError, match=says), open_workspace(Workspace(directory)):

@@ -211,7 +211,7 @@ def test_the_table_counts_pages_and_the_page_shows_them_every_rule_and_what_it_l
 
     page = html.unescape(re.sub("<[^>]*>", "", file.read_text()))
     assert printed.stdout.startswith("shop: 12 stored runs judged again (7 ok")
-    assert all(word in printed.stdout for word in ("firing", "pages with these rules"))
+    assert all(word in printed.stdout for word in ("firing", "alerts with these rules"))
     assert printed.stdout.splitlines()[0] in page
     assert all(
         f"{rule.alert}: {rule.subject.statistic}" in page

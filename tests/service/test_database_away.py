@@ -73,7 +73,7 @@ def test_a_database_that_is_away_at_the_start_is_waited_for_and_on_call_hears_of
     proxy.refuse()
     with watching(config) as watched:
         assert is_away(watched)
-        assert "No state was read from it yet" in watched.text_of("/")
+        assert "No states have been read yet" in watched.text_of("/")
         assert watched.status_of("/-/healthy") == 200
         assert (watched.value('database_errors_total{reason="unreachable"}') or 0) >= 1
         watched.let_pass(MINUTE)
@@ -102,7 +102,7 @@ def test_after_a_fault_in_mid_run_the_slot_is_run_once_and_work_goes_on_by_itsel
             watched.pass_until(lambda: is_away(watched), "that it is away", SECOND, may_hang=True)
             wait_for(lambda: watched.status_of("/-/healthy") == 200, "the watchdog's next look")
             for page in ("/", "/daemon"):
-                assert "The database is away since" in watched.text_of(page)
+                assert "The database has been away since" in watched.text_of(page)
             assert "was quiet" in watched.text_of("/")
         proxy.resume()
         watched.await_run(NOON + HOUR)

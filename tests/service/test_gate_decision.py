@@ -183,7 +183,9 @@ def test_a_fixed_sample_is_judged_for_its_users_like_a_census_and_says_so(store)
         3,
         [300],
     )
-    assert found.sentence.endswith("; the same 300 users are asked in each run: this is about them")
+    assert found.sentence.endswith(
+        "; the same 300 users are asked in each run: the verdict is about these users"
+    )
     world.comparison = sampled(sample=SampleSize(fixed=2000))  # more than there are
     world.run(constant(-0.4))
     assert world.ask().runs[0].users == 1000
@@ -251,7 +253,7 @@ def test_without_a_noise_floor_the_distance_from_identical_lists_or_the_referenc
     assert found.question.excess.yardstick is Yardstick.IDENTICAL
     assert found.segments[0].mean_best == pytest.approx(0.3)
     assert said(found) == ("safe", "decided")
-    assert "noise is NOT taken off" in str(found.question.excess)
+    assert "noise of the baseline is NOT subtracted" in str(found.question.excess)
     world.comparison = sampled()
     found = world.ask(margin=0.5, reference=0.8)
     assert found.question.excess.yardstick is Yardstick.REFERENCE
@@ -302,7 +304,7 @@ def test_missing_users_count_in_their_own_segment_though_it_is_too_thin_to_be_ke
 def test_a_segment_that_no_run_has_is_an_error_that_names_those_there_are(world):
     world.run(constant(-0.4))
     with pytest.raises(
-        InputError, match=r"no segment 'country=FR'.*there are country=DE, country=UK"
+        InputError, match=r"no segment 'country=FR'.*other than all: country=DE, country=UK"
     ):
         world.ask(segments=("country=FR",))
 
@@ -320,25 +322,25 @@ def test_segments_kept_with_the_lists_outlive_the_users_and_others_are_not_guess
         return
     with pytest.raises(
         InputError,
-        match=r"are no longer known, because the users have changed. Set keep_lists: all",
+        match=r"are lost, because the source's users have changed. Set keep_lists: all",
     ):
         world.ask(segments=("each",))
     assert world.ask().verdict == "safe", "all needs no segments"
 
 
 REFUSED = """
--                            name: nope                    no comparison named 'nope': the configuration has home-feed
--                            metric: overlap               does not measure overlap: it has extended_tau, rbo
+-                            name: nope                    no comparison named 'nope': choose one of home-feed
+-                            metric: overlap               does not measure overlap: choose one of extended_tau, rbo
 -                            metric: nonsense              unknown metric 'nonsense'
 -                            alpha: 0.0                    alpha 0 is no error rate
 -                            margin: 2.0                   margin 2 is outside the range of scores: write one between -2 and 2
 -                            margin: .nan                  margin nan is outside
 noise_floor: null            margin: -0.1                  write one between 0 and 2
--                            reference: 1.5                reference 1.5 is outside the range of extended_tau, -1 to 1
+-                            reference: 1.5                reference 1.5 is not a score of extended_tau: choose one from -1 to 1
 keep_scores: 500             -                             set keep_scores: all
-sample: early                -                             depends on earlier scores
-noise_floor: temporal        -                             do not have: use {serve: true}
-metrics: [rbo_min(p=0.9)], noise_floor: null    -                             no single value on identical lists: set the score
+sample: early                -                             selects users by earlier scores
+noise_floor: temporal        -                             users have none: use {serve: true}
+metrics: [rbo_min(p=0.9)], noise_floor: null    -                             no fixed value on identical lists: give the score
 metrics: [footrule], noise_floor: null          margin: 0.5, reference: .nan  footrule
 """
 """What the comparison is, what is asked, and what is said of it."""

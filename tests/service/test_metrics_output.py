@@ -100,7 +100,7 @@ def test_a_pushgateway_that_refuses_ends_with_5_without_the_password_and_the_run
     done = rankwatch("run-once --textfile all.prom", env={"RANKWATCH_PUSH": secret})
     assert done.returncode == 5
     assert done.stderr.endswith(
-        f"Pushgateway at {collector.url} took no metrics: it answered 400\n"
+        f"Pushgateway at {collector.url} did not accept the metrics: it answered with status 400\n"
     )
     assert "h@ll" not in done.stderr
     (pushed,) = collector.requests
@@ -109,7 +109,7 @@ def test_a_pushgateway_that_refuses_ends_with_5_without_the_password_and_the_run
     text = (folder / "all.prom").read_text()
     assert 'rankwatch_run_status{comparison="feed",status="ok"} 1.0' in text
     by_option = rankwatch(f"run-once --push {secret}").stderr
-    assert "shows the password of --push: put its URL into RANKWATCH_PUSH" in by_option
+    assert "shows the password in --push: put the URL into RANKWATCH_PUSH" in by_option
 
 
 def test_a_file_that_cannot_be_written_after_the_run_keeps_nobody_from_being_pushed_to(
@@ -128,7 +128,7 @@ REFUSED = f"""
 --push http://a..b:9091 | {NO_URL}
 --push http://bot:s3cret@{"a" * 64}.internal | {NO_URL}
 --push https://bot:1234/x@host | write special characters of user and password as %XX, / as %2F
---push http://bot:s3cret@host?x=1 | must end with its path
+--push http://bot:s3cret@host?x=1 | must end with the path
 """
 
 

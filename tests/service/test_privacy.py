@@ -222,7 +222,7 @@ def test_hidden_items_stand_on_pages_and_in_no_message(life):
 def test_check_says_what_becomes_of_what_was_stored_before_and_that_others_may_read_the_key(life):
     said = life.outputs["command check"].decode()
     assert (
-        "privacy: user ids are stored as keyed hashes; plain ids that were stored before remain "
+        "privacy: user ids are stored as keyed hashes. Plain ids that were stored before stay "
         "until retention deletes them"
     ) in said
     assert "so every account" not in said

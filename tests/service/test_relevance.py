@@ -46,8 +46,8 @@ def test_the_command_measures_what_has_arrived_and_tells_what_waits_since_when(b
     write(bought, within="9999d")
     rankwatch("replay --from 2024-01-01 --to 2024-01-03")
     shown = rankwatch("show shop").stdout
-    assert "relevance: waiting for labels until" in shown
-    assert "by chance: two random lists of 10 from a catalogue of" in shown
+    assert "relevance: the run waits for labels until" in shown
+    assert "by chance: two random lists of 10 out of" in shown
     assert "self_churn" in shown
 
     for day in DAYS[:2]:

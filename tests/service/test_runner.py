@@ -232,7 +232,7 @@ def test_a_run_that_hangs_in_the_process_fails_at_its_deadline_and_is_counted(st
     result: Any = runner.run(watched, SLOT, receivers=())
     ended.set()
     expected = (
-        "the run did not end within its deadline of 200ms and 0.1 s more: its work was left behind"
+        "the run did not end within its deadline of 200ms plus 0.1 s: its work was left behind"
     )
     assert (result.status, result.reason) == (RunStatus.FAILED, expected)
     assert (runner.left_behind, renewed, runner.claims) == (1, ["home-feed"], {})

@@ -117,7 +117,7 @@ def test_a_reload_that_fails_whatever_the_reason_changes_one_value_and_a_mended_
             patched.setattr(daemon_module, "load_settings", fail)
             assert not watched.daemon.reload()
         broken = scrape(watched)
-        assert "a defect of rankwatch, see the log: TypeError" in watched.text_of("/")
+        assert "rankwatch has a bug: TypeError" in watched.text_of("/")
         assert watched.status_of("/-/ready") == 200
         config.write_text(right)
         assert watched.daemon.reload()

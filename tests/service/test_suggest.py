@@ -97,7 +97,10 @@ def test_the_threshold_is_students_t_limit_at_the_share_of_the_budget_rounded_aw
 
 @pytest.mark.parametrize(
     ("alarm_day", "runs", "note"),
-    [(6, 6, None), (0, len(MEANS), "learned from runs in alarm too: hardly any was quiet")],
+    [
+        (6, 6, None),
+        (0, len(MEANS), "learned from all runs, because alerts were active after most of them"),
+    ],
 )
 def test_runs_in_alarm_teach_nothing_unless_hardly_any_was_quiet(
     what, store, alarm_day, runs, note
@@ -113,13 +116,10 @@ def test_runs_in_alarm_teach_nothing_unless_hardly_any_was_quiet(
 def test_without_enough_to_learn_from_nothing_is_proposed_and_it_is_said_why(what, store):
     fill(store, what, MEANS[:4])
     found = propose(what, store)
-    assert (found.reason, found.caught) == ("4 of the 5 healthy runs that are needed", ())
+    assert (found.reason, found.caught) == ("there are 4 healthy runs, but 5 are needed", ())
     put(store, what, 4, measured(MEANS[4]))
     unknown = propose(what, store, statistics=["share_below(0.2)"])
-    assert (
-        unknown.reason
-        == "share_below(0.2) was not summarized: runs do so once any rule asks for it"
-    )
+    assert unknown.reason == "share_below(0.2) is not stored: runs store it if a rule uses it"
     with pytest.raises(
         ConfigError, match="no ok run of home-feed is stored for its present configuration"
     ):
@@ -132,7 +132,7 @@ def test_a_history_too_short_for_the_rate_says_what_it_could_promise(what, store
 
     assert found.reason is not None
     assert found.reason.startswith(
-        "6 healthy runs are too few for one false page in 90 days: at best one in "
+        "6 healthy runs are too few for one false alert in 90 days: they allow one in "
     )
 
 
@@ -155,8 +155,8 @@ def test_the_rules_that_are_printed_can_be_backtested(what, store):
         put(store, what, day, measured(mean), measured(mean, segment='country="Ü, 😀"'))
     suggest = "suggest home-feed --segment each"
     suggested = rankwatch(suggest).stdout
-    assert "all together: one false page in 90 days" in suggested
-    assert "ExtendedTauMeanDrop would have paged at 2024-01-18T00:00:00Z" in suggested
+    assert "all together: one false alert in 90 days" in suggested
+    assert "ExtendedTauMeanDrop would have fired at 2024-01-18T00:00:00Z" in suggested
     Path("rules.yaml").write_text(rankwatch(f"{suggest} --yaml").stdout)
 
     (told,) = read_json("backtest --rules rules.yaml")
@@ -186,7 +186,7 @@ def test_plan_tells_users_runs_or_chance(what, store):
     assert plan(f"home-feed --drop 0.1 --users {users}")["runs"] == 1
     assert plan("home-feed --share 0.1 --to 0.3")["drop"] == pytest.approx(0.1 * 0.2, rel=0.1)
     obstacle = plan("home-feed --drop 0.005")["reason"]
-    assert obstacle.startswith("no number of users helps: the mean wanders by 0.0")
+    assert obstacle.startswith("no number of users is enough: the mean wanders by 0.0")
 
 
 def test_plan_for_a_share_of_users_plans_for_the_rules_in_force_and_names_the_first_to_see_it(
@@ -206,7 +206,7 @@ def test_plan_for_a_share_of_users_plans_for_the_rules_in_force_and_names_the_fi
         mean = 0.5 + 0.01 * rng.normal()
         put(store, what, day, measured(mean, standard_error=ERROR, statistics=far))
 
-    assert plan("home-feed --share 0.01")["reason"].startswith("no number of users helps")
+    assert plan("home-feed --share 0.01")["reason"].startswith("no number of users is enough")
     rules = "rules: [{alert: Low, metric: extended_tau, below: 0.3}]"
     config.write_text(CONFIG.replace(rules, "rules: default"))
     found = plan("home-feed --share 0.01")

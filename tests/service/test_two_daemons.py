@@ -125,7 +125,9 @@ def _freeze_in_mid_run(
 
 def _thaw(daemon: ServeProcess) -> None:
     daemon.send(signal.SIGCONT)
-    wait_for(lambda: "standing down" in daemon.log.read_text(), "the thawed one standing down")
+    wait_for(
+        lambda: "no longer the leader" in daemon.log.read_text(), "the thawed one standing down"
+    )
     assert not leads(daemon)
 
 

@@ -106,7 +106,9 @@ def test_whoever_is_on_call_acknowledges_silences_expires_and_resolves_on_either
             )
             assert browser.states == [("firing", "kim")]
             assert "kim is on it" in browser.get()
-            assert "it is not sent again until it ends" in browser.get(f"{PAGE}?done=acknowledge")
+            assert "No more messages about it are sent until it ends" in browser.get(
+                f"{PAGE}?done=acknowledge"
+            )
             assert "<b>" not in browser.get(f"{PAGE}?done=<b>")
 
             (offered,) = re.findall(r"<textarea[^>]*>(.*?)</textarea>", browser.get(), re.DOTALL)
@@ -250,7 +252,7 @@ REFUSED = yaml.safe_load(r"""
 - [{do: drop<script>}, 422, "there is no action 'drop<script>'"]
 - [{do: expire, silence: "999999999999999999999999999999"}, 422, "there is no action 'expire' for '999"]
 - [{do: expire, silence: ²}, 422, "there is no action 'expire' for '²'"]
-- [&silence {do: silence, matchers: alert=A, for: ""}, 422, "for how long: not a duration"]
+- [&silence {do: silence, matchers: alert=A, for: ""}, 422, "the duration of the silence is wrong: not a duration"]
 - [{<<: *silence, for: 0s}, 422, the silence would have no effect]
 - [{<<: *silence, for: 2h, matchers: " \r\n"}, 422, the silence has no matcher]
 - [{<<: *silence, for: 2h, matchers: everything}, 422, "'everything' is no matcher"]
@@ -261,7 +263,7 @@ REFUSED = yaml.safe_load(r"""
 def test_what_cannot_be_done_is_said_with_what_to_do(browser):
     for fields, status, why in (
         *REFUSED,
-        ({"do": "resolve", "comment": "x" * 20_000}, 413, "at most 16,384 bytes"),
+        ({"do": "resolve", "comment": "x" * 20_000}, 413, "over 16,384 bytes"),
     ):
         found, said = browser.post(fields)
         assert (found, why in said) == (status, True), said

@@ -281,8 +281,8 @@ def test_an_item_leads_to_its_own_page_whatever_its_id(store, item):
 
 ABSENT = """
 /c/nope                                 -> no comparison named nope
-/c/home-feed/runs/2030-01-01T00:00:00Z  -> was never run, or is deleted
-/c/home-feed/runs/yesterday             -> yesterday is no slot: write it as
+/c/home-feed/runs/2030-01-01T00:00:00Z  -> was never run, or its run was deleted
+/c/home-feed/runs/yesterday             -> yesterday is not a slot: write it as
 /c/home-feed/users/nobody               -> nothing is stored of user nobody
 /alerts/nothing                         -> no incident nothing
 """

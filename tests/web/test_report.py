@@ -51,7 +51,7 @@ def test_every_link_leads_to_a_part_of_the_file_and_nothing_is_asked_of_a_server
     assert {"part-0", "part-1", "part-2"} <= anchors
     assert not re.search(r"<(form|link|img|iframe)\b", page)
     assert values(page, "src") | values(page, "action") | values(page, "data-live") == set()
-    for said in ("home-feed", "User u1", "Tea", "What changed, and for whom", "catalogue_coverage"):
+    for said in ("home-feed", "User u1", "Tea", "See what changed for whom", "catalogue_coverage"):
         assert said in words_of(page)
 
 
@@ -102,7 +102,7 @@ def test_users_are_left_out_and_counted_where_the_file_would_become_large(filled
 
 
 def test_what_was_never_run_is_said(store, filled):
-    never = "no finished run of a comparison named 'home-feed' is stored; see rankwatch runs"
+    never = "no finished run of a comparison named 'home-feed' is stored: see rankwatch runs"
     with pytest.raises(AbsentPageError, match=never):
         written(store)
     with pytest.raises(AbsentPageError, match="no run of home-feed has the slot 2030"):

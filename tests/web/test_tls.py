@@ -153,7 +153,7 @@ UNUSABLE = yaml.safe_load(r"""
 - [key_file, "{folder}/none.key", "tls_server_config.key_file: cannot read {folder}/none.key: No such file or directory"]
 - [key_file, "{other}", the key does not belong to the certificate]
 - [cert_file, "{folder}/no.crt", "one of them is not a PEM file, or contains no certificate or no key"]
-- [key_file, "{folder}/locked.key", "the key is encrypted: give it without a password"]
+- [key_file, "{folder}/locked.key", "the key is encrypted: remove its password"]
 - [client_ca_file, "{folder}/no.crt", "client_ca_file {folder}/no.crt contains no certificate in PEM"]
 """)
 

@@ -1,1 +1,1 @@
-"""Analyses for commands: previews, comparisons of files, backtests and sample sizes. Read-only."""
+"""Analyses for commands: previews, comparisons of files, backtests, sample sizes. All only read."""

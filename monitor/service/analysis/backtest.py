@@ -1,6 +1,6 @@
 """Judge stored runs by other rules, and propose thresholds from stored runs.
 
-Stores nothing.
+This module stores nothing.
 """
 
 import math
@@ -33,7 +33,7 @@ from monitor.settings.default_rules import name_metrics
 from monitor.settings.translation import to_comparison, to_schedule
 
 AT_ONCE = 100
-"""The number of runs whose summaries are in memory at once."""
+"""The largest number of runs whose summaries are in memory at once."""
 
 STATISTICS = ("mean", "p05")
 _STEPS = 10_000
@@ -42,15 +42,15 @@ _FAR_FUTURE = datetime(9999, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backtest:
-    """The result for one comparison in the period. Transitions are in order."""
+    """The result for one comparison in one period. Transitions are in the order of time."""
 
     comparison: Comparison
     runs: Mapping[RunStatus, int]
-    transitions: tuple[Transition, ...]  # what the rules would have made
-    stored: tuple[Transition, ...]  # what was made
-    # The number of ok runs that a rule could not judge, by alert: the statistic was not stored.
+    transitions: tuple[Transition, ...]  # the changes that the rules would have made
+    stored: tuple[Transition, ...]  # the changes that were stored
+    # By alert, the number of ok runs without the rule's statistic. The rule could not judge them.
     lacking: Mapping[str, int]
-    # The statistics of similarity rules over all users, by slot.
+    # The statistics of similarity rules over all users: values by statistic and slot.
     measured: Mapping[Subject, Mapping[datetime, float | None]]
 
 
@@ -63,7 +63,7 @@ def backtest_rules(
 ) -> Backtest:
     """Judge all stored runs up to the slot ``end`` by the rules of the comparison.
 
-    Returns the changes from the slot ``start`` on.
+    Returns the changes in the slots from ``start`` to ``end``.
     """
 
     def is_in_period(slot: datetime) -> bool:
@@ -86,7 +86,8 @@ def backtest_rules(
     lacking: Counter[str] = Counter()
     transitions: list[Transition] = []
     measured: dict[Subject, dict[datetime, float | None]] = {}
-    # From the first run on: rules learn from earlier runs, and alerts may fire from before.
+    # Begin with the first run, because rules learn from earlier runs, and older alerts may still
+    # fire.
     for record in finished_records(comparison.name, store.history, end):
         completed, lacks = complete_record(comparison, record, store.history)
         changes = rejudging.judge(completed, is_whole=not lacks)
@@ -118,7 +119,10 @@ def finished_records(
     history: History,
     end: datetime | None,
 ) -> Iterator[RunRecord]:
-    """Yield all finished runs up to this slot, oldest first. Reads AT_ONCE runs at a time."""
+    """Yield the finished runs up to the slot ``end``, oldest first.
+
+    It reads AT_ONCE runs at a time.
+    """
     after: datetime | None = None
     while records := history.run_records(comparison, after=after, limit=AT_ONCE):
         for record in records:
@@ -130,7 +134,7 @@ def finished_records(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suggestion:
-    """A threshold, or why there is none. Changes are in the unit of the statistic."""
+    """A threshold, or the reason why there is none. Changes are in the unit of the statistic."""
 
     rule: SimilarityRule
     segment: str
@@ -138,8 +142,8 @@ class Suggestion:
     expected: float | None = None  # the normal value
     usually: float | None = None  # the change that one run detects with a probability of 50 %
     nearly_always: float | None = None  # the same for 95 %
-    caught: tuple[Transition, ...] = ()  # starts of its firings in all stored runs
-    reason: str | None = None  # why there is no threshold
+    caught: tuple[Transition, ...] = ()  # the alerts that it would have started in stored runs
+    reason: str | None = None  # the reason why there is no threshold
     note: str | None = None  # a warning about the runs
 
 
@@ -150,7 +154,7 @@ def configured_comparison(
 ) -> tuple[Comparison, timedelta]:
     """Return the configured comparison, and the time between its runs.
 
-    ``every`` replaces the accepted time between false pages.
+    ``every`` replaces the accepted time between two false alerts.
     """
     options = pick_comparison({each.name: each for each in settings.comparisons}, name)
     comparison = to_comparison(options)
@@ -169,11 +173,14 @@ def suggest_thresholds(
     segments: Sequence[str] = (ALL,),
     interval: timedelta,
 ) -> tuple[Suggestion, ...]:
-    """Propose a threshold for each statistic of each metric, in each segment (``each``: all).
+    """Propose a threshold for each statistic of each metric, in each of the segments.
 
-    All together page falsely once in ``runs_a_false_page`` runs. They are learned from the newest
-    ok runs of this configuration, ``interval`` apart, after which no alert of the segment was
-    pending or firing. ConfigError if there is none.
+    The segment ``each`` means all segments. All thresholds together fire falsely once in
+    ``runs_a_false_page`` runs.
+
+    The thresholds are learned from the newest healthy runs of this configuration, see
+    `pick_healthy`. ``interval`` is the time between two runs. Raises ConfigError if there are no ok
+    runs.
     """
     past = newest_runs(comparison, history)
     looks = _all_series(comparison, past, statistics, segments)
@@ -192,7 +199,7 @@ def suggest_thresholds(
 def newest_runs(comparison: Comparison, history: History) -> tuple[PastRun, ...]:
     """Return the newest ok runs of the present configuration with all their summaries.
 
-    ConfigError if there is none.
+    Raises ConfigError if there are no such runs.
     """
     request = MemoryRequest(
         comparison=comparison.name,
@@ -204,8 +211,8 @@ def newest_runs(comparison: Comparison, history: History) -> tuple[PastRun, ...]
     past = history.memory_of(request).past
     if not past:
         raise ConfigError(
-            f"no ok run of {comparison.name} is stored for its present configuration: run or "
-            "replay some first"
+            f"no ok run of {comparison.name} is stored for its present configuration: run it, or "
+            "replay earlier slots"
         )
     return past
 
@@ -228,7 +235,7 @@ def _name(rule: SimilarityRule) -> str:
 
 
 def _worst(rule: SimilarityRule, k: int) -> float:
-    """Return the limit of the range on the side that the rule watches, on the judged scale."""
+    """Return the worst possible value on the scale that the rule judges."""
     low, high = parse(rule.metric).bounds(k)
     if rule.is_share:
         low = 0.0
@@ -263,13 +270,13 @@ def _all_series(
                     series.append(RuleSeries(_rule(name, metric, statistic, segment), segment))
     if not series:
         raise ConfigError(
-            f"no run of {comparison.name} has summaries of the segments {', '.join(segments)}"
+            f"no run of {comparison.name} has summaries of {', '.join(segments)}: change --segment"
         )
     return series
 
 
 def _rule(name: str, metric: Metric, statistic: Statistic, segment: str) -> SimilarityRule:
-    # The rule watches the side of less similar lists.
+    # The rule watches for lists that become less similar.
     is_share = statistic.floor is not None
     direction = Direction.BELOW if metric.higher_is_more_alike is not is_share else Direction.ABOVE
     subject = str(statistic) if segment == ALL else f"{statistic} {segment}"
@@ -295,7 +302,7 @@ def _suggest(
     healthy, note = pick_healthy(past, look)
     typical = int(np.median([each.n for each in healthy])) if healthy else 0
     series = replace(look, rule=replace(look.rule, min_users=max(1, typical // 2)))
-    # (runs, 2), also without runs.
+    # The shape is (runs, 2), even if there are no runs.
     measured = np.array([series.measure(each) for each in healthy]).reshape(len(healthy), 2)
     values, errors = measured.T[..., np.newaxis]
     reference = refer(values, errors)
@@ -309,8 +316,8 @@ def _suggest(
     if least_share > share:
         accepted = budget.runs * interval
         obstacle = (
-            f"{runs} healthy runs are too few for one false page in {_days(accepted)}: at best "
-            f"one in {_days(accepted * share / least_share)}"
+            f"{runs} healthy runs are too few for one false alert in {_days(accepted)}: they allow "
+            f"one in {_days(accepted * share / least_share)} at best"
         )
         return _none(series, runs, obstacle)
     return replace(_suggestion(series, typical, runs, threshold), note=note)
@@ -319,10 +326,10 @@ def _suggest(
 def pick_healthy(
     past: Sequence[PastRun], series: RuleSeries[SimilarityRule]
 ) -> tuple[list[Summary], str | None]:
-    """Return the summaries of the series in healthy runs, and a note if others are included.
+    """Return the summaries of the series in healthy runs, and a note if other runs are included.
 
-    A run is healthy if after it no alert of the segment, or of all, was pending or firing. If too
-    few are healthy, all are returned.
+    A run is healthy if no alert of the segment, or of the segment ``all``, was pending or firing
+    after it. If too few runs are healthy, the summaries of all runs are returned.
     """
     name = (series.segment, series.rule.metric)
     summaries = []
@@ -334,10 +341,10 @@ def pick_healthy(
                 summaries.append(each)
                 if is_healthy:
                     healthy.append(each)
-    # A threshold that leaves few healthy runs is too tight, so it must not choose the runs.
+    # If few runs are healthy, the present rules fire too often. They must not select the runs.
     if len(healthy) >= MIN_HEALTHY_RUNS or len(healthy) == len(summaries):
         return healthy, None
-    return summaries, "learned from runs in alarm too: hardly any was quiet"
+    return summaries, "learned from all runs, because alerts were active after most of them"
 
 
 def _none(series: RuleSeries[SimilarityRule], runs: int, obstacle: str) -> Suggestion:
@@ -348,10 +355,10 @@ def _why_so_few(series: RuleSeries[SimilarityRule], healthy: Sequence[Summary], 
     statistic = str(series.rule.statistic)
     if len(healthy) >= MIN_HEALTHY_RUNS:
         if all(each.value(statistic) is None for each in healthy):
-            return f"{statistic} was not summarized: runs do so once any rule asks for it"
+            return f"{statistic} is not stored: runs store it if a rule uses it"
         if runs == 0:
-            return f"{statistic} of so few users is too uncertain"
-    return f"{runs} of the {MIN_HEALTHY_RUNS} healthy runs that are needed"
+            return f"{statistic} is too uncertain, because the runs have too few users"
+    return f"there are {runs} healthy runs, but {MIN_HEALTHY_RUNS} are needed"
 
 
 def _suggestion(
@@ -365,7 +372,7 @@ def _suggestion(
         for each in (proposed.expected, proposed.limit, proposed.usually, proposed.nearly_always)
     )
     direction = series.rule.direction
-    # Round to four decimals away from healthy values, so that rounding adds no page.
+    # Round to four decimals, away from healthy values, so that rounding adds no alert.
     round_away = math.floor if direction is Direction.BELOW else math.ceil
     threshold = round_away(limit * _STEPS) / _STEPS
     return Suggestion(
@@ -390,7 +397,7 @@ def _with_caught(
     suggestions: Sequence[Suggestion],
     history: History,
 ) -> tuple[Suggestion, ...]:
-    """Add the pages that the suggestions would have sent in runs of the present configuration."""
+    """Add the alerts that the suggestions would have started under the present configuration."""
     rules = tuple(each.rule for each in suggestions if each.reason is None)
     judging = replace(comparison.judging, rules=rules)
     rejudging = Rejudgement(comparison=replace(comparison, judging=judging))

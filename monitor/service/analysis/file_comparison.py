@@ -1,6 +1,6 @@
 """Compare two files of lists, without a configuration and a database.
 
-Stores and sends nothing.
+This module stores and sends nothing.
 """
 
 from collections import defaultdict
@@ -39,12 +39,12 @@ _UNREAD = frozenset({CoverageReason.UNAVAILABLE, CoverageReason.TIMEOUT})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeBreakdown:
-    """What makes the lists of a segment different."""
+    """Which kinds of changes make the lists of a segment different."""
 
     metric: str
-    # Of the mean distance from identical lists; None if identical lists have no value.
+    # Parts of the mean distance from identical lists. None if the metric has no value for these.
     parts: PartMeans | None
-    shares: Mapping[Change, float]  # of the lists
+    shares: Mapping[Change, float]  # shares of the lists
 
 
 def break_down_changes(
@@ -52,9 +52,10 @@ def break_down_changes(
     metric: Metric,
     segments: Mapping[str, Rows],
 ) -> dict[str, ChangeBreakdown]:
-    """Return what makes the lists different, by segment.
+    """Return which kinds of changes make the lists different, by segment.
 
-    ``segments`` are rows of the batch. Costs six scorings, and sorting.
+    ``segments`` has the rows of each segment in the batch. The batch is scored six times and
+    sorted.
     """
     kinds = classify(batch)
     parts = split_metric(batch, metric) if can_split(metric) else None
@@ -75,16 +76,16 @@ class FileComparison:
     coverage: Coverage
     summaries: tuple[Summary, ...]
     worst: tuple[Evidence, ...]
-    catalogue_size: int  # the number of items, as given, or else all listed items
+    catalogue_size: int  # the given number of items, or the number of listed items
     length: int | None  # the typical length of compared lists
-    # The expected score of random lists by metric, None without a typical length.
+    # By metric, the expected score of random lists. None without a typical length.
     by_chance: Mapping[str, float | None]
     apart: Mapping[str, ChangeBreakdown]  # by segment, for the first metric
-    notes: tuple[str, ...]  # sentences about what was left out
+    notes: tuple[str, ...]  # sentences about data that was left out
     id_mismatches: tuple[IdMismatch, ...]
 
 
-def compare_files(  # noqa: PLR0913 - what the command is given
+def compare_files(  # noqa: PLR0913 - the options of the command
     lists: tuple[FileSourceOptions, FileSourceOptions],
     metrics: Sequence[Metric],
     k: int,
@@ -96,9 +97,12 @@ def compare_files(  # noqa: PLR0913 - what the command is given
 ) -> FileComparison:
     """Compare the lists of two files, the baseline's first, for all users and by segment.
 
-    ``users`` selects users. ``by`` is the column of segments in the users' file, by default in the
-    baseline's. ``worst`` is the number of users with the least similar lists by the first metric.
-    InputError for an unreadable file, no user with two lists, or a ``catalogue`` that is too small.
+    ``users`` selects users from a file. ``by`` is the column of segments in this file. Without this
+    file it is a column of the baseline's file. ``worst`` is the number of users to show with the
+    least similar lists by the first metric.
+
+    Raises InputError for an unreadable file, for files without common users, or for a ``catalogue``
+    that is too small.
     """
     comparison = _comparison(metrics, k, worst)
     slot = utc_now()
@@ -134,8 +138,8 @@ def compare_files(  # noqa: PLR0913 - what the command is given
         catalogue = items
     if catalogue < items:
         raise InputError(
-            f"--catalogue {catalogue}: {items} different items are listed, give the number of "
-            "all items"
+            f"--catalogue {catalogue} is too small: {items} different items are listed. Give the "
+            "number of all items"
         )
     sample = results.sample()
     pairs = sample.pairing.batch
@@ -156,7 +160,7 @@ def compare_files(  # noqa: PLR0913 - what the command is given
 
 @dataclass(frozen=True, slots=True)
 class _Either:
-    """The users of either file, with the segments of the baseline's file."""
+    """The users of both files together, with the segments of the baseline's file."""
 
     baseline: UserSource
     candidate: UserSource
@@ -199,7 +203,7 @@ def _require_pairs(
     )
     failure = (
         f"none of {coverage.asked:,} users could be compared ({reasons}): check that both files "
-        "have the same users, and which columns have users and items"
+        "have the same users, and that the options name the columns of users and items"
     )
     parts = [failure, *notes]
     for mismatch in _compare_users(coverage, listed, slot):

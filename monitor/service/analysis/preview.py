@@ -1,4 +1,4 @@
-"""Preview a configured comparison with a few users. Stores and sends nothing."""
+"""Preview a configured comparison with a few users. It stores and sends nothing."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -26,7 +26,7 @@ _WAIT_S = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Match:
-    """How many distinct ids of the baseline the candidate has too."""
+    """How many different ids of the baseline are also ids of the candidate."""
 
     ids: IdKind
     matching: int
@@ -35,7 +35,7 @@ class Match:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preview:
-    """The lists of a few users from both arms, or why there are none."""
+    """The lists of a few users from both arms, or the problems that prevent this."""
 
     comparison: Comparison
     slot: datetime
@@ -51,7 +51,7 @@ class Preview:
 
 
 def preview_users(watched: Watched, count: int) -> Preview:
-    """Ask both arms of a comparison for a few of its users."""
+    """Ask both arms of a comparison for the lists of a few users."""
     comparison = watched.comparison
     measuring = replace(
         comparison.measuring, sample=SampleSize(rotating=count), evidence_users=count
@@ -80,7 +80,7 @@ def preview_users(watched: Watched, count: int) -> Preview:
 
 
 def _matches(arms: Arms, slot: datetime, evidence: tuple[Evidence, ...]) -> Iterator[Match]:
-    """Yield how many of the listed users, and of the shown items, the candidate has too."""
+    """Yield how many of the baseline's users and shown items the candidate also has."""
     with suppress(ConfigError, SourceError):  # reported elsewhere
         if Arm.CANDIDATE in arms.listed:
             users = arms.users.users(slot, ()).users
@@ -100,7 +100,7 @@ def _match(ids: IdKind, baseline: Iterable[str], candidate: Iterable[str]) -> Ma
 def _find_mismatches(arms: Arms, slot: datetime, run: MeasuredRun) -> tuple[IdMismatch, ...]:
     """Return the mismatches of items in the run, and of users in the complete arms.
 
-    The few users of the run could match by chance.
+    The few users of the run may match by chance.
     """
     of_users = [compare_users(arms, arm, slot, _WAIT_S) for arm in Arm]
     of_items = [each for each in run.id_mismatches if each.ids is IdKind.ITEM]
@@ -110,7 +110,7 @@ def _find_mismatches(arms: Arms, slot: datetime, run: MeasuredRun) -> tuple[IdMi
 def _find_unmatched(
     comparison: Comparison, arms: Arms, slot: datetime
 ) -> tuple[UnmatchedName, ...]:
-    """Return names in the configuration that match none of all users."""
+    """Return names in the configuration that match none of the users."""
     everybody = replace(comparison, measuring=replace(comparison.measuring, sample=None))
     try:
         segments = draw_panel(everybody, arms, slot, _WAIT_S).segments

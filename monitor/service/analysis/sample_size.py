@@ -1,4 +1,7 @@
-"""Users or runs needed to detect a drop, from stored runs or from given figures."""
+"""Computes how many users or runs are needed to detect a drop.
+
+The figures come from stored runs or from options.
+"""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -39,22 +42,22 @@ SeriesRuleT = TypeVar("SeriesRuleT", bound=SeriesRule)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanInputs:
-    """What is known about the mean of a metric before planning; None if unknown."""
+    """What is known about the mean of a metric before planning. Unknown figures are None."""
 
-    mean: float | None = None  # of healthy runs
-    sd: float | None = None  # over users
+    mean: float | None = None  # the mean of healthy runs
+    sd: float | None = None  # standard deviation over users
     wander: float | None = None  # standard deviation of the true mean between runs
     learned: int = WINDOW  # the number of healthy runs to learn from
-    users: int | None = None  # of a usual run
+    users: int | None = None  # the number of users of a usual run
     worst: float | None = None  # the score of an affected user
-    # Its statistic replaces the mean, on the scale that the rule judges.
+    # If it is set, its statistic replaces the mean, on the scale that the rule judges.
     rule: SimilarityRule | None = None
-    alpha: float | None = None  # of the rule, for each look
+    alpha: float | None = None  # the rule's probability of a false alert at each look
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleSizePlan:
-    """An answer: the drop to detect, and the users, runs or probability."""
+    """The answer: the drop to detect, and the users, runs and probability that this takes."""
 
     inputs: PlanInputs
     search: DropSearch
@@ -71,9 +74,9 @@ def read_plan_inputs(
     metric: str | None,
     segment: str,
 ) -> PlanInputs:
-    """Read the figures of a metric (default: the first) in a segment from the newest healthy runs.
+    """Read the figures of a metric in a segment from the newest healthy runs.
 
-    ConfigError for no run, or too few.
+    The default is the first metric. Raises ConfigError if there are too few runs.
     """
     name = str(parse(metric or comparison.measuring.metrics[0]))
     limit = FixedLimit(direction=Direction.BELOW, value=0.0, resolve_at=0.0)
@@ -88,7 +91,7 @@ def read_plan_inputs(
     if inputs is None:
         raise ConfigError(
             f"{runs} healthy runs of {comparison.name} have {name} in {segment}, but "
-            f"{MIN_HEALTHY_RUNS} are needed: run more, or give --mean, --sd and --wander"
+            f"{MIN_HEALTHY_RUNS} are needed: run more slots, or give --mean, --sd and --wander"
         )
     return inputs
 
@@ -99,7 +102,7 @@ def read_rule_inputs(
     metric: str | None,
     segment: str,
 ) -> list[PlanInputs]:
-    """Read the same figures for each rule that learns a drop in the segment, and of the metric."""
+    """Read the same figures for each rule that learns a drop of the metric in the segment."""
     past = newest_runs(comparison, history)
     rules = [rule for rule in comparison.judging.rules if is_learned(rule)]
     series = _series_of(rules, Figures.of(past[-1].summaries))
@@ -128,9 +131,10 @@ def _series_of(rules: Iterable[SeriesRuleT], figures: Figures) -> list[RuleSerie
 
 
 def users_until_decided(comparison: Comparison, history: History) -> tuple[int, int] | None:
-    """Estimate how many users ``stop_when: decided`` would ask, of how many, in the newest ok run.
+    """Estimate how many users ``stop_when: decided`` would have asked in the newest ok run.
 
-    None if it cannot stop, or is set already.
+    Returns this number and the run's number of users. Returns None if the comparison cannot stop
+    early, or already does.
     """
     rules = comparison.judging.similarity_rules
     size = comparison.measuring.sample
@@ -150,7 +154,7 @@ def users_until_decided(comparison: Comparison, history: History) -> tuple[int, 
 
 
 def _shares_asked(rule: SimilarityRule, summary: Summary) -> Floats:
-    """Return the share of users until the rule is certain, in five random orders: (5,)."""
+    """Return the share of users after which the rule is certain, in five random orders: (5,)."""
     bars = summary.histogram
     edges = np.linspace(bars.low, bars.high, len(bars.counts) + 1)
     scores = np.repeat((edges[1:] + edges[:-1]) / 2, bars.counts)
@@ -174,7 +178,7 @@ def _read(
     if np.isnan(errors).all():
         return None, 0
     reference = refer(values, errors)
-    # The spread of the runs includes the sampling error. The rest is the wander of the true mean.
+    # The variance over runs includes the sampling error. The rest is the wander of the true mean.
     wander = math.sqrt(max(0.0, float(reference.spread[0] ** 2 - reference.sampling[0])))
     inputs = PlanInputs(
         mean=float(reference.center[0]),
@@ -188,7 +192,7 @@ def _read(
 
 
 def _worst(metric: str, healthy: Sequence[Summary]) -> float | None:
-    """Return the score of disjoint lists, or else the usual 5th percentile."""
+    """Return the score of disjoint lists, or the usual 5th percentile if there is none."""
     disjoint = parse(metric).disjoint
     if disjoint is not None and math.isfinite(disjoint):
         return disjoint
@@ -199,23 +203,23 @@ def _worst(metric: str, healthy: Sequence[Summary]) -> float | None:
 
 
 def alpha_of_budget(comparison: Comparison | None) -> float:
-    """Return the probability of a false page in one look that uses the complete budget.
+    """Return the probability of a false alert in one look that uses the complete budget.
 
-    Without a comparison the budget is one false page in 90 runs.
+    Without a comparison the budget is one false alert in 90 runs.
     """
     runs = 90.0 if comparison is None else max(1.0, comparison.judging.runs_a_false_page)
     return Budget(runs=runs, segments=["all"], looks={"mean": 1.0}).share("all", "mean")
 
 
 def drop_of_share(inputs: PlanInputs, share: float, to: float | None) -> float:
-    """Return the change of the statistic if this share of the users falls to ``to``.
+    """Return how far the statistic changes if this share of the users falls to the score ``to``.
 
-    ConfigError if the mean or the value is unknown.
+    Raises ConfigError if the mean or the score is unknown.
     """
     end = inputs.worst if to is None else to
     if inputs.mean is None or end is None:
         raise ConfigError(
-            "a share of users needs the scores before and after the fall: give --mean and --to"
+            "--share needs the scores before and after the fall: give --mean and --to"
         )
     statistic = MEAN if inputs.rule is None else inputs.rule.statistic
     if statistic.floor is not None:
@@ -227,14 +231,14 @@ def drop_of_share(inputs: PlanInputs, share: float, to: float | None) -> float:
     drop = abs(inputs.mean - end)
     if statistic.quantile is None:
         return share * drop
-    # A quantile moves when the affected users are more than its tail.
+    # A quantile changes only if the share of affected users is larger than its tail.
     if share > min(statistic.quantile, 1 - statistic.quantile):
         return drop
     return 0.0
 
 
 def rank_plan(plan: SampleSizePlan) -> tuple[object, ...]:
-    """Return a sort key: possible plans first, then by probability, fewer runs and fewer users."""
+    """Return a sort key: possible plans first, then by high probability, few runs and few users."""
     return plan.reason is not None, -(plan.chance or 0.0), plan.runs or 0, plan.users or 0
 
 
@@ -247,15 +251,17 @@ def plan_sample_size(
     share: float,
     power: float,
 ) -> SampleSizePlan:
-    """Compute the missing number: users for these runs, or else runs for these users.
+    """Compute the number that is None: the users for these runs, or the runs for these users.
 
-    With both it computes the probability of detection, with none the users for one run. ConfigError
-    if sd or wander is unknown, InputError if a number is out of range.
+    If both are given, it computes the probability of detection. If both are None, it computes the
+    users for one run.
+
+    Raises ConfigError if sd or wander is unknown, and InputError if a number is out of range.
     """
     if inputs.sd is None or inputs.wander is None:
         raise ConfigError(
-            "give --sd (over users) and --wander (of the mean from run to run), or a comparison "
-            "with stored runs"
+            "the spread is unknown: give --sd (over users) and --wander (over runs), or "
+            "name a comparison with stored runs"
         )
     search = DropSearch(
         sd=inputs.sd,
@@ -284,13 +290,13 @@ def _with_users(plan: SampleSizePlan, runs: int) -> SampleSizePlan:
     users = search.users_for(plan.drop, runs)
     if users is not None:
         return replace(plan, users=users, runs=runs)
-    remedy = f"the {search.learned:g} healthy runs are too few for so small a drop"
+    remedy = f"the {search.learned:g} healthy runs are too few to show so small a drop"
     more = search.runs_for(plan.drop, math.inf)
     if more is not None:
         remedy = f"{more:,} or more runs judged together can show it"
     span = "one run" if runs == 1 else f"{runs:,} runs"
     obstacle = (
-        f"no number of users helps: the mean wanders by {search.wander:.3g} between runs, so "
+        f"no number of users is enough: the mean wanders by {search.wander:.3g} between runs, so "
         f"{span} can show {search.least_drop(math.inf, runs):.3g} at best; {remedy}"
     )
     return replace(plan, runs=runs, reason=obstacle)
@@ -302,7 +308,7 @@ def _with_runs(plan: SampleSizePlan, users: int) -> SampleSizePlan:
     if runs is not None:
         return replace(plan, runs=runs)
     obstacle = (
-        f"no number of runs helps: {search.learned:g} healthy runs before can show "
+        f"no number of runs is enough: {search.learned:g} earlier healthy runs can show "
         f"{search.least_drop(users, math.inf):.3g} at best; more of them, or more users in each "
         "run, can show it"
     )

@@ -1,1 +1,1 @@
-"""What commands do once: run slots, send test notifications, write metrics and reports."""
+"""What commands do: run slots, send test notifications, write metrics and reports."""

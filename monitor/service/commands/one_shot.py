@@ -1,4 +1,4 @@
-"""Run slots for commands, now or in a past period, and write metrics to a file or gateway."""
+"""Runs slots for commands, now or in a past period, and writes metrics to a file or a gateway."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
@@ -52,9 +52,9 @@ from monitor.storage import open_store
 
 MOST_SLOTS = 1_000_000
 DRAIN_S = 30.0
-"""How long a one-shot command tries to deliver.
+"""How long a one-shot command tries to deliver messages.
 
-The rest waits in the outbox for the next command or the daemon.
+Other messages stay in the outbox for the next command or the daemon.
 """
 DATABASE_PATIENCE_S = 10.0
 """How long a one-shot command waits for a database that is away."""
@@ -67,7 +67,7 @@ TIMEOUT_S = 10.0
 class OneShot:
     """Runs slots outside the daemon, with the same database.
 
-    Pings watch each run except in replays.
+    Each run sends pings, except in replays.
     """
 
     wiring: Wiring
@@ -84,12 +84,13 @@ class OneShot:
         *,
         again: bool = False,
     ) -> Iterator[RunResult | MonitorError]:
-        """Run one slot of each selected comparison, by default the newest.
+        """Run one slot of each selected comparison. The default is the newest slot.
 
-        Yields the error of a comparison that could not be run, and continues. A stored slot is run
-        again, except one that live sources answered: ``again`` replaces that too. Schedulers may
-        therefore repeat this until messages are delivered, see `deliver`. ConfigError for a slot in
-        the future.
+        Yields the error if a comparison could not be run, and continues with the next one. A stored
+        slot is run again. Only ``again`` replaces a slot that live sources answered. So an external
+        scheduler may repeat the call until messages are delivered, see `deliver`.
+
+        Raises ConfigError for a slot in the future.
         """
         if slot is not None:
             self._require_past(slot, "--slot")
@@ -98,7 +99,7 @@ class OneShot:
             if slot is None and not watched.schedule.is_open(now):
                 following = format_instant(watched.schedule.next(now))
                 self.say(
-                    f"{watched.comparison.name}: no slot is due outside of only_between, the "
+                    f"{watched.comparison.name}: no slot is due now, because of only_between. The "
                     f"next one is {following}"
                 )
                 continue
@@ -120,9 +121,9 @@ class OneShot:
         *,
         again: bool = False,
     ) -> list[tuple[datetime, Watched]]:
-        """Return the slots from start to end, both included, in order.
+        """Return the slots from ``start`` to ``end``, both included, in the order of time.
 
-        ConfigError for slots in the future, and for slots that only ``again`` replaces.
+        Raises ConfigError for slots in the future, and for slots that only ``again`` may replace.
         """
         self._require_past(end, "--to")
         slots: list[tuple[datetime, Watched]] = []
@@ -143,11 +144,11 @@ class OneShot:
     ) -> Iterator[RunResult]:
         """Run these slots in order.
 
-        Transitions have the time of the slot, and go to the outbox only if ``is_announced``.
+        Transitions have the time of the slot. They go to the outbox only if ``is_announced``.
         """
         for slot, watched in slots:
             result = self._run(watched, slot, is_announced=is_announced, judged_at=SlotClock(slot))
-            # Drop the large parts, so that a long period takes no more memory than a short one.
+            # Drop the large parts of each result, so that a long period needs no more memory.
             yield replace(result, scores=None, evidence=(), lists=None, explanation=None)
 
     def backfill(
@@ -156,22 +157,22 @@ class OneShot:
         start: datetime | None,
         end: datetime | None,
     ) -> Iterator[BackfilledRun]:
-        """Measure late relevance, run by run.
+        """Measure relevance that arrived after the runs, and yield the outcome of each run.
 
-        ConfigError if the comparison has no source of relevance.
+        Raises ConfigError if the comparison has no source of relevance.
         """
         watched = pick_comparison(self.wiring.watched, comparison)
         if watched.arms.relevance is None:
             raise ConfigError(
-                f"comparison {comparison!r} has no `relevance:` in the configuration, so none of "
-                "its runs waits for labels"
+                f"comparison {comparison!r} has no `relevance:` in the configuration: add it, and "
+                "later runs wait for labels"
             )
         return backfill_runs(watched, self.store, self.clock, start=start, end=end)
 
     def deliver(self) -> None:
-        """Deliver what is pending, for at most DRAIN_S in total.
+        """Deliver pending messages, for at most DRAIN_S in total.
 
-        DeliveryError if something is still pending then.
+        Raises DeliveryError if messages are still pending then.
         """
         pictures = MessagePictures(self.store, lambda: self.wiring)
         senders = []
@@ -186,7 +187,7 @@ class OneShot:
                 picture_of=pictures.draw,
             )
             senders.append(sender)
-        # Under cron no loop repeats firing alerts for the receivers that need it.
+        # Some receivers need repeated messages about firing alerts. Under cron no loop sends these.
         troubles = []
         for sender in senders:
             try:
@@ -203,8 +204,8 @@ class OneShot:
                 late.append(f"{count} to {name}")
         if late:
             troubles.append(
-                f"messages not delivered: {', '.join(late)}; they stay pending: the daemon or "
-                "run-once tries again"
+                f"messages not delivered: {', '.join(late)}. They stay pending: the daemon or the "
+                "next run-once tries again"
             )
         if troubles:
             raise DeliveryError("; ".join(troubles), permanent=False)
@@ -212,7 +213,7 @@ class OneShot:
     def publish(self, comparison: str | None) -> tuple[str, ...]:
         """Publish the stored state of the selected comparisons, and return their names.
 
-        DatabaseError if it cannot be read.
+        Raises DatabaseError if the state cannot be read.
         """
         selected = select_watched(self.wiring.watched, comparison)
         names = tuple(watched.comparison.name for watched in selected)
@@ -222,11 +223,11 @@ class OneShot:
         return names
 
     def _require_past(self, instant: datetime, name: str) -> None:
-        # After a slot in the future no earlier slot would be judged.
+        # After a slot in the future, earlier slots would not be judged.
         if instant > self.clock.now():
             raise ConfigError(
-                f"{name} {format_instant(instant)} is in the future: only slots that are due "
-                "can be run"
+                f"{name} {format_instant(instant)} is in the future: choose a slot that is "
+                "already due"
             )
 
     def _refuse(
@@ -237,9 +238,9 @@ class OneShot:
         *,
         again: bool,
     ) -> str | None:
-        """Return why slots are not run again: live sources would answer for now.
+        """Return why slots are not run again: live sources would answer for the present.
 
-        With ``again`` it returns None, and says what happens.
+        With ``again`` it returns None, and tells the user what happens.
         """
         if not watched.is_live:
             return None
@@ -256,13 +257,13 @@ class OneShot:
         earlier = kept_name(name, answered[0].attempt)
         if not again:
             return (
-                f"{name}: {runs} stored answers of live sources, which would answer differently "
-                f"now. rankwatch show {name} --slot {slot} shows it; --again replaces it, and "
-                f"stores the earlier attempt as {earlier}"
+                f"{name}: {runs} stored answers of live sources. The sources would answer "
+                f"differently now. rankwatch show {name} --slot {slot} shows the stored run. "
+                f"--again asks again, and keeps the earlier attempt as {earlier}"
             )
-        replaced = "; files of scores_to are replaced" if watched.arms.scores_to else ""
+        replaced = ". Files of scores_to are replaced" if watched.arms.scores_to else ""
         self.say(
-            f"{name}: {runs} asked again; the earlier attempt stays: rankwatch show {earlier} "
+            f"{name}: {runs} asked again. The earlier attempt is kept: rankwatch show {earlier} "
             f"--slot {slot}{replaced}"
         )
         return None
@@ -298,11 +299,11 @@ class OneShot:
         )
         holder = self.store.runs.held_claim(comparison, slot)
         if holder is None:
-            return f"{taken}, or was until just now: try again"
+            return f"{taken}, or has just ended: try again"
         until = format_instant(holder.until.replace(microsecond=0))
         return (
-            f"{taken}: {holder.owner} (host:process) has claimed it until {until}; try again when "
-            "it has ended, or after that time if it was killed"
+            f"{taken}: {holder.owner} (host:process) has claimed it until {until}. Try again when "
+            "that process has ended the run, or after this time if the process was killed"
         )
 
 
@@ -313,12 +314,12 @@ def open_one_shot(
     reconciles: bool,
     say: Callable[[str], object] = str,
 ) -> Iterator[OneShot]:
-    """Open what a command needs to run slots, and close it at the end.
+    """Open everything that a command needs to run slots, and close it at the end.
 
     ``say`` prints a message for the user.
     """
     with (
-        # SIGTERM ends the block like Ctrl-C, so that the slot at work is released.
+        # SIGTERM ends the block like Ctrl-C, so that the present slot is released.
         termination_raised(),
         closing(wire(load_settings(config))) as wiring,
         closing(open_store(wiring.settings.database, create=True)) as store,
@@ -338,7 +339,7 @@ def open_one_shot(
 class Gateway:
     """A Pushgateway and its credentials.
 
-    ``instance`` separates groups that would otherwise be one.
+    ``instance`` separates groups of metrics that would otherwise be the same group.
     """
 
     url: str
@@ -347,9 +348,9 @@ class Gateway:
     instance: str = ""
 
     def put(self, families: Iterable[Metric], comparison: str) -> None:
-        """Replace the group of a comparison, or of none for "", by these families.
+        """Replace the group of metrics of a comparison. "" is the group without a comparison.
 
-        DeliveryError if it is rejected.
+        Raises DeliveryError if the gateway rejects the metrics.
         """
         labels = {"instance": self.instance, "comparison": comparison}
         push = partial(
@@ -364,7 +365,7 @@ class Gateway:
             handler = partial(basic_auth_handler, username=self.user, password=self.password)
             push = partial(push, handler=handler)
         try:
-            # The timeout of the library is for one read, and an answer can come byte by byte.
+            # The library's timeout is for one read, but an answer can arrive byte by byte.
             BackgroundCall(push, name="push").wait(Deadline.after(TIMEOUT_S))
         except OverdueError:
             raise DeliveryError(
@@ -373,19 +374,19 @@ class Gateway:
         except (OSError, HTTPException, ValueError) as error:
             note_error(error)
             if isinstance(error, HTTPError):
-                error.close()  # it owns the connection
-                reason = f"it answered {error.code}"
+                error.close()  # the error owns the connection
+                reason = f"it answered with status {error.code}"
             else:
                 reason = str(system_cause(error) or "it did not answer in HTTP")
             raise DeliveryError(
-                f"Pushgateway at {self.url} took no metrics: {reason}", permanent=False
+                f"Pushgateway at {self.url} did not accept the metrics: {reason}", permanent=False
             ) from None
 
 
 def gateway_at(address: str, *, instance: str = "") -> Gateway:
     """Parse ``http(s)://[user:password@]host[:port][/path]``.
 
-    ConfigError without the password for anything else.
+    Raises ConfigError for any other text. Its message omits the password.
     """
     option = "--push (or RANKWATCH_PUSH) "
     try:
@@ -400,7 +401,7 @@ def gateway_at(address: str, *, instance: str = "") -> Gateway:
         raise ConfigError(f"{option}must be a URL such as http://pushgateway.internal:9091")
     if parts.query or "@" in parts.path:
         raise ConfigError(
-            f"{option}must end with its path: write special characters of user and password as "
+            f"{option}must end with the path: write special characters of user and password as "
             "%XX, / as %2F"
         )
     user, _, password = credentials.partition(":")
@@ -414,16 +415,16 @@ def write_metrics(
     textfile: Path | None,
     gateway: Gateway | None,
 ) -> Iterator[MonitorError | OSError]:
-    """Write the stored state of one comparison, or of all, to the file and the gateway.
+    """Write the stored state of one or all comparisons to the file and the gateway.
 
-    Yields the errors.
+    Yields each error, and continues.
     """
     try:
         if textfile is not None:
             names = service.publish(comparison)
             families = service.publisher.final()
             if comparison is not None:
-                # Another file may have the series of the other comparisons.
+                # The series of the other comparisons may be in another file.
                 parts = [families_of_comparison(families, name) for name in names]
                 families = tuple(chain(*parts))
             write_textfile(textfile, write_families(families))
@@ -433,7 +434,7 @@ def write_metrics(
         if gateway is not None:
             names = service.publish(comparison)
             families = service.publisher.final()
-            # One group for each comparison, and one for the other series.
+            # Each comparison has one group. One more group has the other series.
             for name in (*names, None):
                 gateway.put(families_of_comparison(families, name), name or "")
     except MonitorError as error:

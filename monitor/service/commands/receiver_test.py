@@ -1,4 +1,4 @@
-"""A test of receivers: each gets a firing marked as a test, then its end.
+"""Tests receivers. Each gets the start of an alert that is marked as a test, and then its end.
 
 Nothing is stored.
 """
@@ -22,16 +22,17 @@ from monitor.settings.configuration import Settings
 TEST_COMPARISON = "TEST-of-rankwatch"
 TEST_ALERT = "TestOfThisReceiver"
 _BEGUN = (
-    "THIS IS A TEST of the receiver, asked for by hand: nothing is wrong and nothing has to be done"
+    "THIS IS A TEST of the receiver, started by hand. Nothing is wrong and nothing has to be done"
 )
-_OVER = "The test is over: nothing was wrong and nothing has to be done"
+_OVER = "The test is over. Nothing was wrong and nothing has to be done"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReceiverReply:
     """The outcome of one test message.
 
-    ``reason`` says why it was not accepted. It ``may_be_known`` to the receiver nevertheless.
+    ``reason`` says why the receiver did not accept the message. ``may_be_known`` is true if the
+    receiver may have it nevertheless.
     """
 
     receiver: str
@@ -48,9 +49,10 @@ def send_test(
     wait: timedelta,
     pause: Callable[[float], None] = time.sleep,
 ) -> Iterator[ReceiverReply]:
-    """Send a test to the named receiver, or to all, and its end after ``wait``.
+    """Send a test to the named receiver, or to all receivers, and its end after ``wait``.
 
-    Only receivers that may have the test get its end. ConfigError if there is no receiver.
+    Only receivers that may have got the test get its end. Raises ConfigError if there is no
+    receiver.
     """
     start, end = compose_test(clock)
     reached: list[Receiver] = []
@@ -67,13 +69,13 @@ def send_test(
 
 def _select_receivers(settings: Settings, name: str | None) -> Sequence[Receiver]:
     if not settings.receivers:
-        raise ConfigError("the configuration has no receivers")
+        raise ConfigError("the configuration has no receivers: add one under receivers")
     entries = settings.receivers
     if name is not None:
         entries = tuple(entry for entry in entries if name in entry.receiver_names)
     if not entries:
         names = chain.from_iterable(entry.receiver_names for entry in settings.receivers)
-        raise ConfigError(f"no receiver named {name!r}: there are {', '.join(names)}")
+        raise ConfigError(f"no receiver named {name!r}: choose one of {', '.join(names)}")
     receivers = open_receivers(entries, external_url=settings.external_url)
     return [receiver for receiver in receivers if name in (None, receiver.name)]
 
@@ -92,9 +94,9 @@ def _send(receiver: Receiver, message: Message, clock: Clock) -> ReceiverReply:
 
 
 def compose_test(clock: Clock) -> tuple[Message, Message]:
-    """Return the firing that is marked as a test, and its end."""
+    """Return the messages of the test: the start of an alert and its end."""
     now = clock.now()
-    # The key of a new incident.
+    # This is the key of a new incident.
     name = f"test\n{format_instant(now)}\n{clock.monotonic()}"
     key = hashlib.sha256(name.encode()).hexdigest()[:32]
     start = Transition(

@@ -1,6 +1,6 @@
 """A report on stored runs: the pages of a daemon in one file.
 
-Stores nothing. Asks sources only for titles, like `show`.
+This module stores nothing. It asks sources only for titles, like the command `show`.
 """
 
 from collections.abc import Collection, Mapping
@@ -55,7 +55,7 @@ def titles_of(
 ) -> Mapping[str, str]:
     """Return the titles of items in a stored run.
 
-    Empty if the configuration is unusable or names no source of titles.
+    Returns no titles if the configuration is unusable or has no source of titles.
     """
     with suppress(ConfigError):
         for options in load_settings(config).comparisons:

@@ -1,1 +1,1 @@
-"""The daemon: its schedule, its runs, its delivery loops, its lease, and what watches over them."""
+"""The daemon: its schedule, its runs, its delivery loops, its lease and its watchdog."""

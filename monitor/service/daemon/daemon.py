@@ -1,4 +1,4 @@
-"""The daemon: scheduler, delivery loops, web server; start, reload, stop."""
+"""The daemon: it starts, reloads and stops the scheduler, the delivery loops and the web server."""
 
 import math
 import threading
@@ -57,7 +57,7 @@ from monitor.web.pages.site import Status
 from monitor.web.server import WebServer
 
 STOP_S = 10.0
-"""How long runs and deliveries may continue during a stop. Then slots are released."""
+"""How long runs and deliveries may continue during a stop. After this time slots are released."""
 
 STOP_IN_ALL_S = 20.0
 """The time limit for all steps of a stop. Container platforms often kill after 30 s."""
@@ -65,18 +65,19 @@ WEB_S = 5.0
 """How long pending answers may take when the web server stops."""
 
 STANDBY_PATIENCE = 3
-"""How many times longer a standby waits until it reports an outage, which the leader should do."""
+"""How many times longer than the leader a standby waits before it reports an outage."""
 
 log = structlog.get_logger(__name__)
 
 
 class Daemon:
-    """One process that watches all comparisons of one configuration file, or a standby.
+    """One process that watches all comparisons of one configuration file, or is a standby.
 
     ``start`` raises MonitorError for an unusable configuration, database or address, and releases
-    everything then. It waits in the background for a database that is away. ``reload`` keeps the
-    old configuration if the new one is unusable, else it calls ``on_reload``. ``clock`` does not
-    set the clock of APScheduler: a test sets both.
+    everything first. If the database is away, a job waits for it in the background.
+
+    ``reload`` keeps the old configuration if the new one is unusable. Otherwise it calls
+    ``on_reload``. ``clock`` does not set the clock of APScheduler, so a test sets both.
     """
 
     def __init__(
@@ -117,7 +118,7 @@ class Daemon:
     def start(self) -> None:
         """Open everything and start.
 
-        The first run of each comparison starts at once unless its slot was run already.
+        The first run of each comparison starts at once, unless its slot was already run.
         """
         with ExitStack() as opened:
             settings = load_settings(self._config)
@@ -127,7 +128,7 @@ class Daemon:
                 hosts=settings.host_names,
             )
             self._wiring = wire(settings, on_ping=partial(self._publisher.count, "pings_total"))
-            # A lambda, because a reload replaces the wiring.
+            # This is a lambda, because a reload replaces the wiring.
             opened.callback(lambda: self._end(self._wiring.close, PINGS_S))
             self.store = unopened_store(settings.database)
             opened.callback(self.store.close)
@@ -140,7 +141,7 @@ class Daemon:
             )
             self._web.start()
             opened.callback(self._end, self._web.stop, WEB_S)
-            # Pages first, so that probes see why opening the database takes long.
+            # Start pages first, so that probes see why opening the database takes long.
             self._has_database = self._is_opened()
             opened.callback(self._end, self._loops.stop, STOP_S)
             self._scheduler.start()
@@ -151,7 +152,7 @@ class Daemon:
             opened.callback(self._end, self._watchdog.loop.stop, STOP_S)
             self._role.loop.start()
             opened.callback(self._end, self._role.loop.stop, STOP_S)
-            # From here on `stop` closes all this, in reverse order.
+            # After this line `stop` closes all these parts, in reverse order.
             self._opened = opened.pop_all()
         log.info(
             "rankwatch started",
@@ -219,7 +220,7 @@ class Daemon:
     def _wake_watchdog(self) -> None:
         self._watchdog.loop.wake()
 
-    # A reload replaces the wiring, so these methods look it up at each call.
+    # A reload replaces the wiring, so these methods read the attribute at each call.
 
     def _current_wiring(self) -> Wiring:
         return self._wiring
@@ -254,7 +255,7 @@ class Daemon:
 
     def _alert_after(self) -> timedelta:
         after = self._wiring.settings.database_alert_after
-        # A standby leaves the alert to the leader for a long time.
+        # A standby waits long, because the leader should send the alert.
         if self._has_database and not self._role.leads:
             return STANDBY_PATIENCE * after
         return after
@@ -307,7 +308,7 @@ class Daemon:
         )
 
     def stop(self) -> None:
-        """Let runs end within STOP_S, release the slots of the others, and close everything.
+        """Wait up to STOP_S for runs to end, release the slots of other runs, and close everything.
 
         May be called twice, and without a start.
         """
@@ -317,13 +318,13 @@ class Daemon:
         log.info("rankwatch stopped")
 
     def _end(self, stop: Callable[[float], object], most_s: float) -> None:
-        """Call ``stop`` with the seconds that remain for it, at most ``most_s``."""
+        """Call ``stop`` with the remaining seconds, but at most ``most_s``."""
         stop(min(most_s, self._stops_by.remaining_s))
 
     def reload(self) -> bool:
         """Read the configuration again.
 
-        False if the new one cannot be used. The old one stays in force then.
+        Returns False if the new configuration cannot be used. The old one then stays in force.
         """
         with self._changing:
             try:
@@ -342,12 +343,12 @@ class Daemon:
                     "configuration not reloaded; the old one stays in force", reason=str(error)
                 )
                 return self._refuse(str(error))
-            except Exception as error:  # a defect must not end the daemon
+            except Exception as error:  # a bug must not end the daemon
                 log.exception(
-                    "configuration not reloaded because of a defect; the old one stays in force"
+                    "configuration not reloaded because of a bug; the old one stays in force"
                 )
-                return self._refuse(f"a defect of rankwatch, see the log: {describe_fault(error)}")
-            # The new configuration comes into force only after all of it has worked.
+                return self._refuse(f"rankwatch has a bug: {describe_fault(error)}. See the log")
+            # The new configuration comes into force only after all its parts were opened.
             old = self._wiring
             self._wiring = new
             self._web.follow(access)
@@ -377,14 +378,17 @@ class Daemon:
             self._jobs.refresh()
             self._loops.stop(STOP_S)
         if self._role.leads:
-            # The old loops may have dropped deliveries since the store was reconciled.
-            with errors_logged("alerts of removed rules not ended"):
+            # The old loops may have dropped deliveries after the store was reconciled.
+            with errors_logged("alerts of removed rules were not ended"):
                 reconcile(self._wiring, self.store, self._clock)
             self._loops.start(self._wiring.receivers)
         self._scheduler.follow(self._jobs.plans(has_database=self._has_database))
 
     def _is_opened(self) -> bool:
-        """Open the database. DatabaseError if waiting for it would not help."""
+        """Open the database, and return whether it is open.
+
+        Raises DatabaseError if it will not open later either.
+        """
         try:
             if not open_in_time(self.store, self._database):
                 return False
@@ -412,7 +416,7 @@ class Daemon:
                 self._begin_work()
 
     def unhealthy(self) -> str | None:
-        """Return why the process must be restarted, None while its loops are alive."""
+        """Return why the process must be restarted, or None while its loops are alive."""
         if not self._watchdog.is_looking:
             return "the scheduler has stopped"
         if not self._has_database:
@@ -420,7 +424,7 @@ class Daemon:
         return self._role.unhealthy()
 
     def unready(self) -> str | None:
-        """Return why the service cannot do its work now, None if it can."""
+        """Return why the service cannot work now, or None if it can."""
         if (outage := self._database.outage) is not None:
             return outage.reason
         try:
@@ -430,5 +434,5 @@ class Daemon:
         if trouble := self._role.leadership.trouble:
             return trouble
         if self._jobs.latest.all is None:
-            return "nothing was read from the database yet"
+            return "nothing has been read from the database yet"
         return None

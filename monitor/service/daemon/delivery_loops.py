@@ -14,11 +14,11 @@ from monitor.ports import Receiver
 from monitor.service.daemon.threads import LoopThread
 
 STALLED_S = 300.0
-"""After this time without progress a loop counts as hung. No message takes that long."""
+"""A loop is considered hung after this time without progress. No message takes so long."""
 POLL_S = 2.0
-"""The time between looks for due deliveries, unless the loop is woken."""
+"""The time between two looks for due deliveries. A wake-up makes it shorter."""
 LONGEST_REST_S = 30.0
-"""The longest rest of a loop while its receiver rejects messages."""
+"""How long a loop rests at most while its receiver rejects messages."""
 FAILED_POLL_S = 10.0
 """How long a loop rests after an error of the database."""
 
@@ -27,7 +27,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(slots=True, kw_only=True)
 class DeliveryLoop:
-    """Delivers to one receiver in its own thread until stopped."""
+    """Delivers to one receiver in its own thread, until it is stopped."""
 
     sender: OutboxSender
     thread: LoopThread = field(init=False)
@@ -55,7 +55,7 @@ class DeliveryLoop:
         )
 
     def _must_stop(self) -> bool:
-        # Called before each message, so each call is progress.
+        # This is called before each message, so each call is progress.
         self._progressed_s = self.sender.clock.monotonic()
         return self.thread.must_stop
 
@@ -74,7 +74,7 @@ class DeliveryLoop:
             return FAILED_POLL_S
 
     def take_turn(self) -> float:
-        """Deliver, repeat and resend what is due, unless the receiver asked for a pause.
+        """Send due deliveries and due repetitions, unless the receiver asked for a pause.
 
         Returns the seconds until the next look.
         """
@@ -84,7 +84,8 @@ class DeliveryLoop:
         rest = self._deliver()
         if self._paused_until_s > self.sender.clock.monotonic():
             return rest
-        # In the thread of the deliveries, so that a repetition cannot arrive after the end.
+        # This uses the thread of the deliveries, so that a repetition cannot arrive after the
+        # alert's end.
         self.sender.repeat_due()
         every_s = self.sender.receiver.treatment.resend_every_s
         if every_s is not None and self.sender.clock.monotonic() >= self._next_resend_s:
@@ -93,7 +94,7 @@ class DeliveryLoop:
         return rest
 
     def _deliver(self) -> float:
-        """Deliver what is due. Returns the seconds until the next look."""
+        """Send due deliveries. Returns the seconds until the next look."""
         pause = self.sender.deliver_due(should_stop=self._must_stop)
         if pause is None:
             return POLL_S
@@ -110,7 +111,7 @@ class DeliveryLoop:
 class DeliveryLoops:
     """The delivery loops of one wiring, one for each receiver.
 
-    Safe to share between threads.
+    Threads may share it.
     """
 
     sender_of: Callable[[Receiver], OutboxSender]
@@ -124,12 +125,12 @@ class DeliveryLoops:
             self._loops = tuple(DeliveryLoop(sender=sender).start() for sender in senders)
 
     def wake(self) -> None:
-        """Let all loops look for due deliveries now."""
+        """Make all loops look for due deliveries now."""
         for loop in self._loops:
             loop.thread.wake()
 
     def stop(self, timeout_s: float) -> None:
-        """Ask all loops to stop, and wait for their ends for at most this time."""
+        """Ask all loops to stop, and wait until they end, but at most ``timeout_s``."""
         with self._lock:
             loops = self._loops
             self._loops = ()
@@ -140,7 +141,7 @@ class DeliveryLoops:
             loop.thread.stop(timeout_s=ends_at - time.monotonic())
 
     def renew_stalled(self) -> None:
-        """Replace each loop that hangs or has ended."""
+        """Replace each loop that hangs or has ended unexpectedly."""
         with self._lock:
             self._loops = tuple(map(_renewed_if_stalled, self._loops))
 

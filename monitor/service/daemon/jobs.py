@@ -25,28 +25,28 @@ from monitor.service.runner import STORING, Runner, backfill_runs
 from monitor.settings.configuration import RetentionOptions
 
 ROUNDS = 20
-"""Each comparison is read again after so many refreshes, because old runs may be deleted."""
+"""A comparison is read again after so many refreshes, because old runs may have been deleted."""
 
 REFRESH = timedelta(seconds=15)
-"""The interval for reading changes of other daemons, the outbox and abandoned runs."""
+"""The interval for reading changes of other daemons and the outbox, and for abandoning runs."""
 PRUNE = timedelta(hours=1)
 FIRST_PRUNE = timedelta(minutes=5)
-"""The delay of the first deletion of old rows, so that the first runs come before it."""
+"""The delay before the first deletion of old rows. The first runs come before it."""
 BACKFILL = timedelta(minutes=10)
-"""The interval for measuring late relevance, which also happens after each run."""
+"""The interval for measuring late relevance. It is also measured after each run."""
 PROBE = timedelta(seconds=10)
-"""The interval for checking the database, and for opening one that was away at the start."""
+"""The interval for checking the database. If it was away at the start, this opens it."""
 NOTIFY = timedelta(seconds=5)
 """The interval for sending due notifications of a database outage."""
 WAITING = timedelta(minutes=4)
-"""How long a run may wait for the database, in addition to its deadline and storing."""
+"""How long a run may wait for the database, in addition to its deadline and the time to store."""
 log = structlog.get_logger(__name__)
 
 
 class LatestRuns:
-    """Reads newest runs and publishes them.
+    """Reads and publishes the newest run of each comparison.
 
-    Safe to share between threads. No lock is taken while the database is read.
+    Threads may share it. It has no lock while it reads the database.
     """
 
     def __init__(self, store: Store, publisher: PrometheusPublisher, clock: Clock) -> None:
@@ -62,7 +62,7 @@ class LatestRuns:
 
     @property
     def all(self) -> tuple[LatestRun, ...] | None:
-        """The newest runs of all comparisons, from memory. None before the first read."""
+        """The newest run of each comparison, from memory. None before the first read."""
         if self._seen is None:
             return None
         return self.of_all(self._names)
@@ -72,13 +72,13 @@ class LatestRuns:
         return self._cached.get(name, (0, None))[1]
 
     def of_all(self, names: Iterable[str]) -> tuple[LatestRun, ...]:
-        """Return the newest runs of these comparisons, from memory."""
+        """Return the newest run of each of these comparisons, from memory."""
         return tuple(filter(None, map(self.of, names)))
 
     def read(self, name: str) -> None:
         """Read and publish one comparison after a change.
 
-        DatabaseError if it cannot be read.
+        Raises DatabaseError if it cannot be read.
         """
         if self._seen is None:
             self.refresh(self._names)
@@ -86,13 +86,13 @@ class LatestRuns:
             self._read((name,))
 
     def refresh(self, names: Sequence[str]) -> None:
-        """Read what other daemons stored of these comparisons, and publish only these.
+        """Read what other daemons stored for these comparisons, and publish only these comparisons.
 
-        DatabaseError if the database cannot be read.
+        Raises DatabaseError if the database cannot be read.
         """
         began = self._clock.now()
         self._names = tuple(names)
-        # Runs of this daemon are not read again.
+        # This daemon does not read its own runs again.
         marks = {latest.run.comparison: latest.run.mark for latest in self.of_all(names)}
         before = Watermark(runs=marks, transition=self._seen.transition if self._seen else 0)
         changed, seen = self._store.history.changes(names, before, until=self._clock.now() + SKEW)
@@ -111,7 +111,7 @@ class LatestRuns:
         with self._lock:
             for name in names:
                 read_by, before = self._cached.get(name, (-1, None))
-                # Of two parallel reads the one that began later is right.
+                # If two reads overlap, the result of the later one is kept.
                 if ticket > read_by:
                     after = by_name.get(name)
                     self._cached[name] = ticket, before if before == after else after
@@ -122,9 +122,9 @@ class LatestRuns:
 
 @dataclass(slots=True, kw_only=True)
 class DaemonJobs:
-    """Each method is one job, in its own thread.
+    """The jobs of the daemon. Each method is one job, in its own thread.
 
-    Errors are logged. The scheduler logs those of a defect.
+    The jobs log their errors. If a bug raises an error, the scheduler logs it.
     """
 
     publisher: PrometheusPublisher
@@ -150,9 +150,9 @@ class DaemonJobs:
         self.latest = LatestRuns(self.runner.store, self.publisher, self.runner.clock)
 
     def plans(self, *, has_database: bool) -> Mapping[str, JobPlan]:
-        """Return the jobs by name: a comparison, or housekeeping with a dash in front.
+        """Return the jobs by name. A name is a comparison, or begins with a dash for housekeeping.
 
-        There are fewer without a database, and for a standby.
+        A standby has fewer jobs, and so has a daemon without a database.
         """
         minute = timedelta(minutes=1)
         plans = {}
@@ -212,7 +212,7 @@ class DaemonJobs:
         return newest is not None and took_whole_deadline(newest.run, deadline)
 
     def run_slot(self, name: str) -> None:
-        """Run the newest slot of this comparison, unless a run of it exists already."""
+        """Run the newest slot of this comparison, unless the slot was already run."""
         wiring = self.wiring()
         watched = wiring.watched.get(name)
         if watched is None or self.is_stopping():
@@ -220,7 +220,7 @@ class DaemonJobs:
         now = self.runner.clock.now()
         if not watched.schedule.is_open(now):
             log.info(
-                "no run begins outside of only_between",
+                "no run begins now, because of only_between",
                 comparison=name,
                 next=format_instant(watched.schedule.next(now)),
             )
@@ -241,15 +241,16 @@ class DaemonJobs:
 
     def _follow_up(self, name: str, result: RunResult, wiring: Wiring) -> None:
         if wiring is not self.wiring():
-            # A run that began before a reload may have raised alerts of removed rules.
-            with errors_logged("alerts of removed rules not ended"):
+            # A run that began before a reload may have started alerts of rules that the reload
+            # removed.
+            with errors_logged("alerts of removed rules were not ended"):
                 reconcile(self.wiring(), self.runner.store, self.runner.clock)
         self._show(name)
         if any(transition.is_announced for transition in result.transitions):
             self.loops.wake()
         self.run_now(f"-backfill-{name}")
         if result.status is not RunStatus.OK:
-            self.run_now("-refresh")  # it may be stale now
+            self.run_now("-refresh")  # the comparison may be stale now
 
     def backfill(self, name: str) -> None:
         """Measure late relevance for the runs of this comparison."""
@@ -281,7 +282,7 @@ class DaemonJobs:
     def probe(self) -> None:
         """Check whether the database works.
 
-        After an outage refresh at once, and run what may have failed meanwhile.
+        After an outage it refreshes at once, and runs the comparisons whose runs may have failed.
         """
         ended = look_again(self.runner.store, self.outage_alert.database)
         if ended is not None:
@@ -291,8 +292,8 @@ class DaemonJobs:
                 self.run_now(name)
 
     def refresh(self) -> None:
-        """Publish changes of others and the outbox, abandon expired runs, and judge staleness."""
-        # Read both only once: a reload or a change of leader may come between.
+        """Publish other daemons' changes and the outbox. A leader also judges staleness."""
+        # Read both only once, because a reload or a change of leader may happen meanwhile.
         wiring = self.wiring()
         leads = self.leads()
         store = self.runner.store
@@ -305,7 +306,7 @@ class DaemonJobs:
                 sparing = tuple(self.runner.claims)
                 abandoned = store.runs.abandon_expired(now, sparing=sparing)
             show_outbox(store, self.publisher, now)
-            self.latest.refresh(names)  # last, because what is published counts as the present
+            self.latest.refresh(names)  # last, because published runs must be current
         if abandoned:
             for name in names:
                 self.run_now(name)
@@ -323,7 +324,7 @@ class DaemonJobs:
 
 
 def publish_sizes(store: Store, publisher: PrometheusPublisher) -> None:
-    """Publish the size of the database. Logs a failure."""
+    """Publish the size of the database, or log why this failed."""
     with errors_logged("database not measured"):
         publisher.database_sizes(store.maintenance.sizes())
 
@@ -334,20 +335,20 @@ def prune_old(
     now: datetime,
     retention: RetentionOptions,
 ) -> None:
-    """Delete rows that have expired, and publish the size of the rest.
+    """Delete expired rows, and publish the new size of the database.
 
-    Logs a failure.
+    A failure is logged.
     """
     with errors_logged("old rows not deleted"):
         pruned = store.maintenance.prune(retention.cutoffs(now), now=now)
         if pruned.reason:
             log.warning(
-                "old rows not deleted: nothing confirms this machine's clock", reason=pruned.reason
+                "old rows not deleted: this machine's clock is not confirmed", reason=pruned.reason
             )
         else:
             publisher.pruned(pruned, at=now)
         if pruned.deleted_rows:
             log.info("old rows deleted", **pruned.deleted_rows)
         for reason in pruned.put_off:
-            log.warning("old rows put off", reason=reason)
+            log.warning("some old rows are deleted later", reason=reason)
         publish_sizes(store, publisher)

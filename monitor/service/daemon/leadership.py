@@ -1,6 +1,6 @@
-"""Leadership: one of all daemons on a database is the leader, which runs slots and delivers.
+"""Leadership. One of the daemons on a database is the leader: it runs slots and delivers messages.
 
-The others are standbys until the lease is free.
+The other daemons are standbys until the lease is free.
 """
 
 import time
@@ -21,7 +21,7 @@ from monitor.service.runner import whoami
 from monitor.storage import SqlStore, open_leases
 
 ANSWER_S = 10.0
-"""How long a stop waits for a pending answer of the database."""
+"""How long a stop waits for the database to answer."""
 AGAIN_S = 2.0
 """The pause after a failed change of role."""
 
@@ -29,7 +29,7 @@ log = structlog.get_logger(__name__)
 
 
 def since_boot() -> float:
-    """Return the seconds since the machine started, if possible with those of suspension."""
+    """Return the seconds since the machine started, with the time of suspension where possible."""
     clock: int | None = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic() if clock is None else time.clock_gettime(clock)
 
@@ -37,9 +37,10 @@ def since_boot() -> float:
 class Leadership:
     """Acquires and renews the lease in its own thread.
 
-    Calls ``on_change`` after it has won or lost the lease. ``lasts`` is the length of the lease.
-    The leader renews it after a third of that time, a standby looks after a fifteenth. ``lease`` is
-    None for a standby. ``trouble`` says why the last attempt failed, None if it succeeded.
+    It calls ``on_change`` after it has won or lost the lease. ``lasts`` is the length of the lease.
+    The leader renews the lease after a third of this time. A standby looks at the lease after a
+    fifteenth of this time. ``lease`` is None for a standby. ``trouble`` says why the last attempt
+    failed. It is None if the attempt succeeded.
     """
 
     def __init__(
@@ -62,21 +63,22 @@ class Leadership:
 
     @property
     def is_sure(self) -> bool:
-        """Whether no other daemon can have the lease, because it was renewed in time.
+        """Whether this daemon renewed the lease in time, so that no other daemon can have it.
 
-        Check it before sending anything.
+        Check this before you send anything.
         """
-        # The fence of the store keeps a frozen leader from writing, but not from sending.
+        # The store rejects writes of an old leader that was frozen. Nothing else stops its
+        # messages.
         return self.lease is not None and self._boottime() < self._sure_until
 
     @property
     def epoch(self) -> int | None:
-        """The last seen epoch of the leader, None before the first look."""
+        """The leader's epoch at the last look, None before the first look."""
         return None if self._leader is None else self._leader.epoch
 
     @property
     def role(self) -> Role:
-        """The role of this daemon, for people."""
+        """The role of this daemon, to be shown to people."""
         leader = None if self._leader is None else self._leader.holder
         if self.lease is None:
             kind = RoleKind.STANDBY
@@ -89,7 +91,7 @@ class Leadership:
     def start(self) -> None:
         """Try once, then continue in the thread.
 
-        DatabaseError if another daemon uses the SQLite file.
+        Raises DatabaseError if another daemon uses the SQLite file.
         """
         if self.loop.is_alive:
             return
@@ -102,7 +104,7 @@ class Leadership:
         self.loop.start()
 
     def stop(self, timeout_s: float = ANSWER_S) -> None:
-        """Release the lease, so that another daemon takes it at once, and close.
+        """Release the lease, so that another daemon can take it at once, and close.
 
         May be called twice, and without a start.
         """
@@ -126,7 +128,8 @@ class Leadership:
 
     def _advance(self) -> float:
         began = self._boottime()
-        # The lease counts from before the statement, so it includes the time of the answer.
+        # The time of the lease begins before the statement, so it includes the database's answer
+        # time.
         if self.lease is None:
             rest_s = self._acquire(began)
         else:
@@ -148,7 +151,8 @@ class Leadership:
         return self._lasts_s / 3
 
     def _renew(self, lease: Lease, began: float) -> float:
-        # Only the database decides that a lease is lost. Without it runs go on and nothing is sent.
+        # Only the database decides that a lease is lost. While it is away, runs continue, but
+        # nothing is sent.
         if self._leases.renew(lease):
             self._sure_until = began + self._lasts_s
             return self._lasts_s / 3
@@ -165,9 +169,9 @@ class Leadership:
 
 
 class DaemonRole:
-    """Lets the store write while this daemon has the lease.
+    """Allows the store to write while this daemon has the lease.
 
-    Calls ``on_change`` in its own thread, so that renewing never waits.
+    It calls ``on_change`` in a separate thread, so that a renewal never waits.
     """
 
     def __init__(
@@ -198,7 +202,7 @@ class DaemonRole:
         return self._led is not None
 
     def follow(self, wiring: Wiring) -> bool:
-        """Become a standby if the lease was lost, or the leader if it was won.
+        """Become the leader if the lease was won, or a standby if it was lost.
 
         Returns False if nothing changed.
         """
@@ -206,12 +210,12 @@ class DaemonRole:
         if lease == self._led:
             return False
         if self._led is not None:
-            log.warning("standing down: runs under way are given up", epoch=self._led.epoch)
+            log.warning("no longer the leader: present runs are given up", epoch=self._led.epoch)
         self._led = None
         self._store.maintenance.stand_by()
         if lease is None:
             return True
-        # First abandon runs of an earlier leader, so that their slots are free.
+        # First abandon the runs of an earlier leader, so that their slots are free.
         abandoned = self._store.maintenance.lead(lease, patience=self._lasts, now=self._clock.now())
         for comparison in Counter(abandoned).elements():
             log.warning(
@@ -235,5 +239,5 @@ class DaemonRole:
             if self.leadership.lease != self._led:
                 self._on_change()
         except MonitorError as error:
-            log.warning("change of leader not followed yet", reason=str(error), again_in_s=AGAIN_S)
+            log.warning("this daemon's role not changed yet", reason=str(error), again_in_s=AGAIN_S)
         return AGAIN_S

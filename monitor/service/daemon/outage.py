@@ -1,4 +1,4 @@
-"""Outages of the database: begin, end, and the alert DatabaseAway."""
+"""Detects outages of the database, and sends the alert DatabaseAway."""
 
 import hashlib
 import threading
@@ -21,19 +21,19 @@ from monitor.ports import Clock, Receiver, Store
 from monitor.storage import SqlStore, exposure
 
 CALM_S = 60.0
-"""Two outages with a shorter time between them count as one."""
+"""If the time between two outages is shorter, they are one outage."""
 UNREAD = timedelta(minutes=1)
-"""After this time without a read, which is four refreshes, pages report that the database hangs."""
+"""After this time without a read, pages report that the database hangs. This is four refreshes."""
 OPENING_S = 20.0
-"""Longer than the connection timeout of the driver."""
+"""The time limit for opening the database. It is longer than the driver's connection timeout."""
 ALERT = "DatabaseAway"
 WATCHED = "rankwatch"
-"""The names of alert and comparison in messages."""
+"""What messages show as the comparison."""
 REPEAT_S = 4 * 3600.0
 FIRST_PAUSE_S = 5.0
 LONGEST_PAUSE_S = 120.0
 REFUSED_PAUSE_S = 600.0
-"""The pause after a permanent rejection. An outage is important enough for another attempt."""
+"""The pause after a permanent rejection. An outage is so important that rankwatch tries again."""
 
 log = structlog.get_logger(__name__)
 
@@ -42,27 +42,27 @@ log = structlog.get_logger(__name__)
 class Outage:
     """A time in which the database does not work."""
 
-    # The begin by both clocks, of the first one if several outages count as one.
+    # The start by both clocks. If several outages are one, it is the start of the first.
     since: datetime
     since_s: float
-    began_s: float  # the begin of this one
+    began_s: float  # the start of the last one
     reason: str  # the first error
     trouble: DatabaseTrouble
 
     @property
     def may_have_cost_runs(self) -> bool:
-        """Whether failed runs should be tried again.
+        """Whether rankwatch should retry runs that failed during the outage.
 
-        A rejected statement would be rejected again.
+        The database would reject a rejected statement again, so such runs are not retried.
         """
         return self.trouble not in {DatabaseTrouble.OTHER, DatabaseTrouble.SCHEMA}
 
 
 @dataclass(slots=True, kw_only=True)
 class OutageMonitor:
-    """Gets every error of the database.
+    """Records outages. Every error of the database is passed to ``failed``.
 
-    Call ``answered`` after a successful write. It ends the ``outage``.
+    Call ``answered`` after a successful write. The call ends the ``outage``.
     """
 
     clock: Clock
@@ -75,10 +75,10 @@ class OutageMonitor:
     def failed(self, error: DatabaseError) -> None:
         """Record an error.
 
-        Every error begins an outage, except a conflict among writers, and unless there is one.
+        An error begins an outage if there is none. A conflict between writers does not.
         """
         self.publisher.database_failed(error.trouble)
-        # Writers that conflict say nothing about the database.
+        # If writers conflict, the database works.
         if error.trouble is DatabaseTrouble.CONFLICT:
             return
         with self._lock:
@@ -103,7 +103,7 @@ class OutageMonitor:
 
     @property
     def lasting(self) -> Outage | None:
-        """The present outage, or the last one if it ended less than CALM_S ago."""
+        """The present outage, or an outage that ended less than CALM_S seconds ago."""
         if self.outage is not None or self._ended is None:
             return self.outage
         ended, at_s = self._ended
@@ -112,7 +112,7 @@ class OutageMonitor:
         return ended
 
     def answered(self) -> Outage | None:
-        """Record that the database works. Returns the outage that this ends, if any."""
+        """Record that the database works. Returns the outage that has ended, or None."""
         with self._lock:
             before = self.outage
             self.outage = None
@@ -129,7 +129,7 @@ def database_away(
     read_at: datetime | None,
     now: datetime,
 ) -> DatabaseAway | None:
-    """Return what pages show about a database that is away, or was not read for `UNREAD`."""
+    """Return what pages show if the database is away, or was not read for `UNREAD`."""
     if outage is not None:
         return DatabaseAway(since=outage.since, reason=outage.reason, read_at=read_at)
     if read_at is not None and now - read_at > UNREAD:
@@ -138,9 +138,10 @@ def database_away(
 
 
 def open_in_time(store: SqlStore, database: OutageMonitor) -> bool:
-    """Open the database, and create its tables if it has none.
+    """Open the database, and create the tables if there are none.
 
-    Returns False if it does not answer. DatabaseError if it rejects the connection.
+    Returns False if the database does not answer. Raises DatabaseError if it rejects the
+    connection.
     """
     try:
         prepare = partial(store.maintenance.prepare, create=True)
@@ -159,12 +160,12 @@ def open_in_time(store: SqlStore, database: OutageMonitor) -> bool:
     _record_end(store, database)
     database.answered()
     if (exposed := exposure(store.database.url)) is not None:
-        log.warning("database readable by every account", reason=exposed)
+        log.warning("every account can read the database", reason=exposed)
     return True
 
 
 def look_again(store: Store, database: OutageMonitor) -> Outage | None:
-    """Read from the database, and write if it is away. Returns the outage that has ended."""
+    """Read from the database, and write during an outage. Returns the outage that has ended."""
     is_away = database.outage is not None
     failures = database.failures
     try:
@@ -173,15 +174,15 @@ def look_again(store: Store, database: OutageMonitor) -> Outage | None:
             _record_end(store, database)
         store.maintenance.ping()  # last, because the schema may have changed since the write
     except DatabaseError:
-        return None  # recorded where it was raised
-    # A failure since the start of this function is newer than its result.
+        return None  # the error was recorded where it was raised
+    # A failure since the start of this function is newer than this success.
     if not is_away or database.failures != failures:
         return None
     return database.answered()
 
 
 def _record_end(store: Store, database: OutageMonitor) -> None:
-    """Store the present outage, if any, so that alerts name it after a restart too."""
+    """Store the present outage, if any, so that alerts can still name it after a restart."""
     outage = database.outage
     if outage is not None:
         store.maintenance.record_outage(outage.since, database.clock.now())
@@ -189,10 +190,10 @@ def _record_end(store: Store, database: OutageMonitor) -> None:
 
 @dataclass(slots=True, kw_only=True)
 class _ReceiverState:
-    """What one receiver got of the outage.
+    """The messages about the outage that one receiver got.
 
-    ``sent`` is the last firing, sent at ``sent_s``, which is None if it may not have arrived.
-    ``unsure`` is a message that may have arrived, with its key.
+    ``sent`` is the last start that was sent, at the time ``sent_s``. The time is None if the
+    message may not have arrived. ``unsure`` is a message, with its key, that may have arrived.
     """
 
     sent: Transition | None = None
@@ -204,21 +205,21 @@ class _ReceiverState:
 
 @dataclass(slots=True, kw_only=True)
 class OutageAlert:
-    """Notifies each receiver independently, and remembers it in memory.
+    """Notifies each receiver independently. What each receiver got is remembered in memory.
 
     Call ``notify`` every few seconds, from one thread for each receiver.
     """
 
     database: OutageMonitor
-    place: str  # names the database
+    place: str  # where the database is
     alert_after: Callable[[], timedelta]  # how long an outage lasts before the first notification
     installation: Callable[[], str | None] = lambda: None  # the configured name
     _states: dict[str, _ReceiverState] = field(default_factory=dict)
 
     def notify(self, receiver: Receiver) -> None:
-        """Send the start, repetition or end that is due to this receiver, if any.
+        """Send this receiver the start, repetition or end that is due, if any.
 
-        A failure is logged and tried again.
+        A failure is logged, and the message is sent again later.
         """
         name = receiver.name
         state = self._states.setdefault(name, _ReceiverState())
@@ -286,12 +287,12 @@ class OutageAlert:
         state.rests_until_s = steady_s + max(pause_s, error.retry_after_s or 0.0)
         if error.may_be_known:
             state.unsure = message
-        # Its end must be sent where the start may have arrived.
+        # A receiver that may have the start must get the end.
         if message.firing and error.may_be_known and state.sent is None:
             state.sent = message.firing[0]
             state.sent_s = None
         if not message.firing and error.permanent:
-            # The receiver rejects the end, so the next outage starts a new incident for it.
+            # The receiver rejects the end. The next outage starts a new incident for this receiver.
             state.sent = None
 
 
@@ -301,9 +302,9 @@ def start_of(
     place: str,
     installation: str | None,
 ) -> Transition:
-    """Return the outage as a firing."""
-    # One key for each database, in all outages and daemons, so that several daemons notify once.
-    # The installation's id in the database cannot be read now.
+    """Return the start of the alert about this outage."""
+    # Each database has one key in all outages and daemons. So several daemons notify only once. The
+    # installation's id in the database cannot be read now.
     name = " ".join(filter(None, (ALERT, place, installation)))
     key = hashlib.sha256(name.encode()).hexdigest()[:32]
     return Transition(
@@ -314,7 +315,7 @@ def start_of(
         at=now,
         from_state=State.QUIET,
         to_state=State.FIRING,
-        reason=f"{outage.reason}; until it is back nothing is compared, stored or alerted on",
+        reason=f"{outage.reason}; nothing is compared, stored or alerted on until it ends",
         headline=outage.reason,
         metric="database",
         statistic="away",
@@ -327,14 +328,14 @@ def start_of(
 
 
 def end_of(start: Transition, now: datetime, place: str) -> Transition:
-    """Return the end of that firing."""
+    """Return the end of the alert that has this start."""
     return replace(
         start,
         from_state=State.FIRING,
         to_state=State.QUIET,
         at=max(now, start.at),
         reason=(
-            f"{place} is back: what fell due meanwhile is run once, and pending notifications "
+            f"{place} works again: comparisons that fell due run once, and pending notifications "
             "are delivered"
         ),
     )

@@ -1,6 +1,6 @@
-"""The schedule of the daemon: APScheduler runs plans of jobs.
+"""The schedule of the daemon. APScheduler starts the jobs by their plans.
 
-Each job has its own daemon thread. Two jobs of one name never run at once.
+Each job has its own daemon thread. Two jobs with the same name never run at once.
 """
 
 import threading
@@ -27,9 +27,9 @@ from monitor.settings.schedule import Schedule
 from monitor.web.pages.site import ScheduledRun
 
 STUCK_S = 30.0
-"""Some housekeeping is due more often, so APScheduler hangs if it submits nothing for longer."""
+"""If APScheduler submits nothing for so long, it hangs. Some housekeeping is due more often."""
 _CLOCKS_DIFFER_S = 1.0
-"""The accepted difference between wall clock and steady clock for housekeeping."""
+"""How far wall clock and steady clock may differ for housekeeping."""
 _NOTED = (
     events.EVENT_JOB_SUBMITTED
     | events.EVENT_JOB_MAX_INSTANCES
@@ -41,22 +41,22 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobPlan:
-    """The function that a job calls at each slot of a schedule, or at an interval."""
+    """A job's function, and its schedule or interval."""
 
     call: Callable[[], object]
     when: Schedule | timedelta
-    limit: timedelta  # after this time at work it counts as hung
-    is_run: bool = False  # the number of runs at work is limited
-    # Whether the last run hung. Others go before this one then.
+    limit: timedelta  # after this time at work the job is considered hung
+    is_run: bool = False  # whether the job is a run; few runs may be at work at once
+    # Returns whether the last run hung. If so, other runs go first.
     has_hung: Callable[[], bool] = lambda: False
-    slow_after: timedelta = timedelta.max  # after this time at work others may begin
-    first: timedelta | None = None  # the delay of the first housekeeping, else the interval
+    slow_after: timedelta = timedelta.max  # after this time at work other runs may begin
+    first: timedelta | None = None  # the delay of the first housekeeping, if not the interval
 
 
 class SlotTrigger(BaseTrigger):  # type: ignore[misc]  # APScheduler ships no types
     """Fires at once, then at each slot of a schedule.
 
-    Of several missed slots it fires only for the newest.
+    If several slots were missed, it fires only for the newest.
     """
 
     __slots__ = ("schedule",)
@@ -65,30 +65,30 @@ class SlotTrigger(BaseTrigger):  # type: ignore[misc]  # APScheduler ships no ty
         self.schedule = schedule
 
     def get_next_fire_time(self, previous: datetime | None, now: datetime) -> datetime:
-        """Return the slot after ``previous``, or the newest slot until ``now`` if later."""
+        """Return the slot after ``previous``, or the newest slot up to ``now`` if that is later."""
         if previous is None:
             return now
         following = self.schedule.next(previous)
-        # APScheduler visits all missed times. A clock set forward by a year must not cost the time
-        # of all slots in a year.
+        # APScheduler visits all missed times. If a clock is set forward by a year, it must not
+        # visit all slots of the year.
         return max(following, self.schedule.latest(now))
 
 
 class HousekeepingTrigger(IntervalTrigger):  # type: ignore[misc]  # APScheduler ships no types
-    """Fires at an interval, once for several missed times."""
+    """Fires at an interval. If several times were missed, it fires once."""
 
     __slots__ = ()
 
     def get_next_fire_time(self, previous: datetime | None, now: datetime) -> datetime:
-        """Return an interval after the ``previous`` time, or ``now`` if that has passed."""
+        """Return the time one interval after ``previous``, or ``now`` if that time has passed."""
         following: datetime = super().get_next_fire_time(previous, now)
         return max(following, now)
 
 
 def time_after_jump(schedule: Schedule, planned: datetime, now: datetime) -> datetime:
-    """Return when a job is due after the clock has jumped to ``now``.
+    """Return when a job is due if the clock has jumped to ``now``.
 
-    It is due as ``planned`` if the clock is still in the same slot, else at once.
+    It is due as ``planned`` if the clock is still in the same slot. Otherwise it is due at once.
     """
     if planned == schedule.next(now):
         return planned
@@ -105,11 +105,13 @@ class _Instance(Ticket):
 
 
 class JobScheduler:
-    """The jobs of the daemon by name. Safe to share between threads.
+    """The jobs of the daemon by name. Threads may share it.
 
-    ``most_runs`` is as in `next_runs`. ``on_overlap`` gets slots that fell due during a run,
-    ``on_due`` the time when a run began to wait for a place. Call `begin_repeated` every second,
-    and after ``on_end``: it starts jobs that fell due while they were at work.
+    ``most_runs`` returns the parameter ``most`` of `next_runs`. ``on_overlap`` gets the slots that
+    fell due during a run. ``on_due`` gets the time when a run began to wait for a place.
+
+    Call `begin_repeated` every second, and after each call of ``on_end``. It starts jobs that fell
+    due while they were at work.
     """
 
     def __init__(
@@ -136,18 +138,18 @@ class JobScheduler:
         self._is_stopped = False
         self._submitted_s = clock.monotonic()
         self._asked_s: float | None = None
-        # One executor for all schedulers, because it counts jobs at work, which survive a restart.
+        # All schedulers share one executor. It counts jobs at work, and these survive a restart.
         self._executor = ThreadPerJob()
         self._scheduler = self._make_scheduler()
 
     def start(self) -> None:
-        """Start to submit due jobs."""
+        """Begin to submit due jobs."""
         self._scheduler.start()
 
     def stop(self, timeout_s: float) -> None:
-        """Submit no more jobs, and wait for jobs at work for at most this time."""
+        """Stop submitting jobs, and wait for jobs at work, but at most ``timeout_s``."""
         deadline = Deadline.after(timeout_s)
-        # In a thread, because the thread of APScheduler may hang.
+        # Shut down in a thread, because the thread of APScheduler may hang.
         shutdown = BackgroundCall(partial(_shut_down, self._scheduler), name="end-scheduler")
         with suppress(OverdueError):
             shutdown.wait(deadline)
@@ -156,9 +158,9 @@ class JobScheduler:
             self._ended.wait_for(lambda: not self._at_work, deadline.remaining_s)
 
     def follow(self, plans: Mapping[str, JobPlan]) -> None:
-        """Schedule these jobs and no others.
+        """Schedule these jobs, and remove all other jobs.
 
-        Runs are due at once, new housekeeping after its interval.
+        Runs are due at once. New housekeeping is due after its interval.
         """
         with self._planning:
             for name in self._plans.keys() - plans.keys():
@@ -171,16 +173,18 @@ class JobScheduler:
         self._places.look_again()
 
     def run_now(self, name: str) -> None:
-        """Make a planned job due at once, or after its end if it is at work."""
+        """Make a planned job due at once. If it is at work, it is due again after its end."""
         if name in self._due_s:
             self._due_s[name] = self._clock.monotonic()
-        # For a job at work APScheduler reports an overlap, and it starts again after its end.
+        # If the job is at work, APScheduler reports an overlap. The job then starts again after its
+        # end.
         self._modify(name, next_run_time=self._clock.now())
 
     def follow_clock(self) -> None:
         """Reschedule after a jump of the wall clock.
 
-        Runs are due at once if the clock is in another slot, housekeeping after its interval.
+        A run is due at once if the clock is in another slot. Housekeeping is due after its
+        interval.
         """
         with self._planning:
             for name, plan in self._plans.items():
@@ -192,7 +196,7 @@ class JobScheduler:
                     self._modify(name, next_run_time=at)
 
     def begin_repeated(self) -> None:
-        """Start jobs again that fell due while they were at work, and have ended."""
+        """Start jobs again if they fell due while they were at work. They must have ended."""
         with self._ended:
             names = [name for name in self._repeated if name not in self._at_work]
             self._repeated.difference_update(names)
@@ -205,7 +209,7 @@ class JobScheduler:
         return self._places.waiting
 
     def runs(self) -> tuple[ScheduledRun, ...]:
-        """Return when each run is due next, and how long a present one has taken."""
+        """Return when each run is due next, and how long ago a present run began."""
         now_s = self._clock.monotonic()
         with self._ended:
             begun_s = {name: each.begun_s for name, each in self._at_work.items()}
@@ -220,35 +224,35 @@ class JobScheduler:
         return tuple(runs)
 
     def overdue(self) -> tuple[str, ...]:
-        """Return the names of the jobs at work for longer than their limit."""
+        """Return the names of the jobs that are at work for longer than their limit."""
         now = self._clock.monotonic()
         with self._ended:
             return tuple(name for name, each in self._at_work.items() if each.is_overdue(now))
 
     def abandon(self, name: str) -> None:
-        """Abandon the overdue job of this name. Its place is free, and the job may start again."""
+        """Abandon the overdue job of this name. This frees its place, and it may start again."""
         with self._ended:
             instance = self._at_work.get(name)
-            # The overdue job may have ended meanwhile, and a new one of its name may have started.
+            # Meanwhile the overdue job may have ended, and a new job of its name may have started.
             if instance is None or not instance.is_overdue(self._clock.monotonic()):
                 return
             del self._at_work[name]
             instance.is_abandoned = True
             self._abandoned[name] += 1
-        # APScheduler counts the abandoned job until it ends, so allow one more.
+        # APScheduler counts the abandoned job until it ends, so allow one more job.
         self._modify(name, max_instances=1 + self._abandoned[name])
         if instance.plan.is_run:
             # The thread may hang forever, so free its place now.
             self._places.give_back(instance)
 
     def wake_up(self) -> None:
-        """Let APScheduler check the time, and waiting runs their places."""
-        # It waits with a clock that may stop while the machine sleeps.
+        """Make APScheduler check the time, and start waiting runs that have a place now."""
+        # APScheduler waits by a clock that may stop while the machine sleeps.
         self._scheduler.wakeup()
         self._places.look_again()
 
     def is_stuck(self) -> bool:
-        """Return whether APScheduler has stopped to submit jobs.
+        """Return whether APScheduler no longer submits jobs.
 
         Call it every second.
         """
@@ -256,7 +260,7 @@ class JobScheduler:
         if now - self._submitted_s < STUCK_S:
             self._asked_s = None
         elif self._asked_s is None:
-            # After a sleep of the machine the long pause is normal, so give it more time.
+            # If the machine slept, the long pause is normal. So give APScheduler more time.
             self._asked_s = now
         return self._asked_s is not None and now - self._asked_s >= STUCK_S
 
@@ -276,7 +280,7 @@ class JobScheduler:
         scheduler = BackgroundScheduler(
             timezone="UTC",
             executors={"default": self._executor},
-            # Late jobs run too, once for all missed times.
+            # Late jobs run once for all missed times.
             job_defaults={"coalesce": True, "misfire_grace_time": None},
         )
         scheduler.add_listener(self._note, _NOTED)
@@ -310,7 +314,7 @@ class JobScheduler:
             return True
         now_s = self._clock.monotonic()
         if now_s < self._due_s.get(name, now_s) - _CLOCKS_DIFFER_S:
-            # It is due only because the wall clock jumped.
+            # The job is due only because the wall clock jumped.
             return False
         self._due_s[name] = now_s + plan.when.total_seconds()
         return True
@@ -323,8 +327,8 @@ class JobScheduler:
         if event.code == events.EVENT_JOB_ERROR and not self._is_stopped:
             log.error("job failed", job=event.job_id, exc_info=event.exception)
         if event.code in {events.EVENT_JOB_EXECUTED, events.EVENT_JOB_ERROR}:
-            # Do not start jobs here: a short job ends while APScheduler has its locks, and sets the
-            # next time of the job.
+            # Do not start jobs here. A short job may end while APScheduler holds its locks and sets
+            # the next time of the job.
             self._on_end()
         else:
             self._submitted_s = self._clock.monotonic()
@@ -340,7 +344,7 @@ class JobScheduler:
 
     def _perform(self, name: str) -> None:
         plan = self._plans.get(name)
-        # A reload may have removed the job since APScheduler submitted it.
+        # A reload may have removed the job after APScheduler submitted it.
         if plan is None or not self._is_due_by_steady_clock(name, plan):
             return
         threading.current_thread().name = f"job-{name}"

@@ -1,4 +1,4 @@
-"""Slots in the daemon: the next slot of a comparison, skipped slots, and stale comparisons."""
+"""Chooses the slots that the daemon runs, counts skipped slots, and detects stale comparisons."""
 
 import threading
 from collections import Counter
@@ -27,9 +27,9 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotChoice:
-    """The slot to run, and the number of slots ``skipped`` before it, by reason.
+    """The slot to run. ``skipped`` has the number of skipped slots before it, by reason.
 
-    With ``is_rerun`` the slot is measured again if it was run before.
+    If ``is_rerun`` is true, the slot is measured again although it was run before.
     """
 
     slot: datetime
@@ -39,24 +39,27 @@ class SlotChoice:
 
 @dataclass(slots=True, kw_only=True)
 class SlotChooser:
-    """Chooses slots by comparison.
+    """Chooses the slots of all comparisons.
 
-    Slots that were run while a clock was ahead of this one are run again once.
+    If another daemon's clock was ahead of this one, the slots that it ran are run again once.
     """
 
     runner: Runner
-    # All by comparison. The newest slot stored before this clock was found to be behind.
+    # By comparison, the newest slot that was stored by a clock ahead of this one.
     ahead: dict[str, datetime] = field(default_factory=dict)
-    # The last slot that was run again.
+    # By comparison, the last slot that was run again.
     repeated: dict[str, datetime] = field(default_factory=dict)
-    # The slots that fell due during a run.
+    # By comparison, the slots that fell due during a run.
     overlapped: dict[str, set[datetime]] = field(default_factory=dict)
-    # When the comparison began to wait for a place.
+    # By comparison, when it began to wait for a place.
     due: dict[str, datetime] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def choose(self, watched: Watched) -> SlotChoice:
-        """Return the newest slot of the comparison. DatabaseError if the store cannot be read."""
+        """Return the newest slot of the comparison.
+
+        Raises DatabaseError if the store cannot be read.
+        """
         name = watched.comparison.name
         now = self.runner.clock.now()
         slot = watched.schedule.latest(now)
@@ -65,29 +68,29 @@ class SlotChooser:
         )
         last = newest[0].slot if newest else None
         if last is not None and last > now + SKEW:
-            # This clock is behind the clock that stored the newest slot.
+            # This clock is behind the clock of the daemon that stored the newest slot.
             self.ahead[name] = last
         is_rerun = name in self.ahead and slot <= self.ahead[name] and self._rewind(name, slot)
         skipped = self._count(watched, _slots_between(watched, last, slot))
         return SlotChoice(slot=slot, is_rerun=is_rerun, skipped=skipped)
 
     def note_overlap(self, name: str, slots: Iterable[datetime]) -> None:
-        """Note slots that fell due during a run of the comparison."""
+        """Record slots that fell due during a run of the comparison."""
         with self._lock:
             self.overlapped.setdefault(name, set()).update(slots)
 
     def note_due(self, name: str, since: datetime) -> None:
-        """Note when the comparison began to wait for a place."""
+        """Record when the comparison began to wait for a place."""
         with self._lock:
             self.due[name] = since
 
     def _count(self, watched: Watched, passed: Sequence[datetime]) -> Mapping[str, int]:
         name = watched.comparison.name
-        # Later overlaps belong to the run that begins now. The next run counts them.
+        # Later overlaps belong to the run that begins now, so the next run counts them.
         with self._lock:
             overlapped = self.overlapped.pop(name, set())
             due = self.due.pop(name, None)
-        # While it waited it missed the slot in which it fell due, and all slots since.
+        # While the comparison waited, it missed the slot in which it fell due, and all slots since.
         first_busy = None if due is None else watched.schedule.latest(due)
         reasons = []
         for slot in passed:
@@ -100,15 +103,15 @@ class SlotChooser:
         return Counter(reasons)
 
     def _rewind(self, name: str, slot: datetime) -> bool:
-        """Let the slot change alert states that were judged in later slots.
+        """Allow the slot to change alert states that were judged in later slots.
 
-        False if that was done already.
+        Returns False if this was already done for the slot.
         """
         if self.repeated.get(name) == slot:
             return False
-        # Runs and alerts of future slots would block those of present slots.
+        # Runs and alerts of future slots would block the runs and alerts of present slots.
         log.warning(
-            "clock was set back: slots that were run before are run again",
+            "clock was set back: some slots are run again",
             comparison=name,
             newest=format_instant(self.ahead[name]),
         )
@@ -123,21 +126,21 @@ def _slots_between(watched: Watched, last: datetime | None, slot: datetime) -> l
         return []
     schedule = watched.schedule
     start = last
-    # After a very long absence only the latest slots are counted.
+    # After a very long pause only the latest slots are counted.
     if (slot - last) / schedule.interval > _MOST_COUNTED:
         start = slot - _MOST_COUNTED * schedule.interval
     return [each for each in schedule.between(start, slot) if last < each < slot]
 
 
 PAUSE_S = 60.0
-"""After a longer time between looks this process was stopped, or another daemon was the leader."""
+"""If two looks are further apart, the process was stopped, or another daemon was the leader."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FreshnessWatch:
-    """The time over which one comparison is watched without a break.
+    """Since when one comparison is watched without a break.
 
-    ``last_ok`` is the newest ok slot at its start.
+    ``last_ok`` was the newest ok slot at ``start``.
     """
 
     start: datetime
@@ -149,12 +152,12 @@ class FreshnessWatch:
 class StalenessMonitor:
     """Checks every few seconds whether runs still succeed.
 
-    It remembers since when the clocks advance evenly.
+    A jump of a clock restarts the watch of each comparison.
     """
 
     alerts: AlertStore
     clock: Clock
-    # How many seconds the database was away since an instant.
+    # Returns for how many seconds the database was away since an instant.
     away_s_since: Callable[[datetime], float]
     looked_s: float = float("inf")
     jumps: JumpFinder = field(default_factory=JumpFinder)
@@ -166,9 +169,11 @@ class StalenessMonitor:
         latest: Sequence[LatestRun],
         receivers: tuple[str, ...],
     ) -> list[str]:
-        """Judge each comparison by its newest run, store changes, and return changed names.
+        """Judge each comparison by its newest run, and store changes.
 
-        Called by one thread of the leader, at least every PAUSE_S.
+        Returns the names of the comparisons whose alerts changed.
+
+        One thread of the leader calls it, at least every PAUSE_S seconds.
         """
         now = self.clock.now()
         now_s = self.clock.monotonic()
@@ -180,7 +185,7 @@ class StalenessMonitor:
         changed = []
         for each in watched:
             name = each.comparison.name
-            with errors_logged("staleness not stored", comparison=name):
+            with errors_logged("stale comparison not stored", comparison=name):
                 if self._look(each, by_name.get(name), (now, now_s), receivers):
                     changed.append(name)
         return changed
@@ -230,7 +235,10 @@ class StalenessMonitor:
         return bool(transitions)
 
     def _find_cause(self, watched: Watched, since: datetime, newest: LatestRun | None) -> RootCause:
-        """Return how long the database was away, if for an interval, and the last failure."""
+        """Return two possible causes: the time without a database, and the last failed run.
+
+        The time is 0 if it is shorter than the interval between runs.
+        """
         away_s = self.away_s_since(since)
         if away_s < watched.schedule.interval.total_seconds():
             away_s = 0.0
@@ -241,13 +249,14 @@ class StalenessMonitor:
 
 
 def measure_wait(watched: Watched, watch: FreshnessWatch, monotonic_s: float) -> Staleness:
-    """Return how long no run has succeeded, and when the comparison counts as stale."""
+    """Return since when no run has succeeded, and when the comparison is stale."""
     schedule = watched.schedule
     deadline = watched.comparison.measuring.deadline
     since = due = watch.last_ok or watch.start
     for _ in range(watched.comparison.judging.stale_after):
         due = schedule.next(due)
-    # By the steady clock a run must have been due, so that a clock set forward makes nothing stale.
+    # A run must also have been due by the steady clock. Otherwise a clock that is set forward would
+    # make comparisons stale.
     needed: timedelta = schedule.next(watch.start) + deadline - watch.start
     return Staleness(
         since=since,

@@ -21,19 +21,19 @@ _HEAPS = 2
 
 
 def share_heaps() -> None:
-    """Let the threads of this process share two memory heaps. Call it before they start.
+    """Make the threads of this process share two memory heaps. Call this before threads start.
 
-    The default is eight heaps for each core. Each keeps the memory between pieces in use, and a
-    daemon grew by 50 MB an hour.
+    The default is eight heaps for each core. A heap keeps free memory between pieces in use. With
+    the default a daemon grew by 50 MB an hour.
     """
-    with suppress(OSError, AttributeError):  # other C libraries than glibc
+    with suppress(OSError, AttributeError):  # the C library is not glibc
         ctypes.CDLL(None).mallopt(_M_ARENA_MAX, _HEAPS)
 
 
 class LoopThread:
-    """Calls ``step`` again and again. It returns the seconds to rest.
+    """Calls ``step`` again and again. ``step`` returns the seconds to rest.
 
-    After an error, which is logged, the thread rests for ``again_s`` seconds.
+    An error is logged. After it the thread rests for ``again_s`` seconds.
     """
 
     def __init__(self, name: str, step: Callable[[], float], *, again_s: float) -> None:
@@ -49,16 +49,16 @@ class LoopThread:
         self._thread.start()
 
     def wake(self) -> None:
-        """End the rest at once."""
+        """End the present rest at once."""
         self._wake.set()
 
     def ask_to_stop(self) -> None:
-        """End after the step under way."""
+        """Ask the thread to end after the present step."""
         self._stop.set()
         self._wake.set()
 
     def stop(self, timeout_s: float) -> None:
-        """Ask the thread to stop, and wait for the end for at most this time."""
+        """Ask the thread to stop, and wait until it ends, but at most ``timeout_s``."""
         self.ask_to_stop()
         if self._thread is not None:
             self._thread.join(max(timeout_s, 0.0))
@@ -70,15 +70,17 @@ class LoopThread:
 
     @property
     def must_stop(self) -> bool:
-        """Whether the thread was asked to stop, for long steps."""
+        """Whether the thread was asked to stop. Long steps should check this."""
         return self._stop.is_set()
 
     def _loop(self) -> None:
         while not self._stop.is_set():
             try:
                 rest_s = self._step()
-            except Exception:  # a defect must not end the thread
-                log.exception("loop failed; it goes on", loop=self._name, again_in_s=self._again_s)
+            except Exception:  # a bug must not end the thread
+                log.exception(
+                    "loop failed; it continues", loop=self._name, again_in_s=self._again_s
+                )
                 rest_s = self._again_s
             self._wake.wait(rest_s)
             self._wake.clear()
@@ -87,7 +89,7 @@ class LoopThread:
 class ThreadPerJob(DebugExecutor):  # type: ignore[misc]  # APScheduler ships no types
     """An executor of APScheduler that starts each job at once in a new daemon thread."""
 
-    # The process waits for threads of standard pools at its end, so one hung pull would keep a
+    # At its end a process waits for the threads of standard pools. So one hung pull would keep a
     # stopped daemon alive.
     def _do_submit_job(self, *job: Any) -> None:  # noqa: ANN401 - as its base has it
         threading.Thread(
@@ -100,7 +102,7 @@ class ThreadPerJob(DebugExecutor):  # type: ignore[misc]  # APScheduler ships no
 def took_whole_deadline(run: Run, deadline: timedelta) -> bool:
     """Return whether the newest run of a comparison reached its deadline.
 
-    The next run is then expected to hang too.
+    If so, the next run is expected to hang too.
     """
     return run.finished_at is not None and run.finished_at - run.started_at >= deadline
 
@@ -111,12 +113,12 @@ class Ticket:
 
     name: str
     slow_after_s: float  # after this time at work it is slow
-    is_suspect: bool = False  # the last run of its comparison reached the deadline
+    is_suspect: bool = False  # whether its comparison's last run reached the deadline
     begun_s: float | None = None  # by the steady clock, None for a run that waits
     admitted: threading.Event = field(default_factory=threading.Event, repr=False)
 
     def is_slow(self, now_s: float) -> bool:
-        """Return whether it has its place for so long that others may begin."""
+        """Return whether it has had its place for so long that other runs may begin."""
         return self.begun_s is not None and now_s - self.begun_s >= self.slow_after_s
 
 
@@ -126,11 +128,11 @@ def next_runs(
     most: int,
     now_s: float,
 ) -> list[Ticket]:
-    """Return the runs of the queue that may begin now, longest waiting first.
+    """Return the runs of the queue that may begin now. The run that waits longest comes first.
 
-    ``at_work`` are the runs that have places. ``most`` healthy runs may be at work at once, not
-    counting slow ones. Suspects have a quarter as many places, at least one, so a comparison that
-    hangs does not delay others for long.
+    ``at_work`` are the runs that have places. At most ``most`` healthy runs may be at work at once.
+    Slow runs are not counted. Suspect runs have a quarter as many places, but at least one. So a
+    comparison that hangs does not delay others for long.
     """
     free = most
     free_of_suspects = max(1, most // 4)
@@ -151,9 +153,9 @@ def next_runs(
 
 
 class Places:
-    """Gives places to runs as `next_runs` decides, at most ``most()`` to healthy runs.
+    """Gives places to runs as `next_runs` decides. ``most`` returns the number of places.
 
-    Safe to share between threads.
+    Threads may share it.
     """
 
     def __init__(self, most: Callable[[], int], monotonic: Callable[[], float]) -> None:
@@ -164,14 +166,14 @@ class Places:
         self._at_work: list[Ticket] = []
 
     def take(self, ticket: Ticket) -> None:
-        """Wait for a place."""
+        """Wait until this run gets a place."""
         with self._lock:
             self._queue.append(ticket)
         self.look_again()
         ticket.admitted.wait()
 
     def give_back(self, ticket: Ticket) -> None:
-        """Free its place."""
+        """Free the place of this run."""
         with self._lock:
             self._at_work.remove(ticket)
         self.look_again()
@@ -179,7 +181,7 @@ class Places:
     def look_again(self) -> None:
         """Start all runs that may begin now.
 
-        Call it every second, because runs at work become slow.
+        Call it every second, because runs at work may become slow.
         """
         with self._lock:
             now_s = self._monotonic()

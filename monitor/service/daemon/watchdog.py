@@ -1,4 +1,4 @@
-"""The watchdog: checks clocks and jobs twice a second, and restarts what hangs."""
+"""The watchdog. It checks clocks and jobs twice a second, and restarts jobs that hang."""
 
 import threading
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from monitor.service.runner import Runner
 
 LOOK_S = 0.5
 SILENT_S = 30.0
-"""After this time without a complete look the process must be restarted from outside."""
+"""After this time without a complete look, something outside must restart the process."""
 MARKING_S = 30.0
 """The time limit for marking a run as abandoned in the database."""
 
@@ -28,7 +28,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(slots=True, kw_only=True)
 class Watchdog:
-    """Looks at clocks and jobs in its ``loop``.
+    """Checks clocks and jobs in its ``loop``.
 
     A look never waits. Slow steps run in their own threads.
     """
@@ -37,7 +37,7 @@ class Watchdog:
     publisher: PrometheusPublisher
     database: OutageMonitor
     runner: Runner
-    # Reopens the sources of a comparison, because the hung run uses the old ones.
+    # Reopens the sources of a comparison, because a hung run still uses the old ones.
     renew_sources: Callable[[str], None]
     renew_store: Callable[[], None]  # drops connections that may hang
     _jumps: JumpFinder = field(default_factory=JumpFinder)
@@ -55,11 +55,11 @@ class Watchdog:
         return self.runner.clock.monotonic() - self._looked_s < SILENT_S
 
     def look(self) -> float:
-        """Reschedule after a jump of the wall clock, and restart what hangs.
+        """Reschedule jobs after a jump of the wall clock, and restart jobs that hang.
 
         Returns the seconds until the next look.
         """
-        # First, because a hung scheduler may have locks that the rest needs.
+        # Check the scheduler first. If it hangs, it may hold locks that the next steps need.
         jobs = self.jobs
         if jobs.is_stuck():
             log.error("scheduler hung; restarted")
@@ -91,9 +91,10 @@ class Watchdog:
             else:
                 self._rescue_run(name)
         except Exception:
-            log.exception("hung job not restarted in order", job=name)
+            log.exception("hung job may not be restarted properly", job=name)
         finally:
-            # Last: a new job of this name would be mistaken for the hung one.
+            # Abandon the job last. Otherwise the steps above could mistake a new job for the hung
+            # one.
             self.jobs.abandon(name)
             self._rescued.discard(name)
             self.jobs.run_now(name)
@@ -113,7 +114,7 @@ class Watchdog:
     def _rescue_run(self, name: str) -> None:
         log.error("run hung; abandoned and restarted", comparison=name)
         self.publisher.count("watchdog_restarts_total", "run")
-        # The slot first, so that the hung run can store nothing if it continues.
+        # Abandon the slot first, so that the hung run can store nothing if it continues.
         for claim in list(self.runner.claims.values()):
             if claim.comparison == name:
                 self._abandon(claim)
@@ -121,7 +122,7 @@ class Watchdog:
         self.renew_sources(name)
 
     def _abandon(self, claim: Claim) -> None:
-        reason = "it hung: it had not ended long after its deadline, and was abandoned"
+        reason = "the run hung: it did not end long after its deadline, and was abandoned"
         abandon = partial(
             self.runner.store.runs.abandon,
             claim,
@@ -130,12 +131,12 @@ class Watchdog:
         )
         marking = BackgroundCall(abandon, name="abandon-run")
         try:
-            # The database may be what hangs.
+            # The database itself may hang.
             if marking.wait(Deadline.after(MARKING_S)):
                 self.publisher.count("runs_total", claim.comparison, RunStatus.ABANDONED)
         except (DatabaseError, OverdueError) as error:
             log.warning(
-                "hung run not marked; its claim expires",
+                "hung run not marked as abandoned; its claim expires",
                 comparison=claim.comparison,
                 reason=str(error),
             )

@@ -1,6 +1,7 @@
-"""The decision of the gate: from stored runs to a certificate.
+"""Decides on a rollout: judges stored runs, and returns a certificate.
 
-The certificate contains everything that the answer depends on. It is the same for the same data.
+The certificate contains everything that the answer depends on. The same data give the same
+certificate.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -40,7 +41,7 @@ _NOBODY = SampledSegment(unit=np.empty(0), missing=0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedRun:
-    """A judged run: its randomly drawn users over all segments, and how many have no score."""
+    """A judged run, with its number of randomly drawn users and how many of them have no score."""
 
     run_id: int
     slot: datetime
@@ -50,9 +51,9 @@ class JudgedRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Certificate:
-    """A question, what was judged, and the verdict.
+    """A question, the runs that were judged, and the verdict.
 
-    ``looks`` is the number of runs of a census so far, else 1.
+    ``looks`` is the number of judged runs if each run asks the same users. Otherwise it is 1.
     """
 
     question: Question
@@ -65,7 +66,7 @@ class Certificate:
     sentence: str
     version: str
     at: datetime
-    # ``segments`` as of some slots.
+    # The value of ``segments`` after some of the slots.
     course: Mapping[datetime, tuple[GateResult, ...]] = field(default_factory=dict)
 
     @property
@@ -75,9 +76,9 @@ class Certificate:
 
 
 def alpha_share(question: Question, looks: int) -> float:
-    """Return the share of alpha for this look.
+    """Return the share of alpha that this look uses.
 
-    It is 1 for a sample. For look t at a census it is 1 / (t (t + 1)), which sums to 1.
+    It is 1 for a sample. For look t at a census it is 1 / (t (t + 1)). The sum over all looks is 1.
     """
     if not question.is_census:
         return 1.0
@@ -85,9 +86,9 @@ def alpha_share(question: Question, looks: int) -> float:
 
 
 def overall_verdict(segments: Sequence[GateResult]) -> tuple[GateVerdict, GateReason]:
-    """Return ``breach`` if any segment is above the margin, ``safe`` if all are below it.
+    """Return ``breach`` if any segment is above the margin, and ``safe`` if all are below it.
 
-    Otherwise, and without segments, the verdict is inconclusive.
+    Otherwise the verdict is inconclusive. It is also inconclusive if there are no segments.
     """
     if not segments:
         return GateVerdict.INCONCLUSIVE, GateReason.NO_DATA
@@ -106,7 +107,7 @@ def decide(
 ) -> Certificate:
     """Answer the question from the stored runs, see `judge_stored`.
 
-    Asks the source of users for segments if the question needs them.
+    If the question needs segments, the source of users is asked for them.
     """
     users_at = None
     if question.needs_panel:
@@ -127,15 +128,17 @@ def judge_stored(
 ) -> Certificate:
     """Judge the stored runs, and return the certificate.
 
-    ``users_at`` gives segments for runs without stored lists, if the question `needs_panel`. The
-    course of the certificate has at most ``most_looks`` looks. InputError for a segment that no run
-    has, and for scores out of range.
+    ``users_at`` returns the segments of runs without stored lists. It is used if the question
+    `needs_panel`. The course of the certificate has at most ``most_looks`` looks.
+
+    Raises InputError for a segment that no run has, and for scores out of range.
     """
     selected = select_runs(history, question)
     sampled, left_out = _sample(selected, history, question, users_at)
     looks = 1
     if question.is_census:
-        # All runs of a census, or of a fixed sample, ask the same users: each is one more look.
+        # All runs of a census, or of a fixed sample, ask the same users. Each run is one more look
+        # at them.
         looks = max(len(selected.runs), 1)
     segments: tuple[GateResult, ...] = ()
     course = {}
@@ -149,7 +152,7 @@ def judge_stored(
     if segments:
         words = write_verdict(verdict, segments, question.margin)
         if verdict is not GateVerdict.INCONCLUSIVE and question.fixed_users is not None:
-            words += f"; {write_census(question.fixed_users)}: this is about them"
+            words += f"; {write_census(question.fixed_users)}: the verdict is about these users"
     else:
         name = question.comparison.name
         words = write_no_runs(name, question.since, left_out, selected.trouble)
@@ -179,7 +182,7 @@ def _sample(
             unscored += 1
             continue
         sampled.append(sample)
-        if question.is_census:  # older runs asked the same users, so they add nothing
+        if question.is_census:  # older runs asked the same users and add nothing
             break
     left_out = dict(selected.left_out)
     if unscored:
@@ -212,9 +215,9 @@ def _segment_names(question: Question, sampled: Sequence[SampledRun]) -> list[st
     unknown = [name for name in question.segments if name not in (*stored, EACH)]
     if unknown or (EACH in question.segments and not named):
         missing = f"no segment {unknown[0]!r}" if unknown else "no segments"
-        names = ", ".join(named) or "none: name dimensions under users.segments"
+        names = ", ".join(named) or "none: set dimensions under users.segments"
         raise InputError(
-            f"{missing} in the runs of {question.comparison.name}; besides all there are {names}"
+            f"{missing} in the runs of {question.comparison.name}. Segments other than all: {names}"
         )
     chosen: list[str] = []
     for name in question.segments:
@@ -280,9 +283,9 @@ def _segment_dict(result: GateResult, level: float) -> dict[str, object]:
 
 
 class GateAnswers:
-    """Caches certificates by question, under the settings in force.
+    """Answers questions under the settings in force, and caches the certificates.
 
-    A newer run gives a new certificate. Changes of older runs appear after ten minutes.
+    A newer run leads to a new certificate at once. A change of an older run may take ten minutes.
     """
 
     def __init__(self, history: History, clock: Clock, settings: Callable[[], Settings]) -> None:
@@ -295,7 +298,7 @@ class GateAnswers:
     ) -> Mapping[str, object]:
         """Return the certificate as JSON.
 
-        ConfigError or InputError for a question without an answer.
+        Raises ConfigError or InputError if the question has no answer.
         """
         settings, now = self._settings(), self._clock.now()
         question = make_question(comparisons, name, **options)

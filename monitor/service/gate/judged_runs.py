@@ -1,4 +1,4 @@
-"""The stored runs that a gate judges, why others are left out, and the drawn users of each run."""
+"""Selects the stored runs that a gate judges, and reads the drawn users of each run."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -23,14 +23,14 @@ from monitor.service.gate.question import Question
 _LOOKED_THROUGH = 100_000
 
 UsersAt = Callable[[datetime], UserTable]
-"""All users at a slot, with their segments."""
+"""Returns all users at a slot, with their segments."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSelection:
-    """Runs to judge, oldest first, and the number of other runs by reason.
+    """Runs to judge, oldest first, and the number of other runs by the reason to leave them out.
 
-    ``trouble`` says why the newest bad run was bad.
+    ``trouble`` is the reason of the newest run that is not ok.
     """
 
     runs: tuple[Run, ...]
@@ -39,7 +39,7 @@ class RunSelection:
 
 
 def select_runs(history: History, question: Question) -> RunSelection:
-    """Select the finished ok runs of this configuration that drew their users."""
+    """Select the ok runs of this configuration that drew their users."""
     stored = history.runs(
         comparison=question.comparison.name, limit=_LOOKED_THROUGH, since=question.since
     )
@@ -75,7 +75,8 @@ def _reason(run: Run, question: Question) -> LeftOut | None:
 class SampledSegment:
     """The drawn users of one segment in one run.
 
-    ``unit`` is the excess of users with a score, scaled to [0, 1]. ``missing`` counts the others.
+    ``unit`` is the excess of each user with a score, scaled to [0, 1]. ``missing`` is the number of
+    users without a score.
     """
 
     unit: Floats
@@ -84,7 +85,7 @@ class SampledSegment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampledRun:
-    """A run and its drawn users by segment."""
+    """A run, with its drawn users by segment."""
 
     run: Run
     segments: Mapping[str, SampledSegment]
@@ -93,17 +94,19 @@ class SampledRun:
 def read_run(
     run: Run, history: History, question: Question, users_at: UsersAt | None
 ) -> SampledRun | None:
-    """Read the rotating users of a run, None if it has no score of what is judged.
+    """Read the rotating users of a run. Returns None if the run has no scores of the judged metric.
 
-    A user whose score is undefined counts as missing. InputError for a score out of range, and if
-    the segments of the run are no longer known.
+    A user with an undefined score is treated as a user without a score.
+
+    Raises InputError for a score out of range, or if the segments of the run are no longer
+    available.
     """
     excess = question.excess
     scores = history.run_scores(run.id, [excess.series])
     if not scores.by_metric:
         return None
-    # Fixed users without a score look like rotating users. All of them count as rotating, so that
-    # bounds are never too narrow.
+    # Fixed users without a score look like rotating users without one. All are treated as rotating,
+    # so that bounds are never too narrow.
     is_rotating = ~select_kept(scores.users, Keep.PANEL, question.comparison) | question.is_census
     everyone = np.arange(len(scores.users), dtype=np.intp)
     members: dict[str, tuple[Rows, int]] = {ALL: (everyone, run.asked or 0)}
@@ -112,7 +115,7 @@ def read_run(
         panel = _panel(run, history, question, scores.users, users_at)
         for row in record.coverage.rows:
             members[row.segment] = (_rows(panel, row.segment, scores.users), row.asked)
-        # Users added for the minimum of a segment return in each run, like fixed users.
+        # Users that were added for a segment's minimum return in each run, like fixed users.
         is_rotating &= np.isin(everyone, members[ALL][0]) | question.is_census
     excesses = excess.of(scores.by_metric[excess.series])
     segments = {}
@@ -134,19 +137,19 @@ def _panel(
     stored = history.kept_lists(run.id)
     if stored is not None and scored.isin(stored.panel.users).all():
         return stored.panel
-    # The draw gives the same users if the source has not changed.
+    # The draw returns the same users if the source has not changed.
     panel = draw(users_at(run.slot), question.comparison, run.slot)
     if len(panel.segments[ALL]) != run.asked or not scored.isin(panel.users).all():
         raise InputError(
-            f"segments of the run of {format_instant(run.slot)} are no longer known, because the "
-            "users have changed. Set keep_lists: all, which stores segments with the newest run, "
+            f"the segments of the run of {format_instant(run.slot)} are lost, because the "
+            "source's users have changed. Set keep_lists: all to store the newest run's segments, "
             "or judge newer runs with --since"
         )
     return panel
 
 
 def _rows(panel: Panel, segment: str, scored: "pd.Index[str]") -> Rows:
-    if segment not in panel.segments:  # it had too few users
+    if segment not in panel.segments:  # the segment had too few users
         return np.empty(0, dtype=np.intp)
     rows = scored.get_indexer(panel.users[panel.segments[segment]])
     return np.sort(rows[rows >= 0])

@@ -1,4 +1,4 @@
-"""The question that a gate answers, and the excess that it compares with the margin."""
+"""The question that a gate answers, and the excess that the gate compares with the margin."""
 
 import math
 from collections.abc import Mapping
@@ -16,11 +16,11 @@ from monitor.sequential.gate import Scale, require_level
 from monitor.service.runner import pick_comparison
 
 EACH = "each"
-"""In place of a segment's name: every segment but ``all``."""
+"""This word instead of a segment's name means every segment but ``all``."""
 
 
 class Yardstick(StrEnum):
-    """What the distance between candidate and baseline is compared with."""
+    """What a gate takes as no excess: the noise floor, identical lists or a given reference."""
 
     NOISE_FLOOR = "noise_floor"
     IDENTICAL = "identical"
@@ -29,15 +29,15 @@ class Yardstick(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Excess:
-    """The excess of each user in units of the metric.
+    """How the excess of each user is computed, in units of the metric.
 
     A positive excess means that the candidate is farther from the baseline than it should be.
     """
 
     yardstick: Yardstick
-    series: str  # name under which the scores are stored
+    series: str  # the name under which the scores are stored
     scale: Scale  # the range of the excess
-    # The score without excess; None under a noise floor, where scores are the excess.
+    # The score that means no excess. None with a noise floor, because the scores are the excess.
     reference: float | None = None
     sign: float = 1.0
 
@@ -51,21 +51,21 @@ class Excess:
         if self.yardstick is Yardstick.NOISE_FLOOR:
             return (
                 f"{self.series}: how much farther the candidate is from the baseline than the "
-                "baseline from itself"
+                "baseline is from itself"
             )
         reference = "the given reference"
         if self.yardstick is Yardstick.IDENTICAL:
             reference = "identical lists"
         return (
-            f"{self.series}: how far it is from {self.reference:g}, that of {reference}; the "
-            "baseline's own noise is NOT taken off"
+            f"{self.series}: how far it is from {self.reference:g}, the score of {reference}. The "
+            "noise of the baseline is NOT subtracted"
         )
 
 
 def over_floor(metric: Metric, k: int) -> Excess:
     """Return the excess over the noise floor.
 
-    Its range is the width of the metric's range on both sides of 0.
+    If the metric's range has the width w, the range of the excess is -w to w.
     """
     low, high = _bounds(metric, k)
     return Excess(
@@ -76,24 +76,24 @@ def over_floor(metric: Metric, k: int) -> Excess:
 
 
 def from_value(metric: Metric, k: int, reference: float | None) -> Excess:
-    """Return the distance from a given score, by default that of identical lists.
+    """Return the distance from a score. The default is the score of identical lists.
 
-    InputError if there is no such score.
+    Raises InputError if there is no such score.
     """
     low, high = _bounds(metric, k)
     if reference is not None and math.isnan(reference):
         raise InputError(
-            f"reference nan is no score: use one in the range of {metric}, {low:g} to {high:g}"
+            f"reference nan is not a score of {metric}: choose one from {low:g} to {high:g}"
         )
     zero = metric.identical if reference is None else reference
     if zero is None or math.isnan(zero):
         raise InputError(
-            f"{metric} has no single value on identical lists: set the score without excess with "
+            f"{metric} has no fixed value on identical lists: give the score without excess with "
             "--reference VALUE"
         )
     if not low <= zero <= high:
         raise InputError(
-            f"reference {zero:g} is outside the range of {metric}, {low:g} to {high:g}"
+            f"reference {zero:g} is not a score of {metric}: choose one from {low:g} to {high:g}"
         )
     sign = 1.0 if metric.higher_is_more_alike else -1.0
     ends = sorted((sign * (zero - low), sign * (zero - high)))
@@ -107,16 +107,16 @@ def _bounds(metric: Metric, k: int) -> tuple[float, float]:
     low, high = metric.bounds(k)
     if not (math.isfinite(low) and math.isfinite(high)):
         raise InputError(
-            f"{metric} has no finite range, which the gate needs: choose a normalized metric"
+            f"{metric} has no finite range, but the gate needs one: choose a normalized metric"
         )
     return low, high
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """Is the mean excess of this metric below ``margin``, in units of the metric?
+    """The question whether the mean excess of a metric is below ``margin``.
 
-    See `make_question`.
+    ``margin`` is in units of the metric. `make_question` makes and checks questions.
     """
 
     comparison: Comparison
@@ -129,13 +129,13 @@ class Question:
 
     @property
     def is_census(self) -> bool:
-        """Whether every run asks the same users: all of them, or a fixed sample."""
+        """Whether every run asks the same users. These are all users, or a fixed sample."""
         sample = self.comparison.measuring.sample
         return sample is None or not sample.rotating
 
     @property
     def fixed_users(self) -> int | None:
-        """How many users every run asks, None if it asks all of them, or others each time."""
+        """The size of the fixed sample. None if each run asks all users or draws new ones."""
         sample = self.comparison.measuring.sample
         return sample.fixed if sample is not None and self.is_census else None
 
@@ -143,16 +143,16 @@ class Question:
     def needs_panel(self) -> bool:
         """Whether judging needs the segments of each run.
 
-        It does for named segments, and for a sample with a minimum for each segment.
+        Named segments need them, and so does a sample with a minimum for each segment.
         """
         sample = self.comparison.measuring.sample
         return self.segments != (ALL,) or (sample is not None and sample.minimum > 0)
 
     @property
     def has_floor(self) -> bool:
-        """Whether the excess over the noise floor is judged.
+        """Whether the gate judges the excess over the noise floor.
 
-        Metrics of relevance have no floor.
+        Metrics of relevance have no noise floor.
         """
         is_wanted = self.comparison.measuring.noise_floor is not None and self.reference is None
         return is_wanted and self.metric.need is not Need.RELEVANCE
@@ -161,14 +161,14 @@ class Question:
     def excess(self) -> Excess:
         """The excess over the noise floor, or the distance from a score.
 
-        The noise floor is used if there is one and no reference is given.
+        It is over the noise floor if there is one and no reference is given.
         """
         if self.has_floor:
             return over_floor(self.metric, self.comparison.measuring.k)
         return from_value(self.metric, self.comparison.measuring.k, self.reference)
 
 
-def make_question(  # noqa: PLR0913 - the words of the command
+def make_question(  # noqa: PLR0913 - the options of the command
     comparisons: Mapping[str, Comparison],
     name: str,
     *,
@@ -179,20 +179,20 @@ def make_question(  # noqa: PLR0913 - the words of the command
     since: datetime | None = None,
     reference: float | None = None,
 ) -> Question:
-    """Make the question, by default about the first metric.
+    """Make a question. The default metric is the comparison's first one.
 
-    ConfigError or InputError for a question without an answer.
+    Raises ConfigError or InputError if the question has no answer.
     """
     comparison = pick_comparison(comparisons, name)
     if comparison.measuring.keep_scores is not Keep.ALL:
         raise ConfigError(
-            f"{comparison.name} does not store the scores of all users, which the gate needs: "
+            f"{comparison.name} does not store the scores of all users, but the gate needs them: "
             "set keep_scores: all"
         )
     sample = comparison.measuring.sample
     if sample is not None and sample.stops_early:
         raise ConfigError(
-            f"which users {comparison.name} asks depends on earlier scores: remove "
+            f"{comparison.name} selects users by earlier scores, not at random: remove "
             "stop_when: decided"
         )
     require_level(alpha)
@@ -209,8 +209,8 @@ def make_question(  # noqa: PLR0913 - the words of the command
     is_temporal = comparison.measuring.noise_floor is NoiseFloor.TEMPORAL
     if is_temporal and question.has_floor and not question.is_census:
         raise ConfigError(
-            "noise_floor: {temporal: true} needs earlier lists of the same users, which rotating "
-            "users do not have: use {serve: true} or {retrain: SOURCE}, or set the score without "
+            "noise_floor: {temporal: true} needs earlier lists of the same users, but rotating "
+            "users have none: use {serve: true} or {retrain: SOURCE}, or give the score without "
             "excess with --reference VALUE"
         )
     return question
@@ -223,12 +223,12 @@ def _choose(comparison: Comparison, name: str | None) -> Metric:
     derived, base = parse_derived(name.strip())
     if derived is not None:
         raise InputError(
-            f"{name} is a derived series, and the gate needs the metric, {base}: if there is a "
-            "noise floor, it judges the excess over it"
+            f"{name} is a derived series: give the metric {base} instead. If there is a "
+            "noise floor, the gate judges the excess over it"
         )
     metric = parse(name)
     if str(metric) not in metrics:
         raise InputError(
-            f"{comparison.name} does not measure {metric}: it has {', '.join(metrics)}"
+            f"{comparison.name} does not measure {metric}: choose one of {', '.join(metrics)}"
         )
     return metric

@@ -19,7 +19,7 @@ from monitor.web.pages.site import AbsentPageError, Query, Site
 class Page:
     """One page: its path as HTML, the function that reads its data, and its template.
 
-    ``shows`` is the type of the data. ``required`` and ``optional`` are parameters of the query.
+    ``shows`` is the type of the data. ``required`` and ``optional`` name parameters of the query.
     """
 
     path: str
@@ -31,7 +31,7 @@ class Page:
 
     @property
     def api(self) -> str:
-        """Path of the data as JSON. The overview is at /comparisons, above each comparison."""
+        """Path of the data as JSON. The path of the overview is /api/v1/comparisons."""
         return "/api/v1" + re.sub("^/(c(?=/)|$)", "/comparisons", self.path)
 
 

@@ -19,17 +19,17 @@ from monitor.texts.unmatched_names import write_unmatched
 from monitor.web.pages.site import AbsentPageError, Query, Site
 
 A_PAGE = timedelta(days=1)
-"""A page of ended incidents covers at least a day, within the limits that follow."""
+"""A page of ended incidents covers one day, unless `LEAST` or `MOST` changes that."""
 LEAST = 25
 MOST = 100
-"""The least and the most ended incidents of a page, if a day has fewer or more."""
+"""The smallest and the largest number of ended incidents on one page."""
 _MOST_FIRING = 500
 _MESSAGES = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Incident:
-    """Firings of one comparison that belong together."""
+    """An incident: the alerts of one comparison that belong together."""
 
     incident: str
     comparison: str
@@ -37,24 +37,24 @@ class Incident:
     alerts: tuple[str, ...]
     segments: tuple[str, ...]
     started_at: datetime
-    slot: datetime  # of the run with which it began
-    ended_at: datetime | None  # None while one of them lasts
+    slot: datetime  # the slot of the run in which the incident began
+    ended_at: datetime | None  # None while an alert fires
     acknowledged_by: str | None
     sentence: str
 
     @property
     def silence_matchers(self) -> tuple[str, ...]:
-        """What holds back the whole incident, and what joins it."""
+        """Matchers of a silence for the incident and for alerts that join it later."""
         return propose_matchers(self.comparison, self.segments)
 
     @property
     def silence_command(self) -> str:
-        """The same as a command."""
+        """The command that silences the incident for two hours."""
         return f"rankwatch silence add {shlex.join(self.silence_matchers)} --for 2h"
 
 
 class IncidentState(StrEnum):
-    """Whether an alert of the incident fires."""
+    """Whether an alert of the incident still fires."""
 
     FIRING = "firing"
     ENDED = "ended"
@@ -62,14 +62,14 @@ class IncidentState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertsPage:
-    """Silences, incidents that fire (first page only), and one page of ended ones, newest first."""
+    """Ended incidents, newest first. The first page also has firing ones and silences."""
 
     filter: IncidentFilter
     state: IncidentState | None
     firing_incidents: tuple[Incident, ...]
     ended_incidents: tuple[Incident, ...]
-    page_before: int | None  # this page begins before this incident, None for the first page
-    next_page_before: int | None  # the same of the next page, None on the last one
+    page_before: int | None  # the page's incidents are older than this; None on the first
+    next_page_before: int | None  # the same for the next page; None on the last page
     comparisons: tuple[str, ...]
     silences: tuple[Silence, ...]
     unmatched_silences: tuple[str, ...]  # sentences on silences that match nothing
@@ -78,7 +78,7 @@ class AlertsPage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentMessage:
-    """A message, composed again from stored values. ``at``: when the first receiver had it."""
+    """A message, composed again from stored values. ``at`` is when a receiver first accepted it."""
 
     at: datetime
     receivers: tuple[str, ...]
@@ -87,22 +87,22 @@ class SentMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertPage:
-    """One incident: its changes, messages, answers of receivers, and reasons why it is not sent."""
+    """One incident: its changes, messages, receivers' answers, and why nothing is sent now."""
 
     details: Incident
     transitions: tuple[Transition, ...]
     attempts: tuple[Attempt, ...]
     messages: tuple[SentMessage, ...]
-    silences: tuple[Silence, ...]  # that match a firing now, or will
+    silences: tuple[Silence, ...]  # that match an alert of the incident, now or later
     held_alerts: tuple[
         str, ...
     ]  # alerts that the configuration does not send now, each with the reason
     newest_slot: datetime | None  # of the newest run, while the incident lasts
-    sentence: str | None  # the explanation of that run
+    sentence: str | None  # the explanation of the newest run
 
 
 def read_alerts_page(site: Site, query: Query) -> AlertsPage:
-    """Incidents of all comparisons, or those that match the filters."""
+    """Return the page of incidents. The query may filter the incidents."""
     chosen = query.chosen
     now = site.clock.now()
     pages = site.store.pages
@@ -144,7 +144,7 @@ def read_alerts_page(site: Site, query: Query) -> AlertsPage:
 
 
 def _one_page(incidents: Sequence[IncidentStart]) -> Sequence[IncidentStart]:
-    """Return those of the newest day, at least `LEAST` and at most `MOST`."""
+    """Return the incidents of the newest day, but at least `LEAST` and at most `MOST`."""
     of_a_day = [start for start in incidents if start.at > incidents[0].at - A_PAGE]
     return incidents[: min(max(len(of_a_day), LEAST), MOST)]
 
@@ -156,18 +156,18 @@ def _read_incidents(site: Site, starts: Sequence[IncidentStart]) -> tuple[Incide
     firing = {state.dedup_key: state for state in site.store.alerts.states(state=State.FIRING)}
     changes: dict[str, list[Transition]] = {start.key: [] for start in starts}
     for change in site.store.pages.incident_changes([*changes]):
-        # Old firings, from before incidents were stored, have none.
+        # Alerts that fired before incidents were stored have no incident.
         changes[change.incident or str(change.dedup_key)].append(change)
     return tuple(_incident(key, of_key, firing) for key, of_key in changes.items() if of_key)
 
 
 def read_alert_page(site: Site, query: Query) -> AlertPage:
-    """One incident."""
+    """Return the page of one incident."""
     key = query.path["key"]
     history = site.store.pages.incident(key)
     transitions = history.transitions
     if not transitions:
-        raise AbsentPageError(f"no incident {key}: it never was, or is deleted")
+        raise AbsentPageError(f"no incident {key}: it never existed, or its data has expired")
     now = site.clock.now()
     comparison = transitions[0].comparison
     firing = {}
@@ -204,7 +204,7 @@ def read_alert_page(site: Site, query: Query) -> AlertPage:
 
 
 def read_ended(site: Site, end: Transition) -> Incident | None:
-    """Return the incident that ended with this change, None if its changes are deleted."""
+    """Return the incident that ended with this change, or None if its changes were deleted."""
     key = end.incident or end.dedup_key
     if not key:
         return None
@@ -234,7 +234,7 @@ def _compose(
     positions: Sequence[int],
     at: datetime,
 ) -> Iterator[Message]:
-    """Compose the messages on the changes at these positions as they were sent at this time."""
+    """Compose the messages that were sent at this time, about the changes at these positions."""
     delivered = tuple(change for change in changes[: min(positions)] if change.is_start)
     past = [change for change in changes if change.at <= at]
     ended = {change.dedup_key for change in past if change.is_end}
@@ -260,7 +260,10 @@ def _incident(
     changes: Sequence[Transition],
     firing: dict[str | None, AlertState],
 ) -> Incident:
-    """Return an incident, from changes in any order, some twice, and from firing states by key."""
+    """Make an incident from its changes, and from the firing states by key.
+
+    The changes may have any order, and may contain duplicates.
+    """
     starts = [change for change in changes if change.is_start] or list(changes)
     first = min(starts, key=attrgetter("at"))
     end = max((change.at for change in changes if change.is_end), default=None)

@@ -38,7 +38,7 @@ PERIODS = {
     "1y": timedelta(days=366),
 }
 MOST_RUNS = 240
-"""Points of a chart. With more runs a point is the lowest of several neighbours."""
+"""The largest number of points in a chart. With more runs a point shows the lowest of its runs."""
 _DETAILS = 120
 _USUAL_RUNS = 28
 _SMALL_RUNS = 24
@@ -61,7 +61,8 @@ class AlertSpan:
 class ComparisonPage:
     """The data of a comparison's page, for one metric, segment and time.
 
-    ``blamed``: the segment that the sentence names. ``grid``: the rows of its family, by both arms.
+    ``blamed`` is the segment that the sentence names. ``grid`` has the rows of the comparison's
+    family, by the names of both arms.
     """
 
     comparison: str
@@ -97,12 +98,12 @@ class ComparisonPage:
 
 
 def read_comparison_page(site: Site, query: Query) -> ComparisonPage:
-    """One comparison over time. Choices that do not exist are ignored."""
+    """Return the page of one comparison over time. Unknown choices are ignored."""
     name = query.path["name"]
     site.require(name)
     configured = site.comparison(name)
     latest = site.latest_of(name)
-    summaries = latest.summaries if latest else ()  # none if the newest run failed
+    summaries = latest.summaries if latest else ()  # empty if the newest run failed
     states = latest.states if latest else ()
     explanation = latest.explanation if latest else None
     firing = firing_of(states)
@@ -197,7 +198,7 @@ def _default_metric(latest: LatestRun | None, metrics: Sequence[str]) -> str | N
 
 
 def _read_grid(site: Site, family: str | None) -> Mapping[str, Mapping[str, ComparisonRow]]:
-    """Return the rows of a family with several candidates, by the names of both arms."""
+    """Return the rows of a family with several candidates, by the names of the two arms."""
     members = {
         name: comparison.arms
         for name, comparison in site.comparisons().items()
@@ -222,7 +223,7 @@ def _blamed_segment(explanation: Explanation | None, segments: Sequence[str]) ->
 
 
 def _opening_segment(alert: str | None, blamed: str | None, states: Iterable[AlertState]) -> str:
-    """Return the segment to show first: the blamed one, if the alert fires for segments only."""
+    """Return the segment to show first: the blamed one if the alert fires only in segments."""
     firing = {
         state.segment for state in states if state.alert == alert and state.state is State.FIRING
     }
@@ -234,7 +235,7 @@ def _choose_time(
     latest: LatestRun | None,
     now: datetime,
 ) -> tuple[str, datetime, datetime]:
-    """Return the period with its start and end: now, or the newest run if that is older."""
+    """Return the period, its start and its end. It ends now or at the newest run."""
     period = query.chosen.get("period")
     if period not in PERIODS:
         period = _usual_period(latest)
@@ -248,7 +249,7 @@ def _choose_time(
 
 
 def _usual_period(latest: LatestRun | None) -> str:
-    """Return a week, or a month or a year if the comparison runs daily or more rarely."""
+    """Return the period to show first: a week, or more if the comparison runs rarely."""
     if latest is not None and len(latest.recent) > 1:
         (first, _), *between, (last, _) = latest.recent
         pace = (last - first) / (len(between) + 1)
@@ -275,9 +276,9 @@ def _fixed_limits(configured: Comparison | None, metric: str | None) -> Iterator
 
 
 def _fall(part: SegmentMeans) -> float:
-    """Return how far the newest mean is below the median of those before."""
+    """Return how far the newest mean is below the median of the earlier means."""
     means = [mean for mean in part.means if mean is not None]
-    if len(means) < 2 or part.means[-1] is None:  # noqa: PLR2004 - one before, and the newest
+    if len(means) < 2 or part.means[-1] is None:  # noqa: PLR2004 - an earlier mean and the newest
         return -1.0
     *before, newest = means
     return sorted(before)[len(before) // 2] - newest
@@ -288,7 +289,10 @@ def alert_spans(
     states: Iterable[AlertState],
     since: datetime,
 ) -> tuple[AlertSpan, ...]:
-    """Return the firings after ``since``, by these changes and by the states of those that last."""
+    """Return when alerts fired after ``since``.
+
+    ``changes`` show when an alert began and ended. ``states`` show which alerts still fire.
+    """
     lasting = {}
     ended = []
     for change in changes:
@@ -316,6 +320,6 @@ def _may_silence(silence: Silence, name: str) -> bool:
     try:
         matchers = [*map(Matcher.parse, silence.matchers)]
     except ConfigError:
-        return False  # such a silence matches nothing
+        return False  # an invalid silence matches nothing
     labels = {"comparison": name}
     return all(matcher.matches(labels) for matcher in matchers if matcher.name in labels)

@@ -32,7 +32,7 @@ class ComparisonState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Firing:
-    """One alert that fires, and its segments, `all` first. ``incident`` is that of the first one."""
+    """A firing alert with its segments, `all` first. ``incident`` belongs to the first segment."""
 
     alert: str
     segments: tuple[str, ...]
@@ -44,7 +44,7 @@ class Firing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonRow:
-    """One comparison: its state, its similarity in the last runs, and how many were compared."""
+    """One comparison: its state, the similarity in its last runs, and its number of users."""
 
     comparison: str
     state: ComparisonState
@@ -77,7 +77,7 @@ _ORDER = list(ComparisonState)
 
 
 def read_overview_page(site: Site, _: Query | None = None) -> Overview:
-    """All comparisons, read from memory, so that they are shown while the database is away."""
+    """Return all comparisons from memory. So the page works while the database is away."""
     now = site.clock.now()
     daemon = site.state()
     reason = "no run has ended yet"
@@ -92,7 +92,7 @@ def read_overview_page(site: Site, _: Query | None = None) -> Overview:
         comparison = configured.get(name)
         cached = site.rows.get(name)
         if cached is None or cached[0] is not latest or cached[1] is not comparison:
-            # A new row takes long: a comparison may have thousands of states.
+            # Computing a row takes long, because a comparison may have thousands of states.
             cached = (latest, comparison, _new_row(latest, comparison))
             site.rows[name] = cached
         age = now - latest.run.slot
@@ -107,7 +107,7 @@ def read_overview_page(site: Site, _: Query | None = None) -> Overview:
 
 
 def _rank(row: ComparisonRow) -> tuple[int, int, int, str]:
-    """The order of rows: the worst state, the most severe alert, the most alerts, the name."""
+    """Return a sort key: by state, by the most severe alert, by the number of alerts, by name."""
     severity = len(_SEVERITIES)
     if row.firing:
         severity = _SEVERITIES.index(row.firing[0].severity)
@@ -153,7 +153,7 @@ def _new_row(latest: LatestRun, configured: Comparison | None) -> ComparisonRow:
 
 
 def firing_of(states: Sequence[AlertState]) -> tuple[Firing, ...]:
-    """Return the alerts that fire: the most severe first, then those for all users, then by age."""
+    """Return the firing alerts: the most severe first, then alerts for all users, then by age."""
     by_alert: dict[str, list[AlertState]] = {}
     lasting = [state for state in states if state.state is State.FIRING]
     lasting.sort(key=lambda state: (state.segment != ALL, state.since, state.segment))
@@ -180,7 +180,7 @@ def firing_of(states: Sequence[AlertState]) -> tuple[Firing, ...]:
 
 
 def state_of(latest: LatestRun) -> ComparisonState:
-    """Return the state of a comparison, by its alerts first and then by its newest run."""
+    """Return the state of a comparison. Its alerts decide first, then its newest run."""
     states = {state.state for state in latest.states}
     if State.FIRING in states:
         return ComparisonState.FIRING
@@ -193,7 +193,7 @@ def state_of(latest: LatestRun) -> ComparisonState:
 
 
 def drop_rule(configured: Comparison | None, metric: str | None) -> str | None:
-    """Return the rule that learns what is normal for the metric's mean, None without one."""
+    """Return the name of the rule that learns the normal mean of the metric, or None."""
     if configured is None:
         return None
     for rule in configured.judging.similarity_rules:
@@ -208,7 +208,7 @@ def drop_rule(configured: Comparison | None, metric: str | None) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DaemonPage:
-    """The data of the daemon's page, without those of the database while that is away."""
+    """The data of the daemon's page. While the database is away, data from it is left out."""
 
     process: Status
     progress: Mapping[str, tuple[PullProgress, ...]]
@@ -221,7 +221,7 @@ class DaemonPage:
 
 
 def read_daemon_page(site: Site, _: Query) -> DaemonPage:
-    """The daemon that answers. Other daemons have their own pages."""
+    """Return the page of this daemon. Other daemons have their own pages."""
     now = site.clock.now()
     outbox = site.store.outbox
     status = site.status()

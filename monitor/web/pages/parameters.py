@@ -1,4 +1,4 @@
-"""Parameters of pages: how they are read, and how OpenAPI describes them."""
+"""Reads the parameters of pages, and describes them in OpenAPI."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -11,9 +11,9 @@ from monitor.errors import InputError
 from monitor.model.instants import read_since
 
 LONGEST_TEXT = 500
-"""Characters of a name in a query. Headers and address then fit into 16 kB."""
+"""The largest length of a name in a query. So headers and address fit into 16 kB."""
 LONGEST_USER = 12_000
-"""Characters of a user's id in a query. An address of ASCII then fits into 16 kB."""
+"""The largest length of a user's id in a query. So an address of ASCII fits into 16 kB."""
 LARGEST_NUMBER = 2**63 - 1
 """The largest number of a row in a database."""
 
@@ -46,25 +46,25 @@ KINDS: Mapping[str, Any] = {
 """The type of each parameter of a query."""
 
 DESCRIPTIONS = {
-    "metric": "Metric to show, by default the newest run's leading one. Others are ignored.",
-    "segment": "Segment to show, by default all users. Others are ignored.",
-    "period": "1d, 7d, 30d, 90d or 1y. Other periods are ignored.",
-    "from": "First slot, such as 2024-01-08T00:00:00Z, instead of a period.",
-    "to": "Last slot, such as 2024-01-08T00:00:00Z; by default the newest.",
-    "slot": "Slot of the run, such as 2024-01-08T00:00:00Z; by default the newest.",
-    "id": "The user.",
-    "comparison": "Only incidents of this comparison.",
-    "severity": "Incidents whose most severe alert has this severity.",
-    "state": "Incidents that are firing, or that ended.",
-    "text": "Part of an alert, a segment, a reason or an explanation, in any case.",
-    "before": "Ended incidents before this number, which is `next_page_before` of the previous page.",
+    "metric": "Metric to show. Default: the first one of the newest run. Unknown ones are ignored.",
+    "segment": "Segment to show. Default: all users. Unknown ones are ignored.",
+    "period": "Period to show: 1d, 7d, 30d, 90d or 1y. Other periods are ignored.",
+    "from": "First slot, such as 2024-01-08T00:00:00Z. It replaces the period.",
+    "to": "Last slot, such as 2024-01-08T00:00:00Z. The default is the newest slot.",
+    "slot": "Slot of the run, such as 2024-01-08T00:00:00Z. The default is the newest slot.",
+    "id": "The id of the user.",
+    "comparison": "Shows only incidents of this comparison.",
+    "severity": "Shows only incidents whose most severe alert has this severity.",
+    "state": "Shows only firing incidents, or only ended ones.",
+    "text": "Text in an alert, a segment, a reason or an explanation, in upper or lower case.",
+    "before": "Shows older ended incidents. The number is `next_page_before` of the previous page.",
 }
 
 PATH_DESCRIPTIONS = {
-    "name": "The comparison.",
+    "name": "The name of the comparison.",
     "slot": "Slot of the run, such as 2024-01-08T00:00:00Z.",
-    "user": "The user.",
-    "key": "The incident.",
+    "user": "The id of the user.",
+    "key": "The key of the incident.",
 }
 
 
@@ -80,7 +80,7 @@ def read_parameters(
 ) -> dict[str, Any]:
     """Return the values of a page's parameters. Other parameters are ignored.
 
-    InputError for a parameter that is missing or cannot be read.
+    Raises InputError if a parameter is missing or cannot be read.
     """
     values: dict[str, Any] = {}
     faults = [f"{name}: is missing" for name in required if name not in query]
@@ -109,7 +109,7 @@ def describe_query(name: str, *, is_required: bool) -> dict[str, Any]:
 
 
 def describe_path(name: str) -> dict[str, Any]:
-    """Return a part of a path in OpenAPI."""
+    """Return a parameter of a path in OpenAPI."""
     schema: dict[str, Any] = {"type": "string", "minLength": 1, "maxLength": LONGEST_TEXT}
     if name == "user":
         schema["maxLength"] = LONGEST_USER

@@ -1,4 +1,4 @@
-"""Templates, with their charts and tables. All values are escaped."""
+"""Renders templates, with their charts and tables. All values are escaped."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
@@ -31,7 +31,7 @@ _MOST_SEGMENTS = 12
 
 
 def render(template: str, **values: object) -> str:
-    """Return the template's page with these values."""
+    """Render the template with these values, and return the page."""
     return _templates().get_template(template).render(**values)
 
 
@@ -44,7 +44,7 @@ def read_static(name: str) -> str:
 
 
 def series_chart(page: ComparisonPage) -> Markup:
-    """Draw the comparison over time. Each run is a point that leads to its page."""
+    """Draw the metric over time. Each point links to the page of its run."""
     points = []
     for run in page.points:
         note = f"{show_instant(run.slot)}: {show_number(run.mean)}"
@@ -94,7 +94,7 @@ def distribution_chart(page: ComparisonPage) -> Markup:
 
 
 def coverage_chart(page: ComparisonPage) -> Markup:
-    """Draw the shares of users with an absent or imperfect list, by arm and reason."""
+    """Draw the shares of users whose list is absent or imperfect, by arm and reason."""
     if not page.coverage:
         return Markup()
     slots, rows = zip(*page.coverage, strict=True)
@@ -115,7 +115,7 @@ def coverage_chart(page: ComparisonPage) -> Markup:
 
 
 def drop_chart(explanation: Explanation) -> Markup:
-    """Draw the drop from the distance before to the distance now, by cause."""
+    """Draw how each cause changed the distance, from the earlier distance to the present one."""
     if explanation.before is None:
         return Markup()
     pieces = []
@@ -132,7 +132,7 @@ def _total(name: str, amount: float) -> Bar:
 
 
 def segment_chart(explanation: Explanation) -> Markup:
-    """Draw what each segment of the leading dimension adds to the drop."""
+    """Draw how much each segment of the most important dimension adds to the drop."""
     if not explanation.falls:
         return Markup()
     dimension, _, _ = explanation.falls[0].segment.partition("=")
@@ -166,7 +166,7 @@ def show_number(value: float | None) -> str:
 
 
 def show_duration(seconds: float | None) -> str:
-    """Write a duration in its largest unit."""
+    """Write a duration in the largest unit that fits."""
     if seconds is None:
         return "never"
     for size, unit in ((_DAY, "d"), (_HOUR, "h"), (_MINUTE, "min")):
@@ -186,9 +186,10 @@ def _table(
     caption: str = "",
     kind: str = "",
 ) -> Markup:
-    """Return a table. A template would take four times as long.
+    """Return a table as HTML. A template would take four times as long.
 
-    A column NAME> has numbers. Columns of the kind ``rows`` are stacked on small screens.
+    A column whose name ends with > has numbers. With ``kind="rows"`` small screens stack the cells
+    of a row.
     """
     heads = []
     starts = []
@@ -211,7 +212,7 @@ def _table(
 
 
 def _rows_of(objects: Iterable[object], *names: str) -> list[tuple[str, ...]]:
-    """Return a row for each object: the attributes of these names, with dots for inner ones."""
+    """Return one row for each object, with its attributes of these names, such as ``run.slot``."""
     getters = [*map(attrgetter, names)]
     rows = []
     for value in objects:
@@ -230,12 +231,12 @@ def _show(value: object) -> str:
 
 
 def _without_first(rows: Iterable[Sequence[object]]) -> list[Sequence[object]]:
-    """Return the rows without their first cells."""
+    """Return the rows without the first cell of each."""
     return [cells[1:] for cells in rows]
 
 
 def linked_rows(rows: Iterable[Sequence[str]], urls: Mapping[str, str]) -> list[tuple[str, ...]]:
-    """Return the rows with links from the items in their first cells to the items' pages."""
+    """Return the rows. The item in the first cell of each row links to the item's page."""
     return [(link_to(urls.get(item), item), *others) for item, *others in rows]
 
 
@@ -262,7 +263,7 @@ def _coverage_rows(coverage: Coverage) -> list[tuple[str, ...]]:
 
 
 def _spell_out(value: object) -> object:
-    """Escape characters in names that could hide or reverse text."""
+    """Escape the characters of a name that could hide or reverse text."""
     if isinstance(value, str) and not isinstance(value, Markup):
         return escape_controls(value)
     return value

@@ -1,4 +1,4 @@
-"""A report: pages of a comparison, its runs and users in one file, which needs no server."""
+"""Makes a report: the pages of a comparison, its runs and its users in one file."""
 
 import re
 from base64 import b64encode
@@ -19,7 +19,7 @@ from monitor.web.pages.run import read_run_page, read_user_page
 from monitor.web.pages.site import AbsentPageError, Query, Site, comparison_url, run_url, user_url
 
 MOST_BYTES = 1_900_000
-"""Beyond this size pages of users are left out."""
+"""The size from which further pages of users are left out."""
 MOST_RUNS = 6
 MOST_USERS = 6
 _USER_RUNS = 40
@@ -46,10 +46,13 @@ def make_report(
     since: datetime | None = None,
     until: datetime | None = None,
 ) -> str:
-    """Return the state of a comparison at its run of ``slot``, else the newest up to ``until``.
+    """Return a report on a comparison at one run, as HTML.
 
-    It shows the users with the least similar lists. With ``since`` it also shows the later runs in
-    which alerts began. AbsentPageError if no run had ended by then.
+    The run is the run of ``slot``. Without a slot it is the newest run up to ``until``. The report
+    shows the users with the least similar lists. With ``since`` it also shows the runs since then
+    in which alerts began.
+
+    Raises AbsentPageError if no such run has ended.
     """
     if slot is not None:
         until = site.run_at(name, slot).slot
@@ -57,7 +60,7 @@ def make_report(
     if latest is None:
         when = "" if until is None else f" up to {show_instant(until)}"
         raise AbsentPageError(
-            f"no finished run of a comparison named {name!r} is stored{when}; see rankwatch runs"
+            f"no finished run of a comparison named {name!r} is stored{when}: see rankwatch runs"
         )
     slot = latest.run.slot
     slots = {slot}
@@ -77,7 +80,7 @@ def make_report(
 
 
 def _state_after(last: Transition | None, state: AlertState) -> AlertState:
-    """Return the state after its last change, quiet without a change."""
+    """Return the state after its last change. Without a change the state is quiet."""
     if last is None:
         return replace(state, state=State.QUIET)
     return replace(
@@ -127,7 +130,7 @@ def _sections(
 
 
 def in_one_file(title: str, sections: Iterable[Section]) -> str:
-    """Return one page of these sections, with style, script, and links between them."""
+    """Return one page of these sections, with style, script, and links between the sections."""
     style = read_static("rankwatch.css")
     script = read_static("rankwatch.js")
     parts = []
@@ -167,9 +170,10 @@ def in_one_file(title: str, sections: Iterable[Section]) -> str:
 
 
 def _without_server(part: str, places: Mapping[str, str]) -> str:
-    """Return a part without forms and without links to a server.
+    """Return a section's HTML without forms and without links to a server.
 
-    A link to another part is changed to its anchor. Quotes in text are escaped, so no text matches.
+    A link to another section becomes a link to its anchor. Plain text is never changed, because its
+    quotes are escaped.
     """
 
     def replace_link(link: re.Match[str]) -> str:

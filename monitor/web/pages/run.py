@@ -1,4 +1,4 @@
-"""The page of one run: what changed and for whom. The page of one user of a run."""
+"""The page of one run, and the page of one user in a run."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
@@ -20,8 +20,8 @@ _LIKE = 6
 class RunPage:
     """The data of a run's page.
 
-    ``mean_changes``: the difference of each summary's mean to the run before. ``started_alerts`` and
-    ``ended_alerts``: alerts, and for how many segments.
+    ``mean_changes`` has, for each summary, the change of its mean since the previous run.
+    ``started_alerts`` and ``ended_alerts`` name alerts, each with its number of segments.
     """
 
     comparison: str
@@ -45,7 +45,7 @@ class RunPage:
 
 
 def read_run_page(site: Site, query: Query) -> RunPage:
-    """One run."""
+    """Return the page of one run."""
     name = query.path["name"]
     slot = require_slot(query.path["slot"])
     site.require(name)
@@ -98,13 +98,13 @@ def read_run_page(site: Site, query: Query) -> RunPage:
 
 
 def _count_by_alert(changes: Iterable[FiringChange]) -> tuple[tuple[str, int], ...]:
-    """Return alerts and the number of their segments, most first."""
+    """Return each alert with its number of segments, the largest number first."""
     return tuple(Counter(change.alert for change in changes).most_common())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """How one item moved. Ranks count from 1, and are None if the list does not have the item."""
+    """How one item moved. The first rank is 1. The rank is None if the list lacks the item."""
 
     item: str
     title: str | None
@@ -117,7 +117,7 @@ class Move:
 class UserPage:
     """The data of a user's page in one run.
 
-    ``former``: the list of an earlier run, of the arm that changed.
+    ``former`` is the list from an earlier run, for the arm that has changed since then.
     """
 
     comparison: str
@@ -138,7 +138,7 @@ class UserPage:
 
 
 def read_user_page(site: Site, query: Query) -> UserPage:
-    """One user in one run. Without stored lists it has only scores."""
+    """Return the page of one user in one run. It shows only scores if no lists were stored."""
     name = query.path["name"]
     user = site.find_user(query.path.get("user", query.chosen.get("id", "")))
     site.require(name)
@@ -194,7 +194,7 @@ def read_user_page(site: Site, query: Query) -> UserPage:
 
 
 def list_moves(lists: UserLists, titles: Mapping[str, str]) -> tuple[Move, ...]:
-    """Return the moves of all items: first the candidate's list, then items only in the other."""
+    """Return the moves of all items. The last ones are only in the baseline's list."""
     baseline = {item: rank for rank, item in enumerate(lists.baseline, start=1)}
     candidate = {item: rank for rank, item in enumerate(lists.candidate, start=1)}
     moves = []

@@ -1,4 +1,4 @@
-"""The data that pages are made from, and the addresses of pages."""
+"""The data for the pages, and the pages' addresses."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,11 +17,11 @@ from monitor.model.runs import LatestRun, PullProgress, Run
 from monitor.ports import Clock, Store
 
 Titles = Callable[[str, datetime, Collection[str]], Mapping[str, str]]
-"""Returns titles of items of a comparison at a slot, as far as its source has them and answers."""
+"""Returns titles of items of a comparison at a slot. Omits titles that the source does not have."""
 
 
 class AbsentPageError(InputError):
-    """There is nothing at this address. The text says what is missing, and where to look."""
+    """Nothing exists at this address. The text says what is missing, and where to look."""
 
 
 class UnanswerableError(InputError):
@@ -29,12 +29,12 @@ class UnanswerableError(InputError):
 
 
 def _no_daemon(*_: object) -> NoReturn:
-    raise AbsentPageError("there is no daemon here")
+    raise AbsentPageError("no daemon answers here: this page needs a running daemon")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduledRun:
-    """When a comparison is due next, and how long its run has taken, None if it is not running."""
+    """When a comparison is due next. ``running_s`` is the time since its run began, or None."""
 
     comparison: str
     next_at: datetime | None
@@ -43,7 +43,7 @@ class ScheduledRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """The state of the daemon, from memory. ``configuration`` is YAML without secrets."""
+    """The state of the daemon, read from memory. ``configuration`` is YAML without secrets."""
 
     version: str
     started_at: datetime
@@ -57,9 +57,9 @@ class Status:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """The data that pages are made from, by default without a daemon.
+    """The data for the pages. By default there is no daemon.
 
-    All but ``store``, ``titles`` and ``judge`` answer from memory.
+    ``store``, ``titles`` and ``judge`` may wait for a database or a source. The rest is in memory.
     """
 
     store: Store
@@ -75,23 +75,23 @@ class Site:
     judge: Callable[[Mapping[str, Comparison], str, Mapping[str, Any]], Mapping[str, object]] = (
         _no_daemon
     )
-    """Returns the gate's certificate for one of the comparisons as JSON.
+    """Returns the gate's certificate for the named comparison as JSON.
 
     The last argument has the options of `rankwatch gate`.
     """
     find_user: Callable[[str], str] = str
     """Returns the stored name of the user with this id."""
     prefix: str = ""
-    """Path that a proxy adds in front of the paths of the pages."""
+    """The path that a proxy puts in front of the pages' paths."""
     rows: dict[str, tuple[LatestRun, Comparison | None, Any]] = field(default_factory=dict)
-    """Cached rows of the overview, each with the values that it was made from."""
+    """Cached rows of the overview. Each has the values from which it was computed."""
 
     def comparison(self, name: str) -> Comparison | None:
-        """Return the configured comparison, None if only its runs are left."""
+        """Return the configured comparison, or None if only its stored runs are left."""
         return self.comparisons().get(name)
 
     def item_urls(self, name: str, items: Collection[str]) -> Mapping[str, str]:
-        """Return the addresses of the items' pages, none if the comparison has no `item_url`."""
+        """Return the addresses of the items' pages, or {} if the comparison has no `item_url`."""
         comparison = self.comparison(name)
         if comparison is None or comparison.item_url is None:
             return {}
@@ -105,7 +105,7 @@ class Site:
         return None
 
     def require(self, name: str) -> None:
-        """Raise AbsentPageError unless the comparison, or family, is configured or was run."""
+        """Raise AbsentPageError if this comparison or family is neither configured nor stored."""
         configured = self.comparisons()
         families = {comparison.family for comparison in configured.values()}
         if name not in configured and name not in families and self.latest_of(name) is None:
@@ -116,8 +116,8 @@ class Site:
         runs = self.store.history.runs(comparison=name, since=slot, until=slot, limit=1)
         if not runs:
             raise AbsentPageError(
-                f"no run of {name} has the slot {format_instant(slot)}: it was never run, or is "
-                "deleted"
+                f"no run of {name} has the slot {format_instant(slot)}: it was never run, or its "
+                "run was deleted"
             )
         return runs[0]
 
@@ -131,11 +131,11 @@ class Query:
 
 
 def require_slot(part: str) -> datetime:
-    """Return the slot in an address, or raise AbsentPageError."""
+    """Return the slot in an address. Raises AbsentPageError if it is not a time."""
     try:
         return read_instant(part)
     except ValueError:
-        raise AbsentPageError(f"{part} is no slot: write it as 2024-01-08T00:00:00Z") from None
+        raise AbsentPageError(f"{part} is not a slot: write it as 2024-01-08T00:00:00Z") from None
 
 
 def comparison_url(name: str, **chosen: object) -> str:
@@ -151,10 +151,10 @@ def run_url(name: str, slot: datetime, **chosen: object) -> str:
 
 @lru_cache(maxsize=4096)
 def user_url(name: str, user: str, slot: datetime | None = None) -> str:
-    """Return the address of a user's page, for the newest run if there is no slot."""
+    """Return the address of a user's page. Without a slot it shows the newest run."""
     chosen = {} if slot is None else {"slot": format_instant(slot)}
     if user in {"", ".", ".."} or "/" in user or "\\" in user:
-        # Browsers change such a path.
+        # Browsers change a path with these names, so the user is a parameter.
         return f"/c/{_quote(name)}/users?{urlencode({'id': user, **chosen})}"
     return f"/c/{_quote(name)}/users/{_quote(user)}{_query(chosen)}"
 

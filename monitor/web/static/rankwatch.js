@@ -1,4 +1,4 @@
-// Pages work without this script. It adds values at the pointer, a filter, refreshes and arrow keys.
+// Pages work without this script. It shows values at the pointer, filters, refreshes, and reads arrow keys.
 "use strict";
 
 const hover = document.createElement("div");
