@@ -317,8 +317,8 @@ def test_while_the_database_is_away_the_overview_stays(filled, monkeypatch):
         shown = ask("/api/v1/comparisons").json()["daemon"]["away"]
     assert (page.status, "does not answer since 03:00" in page.text) == (503, True)
     text = re.sub("<[^>]*>", "", overview.text)
-    assert f"The database is away since {show_instant(SLOTS[1])}: refused." in text
-    assert f"States are those of {show_instant(SLOTS[0])}." in text
+    assert f"The database has been away since {show_instant(SLOTS[1])}: refused." in text
+    assert f"The states below were read at {show_instant(SLOTS[0])}." in text
     assert re.findall(r'class="pill([^"]*)">was ([a-z ]+)<', overview.text)[-2:] == [
         (" firing", "firing"),
         ("", "quiet"),
