@@ -65,7 +65,7 @@ class JudgingPlan:
         frozenset()
     )  # under these conditions alerts do not wait for a verdict: pending and firing alerts end
     stale_after: int = 3  # how many runs in a row may be due without a success
-    # A firing joins an incident if the incident's last firing began less than this ago
+    # Firings join an incident until seven times this duration after its first lasting firing
     group_for: timedelta = timedelta(days=1)
     shows_items: bool = True  # whether the texts of alerts name items
     # Whether rules learn what is normal separately for each version of the arms' models
