@@ -79,14 +79,14 @@ FILES: list[tuple[Callable[[], Exception], str]] = [
         lambda: duckdb.BinderException(f"No function matches 'strlen(UUID)' at {ID}"),
         "a column has a type that cannot be used there",
     ),
-    (lambda: duck(f"SELECT error('{ID}')"), "its content does not have the format it is read in"),
+    (lambda: duck(f"SELECT error('{ID}')"), "its content does not have the expected format"),
     (
         lambda: duck(f"SELECT json_extract('{{\"{ID}', '$.a')"),
-        "its content does not have the format it is read in",
+        "its content does not have the expected format",
     ),
     (
         lambda: raised(lambda: pa.array([ID]).cast(pa.int64())),
-        "its content does not have the format or the types",
+        "its content does not have the expected format or types",
     ),
     (lambda: pa.ArrowNotImplementedError(ID), "a column has a type that cannot be used there"),
     (lambda: OSError(errno.ENOSPC, "full", ID), "the disk is full: free some space"),
@@ -157,7 +157,7 @@ DATABASES += [(partial(of_state, state), cause) for state, cause in rows(STATES)
 REDIS: list[tuple[Callable[[], Exception], str]] = [
     (
         lambda: redis.ResponseError(f"WRONGTYPE {ID}"),
-        "the key has another type than the option type says",
+        "the key's type is not the one in the option type",
     ),
     (
         lambda: redis.exceptions.NoPermissionError(f"User {ID}"),
