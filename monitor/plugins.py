@@ -129,8 +129,8 @@ class Guard:
     """Calls one plugin.
 
     The text of an error of class ``kind`` is cut to one line. Any other error becomes an error of
-    this class with these fields. Its text is dropped, because it may contain secrets. Calls that
-    hang use a limited number of threads.
+    this class with these fields. The original text is dropped, because it may contain secrets.
+    Calls that hang use a limited number of threads.
     """
 
     def __init__(

@@ -17,7 +17,7 @@ _CONTROLS = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u
 
 
 def display_url(url: str | SecretStr) -> str:
-    """The scheme, host and port of an unchecked URL. For a database also its name or file.
+    """The scheme, host and port of an unchecked URL, and the name or file of a database.
 
     The user, password, path and query are left out. If an unescaped character makes it unclear
     where the password ends and the host begins, neither is shown.

@@ -45,7 +45,7 @@ _GZIP_LEVEL = 3
 SHOWN_UNCONFIRMED_S = 60.0
 """How long earlier values are shown while the database cannot be read.
 
-So short failures leave no gaps.
+Short failures therefore leave no gaps.
 """
 _OF_PROCESS = DAEMON_GAUGES - {"database_size_bytes"} | {
     "schedule_interval_seconds",

@@ -59,7 +59,7 @@ class JudgingPlan:
 
     rules: tuple[Rule, ...]
     min_paired_share: float  # least share of the asked users that must have both lists
-    # One false page in so many runs is accepted from the rules that learn what is normal
+    # In this many runs, the rules that learn what is normal may together cause one false page
     runs_a_false_page: float = 90.0
     ignored: frozenset[Condition] = (
         frozenset()

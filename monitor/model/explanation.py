@@ -42,7 +42,7 @@ class FaultKind(StrEnum):
     ITEMS_GONE = "items_gone"  # items are in no list any more
     RESPELLED = "respelled"  # the same items with other ids
     MIXED_UP = "mixed_up"  # users get other users' lists
-    NOISE = "noise"  # lists are not like those of any user
+    NOISE = "noise"  # lists that are not like any user's lists
     REPLACED = "replaced"  # more items are replaced than usual for the arm
     REORDERED = "reordered"  # the same items in another order
 

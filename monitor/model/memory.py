@@ -61,7 +61,8 @@ class MemoryRequest:
     # The series of each alert. A run that lacks a lesson for one of them returns its summaries
     series: Mapping[str, str] = field(default_factory=dict)
     splits: int = 0  # the explanation compares with this many healthy runs
-    wants_last_lists: bool = False  # also wants the lists from before the present alerts
+    # Whether it needs the last run's lists, and the lists from before the present alerts
+    wants_last_lists: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -69,10 +69,10 @@ class Traces:
 class RankingTable:
     """Lists of n users as received from one arm: maybe empty, longer than k, or with duplicates."""
 
-    users: pd.Index  # n unique ids; those of sources are pandas ``str``
+    users: pd.Index  # n unique ids; sources give pandas ``str``
     # N + 1, ascending int64 from 0: user i has items[offsets[i]:offsets[i + 1]], best first
     offsets: Offsets
-    items: Ids  # those of sources are int32, int64 or pandas ``str``
+    items: Ids  # sources give int32, int64 or pandas ``str``
     # The model's score of each item, NaN for none. Neighbours with equal scores are tied
     scores: Floats | None = None
     traces: Traces | None = None  # facts on the answers, if the source has them

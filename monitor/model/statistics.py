@@ -92,7 +92,7 @@ class Lack(StrEnum):
     SHORT = "short"  # the user is still compared
     DUPLICATED = "duplicated"  # the user is still compared
     FAILED = "failed"  # any failure to answer: timeouts, errors, unreadable answers
-    UNPAIRED = "unpaired"  # belongs to both arms
+    UNPAIRED = "unpaired"  # the user lacks one of the two lists, so this belongs to no arm
     SHARED = "shared_list"
     UNCHANGED = "unchanged_list"
     # These three compare both arms, and belong to the candidate

@@ -144,7 +144,7 @@ class PageStore(Protocol):
     ) -> tuple[datetime | None, UserLists | None]:
         """The user's lists and their slot, in the last run with stored lists before this slot.
 
-        The run is also from before the alerts that still fire.
+        The run is older than the alerts that still fire.
         """
 
     def incident(self, key: str) -> IncidentHistory:
@@ -176,7 +176,7 @@ class Leases(Closable, Protocol):
     def acquire(self) -> Lease | Occupied:
         """Acquire the lease if it is free, expired or released.
 
-        Only one of several callers gets it. The epoch grows by one.
+        Only one of several callers gets the lease. The epoch grows by one.
         """
 
     def renew(self, lease: Lease) -> bool:
@@ -455,7 +455,10 @@ class Outbox(Protocol):
         *,
         now: datetime,
     ) -> FiringSnapshot:
-        """The current firings, and what the receiver got of these, of the changes and incidents."""
+        """The current firings, and what the receiver got of them.
+
+        This includes the firings and incidents of ``changes``.
+        """
 
     def briefing(self, comparison: str, slot: datetime) -> Briefing:
         """The explanation, examples and models of the run of this slot, if they are stored.
@@ -495,7 +498,7 @@ class Outbox(Protocol):
         at: datetime,
         message_key: str | None,
     ) -> None:
-        """Set when to send these starts again, and the key of a repetition that may have come."""
+        """Set when to send these starts again, and the key if a repetition may have arrived."""
 
     def delivered(self, receiver: str, *, ended_since: datetime) -> tuple[Transition, ...]:
         """The starts of current firings and the recent ends that this receiver got.
@@ -520,7 +523,7 @@ class Outbox(Protocol):
         """
 
     def waiting(self, now: datetime, *, held: bool = False) -> Mapping[str, tuple[int, float]]:
-        """By receiver, the number of pending or ``held`` deliveries and the oldest one's age in s.
+        """The number of pending or ``held`` deliveries, and the oldest age in seconds, by receiver.
 
         Of held deliveries only starts are counted, because a held end hides no alert.
         """

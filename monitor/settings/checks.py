@@ -391,7 +391,7 @@ def _outputs(comparison: Partial) -> Iterator[Problem]:
 
 
 def _lists_of_last_run(comparison: Partial) -> Iterator[Problem]:
-    """Report settings that need the last run's lists, if those of the same users are not stored."""
+    """Report settings that need the last run's lists of the same users, if these are not stored."""
     if comparison.has("relevance") and lacks_lists(comparison):
         yield Problem(
             ("keep_lists",),

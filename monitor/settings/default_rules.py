@@ -15,8 +15,8 @@ from monitor.settings.rule_options import RuleOptions
 
 # How many further metrics have a rule on their mean. Each metric weighs changes differently.
 _OTHERS = 2
-# An alert on a drop or jump resolves after this many runs without one, so that an intermittent
-# fault is one alert. Alerts on trends and frozen arms resolve with the first such run. Half of the
+# An alert on a drop or jump resolves after this many good runs, so that an intermittent fault is
+# one alert. An alert on a trend or a frozen arm resolves with the first good run. Half of the
 # healthy runs are worse than expected, and an arm that was trained again is not frozen.
 _RESOLVE_AFTER = 2
 # One rule for each cause, so that users without a list cause only one alert.

@@ -248,7 +248,7 @@ class Cron(Schedule):
 
 @dataclass(frozen=True, slots=True)
 class OnlyBetween(Schedule):
-    """Those slots of a schedule that are between the hours of the day ``opens`` and ``closes``."""
+    """The slots of a schedule that are between the hours ``opens`` and ``closes`` of the day."""
 
     slots: Schedule
     opens: Cron

@@ -68,7 +68,7 @@ def upsert(
     *,
     keeps_acknowledgement: bool = True,
 ) -> None:
-    """Insert states, or replace the stored ones."""
+    """Insert states, or replace the stored states."""
     if not states:
         return
     new = insert(connection, alert_states)
@@ -308,7 +308,7 @@ def _receivers_of_starts(
 ) -> dict[str | None, list[str]]:
     """Return the receivers that have a delivery of each firing's start, by the firing's key.
 
-    Covers the firings of those announced changes that are not starts.
+    Returns only firings of announced changes. Changes that are starts are ignored.
     """
     keys = {change.dedup_key for change in changes if change.is_announced and not change.is_start}
     receivers: dict[str | None, list[str]] = {}

@@ -67,9 +67,9 @@ _DELIVER_AGAIN = (
 _LONGEST_LEASE = timedelta(minutes=10)
 _LONGEST_HELD = timedelta(minutes=2)
 _LONGEST_PAUSE = timedelta(hours=2)
-"""Longer than any delivery is leased, held or put off."""
+"""These three times are longer than a delivery is ever leased, held or put off."""
 _RETRIED_FOR = timedelta(days=1)
-"""How old the refusal of an end may be if a changed configuration is to retry the end."""
+"""After a configuration change, refused ends are retried if the refusal is not older than this."""
 _OUTCOMES = 50_000
 """How many of the newest outcomes are searched for each receiver's last success and error."""
 _EXAMPLES = 2

@@ -1,7 +1,7 @@
 """The partitions of ``scores`` on PostgreSQL: one for each UTC day of slots, and a default one.
 
-A partition is dropped once all its runs are too old. The default partition stores the rows of a
-day whose own partition could not be created in time. Its rows are deleted run by run. On SQLite
+A partition is dropped once all its runs are too old. If a day's partition cannot be created in
+time, the default partition stores the day's rows. These rows are deleted run by run. On SQLite
 ``scores`` is one table.
 """
 

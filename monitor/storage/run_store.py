@@ -249,7 +249,7 @@ def _finish_claim(connection: Connection, result: RunResult) -> bool:
 
 
 def _replace_summaries(connection: Connection, run_id: int, measured: Sequence[Summary]) -> None:
-    """Replace the summaries of the same metrics. The new ones come after those of other metrics."""
+    """Replace the summaries of these metrics. They are stored after those of other metrics."""
     metrics = {summary.metric for summary in measured}
     for table in (statistics, summaries):
         connection.execute(

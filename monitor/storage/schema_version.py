@@ -177,7 +177,7 @@ def require_head(connection: Connection, place: str) -> None:
 
 
 def advise(version: str | None) -> str:
-    """Return what to do about a database of a version other than the newest one."""
+    """Return what to do about a database that does not have the newest version."""
     return UPGRADE if version is None or version in _versions() else _NEWER
 
 
