@@ -276,8 +276,8 @@ _OF_FILES = {
     "UnicodeError": Cause("a text cannot be written or read as UTF-8", "correct the text"),
     "ValueError": Cause("the path has a character that no path may have", "correct the path"),
     "EOFError": Cause(
-        "its compressed data ends too early",
-        "write the file again, or wait until it is written",
+        "its compressed data ends too early, so the file is cut off or still being written",
+        "write it again",
     ),
     "BadGzipFile": Cause(
         "it contains no gzip data, although its name says so", "correct its name, or compress it"
