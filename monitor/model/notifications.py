@@ -144,7 +144,7 @@ class Message:
 
     @property
     def status(self) -> MessageStatus:
-        """``resolved`` if nothing fires, ``acknowledged`` if it acknowledges all that fires."""
+        """``resolved`` if nothing fires, ``acknowledged`` if this acknowledges all firings."""
         if not self.firing:
             return MessageStatus.RESOLVED
         acknowledges = all(change.is_acknowledgement for change in self.changes)

@@ -88,7 +88,7 @@ def read_lists(database: Database, run_id: int) -> KeptLists | None:
         return list_parquet.unpack(pieces)
     except ValueError as error:
         msg = (
-            f"the lists kept with run {run_id} are damaged ({error}): delete its rows in "
+            f"the stored lists of run {run_id} are damaged ({error}): delete its rows in "
             "kept_lists, or run its slot again"
         )
         raise DatabaseError(msg) from None

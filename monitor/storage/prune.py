@@ -214,7 +214,7 @@ def _prunable_transitions(before: datetime) -> Select[tuple[int]]:
 
 
 def _execute(connection: Connection, statement: Delete) -> Counter[str]:
-    # The plus drops zeros, so the counter is empty if nothing was deleted.
+    # The plus sign drops zeros, so the counter is empty if nothing was deleted.
     return +Counter({str(statement.table): connection.execute(statement).rowcount})
 
 

@@ -301,7 +301,7 @@ def _last_explained(
         return ()
     slots = _newest_ok(connection, request, _EXPLAINED)
     alarms = _alarms_after(connection, request.comparison, slots.values())
-    # Runs from before the last time without any alert belong to another fault.
+    # If all alerts had ended after some run, the runs before it belong to another fault.
     start = 0
     for place, (before, after) in enumerate(pairwise(alarms), start=1):
         if before and not after:

@@ -56,7 +56,7 @@ class LeaseFence:
     patience: timedelta = timedelta(0)  # the server ends transactions that are idle for longer
 
     def enter(self, connection: Connection) -> None:
-        """Check the lease when a transaction begins; LeaseLostError if it is not ours any more."""
+        """Check the lease when a transaction begins. LeaseLostError if another daemon has it."""
         if self.lease is None:
             raise LeaseLostError(
                 f"{describe(connection.engine.url)}: this daemon is a standby: nothing was written"
@@ -73,7 +73,7 @@ class LeaseFence:
     def leave(self, connection: Connection) -> None:
         """Check the lease right before the commit, and keep it ours until then.
 
-        LeaseLostError if it is not ours any more.
+        LeaseLostError if another daemon has it.
         """
         if is_sqlite(connection) or self.lease is None:
             return
@@ -338,7 +338,7 @@ def _postgres_engine(url: URL, patience_s: float | None) -> Engine:
 
 
 def is_current(lease: Lease) -> ColumnElement[bool]:
-    """Return whether nobody else has taken the lease."""
+    """Return whether no other daemon has taken the lease."""
     # The holder is compared too, as epochs may repeat after a restore.
     return and_(
         leases.c.name == LEADING, leases.c.epoch == lease.epoch, leases.c.holder == lease.holder
