@@ -1,4 +1,4 @@
-"""Metrics of what one arm lists to all users together, each an `ArmMetric` with a name."""
+"""Measures what one arm lists to all users together. Each metric is an `ArmMetric` with a name."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -20,32 +20,33 @@ from monitor.model.statistics import CHURN, Lack
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastLists:
-    """What one arm listed in its last run, as codes of the batch of this run's n users.
+    """What one arm listed in its last run to the n users of this run's batch.
 
-    A negative code is an item that is not in the batch.
+    The codes are those of the batch. A negative code is an item that is not in the batch.
     """
 
     codes: Codes  # (n, any width), cut to this run's k
-    lengths: Codes  # (n,), 0 for a user who was not in that run
-    exposed: Codes  # what the arm listed to any user, in any order, possibly repeated
+    lengths: Codes  # (n,), 0 for a user who was not in the last run
+    exposed: Codes  # all items that the arm listed to any user, in any order. May have repetitions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArmLists:
-    """One arm's lists of n users."""
+    """The lists of n users from one arm."""
 
-    codes: Codes  # (n, k) >= 0, below ``items``, padded with -1
+    codes: Codes  # (n, k), codes from 0 to ``items`` - 1, padded with -1
     items: int
-    catalogue: int  # how many items can be listed
-    repeated: Integers  # (n,), a number for each list that several users have, -1 for other lists
-    values: Mapping[str, Floats]  # by name, (n,) of users or (n, k) of places, NaN if unknown
-    is_new: Flags | None  # (items,), not listed to any user in the last run
+    catalogue: int  # number of items that can be listed
+    repeated: Integers  # (n,), equal for users with the same list, -1 if only one user has the list
+    # Values by name: (n,) for users, or (n, k) for places. Unknown values are NaN
+    values: Mapping[str, Floats]
+    is_new: Flags | None  # (items,), whether no user had the item in the last run
 
 
 class Listing:
-    """What an arm lists to a segment's users (``rows``).
+    """What an arm lists to the users of one segment. ``rows`` are the rows of these users.
 
-    ``catalogue`` and ``is_new`` are those of all users.
+    ``catalogue`` and ``is_new`` are the same for all segments.
     """
 
     def __init__(self, lists: ArmLists, rows: Rows) -> None:
@@ -56,26 +57,26 @@ class Listing:
 
     @cached_property
     def n(self) -> int:
-        """Number of lists that contain an item."""
+        """The number of lists that are not empty."""
         return int((self._lists.codes[self._rows, 0] >= 0).sum())
 
     @cached_property
     def exposure(self) -> tuple[Integers, Integers]:
-        """The m listed items, ascending, and how often each is listed: two integer arrays (m,)."""
+        """The m listed items, ascending, and how often each is listed. Integers, (m,) each."""
         return exposure.count_items(self._lists.codes, self._rows, self._lists.items)
 
     @property
     def counts(self) -> Integers:
-        """How often each item of ``exposure`` is listed: integers (m,), at least 1."""
+        """How often each item of ``exposure`` is listed. Integers (m,), at least 1."""
         return self.exposure[1]
 
     @property
     def largest_group(self) -> int:
-        """How many users have the most common list."""
+        """The number of users who have the most common list."""
         return exposure.largest_group(self._lists.repeated[self._rows])
 
     def values(self, name: str) -> Floats:
-        """The known values of that name: float64, flat, possibly empty."""
+        """The known values with this name, as a flat float64 array. It may be empty."""
         if name not in self._lists.values:
             return np.empty(0)
         values = self._lists.values[name][self._rows]
@@ -85,7 +86,7 @@ class Listing:
 class ArmNeed(StrEnum):
     """The data that a metric needs in addition to the lists.
 
-    The value is the name of the configuration key.
+    Each value is the configuration key that provides the data.
     """
 
     SCORES = "scores"
@@ -95,21 +96,19 @@ class ArmNeed(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArmMetric:
-    """A named metric of what one arm lists to all users of a segment.
-
-    It has no parameters. ``str`` is its name.
-    """
+    """A named metric of what one arm lists to all users of a segment. It has no parameters."""
 
     name: str
-    meaning: str  # of a high value, without a judgement
+    meaning: str  # what the metric measures and what a high value means, without a judgement
     source: str
-    # Of at least one item; None if undefined or its data are unknown
+    # Returns the value of a listing with at least one item. None if the value is not defined, or
+    # if its data are missing
     measure: Callable[[Listing], float | None]
-    count: Callable[[Listing], int] = attrgetter("n")  # number of lists in the value
+    count: Callable[[Listing], int] = attrgetter("n")  # number of lists that the value is based on
     low: float = 0.0
-    high: float = 1.0  # infinite if it grows with what is listed
+    high: float = 1.0  # infinite if the value has no upper limit
     need: ArmNeed | None = None
-    arms: tuple[Arm, ...] = tuple(Arm)  # the arms that it is measured for
+    arms: tuple[Arm, ...] = tuple(Arm)  # the arms for which the metric is measured
 
     def __str__(self) -> str:
         return self.name
@@ -171,7 +170,7 @@ def _mean_over_users(
     arms: tuple[Arm, ...] = tuple(Arm),
     need: ArmNeed | None = None,
 ) -> ArmMetric:
-    """The mean of the users' known values of this name."""
+    """A metric that is the mean of the users' known values with this name."""
 
     def measure(listing: Listing) -> float | None:
         return _mean(listing.values(name))
@@ -204,8 +203,8 @@ _MEASURES = (
         measure=_entropy,
         high=math.inf,
         meaning=(
-            "Variety of what is listed, in bits; one more is twice as many items listed "
-            "equally often"
+            "Variety of what is listed, in bits; one bit more means twice as many items that are "
+            "listed equally often"
         ),
         source="Shannon (1948), A mathematical theory of communication, section 6",
     ),
@@ -213,8 +212,8 @@ _MEASURES = (
         name="exposure_entropy_normalized",
         measure=_normalized_entropy,
         meaning=(
-            "Variety of what is listed, divided by that of the full catalogue listed evenly; "
-            "high: evenly spread"
+            "Variety of what is listed, as a share of the variety if all items of the catalogue "
+            "were listed equally often; high: evenly spread"
         ),
         source=(
             "Shannon (1948), A mathematical theory of communication, section 7: relative entropy"
@@ -229,7 +228,7 @@ _MEASURES = (
         ),
         source="Gini (1912); Fleder and Hosanagar (2009), Blockbuster culture's next rise or fall",
     ),
-    # One number for both arms, stored for the candidate.
+    # This metric has one number for both arms, which is stored for the candidate.
     _mean_over_users(
         Lack.FIRST_DIFFERS.value,
         meaning=(
@@ -253,8 +252,8 @@ _MEASURES = (
         measure=_mean_weight,
         high=math.inf,
         meaning=(
-            "Mean weight (popularity, price) of the item at a listed place; high: many items "
-            "with large weights"
+            "Mean weight, such as popularity or price, of the items at all listed places; high: "
+            "many items with large weights"
         ),
         need=ArmNeed.ITEM_WEIGHTS,
         source=(
@@ -262,14 +261,14 @@ _MEASURES = (
             "recommendation, over places"
         ),
     ),
-    # A small panel sees few items. Items that were only listed to other users look new, so compare
-    # the arms.
+    # A small panel sees few items. An item that was listed to other users only looks new. So
+    # compare the two arms.
     ArmMetric(
         name="novelty",
         measure=_novelty,
         meaning=(
-            "Share of places whose item the arm listed to no user in its last run; high: much is "
-            "new"
+            "Share of places with an item that the arm listed to no user in its last run; high: "
+            "many new items"
         ),
         need=ArmNeed.KEEP_LISTS,
         source=(
@@ -277,8 +276,8 @@ _MEASURES = (
             "against the last run, over places"
         ),
     ),
-    # One number for both arms, stored for the candidate. For models with scores on different scales
-    # it is 1, so only its change matters.
+    # This metric has one number for both arms, which is stored for the candidate. If the models
+    # have scores on different scales, it is 1. Then only a change of it matters.
     ArmMetric(
         name="score_shift",
         measure=_score_shift,
@@ -287,7 +286,7 @@ _MEASURES = (
         arms=(Arm.CANDIDATE,),
         source="Smirnov (1939), two-sample statistic",
     ),
-    # Of users with a list in both runs.
+    # Only users with a list in both runs are measured.
     _mean_over_users(
         CHURN,
         meaning="Share of a user's list that the arm replaced since its last run; high: unstable",
@@ -321,7 +320,7 @@ _MEASURES = (
     _mean_over_users(
         Lack.UNCHANGED.value,
         meaning=(
-            "Share of the users whose list is exactly that of the arm's last run; high: old "
+            "Share of the users whose list equals their list in the arm's last run; high: old "
             "lists are served"
         ),
         need=ArmNeed.KEEP_LISTS,
@@ -332,7 +331,7 @@ ARM_METRICS: Mapping[str, ArmMetric] = {metric.name: metric for metric in _MEASU
 
 
 def parse_arm_metric(text: object) -> ArmMetric:
-    """The arm-wide metric of that name. Raises MetricError, with a suggestion, if there is none."""
+    """The arm-wide metric with this name. Raises MetricError with a suggestion if there is none."""
     name = text.strip() if isinstance(text, str) else ""
     if name in ARM_METRICS:
         return ARM_METRICS[name]
@@ -340,7 +339,7 @@ def parse_arm_metric(text: object) -> ArmMetric:
     if near:
         advice = f"did you mean {near[0]!r}?"
     else:
-        advice = f"known: {', '.join(ARM_METRICS)}"
+        advice = f"use one of: {', '.join(ARM_METRICS)}"
     raise MetricError(f"unknown arm-wide metric {text!r}; {advice}")
 
 
@@ -352,16 +351,16 @@ def measure_arms(
     catalogue_size: int | None = None,
     last: Mapping[Arm, LastLists] | None = None,
 ) -> tuple[ArmScore, ...]:
-    """Each metric of each arm over each segment, in the order segment, metric, arm.
+    """Measure each metric for each segment and arm. Ordered by segment, metric and arm.
 
     ``segments`` are rows of the batch. ``catalogue_size`` is the number of items that can be
-    listed. The number of items in either arm's lists replaces it if it is missing or smaller. The
-    value is None, and ``n`` is 0, if a value is undefined or unknown.
+    listed. If it is missing, or smaller than the number of items in the lists, that number is used.
+    If a value is undefined or unknown, it is None and its ``n`` is 0.
 
-    Cost: one pass over the places of each segment, one more for popularity, and a sort for score
-    shift. Memory: a copy of the places.
+    The time is one pass over the places of each segment, a second pass for popularity, and a sort
+    for score shift. The memory is one copy of the places.
     """
-    # The catalogue is computed once for all segments.
+    # The catalogue is determined once for all segments.
     lists = _arm_lists(batch, catalogue_size, last or {})
     scores: list[ArmScore] = []
     for segment, rows in segments.items():
@@ -387,7 +386,7 @@ def _arm_lists(
     last: Mapping[Arm, LastLists],
 ) -> dict[Arm, ArmLists]:
     baseline, candidate, items = exposure.compact_codes(batch.baseline, batch.candidate)
-    # Values of both arms together are stored for the candidate.
+    # Values that describe both arms together are stored for the candidate.
     values: dict[Arm, dict[str, Floats]] = {
         Arm.BASELINE: {},
         Arm.CANDIDATE: {
@@ -413,7 +412,7 @@ def _arm_lists(
         lists[arm] = ArmLists(
             codes=codes,
             items=len(items),
-            # A catalogue that is smaller than what is listed would give a coverage above 1.
+            # If the catalogue were smaller than what is listed, the coverage would be above 1.
             catalogue=max(catalogue_size or 0, len(items)),
             repeated=exposure.number_repeated(codes),
             values=of_arm,

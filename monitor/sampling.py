@@ -1,4 +1,4 @@
-"""The panel of one run: its users, reproducible and seeded, and their segments. No I/O."""
+"""Draws the panel of one run: its users and their segments. Seeded and reproducible. No I/O."""
 
 from __future__ import annotations
 
@@ -17,25 +17,28 @@ from monitor.model.rankings import ALL, Panel, UserTable
 from monitor.model.segments import name_value
 
 UNKNOWN_VALUE = "unknown"
-"""Value of a user without a value in a dimension."""
+"""Users without a value in a dimension get this value."""
 OTHER_VALUE = "other"
-"""Value that replaces the rarest values if a dimension has too many."""
+"""If a dimension has too many values, this value replaces the rarest ones."""
 _LONGEST = 120
-"""Most characters of a value in a segment's name. Segments become labels and keys."""
+"""A value has at most this many characters in a segment's name. Names become labels and keys."""
 
 
 def draw(users: UserTable, comparison: Comparison, slot: datetime) -> Panel:
-    """Panel of the comparison for this slot, sorted by user. All users without a sample size.
+    """Draw the panel of the comparison for this slot, sorted by user.
 
-    The users with the smallest keyed hashes are drawn. The key of the ``fixed`` users contains
-    seed and family. The key of the ``rotating`` users also contains the slot. A draw depends on
-    nothing else, and a new user replaces at most one user.
+    Without a sample size, the panel has all users.
 
-    If the sample has a minimum, each segment also contains that number of its users with the
-    smallest hashes. Within a segment and in ``all`` every user had the same probability, and plain
-    means are unbiased (equal inclusion probabilities; Cochran 1977, ch. 2). An added user weighs 1
-    in that segment and 0 elsewhere. Separate weights (Horvitz and Thompson 1952) would reduce the
-    variance in ``all`` by little, and make quantiles and bets inexact.
+    The users with the smallest keyed hashes are drawn. The key of the ``fixed`` users contains the
+    seed and the family. The key of the ``rotating`` users also contains the slot. A draw depends on
+    nothing else. A new user replaces at most one user.
+
+    If the sample has a minimum, each segment also contains that number of its users, those with the
+    smallest hashes. An added user belongs to that segment only, and not to ``all``. So within a
+    segment, and within ``all``, every user is drawn with the same probability. Plain means are
+    unbiased (equal inclusion probabilities; Cochran 1977, ch. 2). Separate weights (Horvitz and
+    Thompson 1952) would hardly reduce the variance in ``all``. They would make quantiles and bets
+    inexact.
     """
     size = comparison.measuring.sample
     order = np.arange(len(users), dtype=np.intp)
@@ -48,7 +51,7 @@ def draw(users: UserTable, comparison: Comparison, slot: datetime) -> Panel:
     minimum = size.minimum if size is not None else 0
     if not minimum:
         order = order[drawn]
-    # The segments are chosen by all users, so they do not change with the draw.
+    # All users decide which values become segments, so the segments do not depend on the draw.
     most = comparison.measuring.max_segment_values
     frequent_codes = {name: frequent(values, most) for name, values in users.segments.items()}
     segments = {name: values.take(order) for name, values in users.segments.items()}
@@ -59,9 +62,9 @@ def draw(users: UserTable, comparison: Comparison, slot: datetime) -> Panel:
 
 
 def _top_up(everybody: Panel, drawn: Rows, minimum: int, salt: str) -> Panel:
-    """The drawn users, and in each segment the ``minimum`` users with the smallest hashes.
+    """Add to each segment the ``minimum`` users with the smallest hashes.
 
-    Positions ascend.
+    The positions in each segment ascend.
     """
     hashes = _hashes(everybody.users.to_numpy(dtype=object), salt)
     is_drawn = np.zeros(len(everybody), dtype=np.bool_)
@@ -79,13 +82,15 @@ def _top_up(everybody: Panel, drawn: Rows, minimum: int, salt: str) -> Panel:
 def select_kept(
     users: pd.Index[str], keep: Keep | int, comparison: Comparison
 ) -> npt.NDArray[np.bool_]:
-    """Of which of these users a run keeps scores or lists: bool (n,).
+    """Select the users whose scores or lists a run stores. Returns bool (n,).
 
-    A number of users is drawn by the hash of the fixed users. So they are the same in each run. A
-    second draw from the draws of batches gives the same users as a draw from all.
-    ``PANEL`` means the run's fixed users, and no users without a sample. If users are missing from
-    ``users``, all remaining fixed users are still chosen. Each missing fixed user is replaced by
-    at most one rotating user.
+    If ``keep`` is a number, that many users are drawn by the hash that also draws the fixed users.
+    So each run selects the same users. Users may be drawn from batches, joined, and drawn again.
+    The result is the same as one draw from all users.
+
+    ``PANEL`` selects the run's fixed users. Without a sample it selects no users. If fixed users
+    are missing from ``users``, all other fixed users are still selected. At most one rotating user
+    replaces each missing fixed user.
     """
     sample = comparison.measuring.sample
     if keep is Keep.PANEL:
@@ -102,7 +107,7 @@ def _sample(
     comparison: Comparison,
     slot: datetime,
 ) -> Rows:
-    """Positions of the drawn users, ascending."""
+    """Draw the fixed and the rotating users. Returns their positions, ascending."""
     positions = np.arange(len(users), dtype=np.intp)
     if size.fixed + size.rotating >= len(users):
         return positions
@@ -119,14 +124,18 @@ def _fixed_salt(comparison: Comparison) -> str:
 
 
 def hash_users(users: pd.Index[str], comparison: Comparison) -> Hashes:
-    """Hashes of users, the same in each run of the comparison, and independent of the draw."""
+    """Hashes of users. They are the same in each run of the comparison.
+
+    They do not depend on the hashes that draw the panel.
+    """
     return _hashes(users.to_numpy(dtype=object), f"{_fixed_salt(comparison)}\0looked at together")
 
 
 def is_sampled(panel: Panel, share: float, hashes: Hashes) -> Flags:
-    """Which users are in a seeded sample of about this share of segment ``all``: bool (n,).
+    """Which users are in a seeded sample, bool (n,).
 
-    ``hashes`` are those of `hash_users`.
+    The sample has about the given share of the users of segment ``all``. ``hashes`` are the result
+    of `hash_users`.
     """
     is_drawn = np.zeros(len(panel), dtype=np.bool_)
     is_drawn[panel.segments[ALL]] = True
@@ -136,9 +145,9 @@ def is_sampled(panel: Panel, share: float, hashes: Hashes) -> Flags:
 
 
 def _smallest(names: npt.NDArray[np.object_], count: int, salt: str) -> Rows:
-    """Positions of the ``count`` names with the smallest hashes under this salt.
+    """Positions of the ``count`` names with the smallest hashes, with this salt.
 
-    Equal hashes are ordered by position.
+    Names with equal hashes are ordered by position.
     """
     return np.argsort(_hashes(names, salt), kind="stable")[:count]
 
@@ -153,10 +162,11 @@ def split(
     dimensions: Mapping[str, pd.Categorical[Any]],
     segment_codes: Mapping[str, Collection[int]],
 ) -> dict[str, Rows]:
-    """Positions of n users by segment name, ``all`` first, then by dimension and value.
+    """Split n users into segments. Returns the positions of each segment's users.
 
-    No segment is empty. ``segment_codes``: codes of each dimension that are segments. Users with
-    other codes are in ``dimension=other``, users without a value in ``dimension=unknown``.
+    ``all`` is the first segment. The other segments are ordered by dimension and value. No segment
+    is empty. ``segment_codes`` has the codes of each dimension that become segments. Users with
+    other codes are in ``dimension=other``. Users without a value are in ``dimension=unknown``.
     """
     segments = {ALL: np.arange(n, dtype=np.intp)}
     for dimension, categories in dimensions.items():
@@ -176,7 +186,10 @@ def split(
 
 
 def frequent(categories: pd.Categorical[Any], most: int) -> tuple[int, ...]:
-    """Codes of the ``most`` most frequent values. Equal counts are ordered by the value's text."""
+    """Codes of the most frequent values, ``most`` of them at most.
+
+    Values with equal counts are ordered by their text.
+    """
     codes = np.asarray(categories.codes)
     values = [str(value) for value in categories.categories]
     counts = np.bincount(codes[codes >= 0], minlength=len(values))
@@ -186,7 +199,7 @@ def frequent(categories: pd.Categorical[Any], most: int) -> tuple[int, ...]:
 
 
 def _shortened(value: str) -> str:
-    """The value, or the beginning of a long one with a hash that makes it unique."""
+    """Shorten a long value. A hash at its end makes it unique."""
     if len(value) <= _LONGEST:
         return value
     digest = hashlib.sha256(value.encode(errors="surrogatepass")).hexdigest()

@@ -1,4 +1,4 @@
-"""Summaries of scores by segment and metric, and rows of the worst and ordinary scores. No I/O."""
+"""Summarizes scores by segment and metric, and finds the worst and ordinary scores. No I/O."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,11 +17,12 @@ BINS = 40
 QUANTILES = tuple(
     Statistic(quantile=percent / 100) for percent in (1, 5, 10, 25, 50, 75, 90, 95, 99)
 )
-"""Quantiles in every summary. Rules may add others."""
+"""The quantiles in every summary. Rules may add other quantiles."""
 EXACT = 1_000_000
-"""Number of scores up to which quantiles are exact.
+"""Quantiles of at most this many scores are exact.
 
-Of more scores the error is at most one of `FINE` equal bins of the metric's range.
+For more scores, the metric's range is divided into `FINE` equal bins. Then the error of a quantile
+is at most one bin.
 """
 FINE = 8192 * BINS
 
@@ -31,13 +32,13 @@ Bounds: TypeAlias = tuple[float, float]
 
 
 _STEPS = 61  # bits of a score as an integer
-_HALF = 31  # bits of the lower half of such an integer
+_HALF = 31  # bits of the lower half of this integer
 
 
 def rows_of_segments(panel: Panel, panel_rows: Rows) -> dict[str, Rows]:
-    """For every segment of the panel the rows of its paired users.
+    """The rows of the paired users of every segment.
 
-    Row i is panel position ``panel_rows[i]``.
+    Row i belongs to the user at position ``panel_rows[i]`` of the panel.
     """
     row_of = np.full(len(panel), -1, dtype=np.intp)
     row_of[panel_rows] = np.arange(len(panel_rows))
@@ -55,17 +56,18 @@ def summarize_one(
     bounds: Bounds,
     wanted: Sequence[Statistic] = (),
 ) -> Summary:
-    """Summary of one metric over the users of one segment. See `ScoreAccumulator`."""
+    """Summarize one metric over the users of one segment. See `ScoreAccumulator`."""
     scores = ScoreAccumulator(bounds, wanted)
     scores.add(values)
     return scores.summary(segment, metric)
 
 
 class SummaryAccumulator:
-    """Summaries for every segment and metric, from scores in parts.
+    """Computes summaries for every segment and metric, from scores that are added in parts.
 
-    The order and number of the parts do not change a bit of the result. ``segments``: names in
-    their order. ``wanted``: statistics that rules need of a metric, beyond the usual quantiles.
+    The result is bit-identical for every order and number of parts. ``segments`` are the names of
+    the segments in the order of the result. ``wanted`` are the statistics of each metric that rules
+    need in addition to the usual quantiles.
     """
 
     def __init__(self, segments: Iterable[str], wanted: Mapping[str, Sequence[Statistic]]) -> None:
@@ -79,10 +81,10 @@ class SummaryAccumulator:
         scores: Mapping[str, Floats],
         ranges: Mapping[str, Bounds],
     ) -> None:
-        """Add scores of a part of the users: one float64 (n,) a metric, NaN if undefined.
+        """Add the scores of some users, one float64 array (n,) for each metric.
 
-        ``segments`` are rows of these users. ``ranges``: the bounds of each metric's scores,
-        infinite if it has none.
+        An undefined score is NaN. ``segments`` are rows of these users. ``ranges`` are the bounds
+        of each metric's scores. A missing bound is infinite.
         """
         for metric, values in scores.items():
             if metric not in self._by_metric:
@@ -94,7 +96,7 @@ class SummaryAccumulator:
                 self._by_metric[metric][name].add(values[rows])
 
     def merge(self, other: Self) -> None:
-        """Add all scores of another one for the same segments, which must not be used again."""
+        """Add all scores of another accumulator for the same segments. Do not use it afterwards."""
         for metric, theirs in other._by_metric.items():
             if metric not in self._by_metric:
                 self._by_metric[metric] = theirs
@@ -103,13 +105,13 @@ class SummaryAccumulator:
                 self._by_metric[metric][name].merge(scores)
 
     def compact(self) -> None:
-        """Sort the single scores, so they compress better."""
+        """Sort the scores that are stored singly, so that they compress better."""
         for by_segment in self._by_metric.values():
             for scores in by_segment.values():
                 scores.compact()
 
     def summaries(self) -> tuple[Summary, ...]:
-        """Summaries by segment and metric, in that order."""
+        """All summaries, ordered by segment and then by metric."""
         summaries = []
         for segment in self._segments:
             for metric, by_segment in self._by_metric.items():
@@ -117,19 +119,19 @@ class SummaryAccumulator:
         return tuple(summaries)
 
     def median(self, metric: str) -> float | None:
-        """The median of all users' scores by a metric, None without scores."""
+        """The median of all users' scores by a metric. None if there are no scores."""
         if metric not in self._by_metric:
             return None
         return self._by_metric[metric][ALL].summary(ALL, metric).value("p50")
 
 
 class ScoreAccumulator:
-    """The scores of one metric over one segment, added in parts.
+    """Summarizes the scores of one metric over one segment, which are added in parts.
 
-    Equal scores give equal summaries to the last bit. Quantiles are Hyndman and Fan's (1996)
-    type 7, exact up to `EXACT` scores. The standard error is s / sqrt(n), with n - 1 in s. With
-    infinite ``bounds`` the histogram ends at the lowest and highest score. Beyond `EXACT` scores it
-    ends at a power of two.
+    Equal scores give bit-identical summaries. Quantiles are Hyndman and Fan's (1996) type 7. They
+    are exact for at most `EXACT` scores. The standard error is s / sqrt(n), where s has the divisor
+    n - 1. If ``bounds`` are infinite, the histogram goes from the lowest to the highest score. With
+    more than `EXACT` scores, its ends are then powers of two.
     """
 
     def __init__(self, bounds: Bounds, wanted: Sequence[Statistic] = ()) -> None:
@@ -149,7 +151,7 @@ class ScoreAccumulator:
         self._bins: FineBins | None = None
 
     def add(self, values: Floats) -> None:
-        """Add scores of a part of the users, float64 (m,), NaN if undefined."""
+        """Add the scores of some users, float64 (m,). Undefined scores are NaN."""
         defined = values[np.isfinite(values)]
         self._n += len(defined)
         self._n_undefined += len(values) - len(defined)
@@ -162,7 +164,7 @@ class ScoreAccumulator:
         self._bin_many()
 
     def merge(self, other: Self) -> None:
-        """Add all scores of another one for the same metric."""
+        """Add all scores of another accumulator for the same metric."""
         self._n += other._n
         self._n_undefined += other._n_undefined
         self._moments.merge(other._moments)
@@ -183,12 +185,12 @@ class ScoreAccumulator:
             self._single = []
 
     def compact(self) -> None:
-        """Sort the single scores."""
+        """Sort the scores that are stored singly."""
         if self._single:
             self._single = [np.sort(np.concatenate(self._single))]
 
     def summary(self, segment: str, metric: str) -> Summary:
-        """Summary of all scores, under these names."""
+        """Summarize all scores, with these names in the summary."""
         n = self._n
         self.compact()
         ordered = self._single[0] if self._single else np.empty(0)
@@ -220,7 +222,7 @@ class ScoreAccumulator:
 
 
 class Moments:
-    """Sum and sum of squares as integers. Integer addition is exact in any order."""
+    """The sum and the sum of squares as integers. Integer sums are exact in any order."""
 
     def __init__(self) -> None:
         self._sum = 0
@@ -230,10 +232,11 @@ class Moments:
         """Add finite values. ``bound`` is the largest possible absolute value, or infinite."""
         if math.isinf(bound):
             bound = float(np.abs(values).max())
-        # Steps of 2**-60 for scores of at most 1: the loss is below a rounding error of their mean.
+        # Scores of at most 1 are rounded to 2**-60. This changes the mean by less than a rounding
+        # error.
         exponent = max(0, math.frexp(bound)[1])
         steps = np.rint(np.ldexp(values, _STEPS - exponent)).astype(np.int64)
-        # Two halves of 31 bits, whose products fit into 64 bits.
+        # The halves have 31 bits, so their products fit into 64 bits.
         high = steps >> _HALF
         low = steps & ((1 << _HALF) - 1)
         self._sum += _exact_sum(steps) << exponent
@@ -243,7 +246,7 @@ class Moments:
         self._squares += squares << (2 * exponent)
 
     def merge(self, other: Self) -> None:
-        """Add the values of another one."""
+        """Add all values of another object."""
         self._sum += other._sum
         self._squares += other._squares
 
@@ -252,7 +255,7 @@ class Moments:
         return float(Fraction(self._sum, n << _STEPS))
 
     def standard_error(self, n: int) -> float:
-        """The standard error of the mean of all ``n`` values, at least two."""
+        """The standard error of the mean of all ``n`` values. ``n`` must be at least 2."""
         numerator = n * self._squares - self._sum**2
         return math.sqrt(Fraction(numerator, (n * n * (n - 1)) << (2 * _STEPS)))
 
@@ -269,7 +272,10 @@ def _histogram(ordered: Floats, bounds: Bounds) -> Histogram:
 
 
 def _histogram_range(ordered: Floats, bounds: Bounds) -> Bounds:
-    """Ends of the histogram, never equal: the lowest and highest value replace infinite bounds."""
+    """The two ends of the histogram, which are never equal.
+
+    The lowest or highest value replaces an infinite bound.
+    """
     low, high = bounds
     if np.isinf(low):
         low = float(ordered[0]) if len(ordered) else min(high, 0.0)
@@ -281,9 +287,9 @@ def _histogram_range(ordered: Floats, bounds: Bounds) -> Bounds:
 
 
 class FineBins:
-    """Counts in `FINE` equal bins between a metric's bounds.
+    """Counts values in `FINE` equal bins between a metric's bounds.
 
-    Powers of two replace infinite bounds, and grow as needed.
+    Powers of two replace infinite bounds. They grow as needed.
     """
 
     def __init__(self, bounds: Bounds) -> None:
@@ -300,7 +306,7 @@ class FineBins:
         self._counts += np.bincount(np.clip(places, 0, FINE - 1), minlength=FINE)
 
     def merge(self, other: Self) -> None:
-        """Add the counts of another one with the same bounds."""
+        """Add the counts of another object with the same bounds."""
         self._extend(other._least, other._most)
         counts = other._counts
         high = other._high
@@ -310,7 +316,7 @@ class FineBins:
         self._counts += counts
 
     def _extend(self, least: float, most: float) -> None:
-        """Extend the range to the lowest and highest of further scores."""
+        """Extend the range so that it includes ``least`` and ``most``."""
         self._least = min(self._least, least)
         self._most = max(self._most, most)
         while not self._is_bounded and max(-self._least, self._most) > self._high:
@@ -319,12 +325,12 @@ class FineBins:
             self._counts = _merge_pairs(self._counts)
 
     def histogram(self) -> Histogram:
-        """The counts in `BINS` bins."""
+        """Add up the counts to a histogram with `BINS` bins."""
         counts = self._counts.reshape(BINS, -1).sum(axis=1)
         return Histogram(low=self._low, high=self._high, counts=tuple(counts.tolist()))
 
     def quantiles(self, wanted: Sequence[float]) -> Floats:
-        """Values at these shares of the scores. The error of each is at most one bin."""
+        """The quantiles at these levels from 0 to 1. The error of each is at most one bin."""
         ends = np.cumsum(self._counts)
         places: Floats = (ends[-1] - 1) * np.array(wanted, dtype=np.float64)
         below = np.floor(places)
@@ -333,9 +339,9 @@ class FineBins:
         return first + (places - below) * (second - first)
 
     def _values_at(self, ranks: Floats, ends: Integers) -> Floats:
-        """The scores of these ranks from 0. The error of each is at most one bin.
+        """The scores with these ranks. Ranks count from 0. The error of each is at most one bin.
 
-        Within a bin, scores are assumed to be evenly spaced.
+        Scores are assumed to be evenly spaced within a bin.
         """
         bins = np.searchsorted(ends, ranks, side="right")
         inside = (ranks - (ends[bins] - self._counts[bins]) + 0.5) / self._counts[bins]
@@ -344,7 +350,7 @@ class FineBins:
 
 
 def _merge_pairs(counts: Integers) -> Integers:
-    """The counts for bounds twice as far apart, by merging pairs of bins."""
+    """Merge pairs of bins, so that the same number of bins covers a range twice as wide."""
     return np.pad(counts.reshape(-1, 2).sum(axis=1), FINE // 4)
 
 
@@ -355,14 +361,15 @@ def worst_rows(
     *,
     higher_is_more_alike: bool = True,
 ) -> Rows:
-    """Rows of the ``count`` lowest scores, or highest distances, worst first.
+    """Rows of the ``count`` worst scores, worst first.
 
-    Equal scores are ordered by user. Undefined scores are skipped.
+    The worst scores are the lowest. For a distance, they are the highest. Equal scores are ordered
+    by user. Undefined scores are skipped.
     """
     rows = np.flatnonzero(~np.isnan(values))
     badness = values[rows] if higher_is_more_alike else -values[rows]
     if count < len(rows):
-        # Several users may share the last place.
+        # Several users may have the same score as the last one, so all of them are kept here.
         worst = np.flatnonzero(badness <= np.partition(badness, count)[count])
         rows = rows[worst]
         badness = badness[worst]
@@ -373,7 +380,7 @@ def worst_rows(
 def ordinary_rows(values: Floats, count: int, median: float) -> Rows:
     """Rows of the ``count`` scores nearest to the median, nearest first.
 
-    Equal distances are ordered by row. Undefined scores are skipped.
+    Scores at equal distances are ordered by row. Undefined scores are skipped.
     """
     rows = np.flatnonzero(~np.isnan(values))
     return rows[np.lexsort((rows, np.abs(values[rows] - median)))][:count]

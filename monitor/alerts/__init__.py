@@ -1,4 +1,4 @@
-"""Verdicts, states and transitions from what a run measured, and which of them are sent.
+"""Judges what a run measured, moves the states of alerts, and decides what is sent.
 
 Pure: no I/O, no clock.
 """

@@ -1,4 +1,4 @@
-"""Rules on conditions: whether drift can be judged, if runs succeed, and arms that do not change."""
+"""Judges whether drift can be judged, whether runs succeed, and whether arms still change."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -32,13 +32,13 @@ from monitor.texts.conditions import (
 from monitor.texts.root_causes import write_missed, write_stale
 
 JUST_AFTER = timedelta(microseconds=1)
-"""The slot of a verdict between runs is this much later than the newest one that counts."""
+"""A verdict between two runs gets a slot that is this much later than the newest judged slot."""
 MOVED = 0.02
-"""From this share of replaced items on an arm's lists count as changed."""
+"""An arm's lists have changed if at least this share of their items was replaced."""
 STILL = 0.1
-"""An arm has not changed if it replaces at most this part of what the other arm replaces.
+"""An arm stands still if it replaces at most this part of what the other arm replaces.
 
-While its alert is firing, at most twice this part.
+While its alert is firing, the limit is twice as high.
 """
 
 
@@ -49,14 +49,18 @@ def judge_condition(
     *,
     is_unknown: bool = False,
 ) -> Verdict | None:
-    """Judge one segment by the ``verdicts`` of the other rules on it.
+    """Judge a condition of one segment by the ``verdicts`` of the segment's other rules.
 
-    None if the run decides nothing about the condition.
+    None if the run does not decide about the condition. The conditions:
 
-    ``error``: the run failed. ``no_data``: too little was compared as a whole, no rule had data, or
-    the segment has no users any more (``is_unknown``). ``too_few``: a rule had too few users. A
-    rule that is still learning counts for neither. A failed run decides neither of these two. A run
-    can only end ``stale``, and only if it is ok.
+    - ``error``: the run failed.
+    - ``no_data``: too few users of the run were compared, or no rule had data. Or the segment has
+      no users any more (``is_unknown``).
+    - ``too_few``: a rule had too few users.
+    - ``stale``: no run can start this condition. An ok run ends it.
+
+    ``no_data`` and ``too_few`` ignore rules that are still learning. A failed run does not decide
+    about these two.
     """
     condition = rule.condition
     unjudged = judge_status(findings)
@@ -84,9 +88,9 @@ def judge_condition(
 
 
 def apply_ignored(verdict: Verdict, ignored: Collection[Condition]) -> Verdict:
-    """The verdict, marked as ignored if the configuration ignores its condition.
+    """Return the verdict, marked as ignored if the configuration ignores its condition.
 
-    An ignored verdict ends pending and firing alerts, since nobody waits for data any more.
+    An ignored verdict ends pending and firing alerts, since rankwatch does not wait for data then.
     """
     if verdict.is_learning or verdict.outcome in (Outcome.OK, Outcome.BREACH):
         return verdict
@@ -106,18 +110,19 @@ def _clear(condition: Condition) -> Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Staleness:
-    """How long no run has succeeded."""
+    """The time since the last run that succeeded, measured by two clocks."""
 
-    since: datetime  # slot of the newest ok run, or the start of the wait for the first one
+    since: datetime  # slot of the newest ok run, or when the wait for the first ok run began
     has_succeeded: bool
-    overdue_at: datetime  # deadline of the last of the runs that may fail
-    # Monotonic time since this process began, a success, a jump of the clock or a sleep
+    # `stale_after` runs may fail. This is the deadline of the last of them.
+    overdue_at: datetime
+    # Monotonic time since the latest of these: start of this process, success, clock jump, sleep.
     seen_s: float
-    needed_s: float  # the least ``seen_s`` after which another run must have ended
+    needed_s: float  # another run must have ended once ``seen_s`` reaches this
     cause: RootCause = field(default_factory=RootCause)
 
     def is_over(self, now: datetime) -> bool:
-        """Whether it is too long by both clocks: a jump of the wall clock is no failed run."""
+        """Whether both clocks say that it is too long. A jump of the wall clock is not enough."""
         return now >= self.overdue_at and self.seen_s >= self.needed_s
 
 
@@ -131,8 +136,8 @@ def judge_stale(
 ) -> tuple[tuple[AlertState, ...], tuple[Transition, ...]]:
     """The states that change while no run succeeds, and their transitions.
 
-    Nothing before the wait is over. Rules on staleness fire, and only the next ok run ends them. If
-    staleness is ignored, other alerts end.
+    Nothing changes before the wait is over. Then rules on staleness fire. Only the next ok run ends
+    them. If the configuration ignores staleness, the pending and firing alerts end instead.
     """
     if not wait.is_over(now):
         return (), ()
@@ -141,7 +146,7 @@ def judge_stale(
     transitions: list[Transition] = []
     for rule, segment, verdict in _judge_wait(comparison, states, wait):
         before = stored.get((rule.alert, segment))
-        # Failed runs may have judged it since.
+        # Failed runs may have judged this alert after the newest ok run.
         newest = max(wait.since, before.judged_slot) if before else wait.since
         evaluation = Evaluation(
             comparison=comparison.name,
@@ -184,7 +189,7 @@ def count_standstills(
     scores: Sequence[ArmScore],
     past: Sequence[PastRun],
 ) -> tuple[Standstill, ...]:
-    """What each rule on standstill has counted, with this run, in the order of rules."""
+    """The counts of each rule on standstill after this run, in the order of the rules."""
     churn = {arm: score.value or 0.0 for arm, score in _find_churn(scores).items()}
     counts: Mapping[str, Standstill] = {}
     states: Mapping[tuple[str, str], State] = {}
@@ -197,7 +202,7 @@ def count_standstills(
             continue
         before = counts.get(rule.alert)
         if before is None or before.arm is not rule.arm:
-            # The rule is new, or was about the other arm.
+            # The rule is new, or it watched the other arm before.
             before = Standstill(alert=rule.alert, arm=rule.arm)
         was_firing = states.get((rule.alert, ALL)) is State.FIRING
         counted.append(_count(before, churn, was_firing=was_firing))
@@ -205,18 +210,18 @@ def count_standstills(
 
 
 def _count(before: Standstill, churn: Mapping[Arm, float], *, was_firing: bool) -> Standstill:
-    # Without lists of the last run nothing is known about either arm.
+    # Without lists of the last run, the changes of the arms are not known.
     if len(churn) < len(Arm):
         return before
     churn_of_arm = churn[before.arm]
     churn_of_other = churn[before.arm.other]
     still = STILL * churn_of_other
     if was_firing:
-        # Otherwise the alert of an arm with a tenth of the churn would start and end repeatedly.
+        # Otherwise the alert would start and end repeatedly if the arm has a tenth of the churn.
         still *= 2
     if churn_of_other >= MOVED and churn_of_arm <= still:
         return replace(before, missed=before.missed + 1)
-    # Neither arm was trained.
+    # Neither arm changed, so neither was trained.
     if churn_of_arm < MOVED:
         return before
     # A standstill that fired was not normal, so its length is not learned.
@@ -229,10 +234,11 @@ def judge_standstill(
 ) -> Verdict:
     """Judge whether the arm's lists stopped changing.
 
-    The value is the number of the other arm's changes since the arm's last one.
+    The value is the number of times that the other arm changed since this arm's last change.
 
-    ``breach`` beyond the learned limit, recovered with the arm's next change. ``no_data``: the
-    lists of this run or of the last one cannot be compared. ``too_few``: still learning.
+    - ``breach``: the value exceeds the learned limit. The arm's next change recovers it.
+    - ``no_data``: the lists of this run cannot be compared with those of the last run.
+    - ``too_few``: too few users were compared, or the rule is still learning.
     """
     unjudged = judge_status(findings)
     if unjudged is not None:

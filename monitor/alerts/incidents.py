@@ -1,4 +1,4 @@
-"""Incidents: which firings are one fault, how many users they concern, how often they page.
+"""Incidents: which alerts report one fault, how many users they concern, how often they page.
 
 README.md explains the rules.
 """
@@ -26,12 +26,12 @@ from monitor.model.rules import (
 from monitor.model.statistics import Lack
 
 GROUP_FOR = timedelta(days=1)
-"""The default of `group_for`: a seventh of the time in which alerts join an incident."""
+"""The default of `group_for`. Alerts join an incident for `MOST_PERIODS` times this long."""
 MOST_PERIODS = 7
-"""Alerts join an incident until this many times `group_for` after its beginning."""
+"""Alerts join an incident until this many times `group_for` have passed since it began."""
 
 _CARRIED = 0.2
-"""A segment explains a change if the others changed by at most this share of it, per user."""
+"""A segment explains a change if the other users changed by at most this share of its change."""
 _GROWN = 2.0
 _OF_ORDER = (Lack.REVERSED, Lack.FIRST_DIFFERS)
 _NO_LIST = (Lack.MISSING, Lack.EMPTY, Lack.FAILED, Lack.UNPAIRED)
@@ -39,7 +39,7 @@ _LOUDEST = tuple(Severity)
 
 
 class FaultGroup(StrEnum):
-    """What a fault does to users. Alerts of two groups are two faults."""
+    """What a fault does to users. Alerts of two different groups report two faults."""
 
     NO_LIST = "users get no list"
     OTHER_LIST = "users get another list"
@@ -51,17 +51,22 @@ def assign_incidents(
     before: Sequence[AlertState],
     judging: JudgingPlan,
 ) -> tuple[tuple[AlertState, ...], tuple[Transition, ...]]:
-    """The states and transitions of one run with their incidents.
+    """Add the incident to each state and transition of one run.
 
-    ``before`` are the comparison's states as stored.
+    ``before`` are the comparison's stored states.
 
-    Starts join the newest open incident. It is open if its first lasting firing began at most
-    `MOST_PERIODS` times ``group_for`` before. Otherwise they begin a new incident together. Lasting
-    firings stay in their incident.
+    Alerts that start join the newest open incident. An incident is open if its first firing that
+    still lasts began at most `MOST_PERIODS` times ``group_for`` ago. If no incident is open, they
+    begin a new incident together. Alerts that still fire stay in their incident.
 
-    An outage (no run succeeds) joins only incidents of conditions, of alerts that began since, and
-    of users without a list. Drift does not join an outage, but alerts on users without a list do.
-    Conditions of all users concern as many users as have no list.
+    An outage (no run succeeds) joins only three kinds of incident:
+
+    - incidents of conditions,
+    - incidents whose alerts all began after the outage,
+    - incidents with alerts on users without a list.
+
+    Alerts on users without a list may join an outage. Other alerts on drift may not. A condition of
+    all users concerns as many users as have no list.
     """
     kinds = {rule.alert: _kind_of(rule) for rule in judging.rules}
     transitions = _count_users_of_conditions(transitions, states, before, kinds)
@@ -85,7 +90,7 @@ def assign_incidents(
         name = name or stable_key(slot, str(starts[0].dedup_key))
         keys = {start.dedup_key for start in starts}
         incidents |= dict.fromkeys(keys, name)
-        # Later groups of this run can join too.
+        # Alerts of later groups can join the incident too.
         members[name] += [
             replace(state, incident=name) for state in states if state.dedup_key in keys
         ]
@@ -105,7 +110,7 @@ def assign_incidents(
 
 
 class _Kind(Enum):
-    """What an alert reports."""
+    """What kind of problem an alert reports."""
 
     DRIFT = "drift"
     CONDITION = "condition"
@@ -127,9 +132,9 @@ def _may_join(
     incident: Sequence[AlertState],
     kinds: Mapping[str, _Kind],
 ) -> bool:
-    """Whether these starts of one group may join an incident with these firings."""
+    """Whether these starting alerts may join an incident with these states."""
     kind = kinds[starts[0].alert]
-    # The rule of a firing may have been removed.
+    # If the rule of a firing was removed, its kind is None.
     incident_kinds = {kinds.get(state.alert) for state in incident}
     if kind is not _Kind.OUTAGE:
         return kind is _Kind.WITHOUT_LIST or _Kind.OUTAGE not in incident_kinds
@@ -146,9 +151,9 @@ def _count_users_of_conditions(
     before: Sequence[AlertState],
     kinds: Mapping[str, _Kind],
 ) -> tuple[Transition, ...]:
-    """The transitions. Conditions of all users start with the number of users without a list.
+    """Set the number of users of each condition of all users that starts in this run.
 
-    If it is unknown, they concern all users.
+    It is the number of users without a list. If that is unknown, it is the number of all users.
     """
     newest = {state.alert: state for state in (*before, *states) if state.segment == ALL}
     lost = []
@@ -168,17 +173,17 @@ def _count_users_of_conditions(
 
 
 def _is_blind(change: Transition) -> bool:
-    """Whether drift cannot be judged without lists."""
+    """Whether the alert reports a condition under which drift cannot be judged."""
     return change.kind is RuleKind.CONDITION and change.statistic != Condition.TOO_FEW
 
 
 def _find_open(firing: Collection[AlertState], slot: datetime, group_for: timedelta) -> str | None:
-    """The incident of these firings that starts in the slot join, if one is open."""
+    """Which incident of ``firing`` the new alerts of this slot join. None if none is open."""
     beginnings: dict[str, list[datetime]] = defaultdict(list)
     for state in firing:
         if state.incident:
             beginnings[state.incident].append(state.since)
-    # Several may be open: a firing can last longer than others may join it.
+    # Several may be open, since an incident may last after the time for joining it.
     newest = max(
         (
             (max(began), name)
@@ -191,11 +196,12 @@ def _find_open(firing: Collection[AlertState], slot: datetime, group_for: timede
 
 
 def find_leads(changes: Iterable[Transition]) -> tuple[Transition, ...]:
-    """The changes that represent all of these, in their order.
+    """Select the changes that represent all of these changes, in their order.
 
-    An alert is represented by its change on all users, else by the changes of all its segments. If
-    one segment explains the change of all users, it represents them. Starts, acknowledgements and
-    ends are separate.
+    An alert's change on all users represents its changes on segments. If one segment explains the
+    change of all users, that segment's change represents the alert. If the alert has no change on
+    all users, each segment's change represents itself. Starts, acknowledgements and ends are
+    treated separately.
     """
     by_alert: dict[tuple[object, ...], list[Transition]] = defaultdict(list)
     for change in changes:
@@ -208,7 +214,7 @@ def _leads_of(changes: Sequence[Transition]) -> Sequence[Transition]:
     of_all_users = [change for change in changes if change.segment == ALL]
     if not of_all_users:
         return changes
-    # The alert may have ended and begun again: the newest start counts.
+    # The alert may have ended and begun again. Then its newest change is used.
     everybody = of_all_users[-1]
     segments = [change for change in changes if _explains(change, everybody)]
     return [min(segments, key=attrgetter("users"), default=everybody)]
@@ -234,10 +240,11 @@ def _is_share(change: Transition) -> bool:
 
 
 def count_concerned(starts: Iterable[Transition]) -> float:
-    """Users concerned by these firings: the largest count of an alert on a share of users.
+    """Number of users that these firings concern.
 
-    Segments of one dimension are added. If no alert counts users, all users of the alerts count.
-    Then a later count or another order of items is no growth.
+    Each alert on a share of users has a count of users. The largest count of an alert is returned.
+    The counts of an alert's segments of one dimension are added. If no alert has a count, all users
+    of the alerts are counted. Then a later count, or another order of items, is not growth.
     """
     starts = tuple(starts)
     counts: list[tuple[Transition, float]] = []
@@ -247,7 +254,7 @@ def count_concerned(starts: Iterable[Transition]) -> float:
             counts.append((start, users))
     if not counts:
         counts = [(start, float(start.users)) for start in find_leads(starts)]
-    # A segment that fired after all users is counted, although they represent it in messages.
+    # In messages the alert on all users represents its segments. Here their users are counted too.
     concerned: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
     for start, users in counts:
         segments = concerned[start.alert, start.segment.partition("=")[0]]
@@ -256,7 +263,7 @@ def count_concerned(starts: Iterable[Transition]) -> float:
 
 
 def _count_users(start: Transition) -> float | None:
-    """Number of users that the alert counts, None if it does not count."""
+    """Number of users that have what the alert reports. None if the alert counts no users."""
     if _is_blind(start):
         return float(start.users)
     if not _is_share(start) or start.value is None or start.statistic.startswith(_OF_ORDER):
@@ -265,7 +272,7 @@ def _count_users(start: Transition) -> float | None:
 
 
 def group_fault(start: Transition) -> FaultGroup | None:
-    """What the alert reports. None for conditions, which follow from other faults."""
+    """The group of the fault that the alert reports. None for conditions: they follow a fault."""
     if start.kind is RuleKind.CONDITION:
         return None
     if start.kind is RuleKind.COVERAGE and start.statistic.startswith(_NO_LIST):
@@ -275,7 +282,7 @@ def group_fault(start: Transition) -> FaultGroup | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paging:
-    """How often one incident pages, and why it did the last time. See `count_pages`."""
+    """How often one incident has paged, and why it paged the last time. See `count_pages`."""
 
     pages: int = 0
     severity: Severity = Severity.INFO
@@ -285,10 +292,14 @@ class Paging:
 
 
 def count_pages(starts: Sequence[Transition]) -> Paging:
-    """How often these starts of one incident page, in the order in which they were sent.
+    """Count how often one incident pages. ``starts`` are its starts in the order of sending.
 
-    The incident pages when it begins, when its severity rises, when a fault of another group joins,
-    and when the number of concerned users has doubled since the last page.
+    The incident pages in each of these cases:
+
+    - it begins,
+    - its severity rises,
+    - a fault of another group joins,
+    - the number of concerned users has doubled since the last page.
     """
     paging = Paging()
     seen: list[Transition] = []
@@ -309,13 +320,13 @@ def count_pages(starts: Sequence[Transition]) -> Paging:
 
 
 def _why_worse(before: Paging, now: Paging) -> str | None:
-    """Why the incident is worse than at its last page, None if it is not."""
+    """Why the incident is worse than at its last page. None if it is not worse."""
     if now.severity is not before.severity:
         return f"its severity rose from {before.severity} to {now.severity}"
     if now.users >= max(_GROWN * before.users, 1.0):
         return (
-            f"it concerns about {now.users:,.0f} users, and about {before.users:,.0f} at the "
-            "last page"
+            f"it now concerns about {now.users:,.0f} users, compared with about "
+            f"{before.users:,.0f} at the last page"
         )
     joined = now.groups - before.groups
     if before.groups and joined:

@@ -1,6 +1,6 @@
 """The state machine of one alert on one segment: quiet, pending, firing.
 
-It also ends the alerts that nothing watches any more.
+It also ends the alerts that no rule watches any more.
 """
 
 import hashlib
@@ -22,14 +22,14 @@ INSTALLATION = "installation"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
-    """One evaluation of one rule."""
+    """When one rule was judged, and in which comparison and segment."""
 
     comparison: str
     segment: str
     slot: datetime
-    at: datetime  # when it is judged
-    learned_limit: float | None = None  # for this run
-    # Part of the keys of firings if the rule has no label `INSTALLATION`, so that they are unique
+    at: datetime  # when the rule is judged
+    learned_limit: float | None = None  # the learned limit for this run
+    # Makes the keys of firings unique. Used if the rule has no label `INSTALLATION`.
     installation: str = ""
 
 
@@ -41,19 +41,19 @@ def advance(
 ) -> tuple[AlertState, Transition | None]:
     """Move the state by one verdict. Returns the transition too if the state changed.
 
-    - quiet: a breach makes it pending, or firing with ``for_runs=1``.
-    - pending: the ``for_runs``-th breach in a row makes it firing, and ok makes it quiet.
-    - firing: the ``resolve_after``-th recovered run in a row makes it quiet. A breach, and an ok
-      that is not recovered, start the count again.
+    - quiet: a breach makes the state pending. With ``for_runs=1`` it makes the state firing.
+    - pending: ``for_runs`` breaches in a row make the state firing. One ok makes it quiet.
+    - firing: ``resolve_after`` recovered runs in a row make the state quiet. A breach restarts this
+      count. So does an ok that is not recovered.
 
-    ``no_data``, ``too_few`` and ``error`` change neither state nor streak. The state then has their
-    outcome and reason. If they are ignored, the state becomes quiet, and the reason says that it
-    was not seen to recover.
+    ``no_data``, ``too_few`` and ``error`` change neither the state nor the streak. They only
+    replace the state's outcome and reason. If such an outcome is ignored, the state becomes quiet.
+    The reason then says that the alert was not seen to recover.
 
-    A slot that is not newer than ``judged_slot`` changes nothing. If the threshold or ``for`` of a
-    rule was changed, the stored state continues: a firing alert keeps its key and severity.
+    A slot that is not newer than ``judged_slot`` changes nothing. If somebody changes the threshold
+    or ``for`` of a rule, the stored state continues. A firing alert keeps its key and severity.
     """
-    # A slot that is run again, or an older one, must not count a breach twice.
+    # If the same slot or an older one runs again, its breach must not count twice.
     if previous is not None and evaluation.slot <= previous.judged_slot:
         return previous, None
     was = State.QUIET
@@ -63,7 +63,9 @@ def advance(
         streak = previous.streak
     now, streak = _step(was, streak, verdict, rule)
     if verdict.is_ignored and now is not was:
-        verdict = replace(verdict, reason=f"{verdict.reason}: ended, but not seen to recover")
+        verdict = replace(
+            verdict, reason=f"{verdict.reason}: the alert ended, but was not seen to recover"
+        )
     if now is State.FIRING and verdict.is_recovered:
         left = count_of(rule.resolve_after - streak, "more such run")
         more = f"it is still firing, and ends after {left}"
@@ -82,7 +84,7 @@ def _step(
 ) -> tuple[State, int]:
     if verdict.outcome not in (Outcome.OK, Outcome.BREACH):
         return (State.QUIET, 0) if verdict.is_ignored else (state, streak)
-    # While an alert fires the streak counts recovered runs, before that breaches.
+    # The streak counts recovered runs while an alert fires, and breaches before it fires.
     if state is State.FIRING:
         is_recovered = verdict.outcome is Outcome.OK and verdict.is_recovered
         streak = streak + 1 if is_recovered else 0
@@ -108,7 +110,7 @@ def _state(
     if previous is not None and previous.state is state:
         since = previous.since
         if state is State.FIRING:
-            # Receivers know the firing by its severity and key.
+            # Receivers identify the firing by its severity and key.
             severity = previous.severity
             dedup_key = previous.dedup_key
     elif state is State.FIRING:
@@ -181,7 +183,7 @@ def _transition(
 
 
 def stable_key(slot: datetime, *names: str) -> str:
-    """Key of what begins in the slot with these names. The same on every machine."""
+    """Key of a firing or an incident that begins in the slot. Equal on every machine."""
     named = json.dumps([*names, slot.astimezone(UTC).isoformat()])
     return hashlib.sha256(named.encode()).hexdigest()[:32]
 
@@ -193,14 +195,15 @@ def retire_alerts(
     *,
     at: datetime,
 ) -> tuple[Transition, ...]:
-    """Transitions to quiet for every pending or firing state that no rule watches any more.
+    """End every pending or firing state that no rule watches any more.
 
-    Receivers are notified as of any other end. ``comparisons`` are all configured ones. Under
-    ``segments: each`` or ``named`` every segment is watched. ``causes`` are stored transitions,
-    oldest first. The last one has the metric and labels that receivers know. The ends have no slot,
-    so ``at`` takes its place.
+    Returns the transitions to quiet. Receivers get them like any other end of an alert.
+
+    ``comparisons`` are all configured comparisons. Rules with ``segments: each`` or ``named`` watch
+    every segment. ``causes`` are the stored transitions, oldest first. An alert's end takes metric
+    and labels from its last transition. No run belongs to these ends, so their slot is ``at``.
     """
-    # A rule that only changed keeps its alert.
+    # If a rule has changed but still exists, its alert continues.
     rules = {
         comparison.name: {rule.alert: rule for rule in comparison.judging.rules}
         for comparison in comparisons
@@ -208,7 +211,7 @@ def retire_alerts(
     last = {(cause.comparison, cause.alert, cause.segment): cause for cause in causes}
     ends = []
     for state in states:
-        # A quiet state has nothing to end. It continues if its rule comes back.
+        # A quiet state needs no end. It continues if its rule comes back.
         if state.state is not State.QUIET:
             removed = _find_removed(state, rules)
             if removed is not None:

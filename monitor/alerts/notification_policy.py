@@ -1,6 +1,6 @@
-"""Which deliveries are sent, held back or dropped, decided at each attempt.
+"""Decides at each attempt which deliveries are sent, held back or dropped.
 
-Matchers, routes, maintenance windows, silences, inhibition.
+The decision uses matchers, routes, maintenance windows, silences and inhibition.
 """
 
 import re
@@ -49,7 +49,7 @@ _MUTING = ("error", "no_data", "stale")
 class Matcher:
     """``name=value``, ``name!=value``, ``name=~regex`` or ``name!~regex``.
 
-    A regular expression (RE2) matches the whole value. A missing label is empty.
+    A regular expression (RE2) must match the whole value. A missing label has the empty value.
     """
 
     name: str
@@ -59,9 +59,9 @@ class Matcher:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read a matcher. ConfigError if it is invalid.
+        """Read a matcher. Raises ConfigError if the text is not a valid matcher.
 
-        A value may be in double quotes, with a backslash before inner ones.
+        A value may be in double quotes. Quotes inside the value then need a backslash.
         """
         match = None
         if len(text) <= _MOST_CHARACTERS:
@@ -86,7 +86,7 @@ class Matcher:
         return cls(name=name, sign=sign, value=value, text=text)
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Whether it matches an alert with these labels."""
+        """Whether this matcher matches an alert with these labels."""
         value = labels.get(self.name, "")
         is_match = _fits(self.value, value) if "~" in self.sign else value == self.value
         return is_match is not self.sign.startswith("!")
@@ -98,10 +98,10 @@ class Matcher:
 @lru_cache(maxsize=1000)
 def _regex_error(pattern: str) -> str | None:
     try:
-        _search(pattern, "")  # alone, since within a group `a)(b` would be valid
+        _search(pattern, "")  # also without the group, in which `a)(b` would be valid
         _search(_full_match(pattern), "")
     except ValueError as error:
-        # The pattern follows after the colon.
+        # The message repeats the pattern after a colon, so only its beginning is used.
         return str(error).removeprefix("Invalid regular expression: ").partition(":")[0]
     return None
 
@@ -118,20 +118,20 @@ def _full_match(pattern: str) -> str:
 def _search(pattern: str, text: str) -> bool:
     from pyarrow import array, compute  # noqa: PLC0415 - slow to import, and rarely needed
 
-    # Arrow accepts valid UTF-8 only, and names may contain lone surrogates.
+    # Arrow accepts only valid UTF-8, but names may contain lone surrogates.
     storable = text.encode("utf-8", "replace").decode()
     return bool(compute.match_substring_regex(array([storable]), pattern=pattern)[0].as_py())
 
 
 def matchable_labels(transition: Transition) -> dict[str, str]:
-    """The labels of the alert's rule, and `NAMES`, which no label overrides."""
+    """The labels of the alert's rule, and `NAMES`. A rule's label cannot override `NAMES`."""
     return {**transition.labels, **{name: str(getattr(transition, name)) for name in NAMES}}
 
 
 def propose_matchers(comparison: str, segments: Collection[str]) -> tuple[str, ...]:
-    """Matchers of an incident's alerts and of alerts that join it.
+    """Propose matchers for an incident's alerts and for alerts that join the incident.
 
-    Its comparison, and its segment if it has only one.
+    They match the comparison. If the incident has only one segment, they match this segment too.
     """
     labels = {"comparison": comparison}
     if len(segments) == 1 and ALL not in segments:
@@ -159,9 +159,9 @@ def matches_all(matchers: Iterable[Matcher], transition: Transition) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """Alerts that all matchers match are sent to these receivers.
+    """Alerts that match all matchers are sent to these receivers.
 
-    With ``goes_on`` later routes count too.
+    With ``goes_on`` the routes after this one can add receivers.
     """
 
     matchers: tuple[Matcher, ...]
@@ -171,9 +171,9 @@ class Route:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaintenanceWindow:
-    """While it is open, alerts that all matchers match are held back.
+    """While the window is open, alerts that match all matchers are held back.
 
-    ``ends_at``: when it closes, None while it is closed.
+    ``ends_at`` returns when the window closes. It returns None if the window is closed.
     """
 
     name: str
@@ -187,30 +187,33 @@ class NotificationPolicy:
 
     routes: tuple[Route, ...] = ()
     windows: tuple[MaintenanceWindow, ...] = ()
-    muted: frozenset[tuple[str, str]] = frozenset()  # comparison and alert of dry runs
-    # The receiver that gets the messages that another receiver rejected permanently.
+    muted: frozenset[tuple[str, str]] = frozenset()  # (comparison, alert) of rules in dry run
+    # By receiver: the receiver that gets the messages that this one rejected permanently.
     fallbacks: Mapping[str, str] = field(default_factory=dict)
     shows_items: bool = True  # whether messages name items and show lists
 
     @property
     def selectors(self) -> dict[str, tuple[Matcher, ...]]:
-        """The matchers of each route and window by its name in messages."""
+        """The matchers of each route and window, by the route's or window's name in messages."""
         routes = {f"routes[{place}]": route.matchers for place, route in enumerate(self.routes)}
         return routes | {f"maintenance {window.name}": window.matchers for window in self.windows}
 
     def is_addressed(self, transition: Transition, receiver: str) -> bool:
-        """Whether the first matching route, or a later one if it goes on, has the receiver."""
+        """Whether the routes send the change to the receiver.
+
+        Only the first matching route is used. With ``goes_on`` the next matching route is used too.
+        """
         chosen: set[str] = set()
         for route in self.routes:
             if matches_all(route.matchers, transition):
                 chosen |= route.receivers
                 if not route.goes_on:
                     break
-        # Alerts without a matching route go to every receiver.
+        # If no route matches an alert, every receiver gets the alert.
         return not chosen or receiver in chosen
 
     def in_maintenance(self, transition: Transition, now: datetime) -> str | None:
-        """Why it is held back at this time, None when no open window matches it."""
+        """Why the change is held back at this time. None if no open window matches it."""
         for window in self.windows:
             ends_at = window.ends_at(now)
             if ends_at is not None and matches_all(window.matchers, transition):
@@ -218,12 +221,12 @@ class NotificationPolicy:
         return None
 
     def is_muted(self, transition: Transition) -> bool:
-        """Whether its rule is a dry run."""
+        """Whether the rule of the change is in dry run."""
         return (transition.comparison, transition.alert) in self.muted
 
 
 class Decision(NamedTuple):
-    """The next status of one delivery: ``pending`` is sent now, ``held`` or ``dropped``."""
+    """The next status of one delivery. A ``pending`` delivery is sent now."""
 
     delivery: Delivery
     status: DeliveryStatus
@@ -232,7 +235,7 @@ class Decision(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dispatch:
-    """Decides what one receiver gets of one comparison at one time."""
+    """Decides which changes of one comparison one receiver gets at one time."""
 
     snapshot: FiringSnapshot
     policy: NotificationPolicy
@@ -243,29 +246,30 @@ class Dispatch:
     def decide(self, deliveries: Sequence[Delivery]) -> tuple[Decision, ...]:
         """Decide on all deliveries that wait for the receiver, in the order they were stored.
 
-        While a firing lasts:
+        While an alert is firing:
 
-        - Its start is sent, or held (`why_held`, or acknowledged before it was sent).
+        - Its start is sent or held. It is held for a reason of `why_held`, or if somebody
+          acknowledged the alert before its start was sent.
         - Its acknowledgement is sent if the start was sent.
 
-        When it is over:
+        After the alert has ended:
 
-        - Its end is sent if the start was sent or may have arrived. It is held while other firings
-          of its incident last.
+        - Its end is sent if the start was sent or may have arrived. The end is held while other
+          alerts of the incident are firing.
         - Everything else is dropped.
 
-        Changes that are routed to other receivers and were not sent before are dropped, unless this
-        is the fallback of a receiver that rejected them. `compose_messages` decides which starts
-        page and which are updates.
+        Changes that are routed to other receivers are dropped if their start was not sent here. A
+        fallback receives them if the other receiver rejected them. `compose_messages` decides which
+        starts page and which are updates.
         """
-        # A start that may have arrived must get its end, or it would stay open there.
+        # If a start may have arrived, its end must be sent. Otherwise the receiver keeps it open.
         arrived = set()
         for delivery in deliveries:
             if delivery.transition.is_start and delivery.may_be_known:
                 arrived.add(delivery.transition.dedup_key)
         delivered: set[str | None] = {*self.snapshot.delivered, *arrived}
         decisions = []
-        # Ends wait for lasting firings of their incident, so starts come first.
+        # An end waits for the other alerts of its incident, so starts are decided first.
         for delivery in sorted(deliveries, key=attrgetter("transition.is_end")):
             decision = self._decide(delivery, frozenset(delivered))
             if decision.status is _SENT:
@@ -274,7 +278,7 @@ class Dispatch:
         return tuple(sorted(decisions, key=attrgetter("delivery.transition_id")))
 
     def why_held(self, start: Transition) -> str | None:
-        """Why a lasting firing is held back now, None if it may be sent."""
+        """Why the start of an alert that still fires is held back now. None if it may be sent."""
         if self.policy.is_muted(start):
             return DRY_RUN
         for silence in self.snapshot.silences:
@@ -289,11 +293,14 @@ class Dispatch:
         return reason
 
     def why_not_again(self, start: Transition) -> str | None:
-        """Why a firing that was sent is not repeated now, None if it may be."""
+        """Why an alert that was sent is not repeated now. None if it may be repeated."""
         return self.why_held(start) if self._is_addressed(start) else ELSEWHERE
 
     def _is_addressed(self, change: Transition) -> bool:
-        """Whether it is routed to this receiver, or this is the fallback of one that rejected it."""
+        """Whether this receiver gets the change, by its routes or as a fallback.
+
+        A fallback gets the change if the other receiver rejected it.
+        """
         for name, fallback in self.policy.fallbacks.items():
             key = (name, change.dedup_key)
             if fallback == self.receiver and key in self.snapshot.refused:
@@ -331,12 +338,12 @@ class Dispatch:
             name = _incident_of(delivery.transition)
             for start in self.snapshot.firing:
                 if _incident_of(start) == name and start.dedup_key in delivered:
-                    reason = f"waits for the end of its incident, in which {start.alert} fires"
+                    reason = f"waits for the end of its incident: {start.alert} is still firing"
                     return Decision(delivery, _HELD, reason)
         return Decision(delivery, _SENT)
 
     def _inhibited(self, start: Transition) -> str | None:
-        # Users without a list are counted in failed runs too.
+        # Alerts on users without a list are not inhibited: failed runs count these users too.
         if group_fault(start) is not FaultGroup.OTHER_LIST:
             return None
         for other in self.snapshot.firing:
@@ -348,7 +355,7 @@ class Dispatch:
 
 
 def is_silenced(silence: Silence, start: Transition) -> bool:
-    """Whether the silence matches the firing."""
+    """Whether the silence matches the firing alert."""
     try:
         return matches_all(map(Matcher.parse, silence.matchers), start)
     except ConfigError:
@@ -359,13 +366,13 @@ def is_silenced(silence: Silence, start: Transition) -> bool:
 def compose_messages(
     changes: Sequence[Transition], snapshot: FiringSnapshot
 ) -> tuple[Message, ...]:
-    """One message for each incident, in the order of first changes, without briefing.
+    """Compose one message for each incident, in the order of first changes, without briefing.
 
-    It pages if the incident begins with it for the receiver, becomes worse (`count_pages`), or is
-    over. Otherwise it is an update.
+    A message pages if the incident begins for the receiver, becomes worse (`count_pages`), or is
+    over. Other messages are updates.
     """
     by_incident: dict[tuple[str, bool], list[Transition]] = {}
-    # Acknowledgements have separate messages: some receivers show only the first change.
+    # Acknowledgements get a message of their own: some receivers show only the first change.
     for change in sorted(changes, key=attrgetter("is_acknowledgement")):
         by_incident.setdefault((_incident_of(change), change.is_acknowledgement), []).append(change)
     begun = {start.dedup_key: start for start in changes if start.is_start}
@@ -384,7 +391,7 @@ def _message(
     sent = [start for start in snapshot.sent_starts if _incident_of(start) == name]
     sent_keys = {start.dedup_key for start in sent}
     sent_before = [start for start in sent if start.dedup_key not in begun]
-    # In the order of sending, also in a repetition: the first one never changes.
+    # The starts are in the order of sending, so a repetition has the same first start.
     starts = sent + [
         start
         for key, start in begun.items()
@@ -416,5 +423,5 @@ def _message(
 
 
 def _incident_of(change: Transition) -> str:
-    # A firing from before there were incidents is an incident.
+    # Old firings were stored without an incident. Each of them is its own incident.
     return change.incident or change.dedup_key or ""

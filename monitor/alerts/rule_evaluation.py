@@ -1,4 +1,4 @@
-"""What one run measured, and the evaluation of all rules of a comparison on all segments."""
+"""Judges what one run measured: all rules of a comparison on all segments."""
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -67,7 +67,11 @@ class Figures:
         rows: Iterable[CoverageRow] = (),
         scores: Sequence[ArmScore] = (),
     ) -> Self:
-        """The figures of a run. Unchanged lists only if lists of other users changed."""
+        """The figures of a run.
+
+        The share of unchanged lists of a segment is left out if the other users' lists did not
+        change either.
+        """
         shares: dict[tuple[str, CoverageShare], Reading] = {}
         for score in scores:
             if score.metric in TRAITS and score.value is not None:
@@ -85,7 +89,7 @@ class Figures:
         )
 
     def find_share(self, segment: str, share: CoverageShare) -> Reading | None:
-        """The share in the segment, None if it is not known."""
+        """The share of users in the segment. None if it is not known."""
         if share.lack in TRAITS:
             return self.traits.get((segment, share))
         row = self.coverage.get(segment)
@@ -101,20 +105,23 @@ class Figures:
 
 
 def _have_others_moved(segment: Reading, everybody: Reading | None) -> bool:
-    """Whether lists outside of the segment changed, or any list if it contains all users."""
+    """Whether lists of users outside of the segment changed.
+
+    If the segment contains all users, the answer is whether any list changed.
+    """
     if everybody is None:
         return False
     others, moved = everybody.users, everybody.users * (1.0 - everybody.value)
     if segment.users != everybody.users:
         others -= segment.users
         moved -= segment.users * (1.0 - segment.value)
-    # If fewer changed, the arm was not trained. Another rule watches for how long.
+    # If fewer lists changed, the arm was not trained. A rule on standstill watches for how long.
     return moved > STILL * others
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Run:
-    """One run as rules see it."""
+    """The values of one run that rules read."""
 
     findings: Findings
     figures: Figures
@@ -123,11 +130,11 @@ class _Run:
     standstills: Mapping[str, Standstill]
     # Verdicts of the rules on drift by segment, for the rules on conditions.
     verdicts: Mapping[str, Sequence[Verdict]] = field(default_factory=dict)
-    # Segments that rules name, or in which an alert without data is firing.
+    # Segments that rules name, and segments without data in which an alert is firing.
     awaited: frozenset[str] = frozenset()
 
     def is_unknown(self, segment: str) -> bool:
-        """Whether the coverage is known and the segment has no users."""
+        """Whether the coverage shows that the segment has no users."""
         return bool(self.figures.coverage) and segment not in self.figures.coverage
 
 
@@ -140,10 +147,10 @@ def evaluate_rules(
     expectations: Sequence[Expectation] = (),
     standstills: Sequence[Standstill] = (),
 ) -> tuple[tuple[AlertState, ...], tuple[Transition, ...]]:
-    """Judge one finished run: the new states and the transitions, by rule and segment.
+    """Judge one finished run. Returns the new states and the transitions, by rule and segment.
 
-    Rules on conditions come last, since they read the verdicts of the others. States that no rule
-    reads are not returned.
+    Rules on conditions are judged last, since they read the verdicts of the other rules. States
+    that no rule judged in this run are not returned.
     """
     measured, rules, states = findings.measured, comparison.judging.rules, memory.states
     rows = measured.coverage.rows if measured.coverage else ()
@@ -159,9 +166,9 @@ def evaluate_rules(
         if rule.kind is not RuleKind.CONDITION:
             evaluated += _evaluate(rule, run, states)
     verdicts = _by_segment(evaluated, RuleKind.COVERAGE)
-    # If a segment has verdicts on similarity, these decide whether it had data.
+    # If a segment has verdicts on similarity, only they decide whether it had data.
     run = replace(run, verdicts=verdicts | _by_segment(evaluated, RuleKind.SIMILARITY))
-    # A condition of a segment without users matters only while its alert lasts.
+    # For a segment without users, a condition is judged only while its alert lasts.
     alarmed = [state for state in states if state.state is not State.QUIET]
     run = replace(run, awaited=_find_awaited(rules, run, alarmed))
     for rule in rules:
@@ -195,9 +202,9 @@ def _learned_limit(rule: Rule, segment: str, run: _Run) -> float | None:
 
 
 def thin_segments(coverage: Coverage | None, min_paired_share: float) -> dict[str, str]:
-    """Segments of which too few users were compared, with the figures.
+    """Segments in which too few users were compared, each with a text that has the figures.
 
-    They are neither shown nor judged.
+    These segments are neither shown nor judged.
     """
     thin = {}
     for row in coverage.rows if coverage else ():
@@ -276,7 +283,7 @@ def _find_awaited(
 def _judge_condition(rule: ConditionRule, segment: str, run: _Run) -> Verdict | None:
     if rule.segments == "named" and segment != ALL:
         if run.findings.status is not RunStatus.OK:
-            return None  # the alert of all users reports it
+            return None  # the alert on all users reports the condition
         if segment not in run.awaited:
             return replace(undecided(Outcome.OK, NOT_AWAITED), is_recovered=True)
     is_unknown = run.is_unknown(segment) and segment not in run.verdicts
@@ -304,14 +311,18 @@ def _by_segment(
 def segments_of(
     rule: Rule, measured: Collection[str], states: Iterable[AlertState]
 ) -> tuple[str, ...]:
-    """Segments that the rule judges in this run, ``all`` first, then by name.
+    """Segments that the rule judges in this run.
 
-    Named segments are in the rule's order. ``each``: ``all``, the ``measured`` ones, and those in
-    alarm or with data when this rule was last judged.
+    If the rule names its segments, they are in the rule's order. With ``each`` they are ``all``,
+    and then by name:
+
+    - the ``measured`` segments,
+    - segments in which the rule's alert is pending or firing,
+    - segments that had data when this rule was last judged.
     """
     if rule.segments != "each":
         return (ALL,) if isinstance(rule.segments, str) else tuple(dict.fromkeys(rule.segments))
-    # A segment that vanished, or whose run failed, must not stay ok.
+    # A segment without figures must not stay ok: it vanished, or the run failed.
     own_states = [state for state in states if state.alert == rule.alert]
     newest = max((state.judged_slot for state in own_states), default=None)
     segments = set(measured)

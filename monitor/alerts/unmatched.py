@@ -1,4 +1,4 @@
-"""Rules, routes and silences that cannot match anything, each with the nearest name."""
+"""Finds rules, routes and silences that cannot match anything. Proposes the nearest name."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -18,12 +18,12 @@ _OF_STATES = ("alert", "comparison", "segment", "severity")
 
 
 def named_segments(rules: Iterable[Rule]) -> tuple[str, ...]:
-    """The segments that rules on drift name, without ``all``, each once, in their order."""
+    """The segments that rules on drift name, in their order. Each occurs once, ``all`` never."""
     return tuple(_group_alerts(rules))
 
 
 def _group_alerts(rules: Iterable[Rule]) -> dict[str, list[str]]:
-    """The alerts of rules on drift by the segment that they name."""
+    """For each segment that rules on drift name: the alerts of these rules."""
     alerts: dict[str, list[str]] = {}
     for rule in rules:
         if rule.kind is not RuleKind.CONDITION and not isinstance(rule.segments, str):
@@ -36,9 +36,9 @@ def _group_alerts(rules: Iterable[Rule]) -> dict[str, list[str]]:
 def find_unmatched_segments(
     rules: Iterable[Rule], present: Collection[str]
 ) -> tuple[UnmatchedName, ...]:
-    """Segments that rules on drift name and that are not ``present``.
+    """Segments that rules on drift name although they are not ``present``.
 
-    Rules that name the same segment are together.
+    Rules that name the same segment share one entry.
     """
     unmatched = []
     for name, alerts in _group_alerts(rules).items():
@@ -53,9 +53,10 @@ def find_unmatched_matchers(
     matchers: Sequence[Matcher],
     alerts: Sequence[Labels],
 ) -> UnmatchedName | None:
-    """The first matcher after which no alert is left. None if all matchers match an alert.
+    """Find the first matcher that no alert matches. None if an alert matches all matchers.
 
-    ``alerts`` are the labels of all possible alerts.
+    Each matcher is applied to the alerts that match all matchers before it. ``alerts`` are the
+    labels of all possible alerts.
     """
     for matcher in matchers:
         matched = [labels for labels in alerts if matcher.matches(labels)]
@@ -70,9 +71,12 @@ def find_unmatched_matchers(
 
 
 def find_unmatched(comparison: Comparison, present: Collection[str]) -> tuple[UnmatchedName, ...]:
-    """Names in rules, routes and maintenance windows that match none of the segments ``present``."""
+    """Names in rules, routes and maintenance windows that match nothing in ``present`` segments.
+
+    For routes and windows these are matchers that match no possible alert.
+    """
     rules = comparison.judging.rules
-    # An absent segment that a rule names is reported for the rule only.
+    # If a rule names an absent segment, the rule is reported. Routes that name it are not.
     alerts = list(possible_alerts(comparison, {*present, *named_segments(rules)}))
     unmatched = list(find_unmatched_segments(rules, present))
     for owner, expressions in comparison.judging.selectors.items():
@@ -83,7 +87,7 @@ def find_unmatched(comparison: Comparison, present: Collection[str]) -> tuple[Un
 
 
 def possible_alerts(comparison: Comparison, present: Collection[str]) -> Iterator[Labels]:
-    """Labels of the comparison's possible alerts, in each segment that is present."""
+    """Labels of the comparison's possible alerts in the segments that are present."""
     for rule in comparison.judging.rules:
         segments: Collection[str] = present
         if rule.segments == "all":
@@ -108,11 +112,13 @@ def find_unmatched_silences(
     states: Collection[AlertState],
     comparisons: Mapping[str, Comparison | None],
 ) -> tuple[UnmatchedName, ...]:
-    """Names in silences that match none of the alerts that were judged so far.
+    """Names in silences that match no alert that was judged so far.
 
-    ``comparisons`` are the configured ones, None for one whose rules are not known here. Then only
-    alert, comparison, segment and severity are compared. A comparison that was never judged may
-    have any segment, and any alert if its rules are not known.
+    ``comparisons`` are the configured comparisons. The value is None if the rules of a comparison
+    are not known here. Then only alert, comparison, segment and severity are compared.
+
+    A comparison that was never judged may have any segment. If its rules are not known, it may also
+    have any alert.
     """
     judged = {state.comparison for state in states}
     alerts = [_labels_of(state, comparisons.get(state.comparison)) for state in states]
@@ -129,7 +135,7 @@ def find_unmatched_silences(
         try:
             matchers = [*map(Matcher.parse, silence.matchers)]
         except ConfigError:
-            # A matcher of another version, which silences nothing.
+            # Another version wrote this matcher. It silences nothing.
             continue
         if None in comparisons.values():
             matchers = [matcher for matcher in matchers if matcher.name in _OF_STATES]
@@ -146,7 +152,7 @@ def _alerts_in_any_segment(comparison: Comparison) -> list[Labels]:
 
 
 def may_concern(silence: Silence, comparison: str) -> bool:
-    """Whether the silence may be about alerts of this comparison."""
+    """Whether the silence may match alerts of this comparison."""
     try:
         matchers = [*map(Matcher.parse, silence.matchers)]
     except ConfigError:
@@ -166,7 +172,7 @@ def _labels_of(state: AlertState, comparison: Comparison | None) -> Labels:
 
 
 def _may_match(matchers: Iterable[Matcher], labels: Labels) -> bool:
-    """Whether the matchers may match an alert with these labels, in some segment."""
+    """Whether the matchers may match an alert with these labels, in any segment."""
     has_rule = "alert" in labels
     for matcher in matchers:
         is_known = matcher.name == "comparison" or (has_rule and matcher.name != "segment")
@@ -178,9 +184,10 @@ def _may_match(matchers: Iterable[Matcher], labels: Labels) -> bool:
 def share_selectors(
     selectors: Mapping[str, Sequence[Matcher]], comparisons: Sequence[Comparison]
 ) -> dict[str, dict[str, tuple[str, ...]]]:
-    """The selectors by comparison, if they may match alerts of this comparison only.
+    """Assign each selector to the only comparison whose alerts it may match.
 
-    A selector that matches no rule belongs to all comparisons.
+    A selector that matches no rule is assigned to all comparisons. A selector that matches alerts
+    of several comparisons is left out.
     """
     shared: dict[str, dict[str, tuple[str, ...]]] = {each.name: {} for each in comparisons}
     alerts = {each.name: _alerts_in_any_segment(each) for each in comparisons}
@@ -197,7 +204,7 @@ def share_selectors(
 
 
 def with_known(unmatched: UnmatchedName, name: str, present: Collection[str]) -> UnmatchedName:
-    """The same with the names that exist: for a segment those of its dimension."""
+    """Add the names that exist. For a segment, these are the segments of its dimension."""
     kin = tuple(present)
     if "=" in name:
         dimension = f"{name.rpartition('=')[0]}="

@@ -1,4 +1,4 @@
-"""The verdict of one rule on one segment of one run: its value compared with its limit."""
+"""Judges one rule on one segment of one run: compares its value with its limit."""
 
 import math
 from collections.abc import Iterable
@@ -39,12 +39,16 @@ from monitor.texts.wording import count_of
 NORMAL_AGAIN = {Learning.DROP: 2.0, Learning.TREND: 1.5}
 """An alert ends if the value is at most this many standard deviations worse than expected.
 
-A trend may be smaller than two, except where the newest level is expected.
+A trend can be smaller than two standard deviations, so its limit is lower. It has the limit of a
+drop if the expectation is the newest level.
 """
 MOST_AGAIN = 3.0
-"""Half of the fault's distance is enough, up to this many: a healthy level may have moved."""
+"""An alert may also end halfway back from the fault, but at most this many deviations away.
+
+The healthy level may have moved during the fault.
+"""
 LEAST_MISSING = 0.5
-"""Fewer users are rounding."""
+"""A smaller number of users is a rounding error and changes no verdict."""
 
 
 class Reading(NamedTuple):
@@ -56,7 +60,7 @@ class Reading(NamedTuple):
 
     @property
     def counts(self) -> tuple[int, int]:
-        """Of a share of users: how many have it, of how many."""
+        """For a share of users: the number of users with the property, and of all users."""
         return round(self.value * self.users), self.users
 
 
@@ -67,11 +71,12 @@ def read_similarity(
     summary: Summary | None,
     thin_reason: str | None = None,
 ) -> Reading | Verdict:
-    """The value, or a verdict with the reason why there is none.
+    """Return the value, or a verdict that says why there is no value.
 
-    ``error``: the run did not end well. ``no_data``: too few users were compared, as a whole or in
-    this segment (``thin_reason``), no user has a defined score, or the statistic is not finite.
-    ``too_few``: fewer than ``min_users``.
+    - ``error``: the run failed, or it did not end.
+    - ``no_data``: too few users were compared in the run, or in this segment (``thin_reason``).
+      Or no user has a defined score, or the statistic is not finite.
+    - ``too_few``: fewer than ``min_users`` users have a score.
     """
     unjudged = judge_status(findings)
     if unjudged is not None:
@@ -79,7 +84,7 @@ def read_similarity(
     if thin_reason is not None:
         return undecided(
             Outcome.NO_DATA,
-            with_cause(f"too little{of_segment(segment)} could be compared", thin_reason),
+            with_cause(f"too few users{of_segment(segment)} could be compared", thin_reason),
         )
     if summary is None or summary.n == 0:
         return undecided(
@@ -87,7 +92,7 @@ def read_similarity(
         )
     if summary.n < rule.min_users:
         reason = (
-            f"{count_users(summary.n, segment)} with a value of {rule.metric}, fewer than "
+            f"{rule.metric} has a value for only {count_users(summary.n, segment)}, fewer than "
             f"the {rule.min_users:,} needed"
         )
         return undecided(Outcome.TOO_FEW, reason, summary.n)
@@ -103,29 +108,32 @@ def read_similarity(
 def read_coverage(
     rule: CoverageRule, segment: str, findings: Findings, reading: Reading | None
 ) -> Reading | Verdict:
-    """The share, or a verdict with the reason why there is none.
+    """Return the share of users, or a verdict that says why there is no share.
 
-    Coverage is judged in failed runs too. ``error``: the run ended before any user was requested.
-    ``no_data``: no user of the segment was requested, or nothing is known about its lists.
+    Coverage is judged in failed runs too.
+
+    - ``error``: the run ended before it asked for any user.
+    - ``no_data``: the run asked for no user of the segment, or it has no lists to compare.
+    - ``too_few``: fewer than ``min_users`` users were asked.
     """
     is_trait = rule.share.lack in TRAITS
     if is_trait and (unjudged := judge_status(findings)) is not None:
         return unjudged
     if reading is None and is_trait:
-        why = "there are no lists to compare"
+        why = "there are no comparable lists"
         if rule.share.lack is Lack.UNCHANGED:
-            why = "too few lists have changed: rules on `frozen` judge how long that is normal"
+            why = "rules on `frozen` judge this arm, since it changed too few lists"
         return undecided(Outcome.NO_DATA, f"{why}{of_segment(segment)}", is_learning=True)
     if reading is None:
         if findings.status in (RunStatus.OK, RunStatus.INSUFFICIENT):
-            return undecided(Outcome.NO_DATA, f"nobody{of_segment(segment)} was asked")
+            return undecided(Outcome.NO_DATA, f"no user{of_segment(segment)} was asked")
         failure = "the run ended before its coverage was known"
         return _by_run(
             Outcome.ERROR, findings, with_cause(failure, write_run_reasons(findings.reasons))
         )
     # Missing lists are often why a run fails, so failed runs are judged too.
     if reading.users < rule.min_users:
-        was = "could be looked at" if is_trait else "were asked"
+        was = "could be checked" if is_trait else "were asked"
         reason = (
             f"only {count_users(reading.users, segment)} {was}, fewer than the "
             f"{rule.min_users:,} needed"
@@ -135,12 +143,12 @@ def read_coverage(
 
 
 def judge_status(findings: Findings) -> Verdict | None:
-    """``error`` or ``no_data`` for a run that did not end well, None for one that did."""
+    """Return None for an ok run, ``error`` or ``no_data`` for all other runs."""
     status, run_reason = findings.status, write_run_reasons(findings.reasons)
     if status is RunStatus.OK:
         return None
     if status is RunStatus.INSUFFICIENT:
-        reason = run_reason or "too little of the panel could be compared"
+        reason = run_reason or "too few users of the panel could be compared"
         return _by_run(Outcome.NO_DATA, findings, reason)
     if status is RunStatus.FAILED:
         return _by_run(Outcome.ERROR, findings, run_reason or "the run failed")
@@ -151,16 +159,17 @@ def judge_status(findings: Findings) -> Verdict | None:
 
 
 def _by_run(outcome: Outcome, findings: Findings, reason: str) -> Verdict:
-    """A verdict without a value, for a reason of the whole run."""
+    """Return a verdict without a value. The reason concerns the whole run."""
     return replace(undecided(outcome, reason), headline=write_headline(findings.reasons))
 
 
 def judge_threshold(
     rule: SeriesRule, limit: FixedLimit, reading: Reading, findings: Findings
 ) -> Verdict:
-    """``breach`` strictly on the rule's side of the threshold, otherwise ``ok``.
+    """Return ``breach`` if the value is beyond the threshold, otherwise ``ok``.
 
-    Recovered once the value reaches ``resolve_at``.
+    A value that is equal to the threshold is ``ok``. The verdict is recovered if the value has
+    also come back to ``resolve_at``.
     """
     is_breach = is_beyond(limit.direction, reading.value, limit.value)
     # A value between both limits neither fires nor resolves, so that an alert does not flap.
@@ -181,14 +190,14 @@ def judge_threshold(
 
 
 def is_beyond(direction: Direction, value: float, limit: float) -> bool:
-    """Whether the value is strictly on this side of the limit."""
+    """Whether the value is below, or above, the limit. A value equal to the limit is not."""
     return value < limit if direction is Direction.BELOW else value > limit
 
 
 def judge_unknown_segment(segment: str, rows: Iterable[CoverageRow]) -> Verdict:
-    """``no_data`` for a segment without users, mistyped or vanished.
+    """Return ``no_data`` for a segment without users: its name is wrong, or its users left.
 
-    The reason names the largest segments of its dimension.
+    The reason names the largest segments of the same dimension.
     """
     by_size = sorted(rows, key=lambda row: (-row.asked, row.segment))
     unmatched = UnmatchedName(owner="rule", name=segment)
@@ -199,7 +208,7 @@ def judge_unknown_segment(segment: str, rows: Iterable[CoverageRow]) -> Verdict:
 def undecided(
     outcome: Outcome, reason: str, users: int = 0, *, is_learning: bool = False
 ) -> Verdict:
-    """A verdict without a value: there is none, or none that may be compared."""
+    """Return a verdict without a value: there is no value, or it must not be compared."""
     return Verdict(outcome=outcome, reason=reason, value=None, users=users, is_learning=is_learning)
 
 
@@ -209,7 +218,7 @@ def judge_reading(
     expectation: Expectation | None,
     findings: Findings,
 ) -> Verdict:
-    """The verdict on a value by the rule's limit. A verdict without a value stays as it is."""
+    """Compare a value with the rule's limit. A reading that is a verdict is returned unchanged."""
     if isinstance(reading, Verdict):
         return reading
     if isinstance(rule.limit, FixedLimit):
@@ -224,14 +233,18 @@ def judge_learned(
     expectation: Expectation | None,
     findings: Findings,
 ) -> Verdict:
-    """The verdict by a learned limit: ``breach`` for a value or for evidence beyond it.
+    """Judge a value by a limit that the rule learned from earlier runs.
 
-    Recovered once the value is normal. ``too_few`` while learning (under MIN_HEALTHY_RUNS healthy
-    runs) or if no possible value is beyond the limit. ``no_data`` if the value is too uncertain.
+    - ``breach``: the value is beyond the limit. For a trend, its evidence has reached the limit.
+    - ``too_few``: fewer than MIN_HEALTHY_RUNS healthy runs were seen, so the rule is learning. Or
+      no possible value is beyond the limit.
+    - ``no_data``: the value is too uncertain.
+
+    The verdict is recovered if the value is normal.
     """
     if expectation is None or expectation.expected is None or expectation.limit is None:
         return _judge_unlearned(expectation, reading.users)
-    # Without a sampling error any value could be chance.
+    # If the sampling error is unknown, any value could be chance.
     if expectation.z is None:
         users = count_users(reading.users, reading.segment)
         uncertain = (
@@ -285,7 +298,7 @@ def _judge_unlearned(expectation: Expectation | None, users: int) -> Verdict:
 
 
 def _normal_again(limit: LearnedLimit, expectation: Expectation) -> float:
-    """The z up to which a firing alert ends."""
+    """The largest z at which a firing alert ends."""
     learning = Learning.DROP if expectation.note else limit.learning
     half_of_fault = (expectation.fault or 0.0) / 2
     return max(NORMAL_AGAIN[learning], min(half_of_fault, MOST_AGAIN))
@@ -296,8 +309,9 @@ def bound_statistic(
 ) -> tuple[float, float] | None:
     """Lowest and highest possible value of the statistic if ``missing`` more users had a score.
 
-    Exact for means and shares (Manski 2003, chapter 1). Percentiles come from the stored ones. None
-    without a value or a range.
+    The bounds are exact for means and shares (Manski 2003, chapter 1). For percentiles they are
+    interpolated from the stored percentiles. None if the statistic has no value, or if the metric
+    has no finite range.
     """
     value = summary.value(str(rule.statistic))
     if value is None or rule.scores is None or not all(map(math.isfinite, (value, *rule.scores))):
@@ -312,8 +326,8 @@ def bound_statistic(
 def _bound_quantile(
     summary: Summary, quantile: float, missing: float, scores: tuple[float, float]
 ) -> tuple[float, float]:
-    # Users without a score are below all other users, or above them. So the quantile of all users
-    # is another quantile of the users with a score.
+    # At worst, users without a score are all below the other users, or all above them. So the
+    # quantile of all users is another quantile of the users with a score.
     scores_at = {0.0: scores[0], 1.0: scores[1]}
     for name, value in summary.statistics.items():
         level = Statistic.parse(name).quantile
@@ -334,9 +348,10 @@ def apply_bounds(
     row: CoverageRow | None,
     expectation: Expectation | None,
 ) -> Verdict:
-    """The verdict, or ``no_data`` if the users without a score could change it.
+    """Return the verdict, or ``no_data`` if the users without a score could change it.
 
-    For a fixed limit these are all such users, for a learned limit those beyond the usual number.
+    A fixed limit takes all users without a score into account. A learned limit takes only as many
+    as exceed the usual number.
     """
     if verdict.outcome not in (Outcome.OK, Outcome.BREACH):
         return verdict
@@ -364,7 +379,7 @@ def apply_bounds(
     headline = f"cannot be decided: {could}"
     return Verdict(
         outcome=Outcome.NO_DATA,
-        reason=f"{headline}; of those who have one, {verdict.reason}",
+        reason=f"{headline}; over the users with a score, {verdict.reason}",
         value=verdict.value,
         users=verdict.users,
         headline=headline,

@@ -1,4 +1,4 @@
-"""How each pair changed since an earlier run: by arm, by part, and by kind of change."""
+"""Measures how each pair changed since an earlier run: by arm, by part, and by kind of change."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -17,7 +17,7 @@ from monitor.model.rankings import Arm, PairBatch
 
 _TOP = 3
 
-# An item counts as removed if at most this share of its lists is left.
+# An item was removed if at most this share of its former lists still has it.
 _LEFT = 0.02
 
 Kinds: TypeAlias = npt.NDArray[np.int8]
@@ -26,9 +26,9 @@ CHANGES = tuple(Change)
 
 @dataclass(frozen=True, kw_only=True)
 class OwnLists:
-    """One arm's lists of n users in an earlier run and in this one.
+    """The lists of n users from one arm, in an earlier run and in this run.
 
-    Codes (n, k) padded with -1, and lengths (n,).
+    The codes have the shape (n, k) and are padded with -1. The lengths have the shape (n,).
     """
 
     former: Codes
@@ -38,15 +38,18 @@ class OwnLists:
 
     @property
     def kept_share(self) -> Floats:
-        """Share of the longer list's items that are in both lists, 0 to 1.
+        """Number of items in both lists, divided by the length of the longer list, 0 to 1.
 
-        NaN where either list is empty.
+        NaN if either list is empty.
         """
         return self._aligned[0]
 
     @property
     def turned_share(self) -> Floats:
-        """Share of the pairs of common items in reversed order, 0 to 1. 0 without pairs."""
+        """Share of the pairs of common items that have reversed their order, 0 to 1.
+
+        It is 0 if there are no pairs.
+        """
         return self._aligned[1]
 
     @cached_property
@@ -55,12 +58,12 @@ class OwnLists:
 
     @cached_property
     def is_same(self) -> Flags:
-        """Whether both lists are equal, empty ones included."""
+        """Whether both lists are equal. Two empty lists are equal."""
         return np.asarray((self.former == self.present).all(axis=1))
 
     @cached_property
     def has_same_top(self) -> Flags:
-        """Whether the first three items are the same in any order.
+        """Whether both lists have the same first three items, in any order.
 
         False for lists of at most three items.
         """
@@ -70,7 +73,10 @@ class OwnLists:
 
     @property
     def turned_on_top(self) -> Integers:
-        """How many of the three pairs of the first three items are reversed, if these are the same."""
+        """How many of the three pairs of the first three items are reversed, 0 to 3.
+
+        Valid only if `has_same_top`.
+        """
         _, share = _align(
             self.former[:, :_TOP],
             np.minimum(self.former_lengths, _TOP),
@@ -80,9 +86,9 @@ class OwnLists:
         return np.rint(_TOP * share).astype(np.int64)
 
     def find_removed(self, least_lists: int) -> tuple[Codes, float]:
-        """Items of at least so many lists that hardly are in lists now.
+        """Items that were in at least ``least_lists`` lists and that hardly any list still has.
 
-        Also their share of all former places.
+        The second value is the share of all former places that these items had.
         """
         former, present, items = compact_codes(self.former, self.present)
         before, after = _count_items(former, len(items)), _count_items(present, len(items))
@@ -91,24 +97,24 @@ class OwnLists:
 
 
 def _count_items(codes: Codes, items: int) -> Integers:
-    # The code of the padding, -1, is counted first.
+    # The padding has the code -1. It is counted at index 0, which is dropped.
     return np.bincount(codes.ravel() + 1, minlength=items + 1)[1:]
 
 
 @dataclass(frozen=True, kw_only=True)
 class PairChanges:
-    """What changed in n users' pairs since the ``former`` ones."""
+    """What changed in the pairs of n users since the ``former`` pairs."""
 
     former: PairBatch
     is_known: Flags  # (n,), whether the former pair had lists of both arms
     lists: Mapping[Arm, OwnLists]
-    # The arm's part in the change of each pair's distance: > 0 where lists moved apart, or NaN.
+    # How much each arm changed each pair's distance. It is > 0 if the lists moved apart, or NaN.
     by_arm: Mapping[Arm, Parts]
-    is_still: Mapping[Arm, Flags]  # whether the list is as in that run, or as in the last one
+    is_still: Mapping[Arm, Flags]  # whether the list equals that of the former run or the last run
 
     @cached_property
     def parts(self) -> Parts:
-        """The change of each user's distance: both arms' parts together."""
+        """The change of each user's distance: the sum of the changes by both arms."""
         return _add(self.by_arm[Arm.BASELINE], self.by_arm[Arm.CANDIDATE])
 
 
@@ -119,15 +125,20 @@ def compare_pairs(
     *,
     last: PairBatch | None = None,
 ) -> PairChanges:
-    """Split the change of each pair's distance since an earlier run by arm and part, exactly.
+    """Split the change of each pair's distance since an earlier run, by arm and part.
 
-    ``former``: the same users' earlier lists in the same codes, empty for users without lists.
-    ``last``: the lists of the last run if that is another run. Two ways lead from the former pair
-    (B', C') to the present one (B, C): over (B, C') and over (B', C). An arm's share is the mean
-    cost of its step on the two ways (Shapley 1953), each split by `walk_to`. The share is 0 where
-    the arm's list is unchanged and NaN where a score is undefined. Membership is exactly 0 for the
-    same items. Scores, weights and grades are ignored. Costs two walks and at most 24 scorings,
-    mostly 16.
+    - ``former``: the earlier lists of the same users in the same codes. They are empty for users
+      without earlier lists.
+    - ``last``: the lists of the last run, if ``former`` are lists of another run.
+
+    Two ways lead from the former pair (B', C') to the present pair (B, C): over (B, C') and over
+    (B', C). On each way, one step changes the baseline and the other step changes the candidate.
+    An arm's share is the mean cost of its steps on the two ways (Shapley 1953). `walk_to` splits
+    each step into parts. The shares of both arms add up to the change.
+
+    An arm's share is 0 if its list is unchanged, and NaN if a score is undefined. The membership
+    part is 0 if both lists have the same items. Scores, weights and grades are ignored. The cost is
+    two walks and at most 24 scorings, usually 16.
     """
     lists = _pair_runs(former, present)
 
@@ -143,7 +154,7 @@ def compare_pairs(
     }
     is_known = (former.baseline_lengths > 0) & (former.candidate_lengths > 0)
     total = parts[Arm.BASELINE].total + parts[Arm.CANDIDATE].total
-    # Added to the parts, so that all are NaN where the total is not known.
+    # The mask is added to all parts, so all of them are NaN if the total is not known.
     mask = np.where(is_known & ~np.isnan(total), 0.0, np.nan)
     masks = Parts(membership=mask, order=mask, length=mask)
     lists_since = lists if last is None else _pair_runs(last, present)
@@ -162,13 +173,14 @@ def _align(
     present: Codes,
     lengths: Codes,
 ) -> tuple[Floats, Floats]:
-    """``kept_share`` and ``turned_share`` of `OwnLists`."""
+    """Compute ``kept_share`` and ``turned_share`` of `OwnLists`."""
     common = np.zeros(len(lengths))
     turned = np.zeros(len(lengths))
     for rows, alignment in blocks(_pair(former, former_lengths, present, lengths)):
         common[rows] = alignment.common
         pairs = np.maximum(1.0, common[rows] * (common[rows] - 1) / 2)
-        # An absent item counts as the last one, so each common item behind it adds an inversion.
+        # The kernel places an absent item last, so each common item behind it adds an inversion.
+        # These inversions are subtracted.
         is_absent = alignment.positions == alignment.k
         absent_before = np.cumsum(is_absent, axis=0, dtype=np.int16)
         behind = (absent_before * ~is_absent).sum(axis=0)
@@ -179,7 +191,7 @@ def _align(
 
 
 def _pair_runs(former: PairBatch, present: PairBatch) -> dict[Arm, OwnLists]:
-    """Each arm's former and present lists, padded to one width."""
+    """Each arm's former and present lists, padded to the same width."""
     k = max(former.baseline.shape[1], present.baseline.shape[1])
     lists = {}
     for arm in Arm:
@@ -216,13 +228,17 @@ def _pair(
 
 
 def _split_change(lists: OwnLists, other: OwnLists, score: ScoreBatch) -> Parts:
-    """Cost of the arm's change: the mean over the other arm's former lists and present ones."""
+    """Cost of the arm's change, averaged over two cases for the other arm's lists.
+
+    They are the other arm's former lists and its present lists.
+    """
     fixed = (other.former, other.former_lengths)
     walk = walk_to(
         _pair(*fixed, lists.former, lists.former_lengths),
         _pair(*fixed, lists.present, lists.lengths),
     )
-    # The walk is the same against other lists. Steps that are one object stay one object.
+    # The walk does not depend on the other arm's lists. A step that occurs twice stays one object,
+    # so it is scored once.
     steps = {id(step): step for step in walk}
     against_present = {}
     for key, step in steps.items():
@@ -245,12 +261,19 @@ def _add(first: Parts, second: Parts, weight: float = 1.0) -> Parts:
 
 
 def classify(batch: PairBatch) -> Kinds:
-    """Index in `CHANGES` of each pair's kind of change, int8 (n,): the first rule that holds.
+    """Index in `CHANGES` of each pair's kind of change, int8 (n,).
 
-    ``unchanged``: the same list, also two empty ones. ``replaced``: no common item. ``cut_short``
-    and ``lengthened``: the candidate's list is shorter or longer. ``mostly_replaced``: fewer than
-    half of the items are common. ``partly_replaced``: at least half, not all. ``reordered``: the
-    same items in another order. Costs an alignment, in blocks.
+    The first kind that fits is used:
+
+    - ``unchanged``: both lists are equal. Two empty lists are equal.
+    - ``replaced``: the lists have no common item.
+    - ``cut_short``: the candidate's list is shorter.
+    - ``lengthened``: the candidate's list is longer.
+    - ``mostly_replaced``: fewer than half of the items are common.
+    - ``partly_replaced``: at least half of the items are common, but not all.
+    - ``reordered``: the lists have the same items in another order.
+
+    The cost is one alignment, computed in blocks.
     """
     kinds = np.empty(len(batch), dtype=np.int8)
     for rows, alignment in blocks(batch):
@@ -272,7 +295,7 @@ def classify(batch: PairBatch) -> Kinds:
 
 
 def share_kinds(kinds: Kinds) -> dict[Change, float]:
-    """Share of the users in each kind of change, including kinds without users."""
+    """Share of the users with each kind of change. Kinds without users have the share 0."""
     shares = np.bincount(kinds, minlength=len(CHANGES)) / max(1, len(kinds))
     return dict(zip(CHANGES, shares.tolist(), strict=True))
 
@@ -286,12 +309,15 @@ def group_users(
     show: Callable[[int], ExampleLists],
     examples: int = 1,
 ) -> tuple[UserGroup, ...]:
-    """Groups of these rows by kind of change.
+    """Group the users of these rows by kind of change.
 
-    Groups whose distance grew most come first, or without ``before`` those with most distance.
-    Growth is the growth of the group's share times its mean distance. Users with undefined parts
-    are in no group, but count among all users. ``show`` returns the lists of a row. It is called
-    for the ``examples`` most central users of each group.
+    With ``before``, the groups whose distance grew most come first. A group's growth is the growth
+    of its share, times its mean distance. Without ``before``, the groups with the largest distance
+    come first.
+
+    Users with undefined parts are in no group. They are still part of all users when a share is
+    computed. ``show`` returns the lists of a row. It is called for the ``examples`` most central
+    users of each group.
     """
     defined = rows[~np.isnan(parts.total[rows])]
     groups = []
@@ -311,18 +337,18 @@ def group_users(
         groups.append(group)
 
     def growth(group: UserGroup) -> float:
-        # By distance: otherwise a small reorder of every list would come before replaced lists.
+        # If growth ignored the distance, small changes of many lists would hide replaced lists.
         return group.distance * (1 - (group.share_before or 0.0) / group.share)
 
     return tuple(sorted(groups, key=growth, reverse=True))
 
 
 def find_central(parts: Parts, rows: Rows) -> Rows:
-    """Places in ``rows``, first of the users with parts near the median of each part.
+    """Places in ``rows``, ordered by how near a user's parts are to the median of each part.
 
-    Equal users stay in their order.
+    Users at the same distance keep their order.
     """
     values = np.column_stack([parts.membership[rows], parts.order[rows], parts.length[rows]])
     distances = np.abs(values - np.median(values, axis=0)).sum(axis=1)
-    # Rounded, so that equal distances stay equal.
+    # Distances are rounded, so that rounding errors do not separate equal distances.
     return np.argsort(np.round(distances, 9), kind="stable")

@@ -1,4 +1,4 @@
-"""A drop of the mean: what each user adds to it, by part and segment, and changes of exposure."""
+"""Decomposes a drop of the mean by user, part and segment, and compares exposure of items."""
 
 import itertools
 import math
@@ -17,38 +17,41 @@ from monitor.model.explanation import Cause, ExposedItem, Part, SegmentFall
 from monitor.model.rankings import ALL
 
 OTHERS = "(others)"
-"""Users without a segment in the dimension."""
+"""Name for the users without a segment in the dimension."""
 
-# Standard errors over users from which on a drop is clear: other users would show it too.
+# A drop is clear if it has at least this many standard errors over users.
+# Then a sample of other users would show it too.
 _CLEAR = 2.0
 
-# A segment is named if it fell more than random users would, by this many standard errors.
+# A segment is named if both are true. It fell by this many standard errors more than random users.
 _SURE = 4.0
 
-# And if this share of the drop is its own: 0 if all fell alike, 1 if only this segment fell.
+# At least this share of the drop is its own: 0 if all fell alike, 1 if only this segment fell.
 _CONCENTRATED = 0.2
 
 AND = " and "
-"""Joins the names of two segments whose common users are meant."""
-# The place of a fault contains this share of the users who were hit, and describes them better
-# than all users do, by this factor of F1.
+"""Joins the names of two segments. The joined name means the users who are in both segments."""
+# The place of a fault contains at least this share of the users that were hit.
 _IN_SEGMENT = 0.8
+# The F1 of a segment is at least this many times the F1 of ``all``.
 _BETTER = 1.25
+# The F1 of two joined segments is more than this many times the F1 of the best single segment.
 _NARROWER = 1.1
-# It contains more of them than random users would, by this many standard deviations.
+# The place contains more hit users than random users would, by this many standard deviations.
 _SURE_OF_A_SEGMENT = 4.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeanDrop:
-    """A drop of the mean score: the growth of the mean distance, which is the sum of ``parts``."""
+    """A drop of the mean score. The mean distance grew by the same amount, the sum of ``parts``."""
 
-    before: float  # mean distance
-    now: float
-    noise: float  # standard error over users of their changes, without the variation between runs
+    before: float  # mean distance in the earlier run
+    now: float  # mean distance in this run
+    # Standard error over users of the mean change. It ignores the variation between runs.
+    noise: float
     parts: Mapping[Part, float]
-    # Each dimension's falls sum to the drop. First the dimension that explains most, and in it the
-    # segment that fell most.
+    # The falls of one dimension add up to the drop. The dimension that explains most comes first.
+    # Within a dimension the segment that fell most comes first.
     falls: tuple[SegmentFall, ...]
     leader: SegmentFall | None  # the segment that fell clearly more than the others
 
@@ -59,7 +62,7 @@ class MeanDrop:
 
     @property
     def causes(self) -> tuple[Cause, ...]:
-        """Its parts, the largest first."""
+        """The parts of the drop, the largest first."""
         causes = [Cause(part=part, amount=amount) for part, amount in self.parts.items()]
         return tuple(sorted(causes, key=attrgetter("amount"), reverse=True))
 
@@ -79,13 +82,15 @@ def decompose_drop(
     changes: PairChanges,
     segments: Mapping[str, Rows],
 ) -> MeanDrop | None:
-    """The drop as the sum of what each user adds, by part and segment.
+    """Decompose the drop into what each user adds to it, and add this up by part and segment.
 
     None if no user's change is known.
 
-    The ``distance`` of N users is known, and for P of them also the change by part. m is the mean
-    distance of the P. Each of the P adds its change divided by P. By composition, a user at
-    distance d adds (d - m) / N, and each of the P subtracts (d - m) / P.
+    N users have a known ``distance``. P of these users also have a known change by part. m is the
+    mean distance of these P users. Each of them adds its change divided by P.
+
+    The part ``composition`` is the effect of other users. Each of the N users adds (d - m) / N,
+    where d is the user's distance. Each of the P users subtracts (d - m) / P.
     """
     is_scored = ~np.isnan(distance)
     change = changes.parts.total
@@ -95,7 +100,7 @@ def decompose_drop(
     added = _add_by_part(distance, changes, is_scored, is_paired)
     parts = {part: float(values.sum()) for part, values in added.items()}
     noise = float(change[is_paired].std()) / math.sqrt(is_paired.sum())
-    # Dimensions overlap: each of them decomposes the drop, and they do not add up.
+    # Each dimension decomposes the whole drop, so drops of several dimensions must not be added.
     dimensions = []
     for rows_by_segment in _group_by_dimension(segments):
         dimensions.append(_list_falls(rows_by_segment, added, is_scored, is_paired))
@@ -117,7 +122,7 @@ def _add_by_part(
     is_scored: Flags,
     is_paired: Flags,
 ) -> dict[Part, Floats]:
-    """What each user adds to the drop: float64 (n,) by part."""
+    """What each user adds to the drop, by part. float64, (n,) each."""
     scored = int(is_scored.sum())
     paired = int(is_paired.sum())
     beyond = distance - distance[is_paired].mean()
@@ -133,7 +138,7 @@ def _add_by_part(
 
 
 def _group_by_dimension(segments: Mapping[str, Rows]) -> list[dict[str, Rows]]:
-    """Rows by segment for each dimension, with `OTHERS`. Without a dimension: of ``all``."""
+    """Rows by segment for each dimension, with `OTHERS`. Only ``all`` if there is no dimension."""
     dimensions: dict[str, dict[str, Rows]] = {}
     for segment, rows in sorted(segments.items()):
         if segment != ALL:
@@ -141,7 +146,7 @@ def _group_by_dimension(segments: Mapping[str, Rows]) -> list[dict[str, Rows]]:
     for dimension, members in dimensions.items():
         others = np.delete(segments[ALL], np.concatenate([*members.values()]))
         if len(others):
-            # A real segment may have this name. Then its users are counted with the others.
+            # If a real segment has this name, its users are added to the users without a segment.
             name = f"{dimension}={OTHERS}"
             members[name] = np.append(members.get(name, others[:0]), others)
     return [*dimensions.values()] or [{ALL: segments[ALL]}]
@@ -157,7 +162,10 @@ def _list_falls(
     is_scored: Flags,
     is_paired: Flags,
 ) -> list[SegmentFall]:
-    """What each segment adds. First the one that fell most beyond its share of the users."""
+    """What each segment adds to the drop, in descending order of ``excess``.
+
+    A segment's excess is what it adds beyond its share of the users.
+    """
     sums = []
     for part, values in added.items():
         if part is not Part.COMPOSITION:
@@ -179,7 +187,7 @@ def _list_falls(
 
 
 def _explained(falls: Sequence[SegmentFall], noise: float) -> float:
-    """Squared drop that a dimension explains by differences of its segments, minus chance."""
+    """Squared drop that the differences between a dimension's segments explain, minus chance."""
     squares = [fall.excess**2 / fall.share_before for fall in falls if fall.share_before]
     return math.fsum(squares) - (len(squares) - 1) * noise**2
 
@@ -189,31 +197,33 @@ def _find_leader(
     parts: Mapping[Part, float],
     noise: float,
 ) -> SegmentFall | None:
-    """The segment that fell clearly more than the others. None if all fell.
+    """The segment that fell clearly more than the other segments. None if there is no such segment.
 
-    ``noise`` ignores how a segment varies between runs, so `_SURE` alone would not be enough.
+    The segment must pass `_SURE` and `_CONCENTRATED`. `_SURE` alone would not be enough, since
+    ``noise`` ignores how a segment varies between runs.
     """
     first = falls[0]
     others = 1 - falls[0].share_before
     is_sure = first.excess > _SURE * noise * math.sqrt(first.share_before * others)
-    # Parts that cancel out leave a small total, and anything would be a large share of it.
+    # If parts cancel each other out, their total is small. Then any excess is a large share of it.
     total = math.fsum(parts.values())
     moved = max(abs(total), *map(abs, parts.values()))
     is_own = first.excess >= _CONCENTRATED * others * moved
-    # The others may have risen. A segment that did not rise with them explains nothing.
+    # If the other segments rose and this one did not, it does not explain a drop.
     has_fallen = first.within > 0 and first.within >= first.excess / 2
     return first if len(falls) > 1 and is_sure and is_own and has_fallen else None
 
 
 def find_place(hit: Flags, usual: float, segments: Mapping[str, Rows]) -> str:
-    """The segment that describes best who was hit, or ``all``.
+    """The segment that describes best which users were hit, or ``all``.
 
-    ``usual``: share of healthy users that look as if they were hit.
+    ``usual`` is the share of healthy users that look as if they were hit.
 
-    The best segment has the greatest F1 of two shares: the share of the hit users that it contains,
-    and the share of its users that were hit. It must contain `_IN_SEGMENT` of the hit users, and
-    clearly more than random users would. Two segments of different dimensions are named if their
-    common users have a still greater F1.
+    The best segment has the greatest F1. This is the harmonic mean of two shares: the share of all
+    hit users that are in the segment, and the share of the segment's users that were hit. The
+    segment must contain `_IN_SEGMENT` of the hit users, and clearly more of them than random users
+    would. Two segments of different dimensions are named if their common users have a clearly
+    greater F1.
     """
     n = len(segments[ALL])
     total = _beyond(hit, usual, segments[ALL])
@@ -245,19 +255,19 @@ def find_place(hit: Flags, usual: float, segments: Mapping[str, Rows]) -> str:
 
 
 def _beyond(hit: Flags, usual: float, rows: Rows) -> float:
-    """How many of these users were hit, without healthy users that look alike."""
+    """Estimate how many of these users were hit, without the healthy users that look hit."""
     beyond = float(hit[rows].sum()) - usual * len(rows)
     return max(0.0, beyond) / max(1e-9, 1 - usual)
 
 
 def rows_of_place(name: str, segments: Mapping[str, Rows]) -> Rows:
-    """Rows of a segment's users, or of the common users of two segments joined by `AND`.
+    """Rows of the users of a segment, or of the users in both of two segments joined by `AND`.
 
-    Empty if there is no such segment.
+    Empty if there is no segment with this name.
     """
     if name in segments:
         return segments[name]
-    # The name of a segment may contain the word too.
+    # A segment's name may contain `AND` itself, so every way to cut the name is tried.
     words = name.split(AND)
     for cut in range(1, len(words)):
         first = AND.join(words[:cut])
@@ -267,13 +277,13 @@ def rows_of_place(name: str, segments: Mapping[str, Rows]) -> Rows:
     return np.empty(0, dtype=np.intp)
 
 
-# Sums over ranks differ by at most this where nothing changed.
+# If nothing changed, sums over ranks differ by at most this.
 _DUST = 1e-12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExposureShift:
-    """Items by change of exposure, most changed first, and how many items entered or left."""
+    """The items whose exposure changed most, and the numbers of items that entered or left."""
 
     gained: tuple[ExposedItem, ...]
     lost: tuple[ExposedItem, ...]
@@ -287,23 +297,26 @@ def compare_exposure(
     top: int,
     name: Callable[[int], str] = str,
 ) -> ExposureShift:
-    """The ``top`` items that gained most exposure and that lost most. Equals go by code.
+    """The ``top`` items that gained most exposure, and the ``top`` items that lost most.
 
-    Items in fewer lists, in whole per cent, gained nothing. Items in more lists lost nothing.
+    Items with equal changes are ordered by code. An item that is now in fewer lists is never among
+    the gains. An item that is now in more lists is never among the losses. Shares of lists are
+    compared in whole per cent.
 
-    ``before`` (n, k) and ``after`` (m, j) are codes >= 0 of one meaning, distinct within a row,
-    with padding -1 at the end. ``name`` returns a code's id. An item at rank r (from 1) is exposed
-    by 1 / log2(r + 1), the discount of DCG (Järvelin and Kekäläinen 2002). Without lists nothing is
-    exposed. O(places + items).
+    ``before`` (n, k) and ``after`` (m, j) use the same codes >= 0. A row has no code twice, and -1
+    pads its end. ``name`` returns the id of a code. An item at rank r (from 1) has the exposure
+    1 / log2(r + 1), the discount of DCG (Järvelin and Kekäläinen 2002). If there are no lists, all
+    exposures are 0. The cost is O(places + items).
     """
     codes_before, codes_after, items = compact_codes(before, after)
-    # Per list, so that sets of different size can be compared.
+    # Exposure is divided by the number of lists, so that sets of different size can be compared.
     exposure_before = _expose(codes_before, len(items))
     exposure_after = _expose(codes_after, len(items))
     share_before = _share_of_lists(codes_before, len(items))
     share_after = _share_of_lists(codes_after, len(items))
     change = exposure_after - exposure_before
-    # An item that moved up in fewer lists, or down in more, would contradict the shares shown.
+    # Exposure and share of lists may change in opposite directions. The texts show shares, so such
+    # items would confuse the reader.
     change_of_share = np.rint(100 * share_after) - np.rint(100 * share_before)
     change[change_of_share * change < 0] = 0.0
 
@@ -328,7 +341,7 @@ def compare_exposure(
 def _expose(codes: Codes, items: int) -> Floats:
     """Mean exposure of each item over the lists."""
     total = np.zeros(items)
-    # Added rank by rank, so that the order of lists changes no bit.
+    # Exposure is added rank by rank, so the result is bit-identical for every order of the lists.
     for weight, places in zip(rank_discounts(codes.shape[1]), codes.T, strict=True):
         total += weight * np.bincount(places[places >= 0], minlength=items)
     return total / max(1, len(codes))
@@ -339,6 +352,6 @@ def _share_of_lists(codes: Codes, items: int) -> Floats:
 
 
 def _highest(change: Floats, top: int) -> list[int]:
-    """Places of the highest positive changes, highest first, equals in their order."""
+    """Places of the highest positive changes, highest first. Equal changes keep their order."""
     order = np.argsort(-change, kind="stable")[: max(0, top)]
     return [int(place) for place in order if change[place] > _DUST]

@@ -1,4 +1,4 @@
-"""What happened to the lists: the fault that explains a drop best, and users without a list."""
+"""Finds what happened to lists: the fault that explains a drop best, or users without a list."""
 
 import math
 from collections.abc import Callable, Collection, Sequence
@@ -14,37 +14,42 @@ from monitor.model.arrays import Flags, Rows
 from monitor.model.explanation import FaultKind, Finding
 from monitor.model.rankings import ALL, Arm, CoverageReason, CoverageRow
 
-# Least share of users without a list, beyond the usual share.
+# Users without a list are reported if they exceed the usual number by this share of all users.
 _LEAST_LOST = 0.005
+# They must also exceed it by this many standard deviations.
 _SURE = 4.0
-# Share of these users that a segment must contain to be named.
+# A segment is named if it contains at least this share of the users without a list.
 _IN_SEGMENT = 0.8
 
-# A more specific kind is reported if it explains at least this share of what the best one does.
+# A more specific kind is reported if it explains at least this share of what the best kind
+# explains.
 _AS_GOOD = 0.5
-# A smaller share of the drop is none.
+# If a fault explains less than this share of the drop, it explains nothing.
 _LEAST_EXPLAINED = 0.005
-# A fault of the other arm counts from this share on of what the best one explains.
+# The other arm has the fault too if its finding explains at least this share of what the best
+# finding explains.
 _WORTH_NAMING = 0.02
-# Kinds that a worse model causes too.
+# A worse model causes these kinds too.
 _MODEL_KINDS = {FaultKind.REPLACED, FaultKind.REORDERED}
-# One fault of both arms may have at most this many times as many users in one as in the other.
+# Two arms have the same fault if their numbers of hit users differ by at most this factor.
 _ALIKE = 6
-# Least share of unchanged lists in an arm that did not change: a few users always get new lists.
+# An arm did not change if at least this share of its lists is unchanged. A few users always get
+# new lists.
 _UNCHANGED = 0.99
-# Share of users from which on we assume that all of them are hit.
+# If at least this share of the users seems to be hit, we assume that all of them are.
 _NEARLY_ALL = 0.8
-# If this share of the lists would be outliers when reversed, all reversed lists are counted.
+# If this share of usual lists would be outliers when reversed, all reversed lists are outliers.
 _APART = 0.95
-# From two turned pairs of three on, three items count as reordered: 3 of their 6 orders do.
+# Three items are reordered if at least this many of their three pairs are reversed.
 _FAR = 2
+# So many of the six orders of three items are reordered ones.
 _FAR_ORDERS = 3
 
 
 def find_missing(coverage: Sequence[CoverageRow], usual: float | None) -> Finding | None:
-    """Users without a list, in the arm with most of them.
+    """The users without a list, in the arm with most of them.
 
-    None if their share hardly exceeds the ``usual`` one, which is 0 if it is unknown.
+    None if their share hardly exceeds the ``usual`` share. An unknown usual share is taken as 0.
     """
     rows = {row.segment: row for row in coverage}
     everybody = rows.get(ALL)
@@ -95,13 +100,13 @@ def _count_lost(row: CoverageRow, arm: Arm) -> int:
 def find_fault(scene: Scene) -> tuple[Finding, bool | None] | None:
     """The fault that explains best what happened. None if no hypothesis holds.
 
-    The second value says whether the other arm did not change (True) or changed no more than usual
-    (False). It is None if neither holds or nothing is known.
+    The second value is about the other arm. It is True if that arm did not change, and False if it
+    changed no more than usual. It is None if neither is true, or if this is not known.
 
     We report the most specific kind that explains at least half as much of the drop as the best
-    one. Without a significant drop, or if no fault explains it, we compare numbers of users, and
-    kinds that a worse model causes too are reported only if there is no other. Counts alone decide
-    whether a hypothesis holds.
+    kind. If the drop is not significant, or if no fault explains it, we compare numbers of users
+    instead. Then kinds that a worse model causes too are reported only if there is no other kind.
+    Only counts decide whether a hypothesis holds.
     """
     suspicions = find_suspicions(scene)
     arms = {suspicion.arm for suspicion in suspicions}
@@ -123,7 +128,7 @@ def find_fault(scene: Scene) -> tuple[Finding, bool | None] | None:
 
 
 def _is_covered(suspicion: Suspicion, suspicions: Sequence[Suspicion]) -> bool:
-    """Whether a more specific fault of the arm explains these lists, such as a shorter length."""
+    """Whether a more specific fault of the arm, such as shorter lists, explains these lists."""
     if suspicion.kind not in _MODEL_KINDS:
         return False
     for other in suspicions:
@@ -136,7 +141,7 @@ def _is_covered(suspicion: Suspicion, suspicions: Sequence[Suspicion]) -> bool:
 def _select_finding(
     findings: Sequence[Finding], weigh: Callable[[Finding], float]
 ) -> Finding | None:
-    """The most specific finding that is good enough, in both arms if both have that fault."""
+    """The most specific finding that is good enough. It names both arms if both have the fault."""
     if not findings:
         return None
     greatest = max(map(weigh, findings))
@@ -162,7 +167,7 @@ def _share(finding: Finding) -> float:
 
 
 def _make_finding(suspicion: Suspicion, scene: Scene) -> Finding:
-    """The segment of a suspicion, its number of users, and how much of the drop it explains."""
+    """Find a suspicion's segment, its number of users, and how much of the drop it explains."""
     # Users that cannot be judged are assumed to behave like the others.
     judged_rows = {name: rows[suspicion.judged[rows]] for name, rows in scene.segments.items()}
     segment = suspicion.segment
@@ -209,21 +214,21 @@ def _estimate_share(
     scene: Scene,
     rows: Rows,
 ) -> float:
-    """Share of these users that were hit, from how far their lists are beyond the habit."""
+    """Estimate which share of these users was hit, from how far their lists exceed the habit."""
     bins = scene.bins[suspicion.arm][habit][rows]
     searched = None if suspicion.segment == ALL else rows
     usual = usual_shares(scene, suspicion.arm, habit, searched)
     if habit in {Habit.REPLACED, Habit.TURNED}:
         excess = find_excess(bins, usual)
-        # Lists of other users are all outliers. So are reversed lists, if usual lists would be
-        # outliers when reversed.
+        # Lists of other users are always outliers. Reversed lists are outliers if usual lists
+        # would be outliers when reversed.
         if excess is not None and (habit is Habit.REPLACED or excess.reversed >= _APART):
             return excess.beyond
     hit_share = float(suspicion.hit[rows].mean())
     share = max(least_share(bins, usual), hit_share - suspicion.usual)
     if habit is Habit.TOP_TURNED:
-        # Some of the three items that were reordered had been in that order before, as many as
-        # are reordered without a fault.
+        # A shuffle leaves some users' three items in their old order. Such users look healthy, so
+        # the share is corrected for them.
         unturned = sum(usual[:1])
         turned = sum(usual[_FAR:]) / _FAR_ORDERS
         if unturned > _FAR * turned:
@@ -232,7 +237,7 @@ def _estimate_share(
 
 
 def _has_replaced(hit: Flags, scene: Scene) -> bool:
-    """Whether the drop of these users, whose lists turned, comes more from new items."""
+    """Whether new items add more to the drop of these users than the changed order does."""
     if scene.changes is None or scene.drop is None:
         return False
     parts = scene.changes.parts
@@ -242,7 +247,10 @@ def _has_replaced(hit: Flags, scene: Scene) -> bool:
 
 
 def _explain(hit: Flags, scene: Scene, *, is_order: bool) -> float | None:
-    """Share of the drop that these users add beyond the others, 0 to 1. None without a drop."""
+    """Share of the drop that the hit users explain, 0 to 1. None without a drop.
+
+    Only the part of a hit user's change that exceeds the other users' mean change is used.
+    """
     if scene.changes is None or scene.drop is None:
         return None
     parts = scene.changes.parts
@@ -264,7 +272,10 @@ def _is_other_arm_unchanged(
     finding: Finding,
     suspected: Collection[Arm],
 ) -> bool | None:
-    """True: unchanged. False: no more changed than usual. None: neither, or not known."""
+    """Return True if the other arm is unchanged, False if it changed no more than usual.
+
+    None if neither is true, or if this is not known.
+    """
     others = [arm for arm in Arm if arm not in finding.arms]
     if scene.changes is None or len(others) != 1 or others[0] in suspected:
         return None

@@ -1,4 +1,4 @@
-"""An arm's habit: how its own lists usually change from run to run, and what is beyond it."""
+"""An arm's habits: how its lists usually change from run to run, and which changes exceed this."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,35 +17,35 @@ _BINS = 10
 _LEAST_USERS = 5.0
 _SURE = 4.0
 
-# Up to this multiple of the usual share of users is usual, since trainings differ. The smaller one
-# is for habits with few bins.
+# A share of users is usual up to this multiple of the usual share, since trainings differ. The
+# second factor is for habits with few bins.
 _WANDERS = 3.0
 _HARDLY_WANDERS = 1.5
 
-# If this share of usual users is at or above a bin, the other users may be chance.
+# Bins with more than this share of the usual users at or above them say too little.
 _SAYS_LITTLE = 0.95
 _FEW_BINS = 4
 
 
 class Habit(StrEnum):
-    """A way in which a user's list may differ from the same arm's former one.
+    """A way in which a user's list may differ from the same arm's former list.
 
-    Bins go from ordinary to far out.
+    Low bins are ordinary. High bins are far out.
     """
 
     REPLACED = "replaced"  # share of items that were removed
     TURNED = "turned"  # share of the pairs of common items in reversed order
-    MOVED = "moved"  # both together
-    TOP_TURNED = "top_turned"  # reversed pairs of the first three, if these are the same items
-    STILL = "still"  # the list is the same
+    MOVED = "moved"  # the sum of the bins of `REPLACED` and `TURNED`
+    TOP_TURNED = "top_turned"  # reversed pairs among the first three items, if these are the same
+    STILL = "still"  # the list is unchanged
     SHARED = "shared"  # many users have the list
-    IDENTICAL = "identical"  # the list is the other arm's, only binned for the candidate
+    IDENTICAL = "identical"  # both arms give the same list; computed for the candidate only
 
 
 def bin_lists(lists: OwnLists, is_still: Flags) -> dict[Habit, Integers]:
-    """Bin of each user by habit, integers (n,) from 0.
+    """The bin of each user by habit, integers (n,) from 0.
 
-    -1 for users that cannot be judged, such as users without former lists.
+    The bin is -1 if the user cannot be judged. Users without former lists cannot be judged.
     """
     is_known = ~np.isnan(lists.kept_share)
     replaced = np.rint(_BINS * (1 - np.nan_to_num(lists.kept_share)))
@@ -64,33 +64,40 @@ def bin_lists(lists: OwnLists, is_still: Flags) -> dict[Habit, Integers]:
 
 
 def share_bins(bins: Integers) -> tuple[float, ...]:
-    """Share of the users that can be judged by bin, up to the last bin with a user."""
+    """Share of the users in each bin, up to the last bin with a user.
+
+    Users that cannot be judged are left out.
+    """
     counts = np.bincount(bins[bins >= 0], minlength=1)
     return tuple((counts / max(1, counts.sum())).tolist())
 
 
 def pool_bins(runs: Sequence[Sequence[float]]) -> tuple[float, ...]:
-    """Mean shares by bin, with the same weight for each run."""
+    """The mean share of each bin over the runs. All runs have the same weight."""
     return tuple(_pad(runs).mean(axis=0).tolist())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outliers:
-    """Users beyond what is usual."""
+    """Users in high bins, if there are more of them than usual."""
 
-    least: int  # their least bin
-    usual: float  # share of ordinary users that may be there too
-    reversed: float  # share of ordinary users that would be there if the habit were reversed
-    # Share of users beyond the usual share, among users that usually are elsewhere.
+    least: int  # the lowest of these bins
+    usual: float  # share of ordinary users that may be in these bins too
+    reversed: float  # share of ordinary users that would be in them if their lists were reversed
+    # The share of users in these bins minus the usual share. It is divided by the share of users
+    # that are usually in lower bins.
     beyond: float
 
 
 def find_excess(bins: Integers, usual: Sequence[float]) -> Outliers | None:
-    """The bin from which on there are far more users than usual. None if there is none.
+    """Find the bin such that far more users than usual are in it or above it.
 
-    ``bins`` is from `bin_lists`, ``usual`` has shares by bin. With p and r the present and the
-    usual share from a bin on, it is the bin with the greatest p - 3 r among those with a
-    significant p - r. With few bins it is the greatest p - 1.5 r.
+    None if there is no such bin.
+
+    ``bins`` is the result of `bin_lists`. ``usual`` has the usual share of each bin. For each bin,
+    p is the present share of users in this bin or above it, and r is the usual share. Only bins
+    with a significant p - r are considered. The bin with the greatest p - 3 r is returned. If there
+    are few bins, it is the bin with the greatest p - 1.5 r.
     """
     judged = bins[bins >= 0]
     if not len(judged):
@@ -115,11 +122,12 @@ def find_excess(bins: Integers, usual: Sequence[float]) -> Outliers | None:
 
 
 def least_share(bins: Integers, usual: Sequence[float]) -> float:
-    """Least share of users that were hit, 0 to 1: fewer than usual are in the ordinary bins.
+    """A lower bound on the share of users that were hit, 0 to 1.
 
-    With q and s the present and the usual share up to a bin, at most q / s of the users are usual
-    (the greatest share of a known part in a mixture: Blanchard, Lee and Scott 2010). Bins up to
-    which there is hardly any usual user are ignored.
+    If users were hit, the ordinary bins have fewer users than usual. For each bin, q is the present
+    share of users below it, and s is the usual share. Then at most q / s of the users are usual
+    (the greatest share of a known part in a mixture: Blanchard, Lee and Scott 2010). Bins with
+    hardly any usual user below them are ignored.
     """
     now, before = _tails(share_bins(bins), usual)
     says_much = before[1:] <= _SAYS_LITTLE
@@ -129,13 +137,16 @@ def least_share(bins: Integers, usual: Sequence[float]) -> float:
 
 
 def widest(*habits: Sequence[float]) -> tuple[float, ...]:
-    """Shares by bin with the greatest of these habits' shares from every bin on."""
+    """Combine habits.
+
+    For every bin, the share of users in it or above it is the largest share of all habits.
+    """
     tails = _tails(*habits).max(axis=0)
     return tuple((tails - np.append(tails[1:], 0.0)).tolist())
 
 
 def _tails(*habits: Sequence[float]) -> Floats:
-    """Shares from each bin on."""
+    """For each bin, the share of users in this bin or in a higher one."""
     from_last_bin = _pad(habits)[:, ::-1]
     return np.asarray(np.cumsum(from_last_bin, axis=1)[:, ::-1])
 
@@ -144,33 +155,36 @@ def _pad(habits: Sequence[Sequence[float]]) -> Floats:
     return np.array(list(zip_longest(*habits, fillvalue=0.0))).T
 
 
-# A list is shared if at least this many users have it, and this share of all users.
+# A list is shared if at least this many users have it, and at least this share of all users.
 _MANY = 5
 _LEAST_SHARE = 0.001
 
-# Number of former lists to compare with, and of users whose lists are compared.
+# So many former lists are used for comparison. The lists of so many users are compared with them.
 _MODELS = 500
 _SAMPLE = 300
 
-# Lists are still the user's own from this place on between two values: what the lists of two
-# users have in common, and what a user's lists usually have in common.
+# A place on a scale. 0 is what the lists of two different users have in common. 1 is what two lists
+# of one user usually have in common. Above this place, lists are still the user's own.
 _STILL_OWN = 0.12
 
-# Former lists have items in common. Lists of other users have at least these shares of that in
-# common with them: with the most similar list, and with all.
+# New lists are other users' lists if they have enough in common with former lists. The unit is what
+# former lists have in common. The first limit is for the most similar list, the second for all.
 _LIKEST = 0.75
 _LIKE = 0.6
 
 
 def find_shared(codes: Codes) -> tuple[Flags, Integers]:
-    """Whether many users have the same list, and a number for each list that is shared: (n,)."""
+    """For each user, whether many users have the same list, and the number of the list: (n,) each.
+
+    Equal lists have the same number. The number is -1 if only one user has the list.
+    """
     group = number_repeated(codes)
     users = np.bincount(group + 1, minlength=1)[group + 1]
     return (users >= max(_MANY, _LEAST_SHARE * len(codes))) & (group >= 0), group
 
 
 def judge_lists(lists: OwnLists, hit: Flags) -> FaultKind:
-    """Whether these lists are other users' lists, random, or just others than before."""
+    """Find out whether these lists are other users' lists, random lists, or other new lists."""
     rows = _thin(np.flatnonzero(hit), _SAMPLE)
     models = _thin(np.flatnonzero(lists.former_lengths), _MODELS)
     former = _count_common(lists.former[rows], lists.former[models], rows, models)
@@ -179,7 +193,8 @@ def judge_lists(lists: OwnLists, hit: Flags) -> FaultKind:
     strangers_share = former.mean() / max(1.0, float(lists.former_lengths[rows].mean()))
     ordinary = lists.kept_share[~hit & ~np.isnan(lists.kept_share)]
     usual_share = float(ordinary.mean()) if len(ordinary) else 1.0
-    # Lists of other users are as far from the user's former list as the lists of any two users.
+    # A list of another user has as little in common with the user's former list as the lists of
+    # any two users have.
     if own_share > strangers_share + _STILL_OWN * (usual_share - strangers_share):
         return FaultKind.REPLACED
     likest_now = present.max(axis=1).mean()
@@ -191,7 +206,7 @@ def judge_lists(lists: OwnLists, hit: Flags) -> FaultKind:
 
 
 def _thin(rows: Rows, count: int) -> Rows:
-    """About ``count`` of the rows, evenly spaced."""
+    """Select about ``count`` of the rows, evenly spaced."""
     return rows[:: max(1, len(rows) // count)]
 
 
@@ -201,7 +216,10 @@ def _count_common(
     rows: Rows,
     places: Rows,
 ) -> npt.NDArray[np.float32]:
-    """Items in common of each list with each model, 0 with the user's own: (lists, models)."""
+    """Number of items that each list has in common with each model, (lists, models).
+
+    It is 0 for a user's own former list.
+    """
     items = np.unique(models[models >= 0])
     has_item = np.zeros((len(items), len(models)), dtype=np.float32)
     where = models >= 0

@@ -1,4 +1,4 @@
-"""Hypotheses about whose lists broke and how: one function for each kind of fault."""
+"""Tests hypotheses about whose lists broke and how. Each kind of fault has one function."""
 
 import math
 from collections.abc import Mapping
@@ -22,43 +22,48 @@ from monitor.model.arrays import Codes, Flags, Integers, Rows
 from monitor.model.explanation import FaultKind
 from monitor.model.rankings import ALL, Arm, CoverageReason, CoverageRow, PairBatch
 
+# A fault needs at least this many users.
 _LEAST_USERS = 5
-# Number of segments, the largest ones, that are searched one by one.
+# The largest segments, up to this number, are searched one by one.
 _SEARCHED = 100
-# Standard deviations of a count: 5 users instead of 0 are reported, 8 instead of 4 are not.
+# A count must grow by this many standard deviations. 5 users instead of 0 are reported, 8 instead
+# of 4 are not.
 _MORE = 2.2
-# Share of all listed items that must have been removed, counted over items of so many lists.
+# Items were removed if at least this share of all places belonged to them.
 _LEAST_REMOVED = 0.02
+# The share is counted over items that were in at least this many lists.
 _LISTED = 10
-# Where items were removed, so were items of fewer lists. By chance an item of five lists is in none
-# in fewer than 1 of 100 cases (Poisson). `incidents` seed 57006: 410 of 428 users instead of 325.
+# Once items are known to be removed, rarer items are searched too, down to items of this many
+# lists. An item of five lists disappears by chance in fewer than 1 of 100 cases (Poisson).
+# In `incidents` seed 57006 this search finds 410 of 428 users. Without it 325 users are found.
 _RARELY_LISTED = 5
-# If so many reordered lists have the same first three items as before, only these were reordered.
-# `incidents` seeds 51002, 13072, 57030: 0.13 and more; reversed lists, seeds 17043, 57057: 0.02.
+# If this share of the reordered lists keeps its first three items, only these three were reordered.
+# The share is at least 0.13 in `incidents` seeds 51002, 13072 and 57030. For reversed lists
+# (seeds 17043 and 57057) it is 0.02.
 _KEPT_TOP = 0.1
-# Share of the unchanged lists that users share.
+# If at least this share of the unchanged lists is shared by many users, the fault is a shared list.
 _MOST_SHARED = 0.5
-# Share of the lists that must have changed in both arms before unchanged lists count as stale.
+# If at least this share of the lists is unchanged in both arms, unchanged lists are not stale.
 _MOSTLY = 0.9
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scene:
-    """What hypotheses are tested on: n pairs, rows by segment, coverage, and the past."""
+    """The data on which hypotheses are tested: n pairs, rows by segment, coverage, and the past."""
 
     batch: PairBatch
     segments: Mapping[str, Rows]
     coverage: tuple[CoverageRow, ...]
     changes: PairChanges | None = None  # None without earlier lists
-    is_older: bool = False  # whether there were runs between the earlier lists and these
+    is_older: bool = False  # whether other runs are between the earlier lists and this run
     # Usual shares of users by arm, habit and bin.
     habits: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)
-    usually_missing: float | None = None  # usual share of users without a list, None: unknown
-    drop: float | None = None  # of the mean, None if it may be chance
+    usually_missing: float | None = None  # usual share of users without a list, None if unknown
+    drop: float | None = None  # the drop of the mean, None if it may be chance
 
     @cached_property
     def bins(self) -> Mapping[Arm, Mapping[Habit, Integers]]:
-        """Bin of each user by arm and habit. Empty without changes."""
+        """The bin of each user, by arm and habit. Empty without earlier lists."""
         if self.changes is None:
             return {}
         is_still = self.changes.is_still
@@ -69,20 +74,20 @@ class Scene:
 
 @dataclass(frozen=True, kw_only=True)
 class Suspicion:
-    """A fault that one arm may have, and the users whose lists have it."""
+    """A fault that one arm may have, and the users that it hit."""
 
     kind: FaultKind
     arm: Arm
     hit: Flags  # (n,), False for users that cannot be judged
-    judged: Flags  # (n,)
-    usual: float = 0.0  # share of healthy users that look as if they were hit, by this habit:
-    habit: Habit | None = None
+    judged: Flags  # (n,), whether the user can be judged
+    usual: float = 0.0  # share of healthy users that look as if they were hit
+    habit: Habit | None = None  # the habit by which users look hit, if there is one
     segment: str = ALL  # the segment that was searched
     detail: Mapping[str, float] = field(default_factory=dict)
 
 
 def find_suspicions(scene: Scene) -> list[Suspicion]:
-    """Every fault that is there, the most specific kinds first."""
+    """All faults whose hypothesis holds, the most specific kinds first."""
     suspicions = [_find_shared_list(scene, arm) for arm in Arm]
     if scene.changes is not None:
         suspicions.append(_find_identical(scene, scene.changes))
@@ -94,13 +99,16 @@ def find_suspicions(scene: Scene) -> list[Suspicion]:
 
 
 def _is_increase(gained: Flags, lost: Flags, least: int = _LEAST_USERS) -> bool:
-    """Whether more users were gained than lost, by more than chance."""
+    """Whether more users have ``gained`` than ``lost``, by more than chance."""
     more, fewer = int(gained.sum()), int(lost.sum())
     return more - fewer >= max(least, _MORE * math.sqrt(more + fewer))
 
 
 def _find_shared_list(scene: Scene, arm: Arm) -> Suspicion | None:
-    """Users whose list became one that many users have, or far more such users than usual."""
+    """Users who newly have a list that many users have.
+
+    Also found if far more users than usual have such lists.
+    """
     codes, _ = scene.batch.of(arm)
     is_shared, group = find_shared(codes)
     if not is_shared.any():
@@ -108,7 +116,7 @@ def _find_shared_list(scene: Scene, arm: Arm) -> Suspicion | None:
     was_shared, _ = find_shared(_lists_before(scene, arm)[0])
     least = _LEAST_USERS
     if scene.changes is None:
-        # The lists of two models differ more than the lists of two runs.
+        # Without earlier lists the other arm is compared, and two models differ more than two runs.
         least *= 2
     suspicions = []
     hit = is_shared & ~was_shared
@@ -125,7 +133,10 @@ def _find_shared_list(scene: Scene, arm: Arm) -> Suspicion | None:
 
 
 def _describe_shared(scene: Scene, suspicion: Suspicion, group: Integers) -> Suspicion:
-    """The suspicion with the number of lists, from each user's `group` of equal lists."""
+    """Add the number of shared lists, and the share of popular items in the most common one.
+
+    ``group`` is a number for each user. Users with the same shared list have the same number.
+    """
     codes, _ = scene.batch.of(suspicion.arm)
     groups = group[suspicion.hit]
     first_user = int(np.argmax(suspicion.hit & (group == np.bincount(groups).argmax())))
@@ -137,7 +148,7 @@ def _describe_shared(scene: Scene, suspicion: Suspicion, group: Integers) -> Sus
 
 
 def _popularity(codes: Codes, scene: Scene, arm: Arm) -> float:
-    """Share of these items that were among the most listed ones before."""
+    """Share of these items that were among the most listed items before."""
     before, _ = _lists_before(scene, arm)
     items, counts = np.unique(before[before >= 0], return_counts=True)
     most_listed = items[np.argsort(-counts, kind="stable")[: 2 * codes.size]]
@@ -145,9 +156,10 @@ def _popularity(codes: Codes, scene: Scene, arm: Arm) -> float:
 
 
 def _find_identical(scene: Scene, changes: PairChanges) -> Suspicion | None:
-    """Users who now get the same list from both arms, in the arm whose lists changed more.
+    """Users who now get the same list from both arms. The arm whose lists changed more is at fault.
 
-    Usual is their share in healthy runs, or in the earlier run if it is larger there.
+    The usual share of such users is that of healthy runs. If their share in the earlier run is
+    larger, that share is used.
     """
     bins = scene.bins[Arm.CANDIDATE][Habit.IDENTICAL]
     bins_before = _bin_identical(changes.former, changes.is_known)
@@ -166,7 +178,7 @@ def _find_identical(scene: Scene, changes: PairChanges) -> Suspicion | None:
 
 
 def _bin_identical(batch: PairBatch, is_known: Flags) -> Integers:
-    """1 for users with the same list from both arms, 0 for the others, -1 if not known: (n,)."""
+    """The bin of each user, (n,): 1 if both arms give the same list, 0 if not, -1 if unknown."""
     is_same = (batch.baseline == batch.candidate).all(axis=1) & (batch.baseline_lengths > 0)
     return np.where(is_known, is_same, -1).astype(np.int64)
 
@@ -176,7 +188,10 @@ def _mean_change(lists: OwnLists, hit: Flags) -> float:
 
 
 def _find_cut_short(scene: Scene, arm: Arm) -> Suspicion | None:
-    """Users whose lists are shorter than before, or without a past than the other arm's."""
+    """Users whose lists are shorter than before.
+
+    Without earlier lists: users whose lists are shorter than the other arm's lists.
+    """
     (_, lengths), (_, usual) = scene.batch.of(arm), _lists_before(scene, arm)
     hit = (lengths < usual) & (lengths > 0)
     if not _is_increase(hit, (lengths > usual) & (usual > 0)):
@@ -190,7 +205,7 @@ def _find_cut_short(scene: Scene, arm: Arm) -> Suspicion | None:
 
 
 def _share_duplicated(scene: Scene, arm: Arm) -> float:
-    """Share of the users whose lists had items more than once, which count only once."""
+    """Share of the users whose lists had an item more than once. Only the first one is compared."""
     for row in scene.coverage:
         if row.segment == ALL and row.asked:
             return row.users_by_reason.get((arm, CoverageReason.DUPLICATED), 0) / row.asked
@@ -200,10 +215,11 @@ def _share_duplicated(scene: Scene, arm: Arm) -> float:
 def _find_stale(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | None:
     """Users whose lists are those of the last run, while most other lists changed.
 
-    If most of them share a list, that is the fault, which began in an earlier run.
+    If most of these users share a list, the fault is the shared list. It began in an earlier run.
     """
     suspicion = _exceed_habit(scene, arm, Habit.STILL)
-    # Some arms never change. And if no arm changed, there may have been no new data.
+    # Some arms never change, so the arm needs a known habit. If both arms hardly changed, there may
+    # have been no new data.
     if suspicion is None or arm not in scene.habits:
         return None
     if min(changes.is_still[each][changes.is_known].mean() for each in Arm) >= _MOSTLY:
@@ -220,12 +236,12 @@ def _find_removed_items(scene: Scene, changes: PairChanges, arm: Arm) -> Suspici
     lists, other_lists = changes.lists[arm], changes.lists[arm.other]
     removed, share = lists.find_removed(_LISTED)
     _, usual_share = other_lists.find_removed(_LISTED)
-    # One item disappears every day.
+    # A single item may disappear every day, so one removed item is no fault.
     if share < _LEAST_REMOVED + 3 * usual_share or len(removed) < 2:  # noqa: PLR2004
         return None
     removed, share = lists.find_removed(_RARELY_LISTED)
     is_removed = np.isin(lists.former, removed)
-    # Lists that lost more items than these have changed for another reason.
+    # If lists also lost many other items, they changed for another reason.
     left = np.maximum(1, lists.former_lengths - is_removed.sum(axis=1))
     kept_of_left = float(np.nanmean((lists.kept_share * lists.former_lengths / left).clip(0, 1)))
     usual_bins = scene.habits.get(arm, {}).get(Habit.REPLACED)
@@ -245,19 +261,23 @@ def _find_removed_items(scene: Scene, changes: PairChanges, arm: Arm) -> Suspici
 
 
 def _find_replaced(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | None:
-    """Users with more new items than usual: from other users' lists, random, or others."""
+    """Users with more new items than usual. Finds out where the new items come from."""
     suspicion = _exceed_habit(scene, arm, Habit.REPLACED)
     if suspicion is None:
         return None
     kind = judge_lists(changes.lists[arm], suspicion.hit)
     if kind is FaultKind.REPLACED:
-        # Lists of other users and random lists have far-out bins, others may have any.
+        # Lists of other users and random lists are in far-out bins. Other replaced lists may be in
+        # any bin.
         return replace(suspicion, kind=kind, habit=Habit.MOVED)
     return replace(suspicion, kind=kind)
 
 
 def _find_reordered(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | None:
-    """Users whose items changed their order more than usual: all items, or the first three."""
+    """Users whose items changed their order more than usual.
+
+    All items are checked, and the first three items are checked separately.
+    """
     suspicions = []
     for habit in (Habit.TURNED, Habit.TOP_TURNED):
         suspicion = _exceed_habit(scene, arm, habit)
@@ -269,17 +289,21 @@ def _find_reordered(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion |
 
 
 def _share_of_judged(suspicion: Suspicion) -> float:
-    # Only users with the same first three items as before can be judged by them.
+    # By the first three items, only users who still have the same three items can be judged.
     return float(suspicion.hit.sum() / suspicion.judged.sum())
 
 
 def _exceed_habit(scene: Scene, arm: Arm, habit: Habit) -> Suspicion | None:
-    """Users beyond the arm's habit: among all users, else in the segment with most of them."""
+    """Users whose lists changed more than the arm's habit.
+
+    They are searched among all users. If none are found, they are searched in single segments, and
+    the segment with most of them is returned.
+    """
     bins = scene.bins[arm][habit]
     segment = ALL
     excess: Outliers | None = find_excess(bins, usual_shares(scene, arm, habit))
     if excess is None:
-        # A few users among many similar ones are outliers only within their own segment.
+        # If similar users are frequent, a few hit users are outliers only within their segment.
         most_users = 0.0
         by_size = sorted(scene.segments, key=lambda name: (-len(scene.segments[name]), name))
         for name in by_size[:_SEARCHED]:
@@ -306,16 +330,17 @@ def _exceed_habit(scene: Scene, arm: Arm, habit: Habit) -> Suspicion | None:
 def usual_shares(
     scene: Scene, arm: Arm, habit: Habit, rows: Rows | None = None
 ) -> tuple[float, ...]:
-    """Usual shares of users by bin: from the arm's past, else from the other arm in this run.
+    """Usual shares of users by bin, from the arm's past runs.
 
-    With ``rows`` at least the shares of these users in the other arm.
+    If the arm's past is not known, they are the shares of the other arm in this run. With ``rows``
+    they are never smaller than the shares of these users in the other arm.
     """
     other_bins = scene.bins[arm.other][habit]
     shares = scene.habits.get(arm, {}).get(habit)
     if shares is None:
         shares = share_bins(other_bins)
     elif scene.is_older:
-        # Over several runs lists change more. The other arm shows by how much.
+        # Lists change more over several runs than over one. The other arm shows how much more.
         shares = widest(shares, share_bins(other_bins))
     if rows is None:
         return shares
@@ -323,7 +348,7 @@ def usual_shares(
 
 
 def _lists_before(scene: Scene, arm: Arm) -> tuple[Codes, Codes]:
-    """Codes and lengths of the arm's lists in the earlier run, else of the other arm's lists."""
+    """Codes and lengths of the arm's earlier lists. Without them, of the other arm's lists."""
     if scene.changes is None:
         return scene.batch.of(arm.other)
     lists = scene.changes.lists[arm]

@@ -1,4 +1,4 @@
-"""Each pair's distance from identical lists, split into membership, order and length."""
+"""Splits the distance of two lists into three parts: membership, order and length."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +12,7 @@ from monitor.model.explanation import PartMeans
 from monitor.model.rankings import ByArm, PairBatch
 
 ScoreBatch: TypeAlias = Callable[[PairBatch], Floats]
-"""Scores n pairs: float64 (n,), higher for lists that are more alike, NaN where undefined.
+"""Scores n pairs, float64 (n,). More similar lists have a higher score. Undefined scores are NaN.
 
 The score of a pair does not depend on the other pairs.
 """
@@ -22,7 +22,7 @@ _DUST = 1e-12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """The parts of n users' distances: three float64 (n,), all NaN where one is undefined."""
+    """The parts of n users' distances, float64 (n,) each. If one part is NaN, all three are NaN."""
 
     membership: Floats  # items replaced
     order: Floats  # items moved
@@ -33,35 +33,39 @@ class Parts:
 
     @property
     def total(self) -> Floats:
-        """The distance: the score of identical lists minus the score of these."""
+        """The distance: the score of identical lists minus the score of the pair."""
         return self.membership + self.order + self.length
 
 
 def split_distances(batch: PairBatch, score: ScoreBatch) -> Parts:
-    """Split score(B, B) - score(B, C) of each pair exactly, by `walk_to` from B to C.
+    """Split the distance score(B, B) - score(B, C) of each pair, by `walk_to` from B to C.
 
-    B is the baseline's list and C the candidate's. Positive parts drive lists apart. Parts are
-    negative for metrics that forgive short lists, such as ``rbo``, or that may prefer a wrong order
-    or item. All parts are NaN where any score is, as with an empty baseline. Relevance is ignored.
-    O(n k).
+    B is the baseline's list and C is the candidate's list. The parts add up to the distance. A
+    positive part means that the lists move apart. A part can be negative for two kinds of metric:
+    metrics that forgive short lists, such as ``rbo``, and metrics that may prefer a wrong order or
+    item. If any score of a pair is NaN, all of its parts are NaN. An empty baseline list causes
+    this. Relevance is ignored. The cost is O(n k).
     """
     return share_steps(walk_to(_with_baseline_twice(batch), batch), score)
 
 
 def walk_to(before: PairBatch, after: PairBatch) -> tuple[PairBatch, ...]:
-    """The steps from candidate lists L' (``before``) to L (``after``), and the batch J.
+    """The steps from the candidate's lists L' (``before``) to L (``after``), and the batch J.
 
-    Only the candidate's lists of the two batches may differ. With s the length of the shorter
-    list, the walk and the part of each step are::
+    The two batches may differ in the candidate's lists only. s is the length of the shorter of L'
+    and L. These are the steps, with the part that each step belongs to::
 
         L'  --length-->  L' cut to s  --membership-->  H  --order-->  L cut to s  --length-->  L
 
-    H has the items of L cut to s. Items that L' cut to s has too are on the places that L gives to
-    such items, in the order of L'. The other items are where L has them. So order is the order of
-    common items, and membership is exactly 0 for the same items. J has the common items where L'
-    has them and the new items on the other places. A weight moves with its item, and a tie stays
-    where L has it. Other walks would divide interactions differently (sequential decomposition:
-    Oaxaca 1973; DiNardo, Fortin and Lemieux 1996).
+    H has the items of L cut to s. Common items are the items that L' cut to s has too. In H they
+    occupy the places of the common items in L, in the order of L'. The new items are where L has
+    them. So the order step moves common items only. The membership step costs 0 if both lists have
+    the same items.
+
+    J has the common items where L' has them, and the new items on the other places.
+
+    A weight moves with its item. A tie stays where L has it. Other walks would divide interactions
+    differently (sequential decomposition: Oaxaca 1973; DiNardo, Fortin and Lemieux 1996).
     """
     shorter = np.minimum(before.candidate_lengths, after.candidate_lengths)
     start = _cut(before, shorter)
@@ -88,10 +92,11 @@ def walk_to(before: PairBatch, after: PairBatch) -> tuple[PairBatch, ...]:
 
 
 def share_steps(walk: Sequence[PairBatch], score: ScoreBatch) -> Parts:
-    """The cost of the steps of `walk_to`, by part. Each different batch is scored once.
+    """The cost of the steps of `walk_to`, by part. A batch that occurs twice is scored once.
 
-    L' to J is the cost of replacing items alone, H to L the cost of moving common items alone. The
-    rest, J to H, is divided in proportion to these two.
+    The step from L' to J costs what replacing items alone costs. The step from H to L costs what
+    moving common items alone costs. The remaining step, from J to H, is divided in proportion to
+    these two costs.
     """
     scores: dict[int, Floats] = {}
     for step in walk:
@@ -109,14 +114,14 @@ def share_steps(walk: Sequence[PairBatch], score: ScoreBatch) -> Parts:
 
 
 def _share_of_order(replaced: Floats, moved: Floats) -> Floats:
-    """The share of order in the two costs, 0 to 1. 0 where there is no cost."""
+    """The share of ``moved`` in the sum of both costs, 0 to 1. It is 0 if both costs are 0."""
     total = np.abs(replaced) + np.abs(moved)
     share = np.divide(np.abs(moved), total, out=np.zeros_like(total), where=total > _DUST)
     return np.where(np.isnan(total), 0.0, share)
 
 
 def _with_baseline_twice(batch: PairBatch) -> PairBatch:
-    """The baseline against itself."""
+    """The batch in which the baseline's lists replace the candidate's lists."""
     scores = batch.scores
     weights = batch.weights
     return replace(
@@ -129,7 +134,7 @@ def _with_baseline_twice(batch: PairBatch) -> PairBatch:
 
 
 def _cut(batch: PairBatch, lengths: Codes) -> PairBatch:
-    """The batch with each candidate list cut to its length. The same object if none is longer."""
+    """Cut each candidate list to its entry in ``lengths``. Returns ``batch`` if none is longer."""
     if (batch.candidate_lengths <= lengths).all():
         return batch
     is_inside = np.arange(batch.candidate.shape[1]) < lengths[:, None]
@@ -152,9 +157,9 @@ def _exchange(
     other: PairBatch,
     other_places: Flags,
 ) -> PairBatch:
-    """The batch with the candidate items on these places replaced by the other batch's, in order.
+    """Replace the candidate's items at ``places`` by the other batch's items at ``other_places``.
 
-    Both have equally many places in each row.
+    The order of the items is kept. In each row both masks select the same number of places.
     """
 
     def take(values: Any, other_values: Any) -> Any:  # noqa: ANN401 - codes and floats alike
@@ -169,7 +174,10 @@ def _exchange(
 
 
 def average_parts(parts: Parts, rows: Rows) -> PartMeans | None:
-    """Means of the parts over the users of these rows with defined parts. None without such users."""
+    """Means of the parts over the users in these rows. Users with undefined parts are left out.
+
+    None if no user is left.
+    """
     defined = rows[~np.isnan(parts.total[rows])]
     if not len(defined):
         return None

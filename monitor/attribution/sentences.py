@@ -1,4 +1,4 @@
-"""The sentences of an explanation and of an alert's text: one line each, made from figures."""
+"""Writes the sentences of an explanation and of an alert's text from figures, one line each."""
 
 from collections.abc import Mapping, Sequence
 from operator import itemgetter
@@ -11,9 +11,10 @@ from monitor.texts.id_mismatches import write_mismatch, write_setting
 from monitor.texts.wording import printable, shorten_to
 
 LONGEST_SENTENCE = 250
-"""Characters of an explanation's text."""
+"""The largest number of characters of an explanation's text."""
 
-# A part larger than this multiple of the drop is written as an amount: other parts made up for it.
+# If a part is larger than this multiple of the drop, other parts made up for it. Then all parts are
+# written as amounts, not as shares.
 _CANCELLED = 1.15
 
 _LONGEST_NAME = 40
@@ -24,7 +25,7 @@ PART_WORDS: Mapping[Part, str] = {
     Part.MEMBERSHIP: "items replaced",
     Part.ORDER: "items moved",
     Part.LENGTH: "lists of other lengths",
-    Part.COMPOSITION: "other users asked than before",
+    Part.COMPOSITION: "different users asked",
 }
 _WHAT: Mapping[FaultKind, str] = {
     FaultKind.IDENTICAL: "get the {other}'s list from the {arms}: both lists are identical",
@@ -36,40 +37,40 @@ _WHAT: Mapping[FaultKind, str] = {
         "had items that nobody gets from the {arms} any more: {items} items, "
         "{exposure} of what was shown"
     ),
-    FaultKind.MIXED_UP: "get lists from the {arms} that are those of other users",
+    FaultKind.MIXED_UP: "get lists from the {arms} that belong to other users",
     FaultKind.NOISE: "get lists from the {arms} that look random: no user had such lists before",
-    FaultKind.REPLACED: "are shown other items by the {arms} than before, many more than usual",
+    FaultKind.REPLACED: "get many more new items from the {arms} than usual",
 }
 _ESTIMATED = (FaultKind.MIXED_UP, FaultKind.NOISE, FaultKind.REPLACED, FaultKind.REORDERED)
 
 _MOSTLY = 0.5
-"""Share of the missing lists that are empty, or of the short ones with duplicates, to say so."""
+"""The text says that lists are empty, or have duplicates, if this share of the lists is so."""
 
-# Least share of a shared list's items that must have been among the most listed ones, so that we
-# write "the most popular items".
+# The text says "the most popular items" if at least this share of a shared list's items were among
+# the most listed items before.
 _POPULAR = 0.5
 
 _WITHOUT_PAST = "No earlier lists to compare with."
 
 MOST_ITEMS = 3
-"""Number of items that gained, and that lost, in an alert's text."""
+"""An alert's text names at most this many items that gained, and as many that lost."""
 
 
 def write_lost(finding: Finding) -> str:
-    """Who got no list in a run that could not be judged, from which arm, and why."""
+    """Which users got no list in a run that could not be judged, from which arm, and why."""
     return _join([f"{write_cause(finding)}.", *_write_share(finding)])
 
 
 def write_cause(finding: Finding) -> str:
-    """What happened, to whom and in which arm, without a full stop."""
+    """What happened, to which users and in which arm. Without a full stop."""
     return f"{_write_who(finding)} {_write_what(finding, ' and '.join(finding.arms))}"
 
 
 def write_finding(finding: Finding, drop: MeanDrop | None, *, has_stood: bool | None = None) -> str:
-    """What happened, to whom, in which arm, and how much of the drop it explains.
+    """What happened, to which users, in which arm, and how much of the drop it explains.
 
-    ``drop``: None without earlier lists. ``has_stood``: the other arm did not change (True), it
-    changed no more than usual (False), or neither is known (None).
+    ``drop`` is None without earlier lists. ``has_stood`` is True if the other arm did not change.
+    It is False if that arm changed no more than usual, and None if neither is known.
     """
     sentences = [f"{write_cause(finding)}.", *_write_share(finding)]
     if finding.spelling is not None and finding.spelling.forms:
@@ -101,7 +102,7 @@ def _write_explained(share: float) -> str:
 
 
 def write_drop(drop: MeanDrop) -> str:
-    """What the drop consists of where there is no fault: in which segment, and which parts."""
+    """In which segment the mean fell, and by which parts. Used for a drop without a fault."""
     amount = f"{abs(drop.amount):.4f}"
     where = []
     if drop.leader is not None:
@@ -115,13 +116,16 @@ def write_drop(drop: MeanDrop) -> str:
     fell = f"Similarity fell by {amount}{_write_parts(drop.parts, drop.amount)}."
     largest = max(Part, key=drop.parts.__getitem__)
     if largest is Part.COMPOSITION:
-        # Other users are a clear cause.
+        # If other users were asked, the cause is clear.
         return _join([*where, fell])
     return _join(["No clear cause.", *where, fell])
 
 
 def write_distance(means: PartMeans) -> str:
-    """How far lists are from identical ones, and by which parts, if there are no earlier lists."""
+    """How far both arms' lists are from identical lists, and by which parts.
+
+    Used if there are no earlier lists.
+    """
     parts = {Part.MEMBERSHIP: means.membership, Part.ORDER: means.order, Part.LENGTH: means.length}
     return (
         f"{_WITHOUT_PAST} The distance from identical lists is {means.whole:.4f}"
@@ -130,7 +134,7 @@ def write_distance(means: PartMeans) -> str:
 
 
 def write_fall(fall: SegmentFall, drop: float) -> str:
-    """One sentence on what the segment adds to the ``drop`` of all users, also if it rose."""
+    """One sentence on how a segment's mean changed, with its share of the ``drop`` of all users."""
     name = shorten_name(fall.segment)
     within = fall.within
     share = fall.share_before
@@ -148,9 +152,10 @@ def write_fall(fall: SegmentFall, drop: float) -> str:
 
 
 def _write_parts(parts: Mapping[Part, float], total: float) -> str:
-    """A colon and the parts, largest first.
+    """A colon and the parts, the largest first.
 
-    They are shares of the total, or amounts if parts cancel each other out.
+    The parts are written as shares of the total. If they cancel each other out, they are written as
+    amounts.
     """
     is_shared = 0 < max(parts.values()) <= _CANCELLED * total
     shown = []
@@ -176,7 +181,7 @@ def _write_who(finding: Finding) -> str:
 
 
 def _write_share(finding: Finding) -> list[str]:
-    """How many users of the segment have it, if the first sentence does not say it."""
+    """The share of the segment's users with the fault, if the first sentence does not say it."""
     is_exact = finding.is_exact and finding.kind not in _ESTIMATED
     if finding.segment == ALL or is_exact:
         return []
@@ -226,9 +231,9 @@ def _write_missing(finding: Finding, arms: str) -> str:
 def _write_respelled(finding: Finding, arms: str) -> str:
     if len(finding.arms) > 1:
         spellings = _write_spellings(finding, *finding.arms)
-        return f"get items whose ids are spelled otherwise by {arms}{spellings}"
+        return f"get items whose ids are spelled differently by {arms}{spellings}"
     spellings = _write_spellings(finding, "before", "now")
-    return f"get items from the {arms} whose ids are spelled otherwise than before{spellings}"
+    return f"get items from the {arms} whose ids are spelled differently than before{spellings}"
 
 
 def _write_spellings(finding: Finding, first: str, second: str) -> str:
@@ -239,7 +244,7 @@ def _write_spellings(finding: Finding, first: str, second: str) -> str:
 
 
 def shorten_name(name: str) -> str:
-    """The name of a segment on one printable line of bounded length."""
+    """The segment's name, shortened and without unprintable characters."""
     return AND.join(_shorten_part(part) for part in name.split(AND, 1))
 
 
@@ -249,7 +254,7 @@ def _shorten_part(name: str) -> str:
 
 def _percent(amount: float, total: float) -> str:
     percent = 100 * amount / total
-    # One decimal if the whole number would be 0 or hide half of the value.
+    # Small values get one decimal, since a whole number would be 0 or off by half of the value.
     decimals = 1 if 0.05 <= percent < 0.95 else 0  # noqa: PLR2004
     return f"{percent:.{decimals}f} %"
 
@@ -259,7 +264,7 @@ def _capitalize(sentence: str) -> str:
 
 
 def _join(sentences: Sequence[str]) -> str:
-    """The first sentence, and as many of the other sentences as fit."""
+    """The first sentence, followed by each further sentence that still fits."""
     joined = sentences[0]
     for sentence in sentences[1:]:
         if len(joined) + len(sentence) < LONGEST_SENTENCE:
@@ -268,20 +273,20 @@ def _join(sentences: Sequence[str]) -> str:
 
 
 def write_alert_text(explanation: Explanation, metric: str, segment: str) -> str:
-    """The explanation for an alert on this metric and segment, on one bounded line.
+    """The explanation for an alert on this metric and segment, on one line of limited length.
 
-    Names the explained metric if it is another one.
+    If another metric was explained, the text names that metric.
     """
     sentences = [*write_falls(explanation, segment), *_write_items(explanation)]
     if metric != explanation.metric:
-        sentences.insert(0, f"By {explanation.metric}:")
+        sentences.insert(0, f"Measured by {explanation.metric}:")
     return " ".join(sentences)
 
 
 def write_falls(explanation: Explanation, segment: str) -> tuple[str, ...]:
-    """Sentences on the drop of all users, on this segment's fall if it is known, and on odd ids.
+    """Sentences on the drop of all users, on this segment's fall, and on ids that do not match.
 
-    The one with a cause comes first.
+    The sentence that has a cause comes first. A fall that is not known is left out.
     """
     fall = next((each for each in explanation.falls if each.segment == segment), None)
     sentence = explanation.sentence
@@ -295,7 +300,7 @@ def write_falls(explanation: Explanation, segment: str) -> tuple[str, ...]:
 
 
 def _write_hints(explanation: Explanation) -> list[str]:
-    """What is odd about the ids of the run, without what the finding reports already."""
+    """Sentences on ids that do not match. Leaves out what the finding reports already."""
     finding = explanation.finding
     mismatches = explanation.id_mismatches
     if finding is not None and finding.kind is FaultKind.RESPELLED:

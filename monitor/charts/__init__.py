@@ -1,6 +1,6 @@
-"""Charts as SVG made on the server.
+"""Draws charts as SVG on the server.
 
-Colours are classes of the style sheet in this folder, so one drawing serves light and dark.
-The pages show the same values as a table. All text is escaped. Numbers that are not finite are
-left out.
+The style sheet in this folder gives classes their colours. So the same drawing works on light and
+dark pages. The pages also show the values as a table. All text is escaped. Numbers that are not
+finite are left out.
 """

@@ -1,4 +1,4 @@
-"""Bars, waterfalls, histograms, and a heat map of histograms over time."""
+"""Draws bars, waterfalls, histograms, and heat maps of histograms over time."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ WIDTH = 560.0
 ROW = 26.0
 NAMES = 150.0
 VALUES = 150.0
-"""Room for the names on the left and for the figures on the right."""
+"""The width of the room for names on the left, and of the room for figures on the right."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bar:
-    """One bar: its amount, the figure next to it, and a class of the style sheet."""
+    """One bar: its name, its amount, the figure beside the bar, and a class of the style sheet."""
 
     name: str
     amount: float
@@ -26,7 +26,7 @@ class Bar:
 
 
 def draw_bars(bars: Sequence[Bar], *, label: str) -> Markup:
-    """Draw bars from 0, to the left for negative amounts."""
+    """Draw bars that begin at 0. Bars of negative amounts go to the left."""
     return _draw(bars, [(0.0, bar.amount) for bar in bars], label)
 
 
@@ -37,7 +37,7 @@ def draw_waterfall(
     *,
     label: str,
 ) -> Markup:
-    """Draw the way from one level to another. Each piece begins where the one before ended."""
+    """Draw the way from one level to another. Each piece begins where the previous piece ends."""
     level = start.amount
     spans = [(0.0, level)]
     for piece in pieces:
@@ -92,7 +92,7 @@ def draw_histogram(
     label: str,
     levels: Sequence[Level] = (),
 ) -> Markup:
-    """Draw counts by equal bins from ``low`` to ``high``. Levels outside are left out."""
+    """Draw counts in equal bins from ``low`` to ``high``. Leaves out levels outside of them."""
     x = Axis(low, high, _SIDE, _HISTOGRAM_WIDTH - _SIDE)
     base = _HISTOGRAM_HEIGHT - _BOTTOM
     width = (_HISTOGRAM_WIDTH - 2 * _SIDE) / max(1, len(counts))
@@ -127,7 +127,7 @@ def draw_histogram(
 
 
 def _draw_level(level: Level, place: float, name_y: float, base: float) -> Markup:
-    """Draw a level with its name on the side that has room."""
+    """Draw a level. Its name is on the side that has room."""
     if place > _HISTOGRAM_WIDTH / 2:
         name = draw_tick(level.name, place - 5, name_y, "end")
     else:
@@ -154,10 +154,10 @@ def draw_heat_map(
     label: str,
     ends: tuple[str, str] = ("", ""),
 ) -> Markup:
-    """Draw the histogram of each run as a column, the oldest first.
+    """Draw the histogram of each run as a column, the oldest run first.
 
-    Neighbouring bins are added up, so that a column has at most 20 rows. ``ends`` is written below
-    the first and the last column.
+    Neighbouring bins are added up, so that a column has at most 20 rows. The two texts in ``ends``
+    are written below the first and the last column.
     """
     if not columns:
         return Markup()

@@ -1,4 +1,4 @@
-"""Two lists side by side: a line joins the places of each item that both lists have."""
+"""Draws two lists side by side. A line joins the two places of each item that is in both lists."""
 
 from collections.abc import Mapping, Sequence
 
@@ -9,9 +9,9 @@ from monitor.charts.svg import drawing, element, link_to
 THUMB_ROW = 5.0
 THUMB_WIDTH = 64.0
 _LONGEST = 90
-"""Letters of a name that are sent. The style sheet shows two lines of it, which are shorter."""
+"""At most this many letters of a name are sent. The style sheet shows fewer, in two lines."""
 _FAR = 3
-"""An item that moved by at least so many places is drawn as moved far."""
+"""If an item moved by at least this many places, it is drawn as moved far."""
 
 
 def draw_slopes(
@@ -22,10 +22,10 @@ def draw_slopes(
     urls: Mapping[str, str] | None = None,
     heads: tuple[str, str] = ("baseline", "candidate"),
 ) -> Markup:
-    """Draw both lists, best first, as text that wraps.
+    """Draw both lists as text that wraps. The best items come first.
 
-    The class of an item is kept, moved, far, gone (only in the baseline) or new (only in the
-    candidate).
+    Each item has one of these classes: kept, moved, far, gone or new. Gone items are only in the
+    baseline. New items are only in the candidate.
     """
     titles = titles or {}
     urls = urls or {}
@@ -64,7 +64,7 @@ def draw_slopes(
 
 
 def draw_thumbnail(baseline: Sequence[str], candidate: Sequence[str]) -> Markup:
-    """Draw both lists in the size of a word: a line for each item, without names."""
+    """Draw both lists as small as a word. Each item is a line without a name."""
     candidate_ranks = _rank(candidate)
     height = (max(len(baseline), len(candidate), 1) + 1) * THUMB_ROW
     drawn = []
@@ -79,14 +79,14 @@ def draw_thumbnail(baseline: Sequence[str], candidate: Sequence[str]) -> Markup:
             drawn.append(
                 element("line", x1=8.0, y1=y, x2=THUMB_WIDTH - 8, y2=end, class_=line_class)
             )
-    for rank in candidate_ranks.values():  # the baseline does not have these
+    for rank in candidate_ranks.values():  # items that the baseline does not have
         y = (rank + 1) * THUMB_ROW
         drawn.append(element("circle", cx=THUMB_WIDTH - 6, cy=y, r=2.0, class_="slope new"))
     return drawing(THUMB_WIDTH, height, _describe(baseline, candidate), *drawn, class_="thumb")
 
 
 def describe_move(before: int | None, after: int | None) -> str:
-    """Say in words how an item moved: kept, up 2, down 3, gone or new. Ranks count from 1."""
+    """Describe how an item moved: kept, up 2, down 3, gone or new. Ranks count from 1."""
     if before is None or after is None or before == after:
         return _class_of(before, after)
     if after < before:

@@ -1,4 +1,4 @@
-"""Escaped SVG elements, scales from values to places, and charts that bring their own style."""
+"""Makes escaped SVG elements, scales from values to places, and charts with their own style."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -13,8 +13,8 @@ from markupsafe import Markup, escape
 def element(name: str, /, *children: object, **attributes: object) -> Markup:
     """Return one element.
 
-    ``class_`` is written as `class`, other underscores as hyphens, and floats with one decimal.
-    An attribute that is None is left out.
+    The attribute ``class_`` is written as `class`. In other names, underscores are written as
+    hyphens. Floats have one decimal. An attribute that is None is left out.
     """
     parts = [f"<{name}"]
     for key, value in attributes.items():
@@ -27,7 +27,10 @@ def element(name: str, /, *children: object, **attributes: object) -> Markup:
 
 
 def link_to(url: str | None, label: str) -> str:
-    """Return the label, text or markup, as a link to another site if there is an address."""
+    """Return the label. If there is an address, the label is a link to another site.
+
+    The label may be text or markup.
+    """
     return element("a", label, href=url, rel="noreferrer") if url else label
 
 
@@ -39,9 +42,9 @@ def drawing(
     class_: str = "chart",
     role: str = "img",
 ) -> Markup:
-    """Return a picture that scales to its place.
+    """Return a picture that scales to the room on the page.
 
-    Screen readers read ``label``. ``role`` is `group` for a picture with links.
+    Screen readers read ``label`` aloud. ``role`` must be `group` for a picture with links.
     """
     size = f"0 0 {width:g} {height:g}"
     return element("svg", *children, viewBox=size, role=role, aria_label=label, class_=class_)
@@ -59,7 +62,7 @@ def draw_area(
     *children: Markup,
     class_: str,
 ) -> Markup:
-    """Return the area between two lines over the places ``x``."""
+    """Return the area between two lines. ``x`` are the places of the points of both lines."""
     edge = [*zip(x, upper, strict=True)]
     edge += reversed([*zip(x, lower, strict=True)])
     return element("polygon", *children, points=_write_points(edge), class_=class_)
@@ -87,7 +90,10 @@ def _escape_child(child: object) -> Markup:
 
 
 def _printable(text: str) -> str:
-    """Spell out characters that change the direction of writing or are not allowed in XML."""
+    """Replace unprintable characters by their code.
+
+    Some change the direction of writing, and some are not allowed in XML.
+    """
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else f"\\u{ord(char):04x}" for char in text)
@@ -95,7 +101,7 @@ def _printable(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """A linear scale from the values ``low`` to ``high`` to the places ``start`` to ``end``."""
+    """A linear scale. The values ``low`` to ``high`` are at the places ``start`` to ``end``."""
 
     low: float
     high: float
@@ -103,16 +109,16 @@ class Axis:
     end: float
 
     def __call__(self, value: float) -> float:
-        """Return the place of a value: the middle if the scale has one value only."""
+        """Return the place of a value. If ``low`` equals ``high``, it is the middle."""
         if self.high == self.low:
             return (self.start + self.end) / 2
         return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
 
 
 def axis_of(values: Iterable[float | None], start: float, end: float) -> Axis:
-    """Return a scale over all finite values, with 6 % of their range free at both ends.
+    """Return a scale that covers all finite values. 6 % of their range are free at both ends.
 
-    Without finite values the scale goes from 0 to 1.
+    If there are no finite values, the scale covers 0 to 1.
     """
     finite = [value for value in values if value is not None and math.isfinite(value)] or [0.0, 1.0]
     low = min(finite)
@@ -122,9 +128,9 @@ def axis_of(values: Iterable[float | None], start: float, end: float) -> Axis:
 
 
 def ticks(scale: Axis, most: int = 5) -> list[float]:
-    """Return at most ``most`` + 1 round values in the scale.
+    """Return at most ``most`` + 1 round values within the scale.
 
-    Their distance is 1, 2 or 5 times a power of ten.
+    The distance between two values is 1, 2 or 5 times a power of ten.
     """
     span = scale.high - scale.low
     power = 10.0 ** math.floor(math.log10(span / most))
@@ -134,7 +140,7 @@ def ticks(scale: Axis, most: int = 5) -> list[float]:
 
 
 def write_value(value: float, values: Sequence[float]) -> str:
-    """Return a tick with as many decimals as distinguish it from its neighbours."""
+    """Return the text of a tick. It has enough decimals to differ from its neighbours."""
     distance = min((abs(after - before) for before, after in pairwise(values)), default=1.0)
     if distance <= 0:
         return f"{value:g}"
@@ -147,24 +153,24 @@ _ALONE = "& { max-width: 760px; color: var(--ink); font: 15px/1.45 system-ui, sa
 
 @cache
 def read_style() -> str:
-    """Return the style sheet of charts and pages."""
+    """Return the style sheet for charts and pages."""
     return resources.files("monitor.charts").joinpath("rankwatch.css").read_text(encoding="utf-8")
 
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """Charts for a notebook, light or dark as the reader's system.
+    """Charts for a notebook. They are light or dark, like the reader's system.
 
-    ``html`` is the same as text, to be saved.
+    ``html`` is the text of the charts, which can be saved.
     """
 
     body: Markup
 
     @property
     def html(self) -> str:
-        """A part of a page, with its style."""
-        # The rules are nested, so none applies to the rest of the notebook. The card has its own
-        # background, whatever the theme of the notebook is.
+        """A part of a page with its own style."""
+        # The rules are nested, so they do not change the rest of the notebook. The card has its own
+        # background, which does not depend on the notebook's theme.
         style = read_style().replace(":root", "&")
         card = '<div class="rankwatch"><div class="card">'
         return f"<style>.rankwatch {{ {style}\n{_ALONE} }}</style>{card}{self.body}</div></div>"

@@ -1,4 +1,4 @@
-"""Values over time: a line, its normal band, limits, spans of alerts, and a point for each run."""
+"""Draws values over time: a line with a point for each run, a normal band, limits, and alerts."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -30,24 +30,24 @@ TOP = 12.0
 BOTTOM = 34.0
 SPARK_WIDTH = 320.0
 SPARK_HEIGHT = 64.0
-"""Twice the size on the page, so that places can be whole numbers, which take few bytes."""
+"""This is twice the size on the page. Then places can be whole numbers, which need few bytes."""
 _DAYS = timedelta(days=1), (1, 2, 7, 14, 28, 91, 365), "%d %b"
 _HOURS = timedelta(hours=1), (1, 3, 6, 12), "%H:%M"
 _MOST_MARKS = 7
 _SHORT = timedelta(days=2)
-"""The marks of a shorter time are hours."""
+"""If the chart covers less time than this, its marks are hours."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """One run: its value, the note under the pointer, and where a click leads."""
+    """One run: its value, the note that the pointer shows, and the address that a click opens."""
 
     at: datetime
     value: float | None  # None breaks the line
     note: str
     link: str | None = None
     is_marked: bool = False
-    low: float | None = None  # normal is from ``low`` to ``high``; None is an open side
+    low: float | None = None  # values from ``low`` to ``high`` are normal. None is an open side
     high: float | None = None
     expected: float | None = None
 
@@ -64,7 +64,7 @@ class Level:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """A shaded time, such as that of an alert. ``end`` is None if it lasts."""
+    """A shaded time span, such as the time of an alert. ``end`` is None if it still lasts."""
 
     start: datetime
     end: datetime | None
@@ -86,7 +86,7 @@ def draw_series(
     if not points:
         return Markup()
     x = _time_scale([point.at for point in points], LEFT, WIDTH - RIGHT)
-    # Early bands are wide. Only the newest one counts for the scale, so that the line is not flat.
+    # Early bands are wide and would flatten the line. So only the newest band sets the scale.
     values = [point.value for point in points]
     values += (points[-1].low, points[-1].high)
     seen = axis_of(values, HEIGHT - BOTTOM, TOP)
@@ -117,10 +117,10 @@ def draw_sparkline(
     label: str,
     band: tuple[float | None, float | None] = (None, None),
 ) -> Markup:
-    """Draw the last values over their normal band, in the size of a word."""
+    """Draw the last values over their normal band. The drawing is as small as a word."""
     x = Axis(0, max(1, len(values) - 1), 6, SPARK_WIDTH - 6)
     seen = axis_of(values, SPARK_HEIGHT - 6, 6)
-    reach = (seen.high - seen.low) / 2  # a wide band does not flatten the line
+    reach = (seen.high - seen.low) / 2  # limits the band, so that it does not flatten the line
     scaled = list(values)
     for edge in band:
         if edge is not None:
@@ -152,7 +152,7 @@ def draw_stack(
     *,
     label: str,
 ) -> Markup:
-    """Draw shares from 0 to 1, by name, on top of each other over time, the first one lowest.
+    """Draw shares from 0 to 1 over time, stacked on top of each other. The first name is lowest.
 
     The highest stack sets the scale.
     """
@@ -191,7 +191,7 @@ def _draw_axes(x: Axis, y: Axis, *, as_share: bool = False) -> list[Markup]:
 
 
 def _time_marks(x: Axis) -> list[tuple[datetime, str]]:
-    """Return the instants of the marks with their labels: days, or hours of a short time."""
+    """Return the instants of the marks with their labels: days, or hours if the time is short."""
     low = datetime.fromtimestamp(x.low, UTC)
     high = datetime.fromtimestamp(x.high, UTC)
     unit, sizes, form = _DAYS if high - low >= _SHORT else _HOURS
@@ -207,7 +207,7 @@ def _time_marks(x: Axis) -> list[tuple[datetime, str]]:
 
 
 def _draw_spans(spans: Sequence[Span], x: Axis) -> list[Markup]:
-    """Draw each span. Those of one name and kind that touch are drawn as one."""
+    """Draw each span. Spans that touch are drawn as one if they have the same name and kind."""
     pieces: dict[tuple[str, str], list[tuple[float, float]]] = {}
     for span in sorted(spans, key=attrgetter("name", "kind", "start")):
         of_name = pieces.setdefault((span.name, span.kind), [])
@@ -242,7 +242,7 @@ def _draw_spans(spans: Sequence[Span], x: Axis) -> list[Markup]:
 
 
 def _draw_normal(points: Sequence[Point], x: Axis, y: Axis) -> Markup:
-    """Draw one area over all runs with a normal band. An open side reaches the chart's edge."""
+    """Draw the normal bands of all runs as one area. An open side goes to the edge of the chart."""
     places = []
     upper = []
     lower = []
@@ -257,7 +257,7 @@ def _draw_normal(points: Sequence[Point], x: Axis, y: Axis) -> Markup:
 
 
 def _edge(value: float | None, end: float) -> float:
-    """Return the edge of a band, or the end of the scale for an open side."""
+    """Return the edge of a band. An open side has the end of the scale as its edge."""
     return end if value is None else value
 
 
@@ -277,7 +277,7 @@ def _draw_level(level: Level, y: Axis) -> Markup:
 
 
 def _draw_line(points: Sequence[Point], x: Axis, y: Axis) -> list[Markup]:
-    """Draw the pieces between runs without a value."""
+    """Draw the line in pieces. A run without a value ends a piece."""
     pieces: list[list[tuple[float, float]]] = [[]]
     for point in points:
         if point.value is None:
@@ -292,12 +292,12 @@ def _draw_line(points: Sequence[Point], x: Axis, y: Axis) -> list[Markup]:
 
 
 def _draw_newest(points: Sequence[Point], x: Axis, y: Axis) -> Markup:
-    """Draw the newest value above its point, or below it if the line or the edge is above."""
+    """Write the newest value above its point, or below it if the line or the edge is in the way."""
     value = points[-1].value
     if value is None:
         return Markup()
     place = y(value)
-    before = points[-2:][0].value  # of the newest itself, if it is the only one
+    before = points[-2:][0].value  # if there is only one point, this is its own value
     is_falling = before is not None and before > value
     is_below = place < TOP + 24 or (is_falling and place < y.start - 30)
     return element(

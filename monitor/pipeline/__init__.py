@@ -1,4 +1,4 @@
-"""One run from the users asked to the result stored, and one delivery from claim to record.
+"""The steps of one run, from its users to the stored result, and the steps of one delivery.
 
-Written over ports only.
+The code uses the outside world through ports only.
 """

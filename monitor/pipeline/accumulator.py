@@ -1,6 +1,6 @@
-"""A run's measurement, collected from batches of users.
+"""Collects a run's measurement from batches of users.
 
-Neither the order nor the number of batches changes the result.
+The order and number of the batches do not change the result.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -52,19 +52,20 @@ from monitor.summaries import (
 )
 
 SAMPLED_USERS = 100_000
-"""About how many users the sample has, or all users of a smaller run.
+"""The sample has about this many users. A smaller run has all users in its sample.
 
-The sample serves what needs many users at once: explanations, arm metrics and ordinary users.
+The sample is used where many users are needed at once: for explanations, for arm metrics and for
+selecting ordinary users.
 """
 _EXAMPLES = 5
-"""Most users that a note names as examples."""
+"""A note names at most this many users as examples."""
 _LONGEST_USER = 40
-"""Characters of a user's id in a note."""
+"""A note shows at most this many characters of a user's id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """The sampled users: their pairs, one per row, rows by segment, and scores."""
+    """The sampled users: their pairs with one user per row, their rows by segment, their scores."""
 
     pairing: Pairing
     segments: SegmentRows
@@ -73,7 +74,10 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunPart:
-    """What one `RunAccumulator` collected. ``worst`` has each user's rank value, id and lists."""
+    """What one `RunAccumulator` collected.
+
+    An entry of ``worst`` has the value that ranks the user, the user's id, and the user's lists.
+    """
 
     metrics: tuple[str, ...]
     listed: ListedItems
@@ -108,11 +112,11 @@ class RunAccumulator:
     ) -> None:
         self.listed = ListedItems()
         self.versions: dict[Arm, dict[str, int]] = {arm: {} for arm in Arm}
-        self.input_hash = 0  # of the users asked and all their lists, a sum over users
-        # Metrics that failed for some users, with the error. No scores of them are reported.
+        self.input_hash = 0  # hash of the users asked and all their lists, a sum over users
+        # Metrics that failed for some users, with the error. Their scores are not reported.
         self.failed: dict[str, str] = {}
         self._measured: dict[Metric, None] = {}
-        # What happened first for each reason, and the first users that got no list for it.
+        # For each arm and reason: what happened first, and the first users without a list.
         self._notes: dict[tuple[Arm, CoverageReason], tuple[str, list[str]]] = {}
         self._comparison = comparison
         self._stage = stage
@@ -175,7 +179,7 @@ class RunAccumulator:
         count_versions(self.versions[arm], pull.versions.items())
 
     def part(self, scores: Scores) -> RunPart:
-        """Everything collected, with these scores. Nothing may be added afterwards."""
+        """Return everything that was collected, with these scores. Add nothing afterwards."""
         self._summaries.compact()
         users, sampled_scores = self._join_sampled()
         return RunPart(
@@ -202,9 +206,9 @@ class RunAccumulator:
         weights: ItemWeights | None,
         relevance: RelevanceTable | None,
     ) -> None:
-        """Add what another accumulator collected of other users.
+        """Add what another accumulator collected from other users.
 
-        The part must not be used again.
+        Do not use the part again afterwards.
         """
         self._measured |= dict.fromkeys(map(parse, part.metrics))
         self.failed |= part.failed
@@ -231,7 +235,7 @@ class RunAccumulator:
 
     @property
     def left_out(self) -> tuple[str, ...]:
-        """Sentences about what could not be measured, or not for all users."""
+        """Sentences about what could not be measured for all users."""
         return (
             *self._unmeasured,
             *self.failed.values(),
@@ -247,7 +251,7 @@ class RunAccumulator:
     def notes(self) -> Mapping[tuple[Arm, CoverageReason], CoverageNote]:
         """What happened first, by arm and reason.
 
-        An arm that could not be read has no example users.
+        If an arm could not be read at all, its note names no example users.
         """
         notes = {}
         for (arm, reason), (text, users) in self._notes.items():
@@ -263,7 +267,7 @@ class RunAccumulator:
 
     @property
     def coverage(self) -> Coverage:
-        """Coverage of all users asked."""
+        """The coverage of all users that were asked."""
         return sum_coverage(self._coverage, self._segments)
 
     @property
@@ -273,7 +277,7 @@ class RunAccumulator:
 
     @property
     def lists(self) -> KeptLists | None:
-        """The lists that the comparison keeps, of paired users."""
+        """The lists that the comparison stores. They belong to paired users."""
         parts = self._lists
         if not parts:
             return None
@@ -291,8 +295,8 @@ class RunAccumulator:
         return take_kept(lists, select_kept(lists.panel.users, keep, self._comparison))
 
     def sample(self) -> Sample:
-        """The sampled users. Frees what was stored to make the sample, so call it once."""
-        # Sorted, because the last bits of sums over users depend on the order.
+        """Return the sampled users. This frees their batches, so call it only once."""
+        # The users are sorted, because the last bits of sums over users depend on the order.
         sampled, scores = self._join_sampled()
         batch = sort_users(sampled)
         pairing = self._pairing or pair_users(batch, self._comparison.measuring.k)
@@ -321,7 +325,7 @@ class RunAccumulator:
         return tuple(evidence for _, _, evidence in self._worst)
 
     def evidence(self, sample: Sample) -> tuple[Evidence, ...]:
-        """Lists of the worst users of all, and of ordinary users of the sample."""
+        """Lists of the worst users among all users, and of ordinary users from the sample."""
         worst = self.worst
         metric = score.leading_metric(self._comparison, self.metrics)
         median = self._summaries.median(str(metric))

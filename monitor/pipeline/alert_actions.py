@@ -21,7 +21,7 @@ class Signature:
     at: datetime
 
     def reason(self, verb: str) -> str:
-        """``acknowledged by kim: known``."""
+        """The reason of a transition, such as ``acknowledged by kim: known``."""
         signed = f"{verb} by {self.author}"
         return f"{signed}: {self.comment}" if self.comment else signed
 
@@ -33,10 +33,10 @@ def change_firing(
     *,
     ends: bool,
 ) -> tuple[Transition, ...]:
-    """Acknowledge the selected firings, or resolve them if ``ends``.
+    """Acknowledge the selected firing alerts. If ``ends`` is true, resolve them instead.
 
-    ``is_meant`` selects firings by their start. Returns the transitions. A firing that was
-    acknowledged or resolved before has none.
+    ``is_meant`` selects an alert by its start. Returns the transitions. An alert that was
+    acknowledged or resolved before gets no transition.
     """
     by_comparison: dict[str, list[tuple[str, str]]] = {}
     for start in filter(is_meant, store.firing()):
@@ -64,16 +64,20 @@ def make_silence(
     starts_at: datetime,
     ends_at: datetime,
 ) -> Silence:
-    """A silence to store. ConfigError if a matcher is invalid or missing, or the time is over."""
+    """Make a silence that can be stored.
+
+    Raises ConfigError in three cases: there is no matcher, a matcher is invalid, or the silence
+    would end before it begins or before now.
+    """
     if not matchers:
         raise ConfigError(
-            "a silence needs a matcher, such as comparison=home-feed: without one it would "
-            "silence every alert"
+            "the silence has no matcher, so it would silence every alert: add a matcher, such as "
+            "comparison=home-feed"
         )
     if ends_at <= max(starts_at, signed.at):
         raise ConfigError(
-            f"the silence would have no effect: its end {format_instant(ends_at)} is not after "
-            "its start and the current time"
+            f"the silence would have no effect: its end {format_instant(ends_at)} must be after "
+            "its start and after the current time"
         )
     return Silence(
         id=0,

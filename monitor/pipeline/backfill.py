@@ -1,4 +1,4 @@
-"""Measures relevance that arrives after the run, on the run's stored lists. Never judged."""
+"""Measures relevance that arrives after a run, on the run's stored lists. It is never judged."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -24,12 +24,12 @@ from monitor.ports import Clock, RelevanceSource, Store
 class BackfilledRun:
     """The result for one run that waited for relevance.
 
-    Without ``summaries`` and ``reason``, no relevance has arrived yet.
+    If there are no ``summaries`` and no ``reason``, relevance has not arrived yet.
     """
 
     run: Run
-    summaries: tuple[Summary, ...] = ()  # those added
-    reason: str | None = None  # the error, if the run could not be measured
+    summaries: tuple[Summary, ...] = ()  # the summaries that were added
+    reason: str | None = None  # the error if the run could not be measured
 
 
 def backfill_relevance(
@@ -41,10 +41,10 @@ def backfill_relevance(
     start: datetime | None = None,
     end: datetime | None = None,
 ) -> Iterator[BackfilledRun]:
-    """Measure and store relevance of each run that waits for it, oldest first.
+    """Measure and store the relevance of each run that waits for it, oldest first.
 
-    Yields one result per run of a slot from ``start`` to ``end``, both included.
-    Adds nothing twice. Stops early if the source fails.
+    Yields one result for each run with a slot from ``start`` to ``end``, including both. Nothing is
+    added twice. Stops early if the source fails temporarily.
     """
     measuring = comparison.measuring
     metrics = relevance_metrics(measuring)
@@ -86,7 +86,7 @@ def _fill(
             raise
         return BackfilledRun(run=run, reason=str(error))
     if lists is None:
-        return BackfilledRun(run=run, reason="its lists were deleted meanwhile")
+        return BackfilledRun(run=run, reason="the run's lists were deleted meanwhile")
     # The configuration may have another k than the run had.
     k = run.k or comparison.measuring.k
     scores = score_kept_lists(lists, k, metrics, table)
@@ -104,5 +104,5 @@ def _fill(
         scores=drawn if len(drawn.users) else None,
         at=clock.now(),
     ):
-        return BackfilledRun(run=run, reason="another process measured it again meanwhile")
+        return BackfilledRun(run=run, reason="another process measured the run again meanwhile")
     return BackfilledRun(run=run, summaries=summaries)

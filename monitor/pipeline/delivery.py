@@ -1,10 +1,12 @@
-"""Delivery from the outbox to receivers: claim, decide, send, record, at least once.
+"""Delivers changes from the outbox to receivers, at least once: claim, decide, send, record.
 
-Deliveries are leased and marked with the key of their message before they are sent.
-If a process dies while it sends, another process sends them again when the lease has expired.
-A message that may have arrived is repeated with the same changes and the same key.
-Changes that joined its incident since then go into the next message.
-Use one thread for one receiver, so that no repetition overtakes an end.
+Before deliveries are sent, they are leased and marked with the key of their message. If a process
+dies while it sends, another process sends the deliveries again after the lease has expired.
+
+A message that may have arrived is repeated with the same changes and the same key. If other changes
+have joined the incident since then, they go into the next message.
+
+Use one thread for each receiver. Otherwise a repetition could arrive after the end of its alert.
 """
 
 import random
@@ -34,13 +36,13 @@ from monitor.model.notifications import (
 from monitor.ports import Clock, DeliveryCounter, Outbox, Receiver
 
 LEASE = timedelta(seconds=60)
-"""Longer than any receiver may take for one message."""
+"""How long a delivery is leased. This is longer than any receiver may take for one message."""
 RECHECK_AFTER = timedelta(seconds=30)
-"""When a held delivery is decided again."""
+"""How long after a decision a held delivery is decided again."""
 RESEND_ENDS_FOR = timedelta(minutes=5)
-"""How long ends are sent again to receivers that want alerts resent."""
+"""How long ends are sent again to receivers that want alerts to be resent."""
 _REPETITION_ATTEMPTS = 4
-"""Attempts that a failed repetition counts as, so that it backs off longer: it is not urgent."""
+"""A failed repetition backs off as if it had failed this often, since it is not urgent."""
 _BASE_S = 2.0
 _CAP_S = 300.0
 _LONGEST_RETRY_AFTER_S = 3600.0
@@ -63,7 +65,7 @@ def _no_picture(_: Message) -> bytes | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pause:
-    """When a receiver that failed is tried again, and the pause in seconds that it requested."""
+    """When a failed receiver is tried again, and the pause in seconds that it requested."""
 
     until: datetime
     asked_s: float = 0.0
@@ -73,9 +75,10 @@ class Pause:
 class OutboxSender:
     """Sends the deliveries of the outbox to one receiver.
 
-    - ``is_sure``: whether no other process can be sending now. Called before each message.
-    - ``draw``: a random number, uniform in [0, 1).
-    - ``picture_of``: the picture of a message. Never raises, takes seconds at most.
+    - ``is_sure``: returns whether no other process can be sending now. Called before each message.
+    - ``draw``: returns a random number, uniform in [0, 1).
+    - ``picture_of``: returns the picture of a message. It never raises, and takes a few seconds at
+      most.
     """
 
     outbox: Outbox
@@ -89,13 +92,14 @@ class OutboxSender:
     picture_of: Callable[[Message], bytes | None] = _no_picture
 
     def deliver_due(self, *, should_stop: Callable[[], bool] = _never) -> Pause | None:
-        """Send what is due, longest wait first, one message per incident.
+        """Send the deliveries that are due, one message per incident.
 
-        Stops with a pause at the first temporary failure. Any error but DeliveryError is a
-        defect: the deliveries are postponed and the error is raised.
+        Deliveries that have waited longest are sent first. Sending stops with a pause at the first
+        temporary failure. An error that is not a DeliveryError is a defect. Then the deliveries are
+        postponed and the error is raised.
         """
         pause = None
-        # Other deliveries to a receiver that is down are not tried.
+        # If the receiver is down, its other deliveries are not tried.
         while pause is None and not should_stop():
             now = self.clock.now()
             claimed = self.outbox.claim_deliveries(
@@ -112,9 +116,9 @@ class OutboxSender:
         return pause
 
     def repeat_due(self) -> int:
-        """Repeat alerts that still fire and are not acknowledged. Returns how many.
+        """Repeat alerts that still fire and are not acknowledged. Returns the number of alerts.
 
-        DeliveryError if the receiver did not accept them.
+        Raises DeliveryError if the receiver did not accept them.
         """
         every_s = self.receiver.treatment.repeat_every_s
         if every_s is None:
@@ -125,7 +129,7 @@ class OutboxSender:
         if not due:
             return 0
         incidents = {(each.transition.comparison, each.transition.incident) for each in due}
-        # Alerts that joined an incident later are repeated with it.
+        # Alerts that joined an incident later are repeated together with the incident.
         soon = self.outbox.due_repetitions(self.receiver.name, now=now + every, limit=_CLAIMED)
         by_comparison: dict[str, list[Delivery]] = {}
         for delivery in soon:
@@ -135,10 +139,10 @@ class OutboxSender:
         return sum(self._repeat(deliveries, every) for deliveries in by_comparison.values())
 
     def resend_firing(self) -> int:
-        """Resend delivered alerts that fire or ended lately, if the receiver wants it.
+        """Resend delivered alerts that still fire or ended lately, if the receiver wants this.
 
-        Returns how many. DeliveryError if the receiver did not accept them.
-        Records nothing, so the next call sends them again.
+        Returns the number of alerts. Raises DeliveryError if the receiver did not accept them.
+        Nothing is recorded, so the next call sends the same alerts again.
         """
         if self.receiver.treatment.resend_every_s is None or not self.is_sure():
             return 0
@@ -181,7 +185,7 @@ class OutboxSender:
             deliveries = [waiting.pop(_change_key(change)) for change in message.changes]
             pause = self._send(brief_message(message, self.outbox, self.policy), deliveries)
             if pause is not None:
-                # Deliveries that were not tried wait as long as those that failed.
+                # Deliveries that were not tried wait as long as the failed deliveries.
                 self._record(list(waiting.values()), DeliveryStatus.PENDING, again=pause.until)
                 return pause
         return None
@@ -204,10 +208,11 @@ class OutboxSender:
             self._record(
                 deliveries,
                 DeliveryStatus.SENT,
-                reason="joined an incident that was sent before: no message of its own",
+                reason="the incident was already sent, so this change got no message",
             )
             return None
-        # Marked first, because the message may have arrived if the process dies while it sends.
+        # The deliveries are marked first. If the process dies while it sends, the message may have
+        # arrived.
         now = self.clock.now()
         key = message_key(message, now)
         message = replace(message, key=key)
@@ -226,9 +231,9 @@ class OutboxSender:
         return None
 
     def _send_with_picture(self, message: Message) -> None:
-        """Send the message with its picture if the receiver shows pictures.
+        """Send the message. Add its picture if the receiver shows pictures.
 
-        If the receiver rejects the message, send it without the picture.
+        If the receiver rejects the message with its picture, send it without the picture.
         """
         picture = None
         if self.receiver.treatment.shows_pictures:
@@ -246,7 +251,7 @@ class OutboxSender:
         deliveries: Sequence[Delivery],
         error: DeliveryError,
     ) -> Pause | None:
-        # One rejected change must not block the others.
+        # One rejected change must not block the other changes, so each half is sent separately.
         if error.permanent and error.of_message and len(deliveries) > 1:
             middle = len(deliveries) // 2
             last_pause = None
@@ -263,7 +268,7 @@ class OutboxSender:
                 may_be_known=error.may_be_known,
             )
             return None
-        # The delivery with most attempts counts, so that new ones do not restart the backoff.
+        # The largest number of attempts is used, so that new deliveries do not restart the backoff.
         attempts = max(delivery.attempts for delivery in deliveries)
         again = next_attempt(
             attempts,
@@ -290,7 +295,7 @@ class OutboxSender:
                 repeated[_change_key(delivery.transition)] = delivery
             else:
                 held.append(delivery)
-        # Held repetitions are decided again soon.
+        # Held repetitions are decided again after a short time.
         recheck_at = now + min(every, RECHECK_AFTER)
         for key, deliveries in _by_message(held).items():
             self.outbox.schedule_repetition(deliveries, at=recheck_at, message_key=key)
@@ -340,7 +345,8 @@ class OutboxSender:
     ) -> None:
         """Record the status of these deliveries, and count the attempts.
 
-        A held delivery, or a pending one without a reason, was not attempted.
+        A held delivery was not attempted. A pending delivery without a reason was not attempted
+        either.
         """
         if not deliveries:
             return
@@ -377,10 +383,10 @@ class OutboxSender:
 
 
 def brief_message(message: Message, outbox: Outbox, policy: NotificationPolicy) -> Message:
-    """The message with the briefing of the newest run in which an alert of it began.
+    """Add the briefing of the newest run in which an alert of the message began.
 
-    If that run found no cause, it has the newest cause that an earlier run of the incident found.
-    Without items if messages must not show them.
+    If that run found no cause, the briefing has the newest cause that an earlier run of the
+    incident found. Items are left out if messages must not show items.
     """
     newest = max((start.slot for start in message.starts), default=None)
     if newest is None:
@@ -410,10 +416,11 @@ def next_attempt(
     draw: float,
     retry_after_s: float | None = None,
 ) -> datetime:
-    """Time of the next attempt after one more failure, with ``attempts`` made before it.
+    """Time of the next attempt after a failure. ``attempts`` is the number of attempts before it.
 
-    Exponential backoff with full jitter: ``draw``, uniform in [0, 1), times
-    min(300 s, 2 s * 2^attempts). A pause that the receiver requested, up to an hour, is added.
+    This is exponential backoff with full jitter. The wait is min(300 s, 2 s * 2^attempts), times
+    ``draw``, which is uniform in [0, 1). If the receiver requested a pause, it is added, up to an
+    hour.
     """
     ceiling = min(_CAP_S, _BASE_S * 2.0 ** min(attempts, 32))
     return now + timedelta(seconds=asked_pause_s(retry_after_s) + draw * ceiling)
@@ -430,9 +437,9 @@ def drain(
     budget_s: float = 15.0,
     pause: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Deliver in turns until no delivery waits or ``budget_s`` has passed.
+    """Deliver to all receivers in turn, until no delivery waits or ``budget_s`` has passed.
 
-    The last attempt may end later, by the receiver's timeout at most.
+    The last attempt may take longer than that, by the receiver's timeout at most.
     """
     if not senders:
         return
@@ -446,7 +453,7 @@ def drain(
     while True:
         for sender in senders:
             sender.deliver_due(should_stop=is_over)
-        # Waits for retries that come due in time, because the process ends afterwards.
+        # The process ends afterwards, so this waits for retries that become due in time.
         waiting = outbox.waiting(clock.now())
         counts = [waiting.get(sender.receiver.name, (0, 0.0))[0] for sender in senders]
         seconds_left = ends_at - clock.monotonic()
@@ -456,7 +463,10 @@ def drain(
 
 
 def _by_message(deliveries: Iterable[Delivery]) -> dict[str | None, list[Delivery]]:
-    """Deliveries by the key of the message that may have arrived, None if none was sent."""
+    """Group deliveries by the key of their message that may have arrived.
+
+    The key is None for deliveries that were never sent.
+    """
     by_key: dict[str | None, list[Delivery]] = {}
     for delivery in deliveries:
         by_key.setdefault(delivery.message_key, []).append(delivery)
@@ -464,9 +474,9 @@ def _by_message(deliveries: Iterable[Delivery]) -> dict[str | None, list[Deliver
 
 
 def _decide_together(decisions: Sequence[Decision]) -> Iterator[Decision]:
-    """The decisions, with one decision for all changes of a message that may have arrived.
+    """Decide alike on all changes of a message that may have arrived.
 
-    All of them are sent if one is sent, else all are held if one is held.
+    If one change is sent, all are sent. If none is sent and one is held, all are held.
     """
     by_status: dict[str | None, dict[DeliveryStatus, Decision]] = {}
     for decision in decisions:
@@ -483,7 +493,7 @@ def _decide_together(decisions: Sequence[Decision]) -> Iterator[Decision]:
 
 
 def _compose(deliveries: Iterable[Delivery], snapshot: FiringSnapshot) -> list[Message]:
-    """First the messages that may have arrived, with their keys, then messages of the rest."""
+    """Compose messages. Those that may have arrived come first and keep their keys."""
     by_key = _by_message(deliveries)
     fresh = [delivery.transition for delivery in by_key.pop(None, ())]
     messages = []
@@ -499,7 +509,7 @@ def _compose(deliveries: Iterable[Delivery], snapshot: FiringSnapshot) -> list[M
 
 
 def _batches_of_incidents(changes: Iterable[Transition]) -> Iterator[tuple[Transition, ...]]:
-    """Batches that split no incident, so that each message has all firings of an alert."""
+    """Split changes into batches. An incident is never split, so one message has all its alerts."""
     by_incident: dict[tuple[str, str | None], list[Transition]] = {}
     for change in changes:
         key = (change.comparison, change.incident or change.dedup_key)
@@ -515,5 +525,5 @@ def _batches_of_incidents(changes: Iterable[Transition]) -> Iterator[tuple[Trans
 
 
 def _change_key(change: Transition) -> tuple[object, ...]:
-    """A key that no two announced changes of a comparison share."""
+    """A key that is different for every change of a comparison that receivers get."""
     return change.dedup_key, change.from_state, change.to_state, change.slot

@@ -1,4 +1,4 @@
-"""Stored lists of an earlier run, in the item codes of this run."""
+"""Converts stored lists of an earlier run to the item codes of this run."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,16 +16,16 @@ from monitor.pairing.ids import codes_of, find_users
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecodedLists:
-    """Earlier lists of n users of this run, cut to k. Length 0 for a user without earlier lists."""
+    """Earlier lists of n users of this run, cut to k. A user without earlier lists has length 0."""
 
     batch: PairBatch
-    exposed: Mapping[Arm, Codes]  # of all lists of the arm
-    first_unknown: int  # codes from here on are of items that this run lacks
+    exposed: Mapping[Arm, Codes]  # the items in all lists of the arm
+    first_unknown: int  # this code and higher ones belong to items that this run lacks
     unknown: pd.Index  # the ids of these items
 
     @property
     def last_lists(self) -> Mapping[Arm, LastLists]:
-        """By arm, for metrics that compare an arm with its last run."""
+        """The lists of each arm, for metrics that compare an arm with its last run."""
         last_lists = {}
         for arm in Arm:
             codes, lengths = self.batch.of(arm)
@@ -39,7 +39,7 @@ def recode_lists(
     pairing: Pairing,
     k: int,
 ) -> RecodedLists:
-    """Both arms' earlier lists of these users, one user per row of the pairing."""
+    """Both arms' earlier lists of these users. Row i belongs to row i of the pairing."""
     tables = (earlier.baseline, earlier.candidate)
     flat = [codes_of(table.items, pairing.vocabulary) for table in tables]
     is_unknown = [codes < 0 for codes in flat]
@@ -79,7 +79,7 @@ def _first_free(pairing: Pairing, flat: list[Codes]) -> int:
 
 
 def _pad(table: RankingTable, flat: Codes, rows: Rows, k: int) -> tuple[Codes, Codes]:
-    # The appended values are for places without an item, and for row -1, a user without a list.
+    # Places without an item read the appended value. So does row -1, a user without a list.
     flat = np.append(flat, np.int32(PAD))
     cut_lengths = np.minimum(np.diff(table.offsets), k)
     lengths = np.append(cut_lengths, 0)[rows]

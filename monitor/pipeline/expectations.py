@@ -1,4 +1,4 @@
-"""What the rules with a learned limit expect of a run, computed from the healthy runs before it."""
+"""Computes what rules with a learned limit expect of a run, from the healthy runs before it."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
@@ -49,29 +49,29 @@ from monitor.texts.model_versions import write_model_changes
 
 NEAR_DROP_Z = 3.0
 NEAR_DROP_RUNS = 3
-"""A run that is `NEAR_DROP_Z` standard deviations out is not learned from for so many runs.
+"""For this many runs, rules do not learn from a run that is `NEAR_DROP_Z` deviations from normal.
 
-Otherwise a fault just below the limit on its first day would count as normal on its second day.
+Otherwise a fault that is just below the limit on its first day would be normal on its second day.
 """
 
 ODD_SCALES = 8.0
-"""A run before the first learned limit counts as a fault if it is so many scales off the median."""
+"""A run before the first learned limit is a fault if it is this many scales from the median."""
 
 WEIGHT_OF_BASELINE = 0.2
-"""Weight of a rule on the baseline in the budget of false alarms. Other rules have 1."""
+"""Weight of a rule on the baseline in the budget of false alarms. Other rules have weight 1."""
 HOLIDAY = "not judged by what is normal: the day is one of the holidays of the comparison"
 
 REMEMBERED = 120
-"""Newest runs that a judgement reads.
+"""A judgement reads at most this many runs, the newest ones.
 
-A reference uses the newest 60 healthy runs (`reference.WINDOW`), so 60 more may be in alarm.
-Seasons and correlation gain little from more runs than that, which are 17 weeks of daily runs.
-Judging 1,000 series took 0.3 s on one core with 120 runs, and 0.9 s with 1,000 runs.
+A reference uses the newest 60 healthy runs (`reference.WINDOW`), so 60 more may be in alarm. 120
+daily runs are 17 weeks. Seasons and correlation gain little from more runs. Judging 1,000 series
+took 0.3 s on one core with 120 runs, and 0.9 s with 1,000 runs.
 """
 
 
 def learning_rules(comparison: Comparison) -> tuple[Rule, ...]:
-    """The rules that look back at earlier runs."""
+    """The rules that need earlier runs."""
     return tuple(
         rule
         for rule in comparison.judging.rules
@@ -86,12 +86,15 @@ def compute_expectations(
     states: Sequence[AlertState],
     accepted: Sequence[Transition] = (),
 ) -> tuple[Expectation, ...]:
-    """What each rule with a learned limit expects in each segment, in order of rules and segments.
+    """What each rule with a learned limit expects in each segment, by rule and segment.
 
-    ``past`` are ok runs of the same configuration, oldest first. A run counts for a rule and a
-    segment if no learning rule was in alarm there or for all users, and no drift was under way.
-    Runs of a new normal, of an ``accepted`` level, or of another model with its own normal count
-    too.
+    ``past`` are the ok runs of the same configuration, oldest first. A rule learns from a run if
+    the run was healthy in the rule's segment. Then no learning rule was in alarm there or for all
+    users, and no drift was under way. A rule also learns from these runs:
+
+    - runs of a new normal,
+    - runs of an ``accepted`` level,
+    - runs of another model, which has its own normal.
     """
     rules = [rule for rule in comparison.judging.rules if is_learned(rule)]
     rows = findings.measured.coverage.rows if findings.measured.coverage else ()
@@ -144,7 +147,7 @@ def compute_expectations(
     expected = _build(series, figures, reference, evidence, shares)
     lost_in_healthy = np.where(np.isnan(reference.taught), np.nan, lessons.lost)
     usual = np.nan_to_num(find_median(lost_in_healthy))
-    # Users that could not be compared are missing from the value. `apply_bounds` weighs them.
+    # The value lacks users that could not be compared. `apply_bounds` takes them into account.
     lost = {row.segment: 1.0 - row.paired / row.asked for row in rows if row.asked}
     faults = find_fault(lessons.z, alarms.firing)
     completed = []
@@ -166,14 +169,16 @@ def compute_expectations(
 def find_past_of_models(
     past: Sequence[PastRun], findings: Findings
 ) -> tuple[list[PastRun], list[int], str]:
-    """The past runs to learn from by the models of this run.
+    """Select the past runs to learn from, given the models of this run.
 
-    Returns these runs, the rows at which other models begin, and a note for people.
+    Returns the selected runs, the rows at which other models begin, and a note for people.
 
-    These are runs of the same models, after all runs from before their first one.
-    The earlier runs show how much runs vary. A model that comes back finds its own level.
-    The first run of new models is not judged. The second is judged by the first.
-    A run without model names has the names of the next run that has them.
+    All runs before the first run of the present models are selected. They show how much runs vary.
+    Of the later runs, only runs of the present models are selected. So a model that comes back
+    finds its own level.
+
+    The first run of new models is not judged. The second run is judged by the first. A run without
+    model names gets the names of the next run that has names.
     """
     names: list[tuple[str | None, ...]] = []
     now: tuple[str | None, ...] = (None,) * len(Arm)
@@ -211,24 +216,24 @@ def _look_back(
     learned: tuple[rule_series.LessonArrays, Floats],
     starts: Sequence[int],
 ) -> tuple[TrendEvidence, PastAlarms]:
-    """The evidence of trends before this run, and which of the past runs were healthy."""
+    """The evidence of trends before this run, and which past runs were healthy."""
     lessons, shares = learned
     fired = rule_series.find_firings(series, past)
-    # Evidence against one model does not count against the next.
+    # When a new model begins, the evidence against the old model is dropped.
     is_last = np.isin(np.arange(len(past)) + 1, starts)
     evidence, was_drifting = _gather(fired | is_last[:, np.newaxis], lessons.steady, shares)
     alerts = {rule.alert for rule in learning_rules(comparison)}
     alarms = rule_series.find_alarms(series, past, alerts)
     calm = np.where(alarms, np.nan, lessons.values)
     is_odd = rule_series.spread_over_segments(series, find_odd(calm, lessons.errors, lessons.z))
-    # A run in alarm, in a drift or close to a drop must not become part of what is normal.
+    # A run must not become normal if it is in alarm, in a drift or close to a drop.
     healthy = ~alarms & ~is_odd & ~was_drifting & ~find_waiting(lessons.z)
     far = lessons.z > NORMAL_AGAIN[Learning.DROP]
     return evidence, PastAlarms(healthy=healthy, alarms=alarms, firing=fired, far=far)
 
 
 def _find_rows(past: Sequence[PastRun], accepted: Iterable[Transition]) -> list[tuple[int, int]]:
-    """The first run of each accepted level, and the first run after it was accepted."""
+    """For each accepted level, the row of its first run, and of the first run after acceptance."""
     slots = [run.slot for run in past]
     rows = []
     for change in accepted:
@@ -249,22 +254,26 @@ def _describe_level(comparison: str, since: datetime, *, is_new: bool) -> str:
 
 
 def _runs_of_a_new_normal(past: Sequence[PastRun], slot: datetime) -> int:
-    """Runs at one level that make it the new normal: those of a day, at least SETTLED_RUNS."""
+    """How many runs in a row at a changed level make that level the new normal.
+
+    The number of runs of the last day, but no fewer than SETTLED_RUNS and no more than WINDOW.
+    """
     of_a_day = sum(run.slot > slot - timedelta(days=1) for run in past)
     return min(max(of_a_day, SETTLED_RUNS), WINDOW)
 
 
 def find_waiting(z: Floats) -> Flags:
-    """The newest past runs that were nearly a drop, (runs, m). They wait for later runs."""
+    """The newest past runs that were nearly a drop, (runs, m). Later runs decide about them."""
     is_new = np.arange(len(z))[:, np.newaxis] >= len(z) - NEAR_DROP_RUNS
     return is_new & (z > NEAR_DROP_Z)
 
 
 def find_odd(values: Floats, errors: Floats, z: Floats) -> Flags:
-    """The past runs, (runs, m), that no limit judged and that are ODD_SCALES off the median.
+    """Past runs, (runs, m), that no limit judged and that are far from the median.
 
-    ``values`` are NaN for runs in alarm. The scale is the larger of the spread of the runs and
-    the typical sampling error, so that one user without a list is not odd.
+    They are more than ODD_SCALES scales away. The scale is the larger of the runs' spread and their
+    typical sampling error. So a run is not odd if only one user has no list. ``values`` are NaN for
+    runs in alarm.
     """
     scale = np.fmax(find_scale(values), find_median(errors))
     return np.isnan(z) & (np.abs(values - find_median(values)) > ODD_SCALES * scale)
@@ -273,7 +282,7 @@ def find_odd(values: Floats, errors: Floats, z: Floats) -> Flags:
 def share_out(
     comparison: Comparison, series: Sequence[rule_series.RuleSeries[SeriesRule]]
 ) -> Floats:
-    """The chance of a false alarm that each series may take in one run, (m,)."""
+    """The allowed chance of a false alarm in one run for each series, (m,)."""
     budget = Budget(
         runs=max(1.0, comparison.judging.runs_a_false_page),
         segments=[*dict.fromkeys(watched.segment for watched in series)],
@@ -283,19 +292,19 @@ def share_out(
 
 
 def _weight(rule: SeriesRule) -> float:
-    # The candidate is the arm on trial.
+    # The candidate is the arm that is being tried, so rules on the baseline weigh less.
     if isinstance(rule, CoverageRule) and rule.share.arm is Arm.BASELINE:
         return WEIGHT_OF_BASELINE
     return 1.0
 
 
 def _gather(fired: Flags, z: Floats, shares: Floats) -> tuple[TrendEvidence, Flags]:
-    """Evidence of drift before this run, and the past runs, (runs, m), that belong to a drift."""
+    """The evidence of drift before this run, and which past runs belong to a drift, (runs, m)."""
     evidence = no_evidence(len(shares))
     drifting = np.zeros(fired.shape, dtype=np.bool_)
     for row, now in enumerate(z):
         evidence = update_evidence(evidence, now)
-        # The runs of a drift are known only when its evidence ends.
+        # Which runs belong to a drift is known only at the end of its evidence.
         is_last = fired[row] | (row == len(z) - 1)
         if is_last.any():
             suspects = np.where(is_last, count_suspects(evidence, shares), 0)
@@ -364,8 +373,8 @@ def _compare(
 ) -> tuple[tuple[Floats, Floats], Floats, Flags]:
     """Compare the run's values and errors with the reference, (m,) each.
 
-    Returns the limits on the watched side and on the other side, how far out the run is (z), and
-    where only chance moves the value.
+    Returns three things. First, the limits on the watched side and on the other side. Second, how
+    far the run is from normal (z). Third, for which series only chance moves the value.
     """
     values, errors = now
     prediction = predict(reference, np.nan_to_num(errors), shares)
@@ -373,8 +382,8 @@ def _compare(
     rules = [watched.rule for watched in series]
     is_below = np.array([rule.direction is Direction.BELOW for rule in rules])
     can_be_rare = np.array([rule.is_share for rule in rules]) & ~is_below & np.isfinite(values)
-    # One user at least has the most common list. Who else has it by chance says nothing about
-    # the next run.
+    # At least one user has the most common list. Other users may have it by chance, which says
+    # nothing about the next run.
     is_shared = np.array(
         [isinstance(rule, CoverageRule) and rule.share.lack is Lack.SHARED for rule in rules]
     )
@@ -389,6 +398,6 @@ def _compare(
     z = to_normal(np.where(is_below, far[Direction.BELOW], p))
     limits = np.where(is_below, prediction.low, high)
     opposites = np.where(is_below, prediction.high, prediction.low)
-    # Too few healthy runs give no z.
+    # With too few healthy runs z is NaN.
     z = np.where(reference.runs >= MIN_HEALTHY_RUNS, z, np.nan)
     return (limits, opposites), z, is_shared & is_counted

@@ -1,4 +1,4 @@
-"""When a run's lists arrived and which came from a cache: gaps between arms."""
+"""Finds out when a run's lists arrived, and which lists came from a cache."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -13,14 +13,17 @@ from monitor.pairing.ids import find_users
 from monitor.pipeline.user_batches import take_table
 
 _MAX_IGNORED_SHARE = 0.01
-"""A share of cached answers up to this is not reported. It changes no mean by more than itself."""
+"""A share of cached answers up to this is not reported, since it hardly changes a mean."""
 _MIN_RUNS = 3
 _MIN_ZEROS = 9
-"""Equal answers are suspicious if their chance has at least so many zeros after the point."""
+"""Equal answers are suspicious if their chance has more than this many zeros after the point."""
 
 
 def gaps_between(first: RankingTable, second: RankingTable) -> Floats:
-    """Seconds between the arrival of both lists of each user, where both times are reported."""
+    """For each user, the seconds between the arrivals of both lists.
+
+    Users without both times are left out.
+    """
     if first.traces is None or second.traces is None:
         return np.empty(0)
     rows, again = _rows_of_both(first, second)
@@ -29,7 +32,10 @@ def gaps_between(first: RankingTable, second: RankingTable) -> Floats:
 
 
 def summarize_gaps(gaps: Mapping[str, Sequence[Floats]]) -> dict[str, dict[str, float]]:
-    """Median and 99th percentile of the gaps, by the other lists. Leaves out lists without gaps."""
+    """Median and 99th percentile of the gaps, by the lists compared with the baseline's lists.
+
+    Lists without gaps are left out.
+    """
     summary = {}
     for what, parts in gaps.items():
         gaps_s = np.concatenate(parts)
@@ -39,7 +45,7 @@ def summarize_gaps(gaps: Mapping[str, Sequence[Floats]]) -> dict[str, dict[str, 
 
 
 def describe_cached(arm: Arm, table: RankingTable) -> str | None:
-    """How many answers of the arm came from a cache, and their age. None if there are few."""
+    """A sentence about the answers that came from a cache, with their age. None if they are few."""
     if table.traces is None:
         return None
     users = np.isfinite(table.traces.age_s).sum()
@@ -56,13 +62,13 @@ def describe_cached(arm: Arm, table: RankingTable) -> str | None:
 def doubt_floor(
     first: RankingTable, second: RankingTable, overlaps: Sequence[float]
 ) -> RunReason | None:
-    """Why the baseline's second lists are no second answers, or None.
+    """Why the baseline's second lists may be copies of its first lists. None if nothing is odd.
 
-    ``overlaps``: of earlier floors.
+    ``overlaps`` are the mean overlaps of the first and second lists in the last runs.
 
-    Equal answers are suspicious only if lists of at least a share p of the users differed in each
-    of the last runs, and (1 - p)^n is below 1e-9 for the n users. A deterministic recommender
-    always gives equal answers.
+    A deterministic recommender always gives equal answers. So equal answers are suspicious only if
+    lists differed before. Let p be a share of users whose lists differed in each of the last runs.
+    The chance of equal answers is (1 - p)^n for n users, and it must be below 1e-9.
     """
     if first.traces is None or second.traces is None:
         return None
@@ -71,15 +77,16 @@ def doubt_floor(
     after = second.traces
     count = len(rows)
     since_s = before.came_s[rows] - after.came_s[again]
-    # A cached first answer may be the second answer, if that was stored before.
+    # The second answer may have arrived and been stored first. Then the first answer is its copy.
     is_first_stored = (since_s > 0) & (before.age_s[rows] <= since_s + 1)
     cached = (np.isfinite(after.age_s[again]) | is_first_stored).sum()
-    # Ids identify requests only if nearly every request has a different id.
+    # Equal ids mean something only if nearly every request has a different id.
     ids = len(np.unique(before.ids[np.isfinite(before.ids)]))
     requests = len(np.unique(before.came_s[np.isfinite(before.came_s)]))
     are_unique = ids > max(1, 0.9 * requests)
     same = ((before.ids[rows] == after.ids[again]) & are_unique).sum()
-    # A user with another list lowers the mean by 1 at most.
+    # A user whose lists differ lowers the mean overlap by at most 1 / n. So at least 1 - overlap of
+    # the users have lists that differ.
     zeros = 0.0
     if len(overlaps) >= _MIN_RUNS:
         zeros = -count * log10(max(*overlaps, 1e-9))
@@ -95,7 +102,7 @@ def doubt_floor(
 
 
 def _rows_of_both(first: RankingTable, second: RankingTable) -> tuple[Rows, Rows]:
-    """The rows of each table with the users that are in both."""
+    """The rows of the users that are in both tables, for each table."""
     rows = find_users(first.users, second.users)
     return np.flatnonzero(rows >= 0), rows[rows >= 0]
 

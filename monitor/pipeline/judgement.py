@@ -1,6 +1,6 @@
 """The second half of a run: expectations, verdicts, alert states and transitions.
 
-Judges a run that was just measured, or stored runs again by other rules.
+Judges a run that was just measured. It can also judge stored runs again by other rules.
 """
 
 import math
@@ -32,12 +32,15 @@ from monitor.summaries import summarize_one
 from monitor.texts.model_versions import write_models
 
 RECENT = 10
-"""Healthy runs before a run whose mean is shown as normal if no rule learns the series."""
+"""If no rule learns a series, the mean of this many earlier healthy runs is shown as normal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """Expectations, the new state of every judged alert, and the transitions in order."""
+    """The result of judging one run.
+
+    It has the expectations, the new state of every judged alert, and the transitions in order.
+    """
 
     expectations: tuple[Expectation, ...]
     standstills: tuple[Standstill, ...]
@@ -51,7 +54,7 @@ def judge_findings(
     memory: Memory,
     at: datetime,
 ) -> Judgement:
-    """Judge a run at the time ``at``. The same arguments give the same answer."""
+    """Judge a run at the time ``at``. The same arguments always give the same result."""
     expectations = compute_expectations(
         comparison,
         findings,
@@ -70,7 +73,7 @@ def judge_findings(
         expectations=expectations,
         standstills=standstills,
     )
-    # Incidents are assigned last: they depend on which firings begin together.
+    # Incidents are assigned last, since they depend on which alerts begin together.
     states, transitions = assign_incidents(states, transitions, memory.states, comparison.judging)
     scales = ChangeScales(
         comparison=comparison,
@@ -93,9 +96,9 @@ def needs_recent(comparison: Comparison) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeScales:
-    """Adds to the values of a run's transitions how certain they are and what was normal before.
+    """Adds to a run's transitions how certain their values are, and which value was normal before.
 
-    ``past``: oldest first, with summaries if no rule learns.
+    ``past`` are the earlier runs, oldest first. They have summaries if no rule learns.
     """
 
     comparison: Comparison
@@ -104,7 +107,7 @@ class ChangeScales:
     past: Sequence[PastRun]
 
     def complete(self, changes: Iterable[Transition]) -> tuple[Transition, ...]:
-        """The changes with ``interval`` and ``normal``, where they have a value."""
+        """Add ``interval`` and ``normal`` to each change that has a value."""
         completed = []
         for change in changes:
             if change.value is not None:
@@ -132,7 +135,7 @@ class ChangeScales:
             if is_alike and expectation.expected is not None:
                 if expectation.alert == change.alert:
                     return expectation.expected
-                # Else the first expectation of another rule that learns the same series.
+                # Otherwise the first rule that learns the same series says what is normal.
                 normal = expectation.expected if normal is None else normal
         if normal is not None or not needs_recent(self.comparison):
             return normal
@@ -140,7 +143,10 @@ class ChangeScales:
         return math.fsum(values) / len(values) if values else None
 
     def _recent_values(self, change: Transition) -> Iterator[float]:
-        """Values of the series in recent runs in which the alert was quiet, also for all users."""
+        """Values of the series in recent runs in which the alert was quiet.
+
+        The alert was quiet both in the segment and for all users.
+        """
         for run in self.past[-RECENT:]:
             if (change.alert, change.segment) in run.states or (change.alert, ALL) in run.states:
                 continue
@@ -162,11 +168,14 @@ def complete_record(
     record: RunRecord,
     history: History,
 ) -> tuple[RunRecord, tuple[str, ...]]:
-    """The run with the summaries that the rules need, and the alerts that it cannot be judged by.
+    """Add the summaries that the rules need to a stored run.
 
-    Missing summaries are computed from stored lists for every segment, if the metric needs only
-    lists, else from stored scores for ``all``. An alert cannot be judged if ``all``, or any
-    segment that has its metric, still lacks the rule's statistic.
+    Returns the run and the alerts that cannot be judged by it.
+
+    If the metric needs only lists, missing summaries are computed from stored lists, for every
+    segment. Otherwise they are computed from stored scores, for ``all`` only. An alert cannot be
+    judged if a segment that it judges still lacks the rule's statistic, or if no segment has its
+    metric.
     """
     rules = [rule for rule in comparison.judging.similarity_rules if _lacks(record.summaries, rule)]
     if not rules:
@@ -187,7 +196,7 @@ def complete_record(
 
 def _lacks(summaries: Sequence[Summary], rule: SimilarityRule) -> bool:
     if not summaries:
-        # A run that measured nothing lacks nothing.
+        # A run that measured nothing is judged as a run without data, so it needs no summaries.
         return False
     of_metric = [summary for summary in summaries if summary.metric == rule.metric]
     for summary in of_metric:
@@ -239,13 +248,13 @@ def _from_scores(
 
 @dataclass(slots=True, kw_only=True)
 class Rejudgement:
-    """States and memory of rules from run to run. Writes nothing.
+    """Judges stored runs again, and remembers states and past runs in between. Writes nothing.
 
-    With the rules and the ``min_paired_share`` that originally judged the runs, and all runs in
-    order, it gives the original transitions, judged at the time of the slot.
+    It gives the original transitions if it gets all runs in order, the original rules and the
+    original ``min_paired_share``. The transitions are judged at the time of their slot.
 
-    - ``installation``: its firings get the keys of this installation.
-    - ``accepted``: levels that are normal from the time at which they were accepted.
+    - ``installation``: the installation that makes the keys of firing alerts unique.
+    - ``accepted``: accepted levels. Each level is normal from the time at which it was accepted.
     """
 
     comparison: Comparison
@@ -257,10 +266,10 @@ class Rejudgement:
     )
 
     def judge(self, record: RunRecord, *, is_whole: bool = True) -> tuple[Transition, ...]:
-        """Judge the next run. A slot that was judged before, or an abandoned run, changes nothing.
+        """Judge the next run. An abandoned run, or a slot that was judged before, changes nothing.
 
-        A run that is not whole is not judged by rules on conditions, because it may have had
-        summaries that are no longer stored.
+        A run that is not whole (``is_whole``) may have lost some of its stored summaries. So rules
+        on conditions do not judge it.
         """
         run = record.run
         if run.status in (RunStatus.ABANDONED, RunStatus.RUNNING):
@@ -274,7 +283,7 @@ class Rejudgement:
         findings = Findings(
             slot=run.slot, status=run.status, reasons=run.reasons, measured=measured
         )
-        # As in the daemon, learning starts again after a change of the configuration.
+        # After a change of the configuration learning starts again, as it does in the daemon.
         past = tuple(self.past[run.config_hash])
         if past and run.slot <= past[-1].slot:
             return ()

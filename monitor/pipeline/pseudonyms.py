@@ -1,6 +1,6 @@
 """Replaces users' ids by keyed hashes in everything that is measured, stored or shown.
 
-Only sources get the ids.
+Only sources get the real ids.
 """
 
 import hmac
@@ -23,9 +23,10 @@ _PSEUDONYM = re.compile(f"{_MARK}[0-9a-f]{{{_DIGITS}}}")
 
 @dataclass(frozen=True, slots=True)
 class Pseudonyms:
-    """HMAC-SHA-256 of ids in UTF-8, cut to 128 bits: ``hmac-`` and 32 hexadecimal digits.
+    """Makes pseudonyms: ``hmac-`` and 32 hexadecimal digits.
 
-    Picklable; 2 s a million users.
+    The digits are the first 128 bits of the HMAC-SHA-256 of the id in UTF-8. Objects are picklable.
+    A million users take 2 s.
     """
 
     key: bytes = field(repr=False)
@@ -41,11 +42,11 @@ class Pseudonyms:
         return pd.Index(pseudonyms, dtype="str")
 
     def find(self, user: str) -> str:
-        """The pseudonym of a user, given by the id or the pseudonym."""
+        """The pseudonym of a user. ``user`` may be the id or already the pseudonym."""
         return user if _PSEUDONYM.fullmatch(user) else str(self.hide([user])[0])
 
     def hide_batch(self, batch: UserBatch) -> UserBatch:
-        """The batch with pseudonyms. `HiddenRelevance` replaces the ids of relevance."""
+        """Replace the ids in a batch, except in its relevance. `HiddenRelevance` replaces those."""
         ids = batch.panel.users
         hidden = self.hide(ids)
 
@@ -66,13 +67,13 @@ class Pseudonyms:
 
 @dataclass(frozen=True, slots=True)
 class HiddenRelevance:
-    """Relevance by the users' pseudonyms. Port: RelevanceSource."""
+    """A source of relevance that replaces users' ids by pseudonyms. Port: RelevanceSource."""
 
     source: RelevanceSource
     pseudonyms: Pseudonyms
 
     def relevance(self, slot: datetime) -> RelevanceTable | None:
-        """The relevance for this slot. Errors name the pseudonym."""
+        """The relevance for this slot. Errors name the pseudonym, not the id."""
         try:
             table = self.source.relevance(slot)
         except UserDataError as error:

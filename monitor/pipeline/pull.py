@@ -1,4 +1,4 @@
-"""The opened sources of one comparison, pulled in parallel within the run's deadline."""
+"""Asks the sources of one comparison in parallel, within the run's deadline."""
 
 from __future__ import annotations
 
@@ -46,24 +46,24 @@ S = TypeVar("S")
 T = TypeVar("T")
 _NOTHING = Memory()
 GRACE_S = 2.0
-"""Seconds that a source may take to return after its timeout."""
+"""A source may take this many seconds to return after its timeout."""
 TITLES_S = 5.0
-"""Most seconds to wait for titles of items. Alerts of the run wait for them."""
+"""A run waits at most this many seconds for titles of items, since its alerts wait too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arms:
     """The opened sources of one comparison.
 
-    - ``dimensions``: the columns of the users' source that segments are made of.
-    - ``again``: the baseline's second lists, if a noise floor is pulled.
-    - ``joined``: lists of both arms joined by the source, if all users are asked.
-    - ``on_progress``: gets the progress of each pull.
-    - ``answers_path``: where the answers for a slot and an arm's name are stored, for each request.
-    - ``scores_to``: where all scores are written, in addition to the database.
-    - ``pseudonyms``: replace users' ids in everything that leaves this module.
-      ``relevance`` replaces them itself.
-    - ``listed``: the users in an arm's lists, for arms that can name them.
+    - ``dimensions``: the columns of the users' source from which segments are made.
+    - ``again``: the source of the baseline's second lists, if a noise floor is pulled.
+    - ``joined``: a source that joins the lists of both arms, if all users are asked.
+    - ``on_progress``: is called with the progress of each pull.
+    - ``answers_path``: returns where the answers for a slot and an arm's name are stored.
+    - ``scores_to``: where all scores are written in addition to the database.
+    - ``pseudonyms``: replace the users' ids in everything that leaves this module. The source
+      ``relevance`` replaces the ids itself.
+    - ``listed``: the users in an arm's lists, for arms that can list their users.
     """
 
     baseline: ports.Source
@@ -82,11 +82,11 @@ class Arms:
     listed: Mapping[Arm, ports.UserSource] = field(default_factory=dict)
 
     def hide(self, users: UserBatch) -> UserBatch:
-        """The same users by their pseudonyms, if the comparison uses them."""
+        """Replace the users' ids by pseudonyms, if the comparison uses pseudonyms."""
         return users if self.pseudonyms is None else self.pseudonyms.hide_batch(users)
 
     def describe(self, unreadable: Iterable[Unreadable]) -> list[str]:
-        """Sentences about what could not be read, without examples if users have pseudonyms."""
+        """Sentences about what could not be read. Without examples if users have pseudonyms."""
         shows_example = self.pseudonyms is None
         sentences = []
         for part in unreadable:
@@ -95,7 +95,7 @@ class Arms:
         return list(dict.fromkeys(sentences))
 
     def reason(self, error: SourceError) -> str:
-        """The error's text, without an example if users have pseudonyms."""
+        """The error's text. It has no example if users have pseudonyms."""
         return error.shown if self.pseudonyms is None else str(error)
 
 
@@ -103,16 +103,17 @@ class Arms:
 class Answers:
     """What the sources answered.
 
-    - ``batches``: the answers, in batches of at most so many users.
-    - ``measured``: the measured parts of a run, if the source measures where its lists are.
-    - ``lacks``: sentences about what else could not be read.
-    - ``doubts``: why the noise floor is not judged.
-    - ``weights``, ``relevance``: also in each batch.
-    - ``seconds``: for each arm, how long it took or how long the run waited, if arms were pulled.
-    - ``gaps``: seconds between the baseline's lists and those of the candidate or the noise floor.
-    - ``scored``: gets the scores of each batch before the next batch is read.
+    - ``batches``: yields the answers in batches. Its argument is the largest number of users.
+    - ``measured``: yields the measured parts of a run, if the source measures where its lists are.
+    - ``lacks``: sentences about inputs that could not be read.
+    - ``doubts``: reasons why the noise floor is not judged.
+    - ``weights``, ``relevance``: each batch has them too.
+    - ``seconds``: for each pulled arm, how long it took, or how long the run waited for it.
+    - ``gaps``: the seconds between the arrivals of the baseline's lists and of other lists. The
+      other lists are the candidate's and those of the noise floor.
+    - ``scored``: is called with the scores of each batch before the next batch is read.
 
-    ``lacks``, ``doubts``, ``seconds`` and ``gaps`` may grow with the batches.
+    While batches are read, ``lacks``, ``doubts``, ``seconds`` and ``gaps`` may grow.
     """
 
     asked: AskedUsers
@@ -135,9 +136,9 @@ def join_all(
     slot: datetime,
     timeout_s: float,
 ) -> Iterator[Answers]:
-    """The answers for all users, joined by the source while they are read.
+    """The answers for all users. The source joins them while they are read.
 
-    SourceError if it fails.
+    Raises SourceError if the source fails.
     """
     measuring = comparison.measuring
     request = JoinRequest(
@@ -184,12 +185,13 @@ def draw_panel(
     slot: datetime,
     timeout_s: float,
 ) -> Panel:
-    """Draw the panel from the users' source. It has the users' ids."""
+    """Draw the panel from the users' source. The panel has the users' real ids."""
     late = f"users of {comparison.name}: the list of users did not arrive before the run's deadline"
     table = ask_in_time(partial(arms.users.users, slot, arms.dimensions), timeout_s, late)
     if arms.pseudonyms is None or comparison.measuring.sample is None:
         return replace(draw(table, comparison, slot), unreadable=table.unreadable)
-    # Drawn by pseudonyms, as the users whose lists a run stores, so that both draw the same users.
+    # The users whose lists are stored are drawn by their pseudonyms. The panel is drawn by the
+    # pseudonyms too, so that both draws give the same users.
     hidden = arms.pseudonyms.hide(table.users)
     panel = draw(replace(table, users=hidden), comparison, slot)
     users = table.users[find_users(panel.users, hidden)]
@@ -204,10 +206,10 @@ def pull_all(
     timeout_s: float,
     memory: Memory = _NOTHING,
 ) -> Answers:
-    """All answers, pulled in parallel so that they are from the same moment."""
+    """Pull all answers in parallel, so that they are from the same moment."""
     measuring = comparison.measuring
     family = comparison.family or comparison.name
-    # By family, so that a baseline that is pulled for several candidates keeps the same order.
+    # The family is used, so that a baseline with several candidates is asked in the same order.
     together = (str(measuring.seed), family, slot.isoformat(), *panel.users[:1])
     request = PullRequest(
         users=panel.users,
@@ -221,7 +223,7 @@ def pull_all(
     begun_at = time.monotonic()
     deadline = Deadline(begun_at + request.timeout_s + GRACE_S)
     took_s: dict[Arm, float] = {}
-    # All calls begin before the first wait. Otherwise the answers would be of different moments.
+    # All calls begin before the first wait. Otherwise the answers are from different moments.
     pulling: dict[Arm, BackgroundCall[Pull]] = {}
     for arm, source, name in zip(
         Arm,
@@ -237,7 +239,7 @@ def pull_all(
         request,
         what="noise floor",
         answers_path=arms.answers_path(slot, "noise floor"),
-        # A cache would give the first answer again, which is no second answer.
+        # A cache would return the first answer again, not a second answer.
         is_uncached=measuring.noise_floor is NoiseFloor.SERVE,
     )
     again = _Extra("noise_floor", arms.again, lambda source: source.pull(of_floor), arms.reason)
@@ -277,7 +279,7 @@ def pull_all(
         gaps={what: [gaps_between(lists, other.rankings)] for what, other in later.items()},
         weights=weights.answer,
         relevance=relevance.answer,
-        # A call that never returned took as long as the run waited.
+        # If a call never returned, its time is the time that the run waited.
         seconds={arm: min(took_s.get(arm, waited_s), waited_s) for arm in pulling},
     )
 
@@ -290,11 +292,11 @@ def pull_until_certain(
     timeout_s: float,
     memory: Memory,
 ) -> Answers:
-    """Answers as of `pull_all`, pulled in rounds until every rule is certain.
+    """Pull answers as `pull_all` does, but in rounds, until every rule is certain.
 
-    The deadline is that of all rounds.
+    ``timeout_s`` is the limit for all rounds together.
     """
-    # Executors of Spark import this module, but have no scipy.
+    # Spark's executors import this module, but have no scipy.
     from monitor.sequential.gate import is_certain, round_ends  # noqa: PLC0415
 
     deadline = Deadline.after(timeout_s)
@@ -320,7 +322,7 @@ def pull_until_certain(
             scores[metric][rows] = values
 
     def are_all_certain(asked: int) -> bool:
-        """Whether the users asked so far suffice for every rule. False if there are no rules."""
+        """Whether the users asked so far are enough for every rule. False if there are no rules."""
         return bool(watched) and all(
             is_certain(rule, scores[rule.metric][rows[rows < asked]], len(rows))
             for rule, rows in watched
@@ -362,7 +364,7 @@ def pull_titles(
     items: Collection[str],
     timeout_s: float = TITLES_S,
 ) -> tuple[Mapping[str, str], str | None]:
-    """Titles of these items, and the reason if there are none. Waits at most `TITLES_S`."""
+    """The titles of these items, and the error if there is one. Waits at most `TITLES_S`."""
     if source is None or not items:
         return {}, None
     wait_s = max(0.0, min(timeout_s, TITLES_S))
@@ -373,7 +375,7 @@ def pull_titles(
 
 
 def ask_in_time(read: Callable[[], T], timeout_s: float, late: str) -> T:
-    """What a source answers. SourceError with the text ``late`` if it does not answer in time."""
+    """Ask a source. Raises SourceError with the text ``late`` if it does not answer in time."""
     try:
         return BackgroundCall(read, name="source").wait(Deadline.after(timeout_s))
     except OverdueError:
@@ -388,7 +390,7 @@ def _ask_extras(arms: Arms, slot: datetime) -> tuple[_Extra[ItemWeights], _Extra
 
 
 class _Extra(Generic[T]):
-    """An optional input of a run, read from its source in the background, if there is a source."""
+    """An optional input of a run. If it has a source, it is read in the background."""
 
     def __init__(
         self,
@@ -408,7 +410,7 @@ class _Extra(Generic[T]):
         return getattr(self.answer, "unreadable", ())
 
     def wait(self, deadline: Deadline, late: str) -> str | None:
-        """Wait for the answer. Returns the reason if the source failed."""
+        """Wait for the answer. Returns a reason if the source failed or was late."""
         if self._call is None:
             return None
         try:
@@ -430,7 +432,7 @@ def _pull(
     try:
         return source.pull(request)
     finally:
-        # Also if the source fails.
+        # The time is stored even if the source fails.
         took_s[arm] = time.monotonic() - begun_at
 
 

@@ -1,4 +1,4 @@
-"""Recognizes a changed spelling of item ids, which looks like a fault with other items."""
+"""Recognizes a changed spelling of item ids. It is easily mistaken for a fault with new items."""
 
 from collections.abc import Callable, Sequence
 
@@ -14,9 +14,9 @@ from monitor.model.rankings import ALL, Arm
 from monitor.pairing.id_mismatches import find_mismatch
 
 _OF_ITEMS = (FaultKind.NOISE, FaultKind.MIXED_UP, FaultKind.REPLACED, FaultKind.ITEMS_GONE)
-"""Faults that a changed spelling looks like."""
+"""A changed spelling of ids is easily mistaken for one of these faults."""
 _MIN_SHARE = 0.5
-"""Share of the tried ids that must match in the other spelling."""
+"""At least this share of the tried ids must match in the other spelling."""
 
 
 def find_respelled(
@@ -25,9 +25,9 @@ def find_respelled(
     name: Callable[[int], str],
     between_arms: Sequence[IdMismatch],
 ) -> Finding | None:
-    """The finding as a changed spelling, if it is one.
+    """Return a finding about a changed spelling, if this explains the ``finding``. Otherwise None.
 
-    ``between_arms``: how the ids of both arms differ in this run.
+    ``between_arms`` says how the ids of both arms differ in this run.
     """
     if finding is not None and finding.kind not in _OF_ITEMS:
         return None
@@ -59,7 +59,7 @@ def _respelled_since(
     finding: Finding | None,
     name: Callable[[int], str],
 ) -> Finding | None:
-    """A finding if most new items of the arm are items that disappeared, in another spelling."""
+    """Return a finding if most new ids of the arm are respelled ids of items that disappeared."""
     lists = changes.lists[arm]
     rows = rows_of_place(ALL if finding is None else finding.segment, scene.segments)
     rows = rows[changes.is_known[rows]]
@@ -100,5 +100,5 @@ def _respelled_since(
 
 
 def hide_examples(mismatches: Sequence[IdMismatch]) -> tuple[IdMismatch, ...]:
-    """The mismatches without ids of items."""
+    """Remove the examples from mismatches of item ids."""
     return tuple(each.without_examples if each.ids is IdKind.ITEM else each for each in mismatches)

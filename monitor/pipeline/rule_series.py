@@ -1,4 +1,4 @@
-"""The series that one rule judges in one segment, run after run, as arrays."""
+"""Reads the series that one rule judges in one segment, over many runs, as arrays."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
@@ -26,18 +26,21 @@ HALF_A_USER = 0.5
 
 @dataclass(frozen=True, slots=True)
 class RuleSeries(Generic[RuleT_co]):
-    """One rule on one segment. Shares of users are judged as angles, whose error is constant."""
+    """One rule on one segment.
+
+    Shares of users are judged as angles, since the error of an angle is constant.
+    """
 
     rule: RuleT_co
     segment: str
 
     @property
     def key(self) -> tuple[str, str]:
-        """Alert and segment."""
+        """The alert and the segment, which together identify the series."""
         return self.rule.alert, self.segment
 
     def read(self, figures: Figures) -> tuple[float, float]:
-        """Value and sampling error of a run on the judged scale, NaN if the run has none."""
+        """Value and sampling error of a run, on the judged scale. NaN if the run has no value."""
         figure = self._find(figures)
         if isinstance(figure, Summary):
             return self.measure(figure)
@@ -46,7 +49,10 @@ class RuleSeries(Generic[RuleT_co]):
         return _as_angle(figure.value, figure.users)
 
     def measure(self, summary: Summary) -> tuple[float, float]:
-        """The same for a rule on similarity. NaN also if the summary has too few users."""
+        """Value and sampling error of a summary, for a rule on similarity.
+
+        NaN if the summary has too few users or no value.
+        """
         rule = self.rule
         value = None
         if summary.n >= rule.min_users:
@@ -59,7 +65,7 @@ class RuleSeries(Generic[RuleT_co]):
         return value, np.nan if error is None else error
 
     def count_users(self, figures: Figures) -> int:
-        """Users of the run's value, 0 if it has none."""
+        """Number of users of the run's value. 0 if the run has no value."""
         figure = self._find(figures)
         if figure is None:
             return 0
@@ -71,9 +77,9 @@ class RuleSeries(Generic[RuleT_co]):
         return figures.find_share(self.segment, self.rule.share)
 
     def show(self, judged: float, users: int) -> float | None:
-        """The value on the scale that people read, within the range of the series.
+        """Convert a judged value to the scale that people read, within the range of the series.
 
-        None if it is not finite, or a share of no users.
+        None if the value is not finite. None for a share if there are no users.
         """
         if not np.isfinite(judged) or (self.rule.is_share and not users):
             return None
@@ -81,7 +87,7 @@ class RuleSeries(Generic[RuleT_co]):
             bounds = self.rule.scores if isinstance(self.rule, SimilarityRule) else None
             return float(np.clip(judged, *(bounds or (-np.inf, np.inf))))
         share = float(from_angle(judged, users))
-        # Converting an angle back is inexact, so less than half a user counts as no user.
+        # Converting an angle back is inexact, so less than half a user becomes no user.
         if share * users < HALF_A_USER:
             return 0.0
         return 1.0 if (1.0 - share) * users < HALF_A_USER else share
@@ -95,7 +101,7 @@ def _as_angle(share: float, users: int) -> tuple[float, float]:
 def measure_all(
     series: Sequence[RuleSeries[SeriesRule]], figures: Figures
 ) -> tuple[Floats, Floats]:
-    """Values and sampling errors of every series in one run, (m,) each, NaN if there is none."""
+    """Values and sampling errors of m series in one run, (m,) each. NaN for a missing value."""
     pairs = [watched.read(figures) for watched in series]
     table = np.array(pairs, dtype=np.float64).reshape(len(series), 2)
     return table[:, 0], table[:, 1]
@@ -103,20 +109,20 @@ def measure_all(
 
 @dataclass(frozen=True, slots=True)
 class LessonArrays:
-    """Figures of past runs for each series, (runs, m) each, NaN where a run has no value."""
+    """Figures of past runs for m series, (runs, m) each. NaN if a run has no value."""
 
     values: Floats
     errors: Floats  # sampling errors
-    z: Floats  # how far out each value was
+    z: Floats  # how far each value was from normal, in standard deviations
     lost: Floats  # share of users without a score
-    steady: Floats  # what z added to evidence
+    steady: Floats  # the discounted z that was added to the evidence of a trend
 
 
 def read_lessons(series: Sequence[RuleSeries[SeriesRule]], past: Sequence[PastRun]) -> LessonArrays:
     """The figures of each series in each past run.
 
-    They are those that the run stored. If the rule measured something else then, or did not
-    exist, they are computed from the run's summaries.
+    Each run stored its figures. They are computed from the run's summaries in two cases: the rule
+    did not exist in that run, or it measured something else.
     """
     parts = np.full((PARTS, len(past), len(series)), np.nan)
     for rule, columns in _by_rule(series):
@@ -139,7 +145,7 @@ def read_lessons(series: Sequence[RuleSeries[SeriesRule]], past: Sequence[PastRu
 def _by_rule(
     series: Sequence[RuleSeries[SeriesRule]],
 ) -> Iterator[tuple[SeriesRule, dict[str, int]]]:
-    """Each rule with the columns of its series by segment."""
+    """Yield each rule with the columns of its series, by segment."""
     columns: dict[str, dict[str, int]] = defaultdict(dict)
     rules = {watched.rule.alert: watched.rule for watched in series}
     for column, watched in enumerate(series):
@@ -163,7 +169,7 @@ def find_alarms(
 ) -> Flags:
     """Whether any of these alerts was pending or firing after each past run, (runs, m).
 
-    Counts alerts of the series' segment and of all users.
+    Alerts on the series' segment and alerts on all users are considered.
     """
     alarms = np.zeros((len(past), len(series)), dtype=np.bool_)
     for row, run in enumerate(past):
@@ -174,7 +180,11 @@ def find_alarms(
 
 
 def spread_over_segments(series: Sequence[RuleSeries[SeriesRule]], flags: Flags) -> Flags:
-    """The flags, (runs, m), extended to all series of a segment, and from ``all`` to every one."""
+    """Spread flags, (runs, m), to other series.
+
+    A flag of a series spreads to all series of its segment. A flag in ``all`` spreads to every
+    series.
+    """
     segments = np.array([watched.segment for watched in series])
     of_all = flags[:, segments == ALL].any(axis=1, keepdims=True)
     spread = np.repeat(of_all, len(series), axis=1)
@@ -194,7 +204,10 @@ def find_firings(series: Sequence[RuleSeries[SeriesRule]], past: Sequence[PastRu
 
 
 def find_phases(past: Sequence[PastRun], slot: datetime) -> tuple[Phases, ...]:
-    """The hour and the weekday of each run, in UTC. The slot's hour and day are under way."""
+    """The hour and the weekday of each run, in UTC.
+
+    Runs in the slot's hour, or on its day, are marked as under way.
+    """
     slots = [run.slot.astimezone(UTC) for run in past]
     now = slot.astimezone(UTC)
     same_day = [past_slot for past_slot in slots if past_slot.date() == now.date()]

@@ -1,4 +1,4 @@
-"""One run, from the claimed slot to the result that is stored."""
+"""Executes one run, from the claimed slot to the result that is stored."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ from monitor.texts.model_versions import write_changes, write_models
 from monitor.texts.run_reasons import write_run_reasons
 
 _COMPARED = (CoverageReason.SHORT, CoverageReason.DUPLICATED)
-"""Reasons for which a list is still compared."""
+"""Lists with these reasons are compared nevertheless."""
 _EXPECTED = (CoverageReason.MISSING, CoverageReason.EMPTY)
-"""Reasons that healthy sources give too. An ok run does not report them."""
+"""Healthy sources have these reasons too, so an ok run does not report them."""
 
 
 def memory_request(comparison: Comparison, slot: datetime) -> MemoryRequest:
-    """What a run of the slot needs from earlier runs: enough for the rules that learn."""
+    """What a run of the slot needs from earlier runs, mostly for the rules that learn."""
     rules = learning_rules(comparison)
     runs = REMEMBERED
     if needs_recent(comparison):
-        # Summaries are large, so we read only the runs that a message averages.
+        # Summaries are large. So only the runs that a message averages are read.
         rules = comparison.judging.similarity_rules
         runs = RECENT
     if not rules:
@@ -69,10 +69,11 @@ def execute(
 ) -> RunResult:
     """Measure and judge one claimed slot.
 
-    Faults of sources are in the result and raise nothing.
+    The result contains the faults of sources. They raise no exception.
 
-    ``scores`` collects the users' scores. They are readable until the result is closed.
-    Without it they stay in memory. OutputError if it cannot store them.
+    ``scores`` collects the users' scores. They can be read until the result is closed. If it is
+    None, the scores stay in memory. Raises OutputError if ``scores`` cannot store them.
+
     A second run over the same lists gives the same summaries and no new transition.
     """
     watch = Stopwatch(clock)
@@ -116,7 +117,7 @@ def _write_scores(
     status: RunStatus,
     scores: Iterable[Scores] | None,
 ) -> str | None:
-    """Write all scores to the sink, before the run is stored. Returns the error, if any."""
+    """Write all scores to the sink before the run is stored. Returns the error if one occurred."""
     if scores is None or (claim.has_ok and status is not RunStatus.OK):
         return None
     about = {
@@ -147,7 +148,7 @@ def failed_result(
     reason: str,
     stage_seconds: Mapping[str, float] | None = None,
 ) -> RunResult:
-    """The result of a run that measured nothing."""
+    """Make the result of a failed run that measured nothing."""
     reasons = _add_last_ok(_with_texts(RunReasonKind.ERROR, [reason]), memory)
     findings = Findings(
         slot=claim.slot,
@@ -211,14 +212,14 @@ def _judge(
 
 
 def _storable(comparison: Comparison, measured: MeasuredRun, status: RunStatus) -> MeasuredRun:
-    """What is stored: nothing of segments in which too few users were compared."""
+    """Select what is stored. Segments in which too few users were compared are left out."""
     thin = thin_segments(measured.coverage, comparison.judging.min_paired_share)
     if status is RunStatus.FAILED:
         measured = replace(measured, summaries=(), arm_scores=())
     lists = None
     is_ok = status is RunStatus.OK
     if is_ok and measured.lists is not None:
-        # Thin segments are not measured later either.
+        # Segments with too few compared users are not measured later either.
         segments = measured.lists.segments
         thick = {name: rows for name, rows in segments.items() if name not in thin}
         lists = replace(measured.lists, segments=thick)
@@ -258,14 +259,14 @@ def _labels_until(comparison: Comparison, claim: Claim) -> datetime | None:
 def assess(
     measurement: Measurement, comparison: Comparison, silences: Sequence[UnmatchedName] = ()
 ) -> tuple[RunStatus, RunReasons]:
-    """The status of a measured run, and the reasons.
+    """The status of a measured run, and its reasons.
 
-    They say why too few users were compared, or what an ok run left out.
-    ``silences``: those that match nothing.
+    The reasons say why too few users were compared, or what an ok run left out. ``silences`` are
+    names in silences that match nothing.
     """
     coverage = measurement.coverage.all
     least = comparison.judging.min_paired_share
-    # A run without pairs fails even if no share is required.
+    # A run without pairs fails even if `min_paired_share` is 0.
     is_ok = coverage.paired > 0 and coverage.paired >= least * coverage.asked
     deadline_s = comparison.measuring.deadline.total_seconds()
     obstacles = _find_obstacles(measurement, deadline_s, _EXPECTED if is_ok else ())
@@ -294,7 +295,7 @@ def _with_texts(kind: RunReasonKind, texts: Iterable[str]) -> RunReasons:
 def _find_obstacles(
     measurement: Measurement, deadline_s: float, ignored: Collection[CoverageReason]
 ) -> list[RunReason]:
-    """Why each arm gave no list, whether the other arm answered, and example users."""
+    """Why arms gave no lists, whether the other arm answered, and example users."""
     asked = measurement.coverage.all.asked
     notes = _notes_by_reason(measurement)
     causes: dict[Arm, list[LossCause]] = {}
@@ -334,7 +335,10 @@ def _find_obstacles(
 def _notes_by_reason(
     measurement: Measurement,
 ) -> dict[tuple[Arm, CoverageReason], CoverageNote]:
-    """Notes of the sources, else how the spelling of users explains that they are missing."""
+    """The notes of the sources. A user id that is spelled differently gives a note too.
+
+    If both exist for an arm and reason, the source's note is used.
+    """
     notes = {}
     for mismatch in measurement.run.id_mismatches:
         if mismatch.ids is IdKind.USER and mismatch.is_spelling and mismatch.arm is not None:

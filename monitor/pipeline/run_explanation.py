@@ -1,4 +1,4 @@
-"""Why a run's mean fell: by one metric, each user's lists compared with earlier lists."""
+"""Explains why a run's mean fell. Compares each user's lists with earlier lists, by one metric."""
 
 from __future__ import annotations
 
@@ -75,26 +75,26 @@ from monitor.pipeline.score import leading_metric
 _CAUSE_SHARE = 0.5
 """A fault is the cause of a drop if it explains at least this share of the drop."""
 _CAUSE_USERS = 0.05
-"""Without a drop, a fault is a cause if it concerns at least this share of the users."""
+"""If there is no drop, a fault is a cause if it hit at least this share of the users."""
 _OTHER_ITEMS = (FaultKind.MIXED_UP, FaultKind.NOISE, FaultKind.REPLACED)
-"""Faults that other items than in the last run look like, also when the fault is over."""
+"""Kinds of fault that explain many new items. The end of a fault also brings many new items."""
 Notes: TypeAlias = Mapping[tuple[Arm, CoverageReason], CoverageNote]
-"""What sources say about users without a list."""
+"""What sources report about users without a list."""
 
 HEALTHY_RUNS = 20
-"""Newest healthy runs that a run is compared with."""
+"""A run is compared with at most this many healthy runs, the newest ones."""
 SHOWN_ITEMS = 10
-"""Most items shown that gained, and that lost."""
+"""At most this many items that gained are shown, and as many that lost."""
 SHOWN_EXAMPLES = 3
-"""Most users shown for each kind of change, fewer if `evidence_users` is smaller."""
+"""At most this many users are shown for each kind of change. `evidence_users` may lower it."""
 TITLED = 10
-"""Places of an example's lists whose items get titles. They limit what is stored of a run."""
+"""Only items in the first places of an example's lists get titles. This limits what is stored."""
 
 
 def can_split(metric: Metric) -> bool:
-    """Whether distances by this metric have parts.
+    """Whether distances by this metric can be split into parts.
 
-    Identical lists need a value, and the metric must not need relevance.
+    The metric must have a value for identical lists, and it must not need relevance.
     """
     if metric.need is Need.RELEVANCE or metric.identical is None:
         return False
@@ -102,7 +102,7 @@ def can_split(metric: Metric) -> bool:
 
 
 def split_metric(batch: PairBatch, metric: Metric) -> Parts:
-    """The parts of each pair's distance by a metric that can be split. Costs six scorings."""
+    """Split each pair's distance by the metric into parts. The cost is six scorings."""
     return split_distances(batch, _similarity_by(metric))
 
 
@@ -116,7 +116,11 @@ def _similarity_by(metric: Metric) -> ScoreBatch:
 
 
 def choose_metric(comparison: Comparison, measured: Sequence[Metric]) -> Metric | None:
-    """The metric to explain: that of the first rule whose metric can be split, else the first."""
+    """The metric to explain a run by.
+
+    It is the metric of the first rule whose metric can be split. If there is no such rule, it is
+    the first metric that can be split.
+    """
     return leading_metric(comparison, [metric for metric in measured if can_split(metric)])
 
 
@@ -131,17 +135,18 @@ def explain_run(  # noqa: PLR0913 - the past is three of them
     mismatches: Sequence[IdMismatch] = (),
     notes: Notes = MappingProxyType({}),
 ) -> tuple[Split | None, Explanation | None]:
-    """The split for later runs and the explanation of this one, by one of the measured metrics.
+    """Explain a run by one of the measured metrics.
 
-    Both are None if no metric can be split.
+    Returns the split, which later runs use, and the explanation. Both are None if no metric can be
+    split.
 
-    - ``past``: splits of earlier healthy runs.
-    - ``former``: lists of an earlier healthy run, to compare each user's lists with.
-    - ``last``: lists of the last run.
-    - ``mismatches``: what is odd about the ids of this run.
+    - ``past``: the splits of earlier healthy runs.
+    - ``former``: the lists of an earlier healthy run. Each user's lists are compared with them.
+    - ``last``: the lists of the last run.
+    - ``mismatches``: how the ids of this run do not match.
     - ``notes``: why users got no list.
 
-    Costs six scorings of the metric, and sixteen more if there are former lists.
+    The cost is six scorings of the metric. With former lists it is sixteen scorings more.
     """
     metric = choose_metric(comparison, measured)
     if metric is None:
@@ -186,7 +191,10 @@ def explain_run(  # noqa: PLR0913 - the past is three of them
 
 
 def find_lost(findings: Findings) -> Finding | None:
-    """Users without a list in a run that could not be judged; None if nobody was asked."""
+    """Find users without a list in a run that could not be judged.
+
+    None if the run is ok, or if it asked for no users.
+    """
     coverage = findings.measured.coverage
     if findings.status is RunStatus.OK or coverage is None:
         return None
@@ -201,7 +209,7 @@ def find_lost(findings: Findings) -> Finding | None:
 
 
 def _share_missing(past: Sequence[Split]) -> float | None:
-    """Usual share of the users without a score; None without earlier runs."""
+    """The usual share of users without a score. None if there are no earlier runs."""
     users = sum(split.asked for split in past)
     if not users:
         return None
@@ -209,7 +217,10 @@ def _share_missing(past: Sequence[Split]) -> float | None:
 
 
 def _add_note(finding: Finding | None, coverage: Coverage, notes: Notes) -> Finding | None:
-    """The finding with the note of the source about most users without a list, if there is one."""
+    """Add the source's note to a finding about users without a list.
+
+    If there are several notes, the note that concerns most users is added.
+    """
     if finding is None or finding.kind is not FaultKind.MISSING:
         return finding
     most_users, text = 0, None
@@ -228,9 +239,9 @@ def _find_cause(
     *,
     shows_items: bool,
 ) -> tuple[Finding | None, bool | None]:
-    """The fault, or the changed spelling of ids that looks like it.
+    """Find the fault. If a changed spelling of ids explains the fault, return that instead.
 
-    Also whether the other arm did not change.
+    The second value says whether the other arm did not change. See `find_fault`.
     """
     finding, other_is_unchanged = find_fault(scene) or (None, None)
     respelled = find_respelled(scene, finding, names.name_item, mismatches)
@@ -247,8 +258,8 @@ def _compare_metric(
     former: RecodedLists | None,
     last: RecodedLists | None,
 ) -> PairChanges | None:
-    """How each pair's distance by a metric changed since earlier lists. None without such lists."""
-    # The weights and scores of the earlier items are not stored.
+    """Measure how each pair's distance changed since earlier lists. None without earlier lists."""
+    # A metric that needs weights or scores cannot be compared, since earlier ones are not stored.
     if former is None or metric.need is not None:
         return None
     last_batch = None if last is None or last is former else last.batch
@@ -316,7 +327,10 @@ def _explain(  # noqa: PLR0913 - what was computed of a run
 
 
 def _changed_arm(changes: PairChanges | None, finding: Finding | None) -> Arm | None:
-    """The arm of the finding, else the arm that changed the distance more. None without changes."""
+    """The arm of the finding. Without a finding, the arm that changed the distance more.
+
+    None without earlier lists.
+    """
     if changes is None:
         return None
     if finding is not None:
@@ -331,9 +345,10 @@ def _compare_items(
     arm: Arm | None,
     names: _Names,
 ) -> ExposureShift:
-    """Items of these users that gained and lost.
+    """Find the items that gained exposure and those that lost exposure, for these users.
 
-    Compares the changed arm with its earlier lists, else both arms with each other.
+    The changed arm is compared with its earlier lists. Without earlier lists, the candidate is
+    compared with the baseline.
     """
     if arm is None or scene.changes is None:
         batch = scene.batch.take(rows)
@@ -344,9 +359,12 @@ def _compare_items(
 
 
 def _share_habits(scene: Scene) -> Habits:
-    """How much lists changed since the last run, for later runs: shares by arm, habit and bin."""
+    """How much lists changed since the last run: shares of users by arm, habit and bin.
+
+    Later runs use these shares.
+    """
     if scene.is_older:
-        # Over several runs lists change more than from one run to the next.
+        # Lists change more over several runs than from one run to the next.
         return {}
     shares = {}
     for arm, habits in scene.bins.items():
@@ -355,7 +373,7 @@ def _share_habits(scene: Scene) -> Habits:
 
 
 def _pool_habits(splits: Sequence[Split]) -> Habits:
-    """The habits, pooled over the runs that stored them."""
+    """Average the habits over the runs that stored them."""
     runs: dict[str, dict[str, list[Sequence[float]]]] = {}
     for split in splits:
         for arm, habits in split.habits.items():
@@ -368,7 +386,10 @@ def _pool_habits(splits: Sequence[Split]) -> Habits:
 
 
 def explained_items(explanation: Explanation | None) -> frozenset[str]:
-    """Ids of the items that messages show: gained, lost, and in the first places of examples."""
+    """Ids of the items that messages show.
+
+    They are the items that gained or lost, and the items in the first places of examples.
+    """
     if explanation is None:
         return frozenset()
     items = {exposed.item for exposed in (*explanation.gained, *explanation.lost)}
@@ -378,7 +399,7 @@ def explained_items(explanation: Explanation | None) -> frozenset[str]:
 
 
 def add_titles(explanation: Explanation | None, titles: Mapping[str, str]) -> Explanation | None:
-    """The explanation with the titles of the items that have one."""
+    """Add titles to the items of an explanation."""
     if explanation is None or not titles:
         return explanation
 
@@ -396,10 +417,11 @@ def add_titles(explanation: Explanation | None, titles: Mapping[str, str]) -> Ex
 def recall_fault(
     current: Explanation | None, earlier: Iterable[tuple[datetime, Explanation]]
 ) -> Explanation | None:
-    """The explanation of a run in which alerts begin.
+    """Select the explanation for a run in which alerts begin.
 
-    An alert that starts late, such as a trend, finds no cause in the changes since the last run.
-    Then this is the newest of the ``earlier`` explanations with a cause, if there is one.
+    Some alerts start late, such as those of trends. The changes since the last run do not show
+    their cause. Then the newest of the ``earlier`` explanations with a cause is used, if there is
+    one.
     """
     if current is not None:
         finding = current.finding
@@ -426,7 +448,7 @@ def _is_cause(finding: Finding | None) -> bool:
         return False
     if finding.explained is not None:
         return finding.explained >= _CAUSE_SHARE
-    # A training that changed lists more than usual did not lower the mean then.
+    # Without a drop, new items are no cause: a training may change lists more than usual.
     return finding.kind is not FaultKind.REPLACED and finding.share >= _CAUSE_USERS
 
 
@@ -437,11 +459,11 @@ def add_explanations(
     *,
     lost: Finding | None = None,
 ) -> tuple[Transition, ...]:
-    """The transitions with the explanation and ``also`` as text, where an alert begins.
+    """Add the explanation and ``also`` to the transitions with which alerts begin.
 
-    An alert on similarity always gets the explanation.
-    Other alerts get it if it has a finding that adds something to their reason.
-    ``lost``: users without a list, of a run that has no explanation.
+    An alert on similarity always gets the explanation. Another alert gets it if the finding says
+    more than the alert's reason. ``lost`` is the finding about users without a list. It is used if
+    the run has no explanation.
     """
     finding = lost if explanation is None else explanation.finding
     explained = []
@@ -477,14 +499,14 @@ def _adds_to(change: Transition, finding: Finding | None) -> bool:
         return False
     if finding.kind is not FaultKind.MISSING or finding.segment != ALL or change.segment != ALL:
         return True
-    # The reason of an alert on coverage already counts all users without a list.
-    # The reason of a failed run already names its cause.
+    # An alert on coverage has a reason that already counts all users without a list.
+    # An alert on a failed run has a reason that already names the cause.
     return change.kind is RuleKind.CONDITION and change.statistic != Condition.ERROR
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Names:
-    """Ids of the users and items of a run, also of items that only former lists have."""
+    """Ids of the users and items of a run. Includes items that only earlier lists have."""
 
     pairing: Pairing
     users: pd.Index[str]

@@ -1,6 +1,6 @@
 """The first half of a run: pull, pair, score, summarize, measure the arms.
 
-Nothing here judges or stores.
+This module does not judge or store anything.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -45,7 +45,7 @@ _T = TypeVar("_T")
 
 @dataclass(slots=True)
 class Stopwatch:
-    """Seconds spent by stage."""
+    """Measures the seconds that each stage takes."""
 
     clock: Clock
     seconds: dict[str, float] = field(default_factory=dict)
@@ -60,7 +60,7 @@ class Stopwatch:
             self.seconds[name] = self.seconds.get(name, 0.0) + self.clock.monotonic() - start
 
     def iterate(self, name: str, items: Iterable[_T]) -> Iterator[_T]:
-        """The items. Adds the time that the caller waits for them to the stage."""
+        """Yield the items. The time that the caller waits for them is added to the stage."""
         iterator = iter(items)
         while True:
             with self.stage(name):
@@ -73,11 +73,11 @@ class Stopwatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """What a run measured, and in words what it could not measure.
+    """What a run measured, and sentences about what it could not measure.
 
-    ``notes``: what happened first for each arm and reason, with example users.
-    ``left_out``: sentences about what should have been measured and was not.
-    ``doubts``: why the noise floor is not judged.
+    - ``notes``: what happened first for each arm and reason, with example users.
+    - ``left_out``: sentences about what should have been measured but was not.
+    - ``doubts``: reasons why the noise floor is not judged.
     """
 
     run: MeasuredRun
@@ -100,12 +100,12 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
 ) -> Measurement:
     """Measure one slot. ``scores`` collects the scores that are stored or written.
 
-    SourceError if the users cannot be read. Other faults are in the coverage.
+    Raises SourceError if the users cannot be read. The coverage contains all other faults.
     """
     measuring = comparison.measuring
     deadline = watch.clock.monotonic() + measuring.deadline.total_seconds()
     if watch.clock.now() < slot + measuring.relevance_after:
-        # Labels that are read too early would look complete.
+        # Labels must not be read too early: incomplete labels look complete.
         arms = replace(arms, relevance=None)
     if scores is None:
         scores = RunScores()
@@ -206,7 +206,10 @@ def _add_answers(
     watch: Stopwatch,
     size: int,
 ) -> None:
-    """Measure all users, at most ``size`` at once, here or on the machines that have the lists."""
+    """Measure all users, at most ``size`` at once.
+
+    They are measured here, or on the machines that have the lists.
+    """
     if answers.measured is None:
         for batch in watch.iterate("pull", answers.batches(size)):
             accumulator.add(batch)
@@ -223,7 +226,7 @@ def _add_scores(
     scores: Scores,
 ) -> None:
     answers.scored(scores)
-    # The floor's score is the score plus the series over the floor, so it is not stored.
+    # The floor's score is not stored, since other stored series give it: the score plus the excess.
     by_metric = {
         name: values
         for name, values in scores.by_metric.items()
@@ -241,7 +244,7 @@ def _answers(
     deadline: float,
     memory: Memory,
 ) -> Iterator[Answers]:
-    """All answers: joined by the source if possible, else pulled for the users of a drawn panel."""
+    """All answers. If possible, the source joins them. Otherwise a panel is drawn and pulled."""
     sample = comparison.measuring.sample
     needs_last_lists = (
         comparison.measuring.noise_floor is NoiseFloor.TEMPORAL and memory.last_lists is not None
@@ -291,9 +294,9 @@ def _recode(
     measuring: MeasuringPlan,
     sample: Sample,
 ) -> tuple[RecodedLists | None, RecodedLists | None]:
-    """Lists of the last run, and of the last run before the alerts that still fire.
+    """Lists of the last run, and of the last run before the alerts that still fire began.
 
-    Both are usually the same run.
+    Usually both are the same run.
     """
 
     def recode(lists: KeptLists | None) -> RecodedLists | None:

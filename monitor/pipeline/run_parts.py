@@ -1,6 +1,6 @@
-"""A run's measurement on the machines that have the lists: the code sent there, the bytes returned.
+"""Measures a run on the machines that have the lists, and returns the result as bytes.
 
-The bytes are plain data. Reading them runs no code from them.
+The bytes are plain data. Reading them never runs code.
 """
 
 import json
@@ -64,13 +64,13 @@ _VALUES: dict[str, type] = {
 _ENUMS: dict[str, type[Enum]] = {
     kind.__name__: kind for kind in (Arm, CoverageReason, EvidenceKind, IdKind, MismatchKind, Need)
 }
-# Of an array of at least this size that is mostly zero, such as counts, only the rest is packed.
+# If an array of at least this size is mostly zero, only its other values are packed.
 _LARGE = 10_000
-_FASTEST = 1  # zlib level: data that compresses at all compresses well at this level
+_FASTEST = 1  # level of zlib. Higher levels hardly compress the data better
 
 
 def pack_part(part: RunPart) -> bytes:
-    """The part as bytes."""
+    """Pack the part into bytes."""
     arrays: list[bytes] = []
     head = json.dumps(_packed(part, arrays), separators=(",", ":")).encode()
     head_length = len(head).to_bytes(8, "big")
@@ -78,7 +78,7 @@ def pack_part(part: RunPart) -> bytes:
 
 
 def unpack_part(data: bytes) -> RunPart:
-    """The part in these bytes. ValueError if there is none."""
+    """Read a part from bytes. Raises ValueError if the bytes are not a part."""
     try:
         content = memoryview(zlib.decompress(data))
         start = 8 + int.from_bytes(content[:8], "big")
@@ -106,7 +106,7 @@ def _packed(value: Any, arrays: list[bytes]) -> Any:  # noqa: ANN401, PLR0911 - 
         arrays.append(np.ascontiguousarray(value).tobytes())
         return {"dtype": value.dtype.str, "shape": value.shape}
     if isinstance(value, pd.Index | ExtensionArray):
-        # No id contains a NUL.
+        # An id never contains a NUL, so NUL can separate ids.
         arrays.append("\0".join(value).encode())
         return {"texts": len(value), "bytes": len(arrays[-1]), "index": isinstance(value, pd.Index)}
     if isinstance(value, Mapping):
@@ -126,7 +126,7 @@ def _packed(value: Any, arrays: list[bytes]) -> Any:  # noqa: ANN401, PLR0911 - 
 
 
 class _Unpacking:
-    """Reads the arrays in the order in which they were packed."""
+    """Unpacks values. Reads the arrays in the order in which they were packed."""
 
     def __init__(self, arrays: memoryview) -> None:
         self._arrays = arrays
@@ -164,7 +164,7 @@ class _Unpacking:
         if dtype.kind not in "biuf":
             raise ValueError(f"holds an array of {dtype}")
         count = int(np.prod(shape, dtype=np.int64))
-        # A copy can be written to.
+        # The buffer is read-only, so the array is copied.
         content = self._take(count * dtype.itemsize)
         return np.frombuffer(content, dtype).reshape(shape).copy()
 
@@ -174,9 +174,9 @@ class _Unpacking:
 
 
 class RemoteMeasurer:
-    """Measures as `RunAccumulator` does and packs the result. Picklable. Port: Measurer.
+    """Measures users with a `RunAccumulator`, and packs the result. Picklable. Port: Measurer.
 
-    ``keep``: the users whose scores are returned.
+    ``keep`` says which users' scores are returned.
     """
 
     def __init__(
@@ -196,7 +196,7 @@ class RemoteMeasurer:
         self._keep = keep
 
     def measure(self, users: UserBatch) -> bytes:
-        """The packed measurement of these users."""
+        """Measure these users. Returns the packed result."""
         if self._pseudonyms is not None:
             users = self._pseudonyms.hide_batch(users)
         accumulator, scores = self._new_accumulator()
@@ -204,20 +204,20 @@ class RemoteMeasurer:
         return self._pack(accumulator, scores)
 
     def merge(self, parts: Iterable[bytes]) -> bytes:
-        """The packed measurement of the users of all these parts."""
+        """Merge packed measurements into one."""
         accumulator, scores = self._new_accumulator()
         for part in parts:
             accumulator.merge(unpack_part(part), None, None)
         return self._pack(accumulator, scores)
 
     def unpack(self, part: bytes) -> RunPart:
-        """The returned measurement. SourceError if it cannot be read."""
+        """Unpack a measurement. Raises SourceError if it cannot be read."""
         try:
             return unpack_part(part)
         except ValueError as error:
             msg = (
-                f"the engine returned bytes that are no part of a run ({error}): install the "
-                "same version of rankwatch everywhere"
+                f"the engine returned bytes that cannot be read as part of a run ({error}): "
+                "install the same version of rankwatch on all machines"
             )
             raise SourceError(msg, permanent=False) from None
 

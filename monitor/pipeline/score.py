@@ -1,4 +1,4 @@
-"""Scores, summaries and evidence from paired lists, also of the noise floor, and a run's scores."""
+"""Computes scores, summaries and evidence from paired lists, and collects a run's scores."""
 
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -28,21 +28,21 @@ _LACK_WORDS = {
 }
 
 HELD_USERS = 1_000_000
-"""Most users whose scores are in memory. With more users all scores go to a spool."""
+"""The scores of at most this many users are in memory. With more users, a spool stores them."""
 GIVEN_USERS = 100_000
-"""Users in one batch of scores."""
+"""Number of users in one batch of scores."""
 
 
 def scorable_metrics(
     measuring: MeasuringPlan, batch: PairBatch
 ) -> tuple[tuple[Metric, ...], tuple[str, ...]]:
-    """The metrics that can score this batch, and sentences about the other metrics."""
+    """The metrics that can score this batch, and sentences about metrics that cannot."""
     metrics = tuple(parse(name) for name in measuring.metrics)
     lacking: dict[Need, list[str]] = {}
     for metric in metrics:
         if metric.need is not None and not can_score(metric, batch):
             lacking.setdefault(metric.need, []).append(str(metric))
-    # No sentence about missing relevance, which may arrive later.
+    # Missing relevance gets no sentence, since it may arrive later.
     left_out = []
     for need, names in lacking.items():
         if need in _LACK_WORDS:
@@ -64,7 +64,7 @@ def summarize_scores(
     scores: Scores,
     metrics: Sequence[Metric],
 ) -> tuple[Summary, ...]:
-    """Summaries with the statistics that the rules need. ``segments``: rows of the scores."""
+    """Summaries with the statistics that the rules need. ``segments`` are rows of ``scores``."""
     accumulator = SummaryAccumulator(segments, wanted_statistics(rules))
     accumulator.add(segments, scores.by_metric, score_ranges(metrics, k))
     return accumulator.summaries()
@@ -89,11 +89,11 @@ def score_kept_lists(
     metrics: Sequence[Metric],
     relevance: RelevanceTable | None = None,
 ) -> Scores:
-    """Scores of the users of kept lists, cut to k."""
+    """Scores of the users whose lists were stored. The lists are cut to k."""
     baseline, candidate = (
         Pull(rankings=rankings, failures={}) for rankings in (lists.baseline, lists.candidate)
     )
-    # Stored lists are of paired users only, so rows and segments stay the same.
+    # Lists are stored for paired users only, so rows and segments stay the same.
     pairing = pair(lists.panel, baseline, candidate, k, relevance=relevance)
     return Scores(
         users=lists.baseline.users, by_metric=score_all(pairing.batch, metrics, failed={})
@@ -101,7 +101,10 @@ def score_kept_lists(
 
 
 def leading_metric(comparison: Comparison, metrics: Sequence[Metric]) -> Metric | None:
-    """The metric that chooses examples and explains runs: of the first rule, else the first."""
+    """The metric that selects examples and explains runs.
+
+    It is the metric of the first rule. If no rule has a measured metric, it is the first metric.
+    """
     by_name = {str(metric): metric for metric in metrics}
     for rule in comparison.judging.similarity_rules:
         # A rule on a derived series watches its metric.
@@ -118,7 +121,7 @@ def show_user(
     kind: EvidenceKind,
     position: int,
 ) -> Evidence:
-    """Both lists of the user in this row of the pairing and of the scores, as item ids."""
+    """Both lists of one user as item ids. ``row`` is the user's row in pairing and scores."""
     user_scores: dict[str, float | None] = {}
     for name, values in scores.by_metric.items():
         value = float(values[row])
@@ -140,10 +143,11 @@ def measure_floor(
     metrics: Sequence[Metric],
     failed: dict[str, str],
 ) -> dict[str, Floats]:
-    """Scores of the baseline's first and second lists, by metric, one per row of ``pairing``.
+    """Compare the baseline's first and second lists. Returns scores by metric.
 
-    NaN for a user without a second list. Without metrics that need relevance, or that need scores
-    or weights which one of both lacks. Empty if there are no second lists.
+    Each row of ``pairing`` has one score. The score is NaN for a user without a second list. Left
+    out are metrics that need relevance, and metrics whose scores or weights are missing in either
+    list. The result is empty if there are no second lists.
     """
     if users.again is None:
         return {}
@@ -165,9 +169,9 @@ def add_floor(
     metrics: Sequence[Metric],
     k: int,
 ) -> tuple[dict[str, Floats], dict[str, Bounds]]:
-    """The scores followed by the series of the floor, (n,) each, and the bounds of these series.
+    """Add the series of the noise floor to the scores, (n,) each.
 
-    NaN where undefined.
+    Returns the scores with these series, and the bounds of these series. Undefined values are NaN.
     """
     series: dict[str, Floats] = dict(scores)
     bounds: dict[str, Bounds] = {}
@@ -176,7 +180,8 @@ def add_floor(
         if name not in floor:
             continue
         low, high = metric.bounds(k)
-        # Above 0 the candidate is farther from the baseline than the baseline is from itself.
+        # If the excess is above 0, the candidate is farther from the baseline than the baseline is
+        # from itself.
         if metric.higher_is_more_alike:
             excess = floor[name] - scores[name]
         else:
@@ -193,16 +198,16 @@ def add_floor(
 
 
 def without_failed(by_metric: Mapping[str, _T], failed: Collection[str]) -> dict[str, _T]:
-    """The values of metrics and derived series, without metrics that failed for any user."""
+    """The values by metric, without metrics that failed for any user and their derived series."""
     return {
         name: value for name, value in by_metric.items() if parse_derived(name)[1] not in failed
     }
 
 
 class RunScores:
-    """The scores of a run, each user once, readable until it is closed.
+    """The scores of a run. Each user occurs once. The scores can be read until `close`.
 
-    Iterates over batches with the same metrics, users ascending.
+    Iterates over batches. All batches have the same metrics, and users ascend.
     """
 
     def __init__(
@@ -216,7 +221,7 @@ class RunScores:
         self._spool: ScoreSpool | None = None
 
     def add(self, scores: Scores) -> None:
-        """Add scores of new users. OutputError if the spool cannot store them."""
+        """Add scores of new users. Raises OutputError if the spool cannot store them."""
         self.count += len(scores.users)
         self._held.append(scores)
         if self._open_spool is not None and self.count > self._max_held_users:
@@ -253,14 +258,18 @@ def take_scores(scores: Scores, is_taken: Flags) -> Scores:
 
 
 def draw_scores(scores: Scores, keep: Keep | int, comparison: Comparison) -> Scores:
-    """The scores that a run stores. A draw of joined draws is a draw of all, see `select_kept`."""
+    """Draw the scores that a run stores.
+
+    Scores may be drawn from batches, joined, and drawn again. The result is the same as one draw
+    from all scores. See `select_kept`.
+    """
     if keep is Keep.ALL:
         return scores
     return take_scores(scores, select_kept(scores.users, keep, comparison))
 
 
 def join_scores(parts: Sequence[Scores]) -> Scores:
-    """The scores of the users of all parts, in their order. NaN where a part lacks a metric."""
+    """Join parts into one. Users keep their order. If a part lacks a metric, its scores are NaN."""
     if len(parts) == 1:
         return parts[0]
     names = dict.fromkeys(name for part in parts for name in part.by_metric)

@@ -1,4 +1,4 @@
-"""Answers that the comparisons of several candidates share. The first run asks for all of them."""
+"""Shares answers between the comparisons of several candidates. The first run asks for all runs."""
 
 import threading
 from collections import defaultdict
@@ -17,7 +17,7 @@ from monitor.pipeline.pull import Arms
 
 @dataclass(slots=True, eq=False)
 class _Answer:
-    """A shared answer, the comparisons that have not taken it yet, and the timer that drops it."""
+    """A shared answer. It knows which comparisons still wait for it, and has a timer to drop it."""
 
     awaited: set[str]
     forget: threading.Timer
@@ -25,11 +25,11 @@ class _Answer:
 
 
 class SharedAnswers:
-    """Answers for a slot that all comparisons of a family share: users, and lists of an arm.
+    """Answers for one slot that all comparisons of a family share: users, and lists of an arm.
 
-    An answer or its error is stored until each comparison has taken it, at most until the deadline
-    of the run that asked. A comparison that asks again for the slot gets a new answer.
-    Safe to share between threads.
+    An answer, or its error, is stored until each comparison has taken it. It is dropped at the
+    latest at the deadline of the run that asked. If a comparison asks for the slot again, it gets
+    a new answer. Several threads may use one object.
     """
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class SharedAnswers:
         self._answers: dict[tuple[str, object], _Answer] = {}
 
     def shared_by(self, comparison: Comparison, arms: Arms) -> Arms:
-        """The comparison's arms, with shared answers from now on."""
+        """Return the comparison's arms with sources that share their answers."""
         lasts_s = comparison.measuring.deadline.total_seconds()
 
         def share(role: str, what: str) -> _SharedSource:
@@ -64,9 +64,9 @@ class SharedAnswers:
         request: object,
         ask: Callable[[], Any],
     ) -> Any:  # noqa: ANN401
-        """The answer. The first caller asks the source.
+        """Return the answer. The first caller asks the source.
 
-        Waits as long as the source takes, because the caller has a deadline.
+        The wait has no limit of its own, because the caller has a deadline.
         """
         key = what, request
         with self._lock:
@@ -100,7 +100,7 @@ class SharedAnswers:
 
 
 class _SharedSource:
-    """A source whose answers a family shares. Ports: Source, UserSource."""
+    """A source whose answers all comparisons of a family share. Ports: Source, UserSource."""
 
     def __init__(
         self,
@@ -117,12 +117,12 @@ class _SharedSource:
 
     def pull(self, request: PullRequest) -> Pull:
         """Lists of the requested users."""
-        # The first user identifies the round of a run that asks in rounds.
+        # A run may ask in rounds. The first user identifies the round.
         users, pull = self._take(
             (request.slot, *request.users[:1]), lambda: (request.users, self._source.pull(request))
         )
         if not users.equals(request.users):
-            # The other run read the users at another time, such as in a repeated run.
+            # The other run read other users, because it read them at another time.
             pull = self._source.pull(request)
         answer: Pull = pull
         return answer

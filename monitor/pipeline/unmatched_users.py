@@ -1,4 +1,4 @@
-"""Why an arm lacks nearly all users of a run. Asks the sources only in that case."""
+"""Finds out why an arm lacks nearly all users of a run. Asks the sources only in that case."""
 
 from dataclasses import replace
 from datetime import datetime
@@ -17,7 +17,10 @@ def explain_missing_users(
     slot: datetime,
     seconds_left: float,
 ) -> tuple[IdMismatch, ...]:
-    """How each arm that lacks nearly all users spells them, if it can name its users."""
+    """How each arm that lacks nearly all users spells them.
+
+    An arm that cannot list its users is left out.
+    """
     mismatches = []
     for arm in Arm:
         missing = coverage.all.users_by_reason.get((arm, CoverageReason.MISSING), 0)
@@ -32,7 +35,10 @@ def compare_users(
     slot: datetime,
     seconds_left: float,
 ) -> IdMismatch | None:
-    """How this arm spells users differently. None if it does not, or cannot name them in time."""
+    """How this arm spells users differently.
+
+    None if the arm spells users alike, or if it cannot list its users in time.
+    """
     if arm not in arms.listed or seconds_left <= 0:
         return None
     try:
@@ -40,7 +46,7 @@ def compare_users(
             ask_in_time(partial(source.users, slot, ()), seconds_left, "late").users
             for source in (arms.users, arms.listed[arm])
         )
-    except (ConfigError, SourceError):  # reported where the source is pulled
+    except (ConfigError, SourceError):  # the pull of the source reports the same error
         return None
     mismatch = find_user_mismatch(panel, listed)
     if mismatch is None:

@@ -18,14 +18,14 @@ from monitor.summaries import SegmentRows
 
 
 def users_at_once(k: int) -> int:
-    """Most users that are compared at once, so that memory grows neither with users nor with k."""
+    """How many users are compared at once. The limit keeps memory independent of users and of k."""
     return max(10_000, min(50_000, 1_000_000 // k))
 
 
 def pair_users(users: UserBatch, k: int, compares: IdComparison | None = None) -> Pairing:
-    """Both arms' lists cut to k and paired, with weights and relevance.
+    """Cut both arms' lists to k and pair them, with weights and relevance.
 
-    ``compares`` looks at the ids of both arms.
+    ``compares`` compares the spelling of the ids of both arms.
     """
     return pair(
         users.panel,
@@ -39,19 +39,22 @@ def pair_users(users: UserBatch, k: int, compares: IdComparison | None = None) -
 
 
 def take_users(users: UserBatch, is_taken: Flags) -> UserBatch:
-    """The batch of the selected users, bool (n,). The same batch if all are selected."""
+    """The batch with the selected users, bool (n,). Returns ``users`` if all are selected."""
     return users if is_taken.all() else next(_cut(users, [np.flatnonzero(is_taken)]))
 
 
 def sort_users(users: UserBatch) -> UserBatch:
-    """The batch with users ascending. The same batch if they are."""
+    """The batch sorted by user. Returns ``users`` if it is already sorted."""
     if users.panel.users.is_monotonic_increasing:
         return users
     return next(_cut(users, [users.panel.users.argsort()]))
 
 
 def split_users(users: UserBatch, size: int) -> Iterator[UserBatch]:
-    """At least one batch, each of at most ``size`` users, in the order of the panel."""
+    """Split the users into batches of at most ``size`` users, in the order of the panel.
+
+    Yields at least one batch.
+    """
     n = len(users.panel)
     if n <= size:
         return iter([users])
@@ -62,10 +65,10 @@ def split_users(users: UserBatch, size: int) -> Iterator[UserBatch]:
 
 
 def join_users(batches: Sequence[UserBatch], segments: Sequence[str]) -> UserBatch:
-    """One batch of the users of all batches, in their order.
+    """Join batches into one batch. The users keep their order.
 
-    Weights and relevance are those of the first batch.
-    ``segments``: the names of segments in the order of the result.
+    Weights and relevance are taken from the first batch. ``segments`` are the names of the
+    segments, in the order of the result.
     """
     if len(batches) == 1:
         return batches[0]
@@ -91,9 +94,9 @@ def join_segments(
     parts: Sequence[SegmentRows],
     names: Sequence[str],
 ) -> dict[str, Rows]:
-    """Rows by segment of parts that follow each other. ``counts``: users of each part.
+    """Join the rows by segment of several parts into rows of the joined parts.
 
-    Leaves out segments that no part has.
+    ``counts`` are the numbers of users of the parts. Segments that no part has are left out.
     """
     joined: dict[str, list[Rows]] = {name: [] for name in names}
     for start, segments in zip(np.cumsum([0, *counts]), parts, strict=False):
@@ -103,9 +106,9 @@ def join_segments(
 
 
 def join_tables(tables: Sequence[RankingTable]) -> RankingTable:
-    """The lists of all tables, in their order.
+    """Join tables into one table. The lists keep their order.
 
-    NaN for lists without scores if any table has them.
+    If only some tables have scores, the scores of the other lists are NaN.
     """
     if len(tables) == 1:
         return tables[0]
@@ -119,7 +122,7 @@ def join_tables(tables: Sequence[RankingTable]) -> RankingTable:
 
 
 def take_kept(lists: KeptLists, is_taken: Flags) -> KeptLists:
-    """The lists of the selected users, bool (n,), users ascending, without empty segments."""
+    """The lists of the selected users, bool (n,), sorted by user. Empty segments are left out."""
     rows = np.flatnonzero(is_taken)
     users = lists.panel.users
     if not users.is_monotonic_increasing:
@@ -135,7 +138,7 @@ def take_kept(lists: KeptLists, is_taken: Flags) -> KeptLists:
 
 
 def _cut(users: UserBatch, parts: Sequence[Rows]) -> Iterator[UserBatch]:
-    """A batch for each part, given as positions of the panel."""
+    """Yield one batch for each part. A part is an array of positions in the panel."""
     baseline = _PanelPull(users.panel, users.baseline)
     candidate = _PanelPull(users.panel, users.candidate)
     again = None if users.again is None else _PanelPull(users.panel, users.again)
@@ -150,7 +153,7 @@ def _cut(users: UserBatch, parts: Sequence[Rows]) -> Iterator[UserBatch]:
 
 
 def cut_panel(panel: Panel, positions: Rows) -> Panel:
-    """The panel of the users at these positions, in this order, with the same segments."""
+    """The panel with only the users at these positions, in the order of ``positions``."""
     new_positions = np.full(len(panel), -1, dtype=np.intp)
     new_positions[positions] = np.arange(len(positions))
     segments = {}
@@ -161,15 +164,15 @@ def cut_panel(panel: Panel, positions: Rows) -> Panel:
 
 
 class _PanelPull:
-    """An arm's answer, looked up by position of the panel."""
+    """An arm's answer, from which users are taken by their position in the panel."""
 
     def __init__(self, panel: Panel, pull: Pull) -> None:
         self._pull = pull
-        # Looked up once for all batches.
+        # The rows are looked up once for all batches.
         self._rows = find_users(panel.users, pull.rankings.users)
         self._failed_users = list(pull.failures)
         self._failed_rows = np.full(len(panel), -1, dtype=np.intp)
-        if self._failed_users:  # because an index of all users is expensive
+        if self._failed_users:  # an index of all users is expensive, so it is made only if needed
             positions = panel.users.get_indexer(pd.Index(self._failed_users, dtype="str"))
             self._failed_rows[positions[positions >= 0]] = np.flatnonzero(positions >= 0)
         self._versions = pull.versions
@@ -178,7 +181,7 @@ class _PanelPull:
         rows = self._rows[positions]
         failed = self._failed_rows[positions]
         users = [self._failed_users[row] for row in failed[failed >= 0]]
-        # The versions of all users are counted with the first batch.
+        # The versions of all users belong to the first batch, so that they are counted once.
         versions = self._versions
         self._versions = {}
         return replace(
@@ -218,7 +221,7 @@ def _join_ids(parts: Sequence[Ids]) -> Ids:
     numbers = [part for part in filled if isinstance(part, np.ndarray)]
     if len(numbers) == len(filled):
         return np.concatenate(numbers)
-    # One batch has numbers and another has text. As text, the ids of the same item are equal.
+    # Some parts have numbers and other parts have text. As text, equal ids of an item are equal.
     texts = [pd.Series(part).astype("str") for part in filled]
     joined: ExtensionArray = pd.concat(texts, ignore_index=True).array
     return joined

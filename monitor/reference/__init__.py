@@ -1,6 +1,6 @@
-"""What is normal for a series, how surprising its next run is, and thresholds. No I/O.
+"""Computes what is normal for a series, how surprising its next run is, and thresholds. No I/O.
 
-Columns of every array are m series (a statistic of a metric in a segment). Rows are past runs,
-oldest first. The caller sets runs to NaN that do not count: in alarm, insufficient, or of another
-configuration.
+The columns of every array are m series. A series is a statistic of a metric in a segment. The rows
+are past runs, oldest first. The caller sets the values of some runs to NaN, so that they are
+ignored: insufficient runs and runs of another configuration.
 """

@@ -1,4 +1,4 @@
-"""Sampling error of any statistic of one run, and judgement of rare shares as counts."""
+"""Estimates the sampling error of a run's statistic, and judges rare shares as counts."""
 
 import math
 from dataclasses import dataclass
@@ -15,51 +15,55 @@ from monitor.reference.history import keep_newest
 from monitor.reference.prediction import WINDOW
 
 LEAST_IN_TAIL = 5
-"""Least users beyond a percentile for which it has an error."""
+"""A percentile has an error only if at least this many users are beyond it."""
 Interval = tuple[float, float]
 _LEVEL = 0.975
 _Z = 1.959963984540054
 """The standard normal quantile of _LEVEL."""
 RARE = 10.0
-"""A share is rare, and judged as a count, if fewer users are expected in a run.
+"""A share is rare if fewer than this many users are expected in a run. It is judged as a count.
 
-Above, the angle of the share is as good.
+For other shares the angle is as good.
 """
 DISPERSIONS = np.array([1.0, 1.5, 2.0, 3.0, 5.0, 8.0, 13.0])[:, np.newaxis]
-"""Variance as a multiple of the mean: 1 if users are hit independently, more if hit together."""
+"""Variances as multiples of the mean. 1 if users are hit independently, more if hit together."""
 PRIOR = 0.35 ** np.arange(1.0, len(DISPERSIONS) + 1)[:, np.newaxis]
 """Prior weights of the dispersions.
 
-Measured over 40 runs at a share of 4e-5: counts of dispersion 2 exceed their limit 4 times as often
-as stated, which SAFETY covers. 8 of 1,500 users are detected after runs without any.
+They were measured over 40 runs at a share of 4e-5. Counts of dispersion 2 exceed their limit 4
+times as often as stated, which SAFETY covers. If no user was hit before, 8 hit users of 1,500 are
+detected.
 """
 CALM = 0.01
-"""Counts are also judged by their spread if chance alone would make it so small less often."""
-MOST_RARE = 0.5
-"""More than this share of the users is never chance if the share is rare.
+"""Counts are calm if chance makes them vary so little with at most this probability.
 
-Otherwise a whole segment of 88 users would pass at 1e-9.
+Calm counts are also judged by their spread.
+"""
+MOST_RARE = 0.5
+"""If a rare share suddenly includes more than this share of the users, it is never chance.
+
+Otherwise a fault of a whole segment of 88 users would not be detected at 1e-9.
 """
 _MOST_USERS = 1000.0
-"""Largest limit of a count."""
+"""The largest limit that a count can have."""
 _STEPS = 16
-"""Halvings to find the limit of a count, to a sixtieth of a user."""
+"""The limit of a count is found by this many halvings, to a sixtieth of a user."""
 
 
 def to_angle(share: ArrayLike, users: ArrayLike) -> tuple[Floats, Floats]:
-    """Angle of a share in [0, 1] of n >= 1 users, in (0, pi / 2), and its standard error.
+    """Convert a share of n >= 1 users to an angle in (0, pi / 2), with its standard error.
 
-    arcsin sqrt((x + 3/8) / (n + 3/4)) for x users, with the error 1 / (2 sqrt(n + 1/2))
+    For x users the angle is arcsin sqrt((x + 3/8) / (n + 3/4)). Its error is 1 / (2 sqrt(n + 1/2))
     (Anscombe 1948). On this scale Student's t is valid for rare shares too.
     """
     n = np.asarray(users, dtype=np.float64)
     affected = np.asarray(share, dtype=np.float64) * n
-    # Never 0, because no run proves a fault impossible.
+    # The angle is never 0, because no run proves that a fault is impossible.
     return np.arcsin(np.sqrt((affected + 0.375) / (n + 0.75))), 0.5 / np.sqrt(n + 0.5)
 
 
 def from_angle(angle: ArrayLike, users: ArrayLike) -> Floats:
-    """The share of n users with this angle, within [0, 1]."""
+    """Convert an angle back to a share of n users, in [0, 1]."""
     n = np.asarray(users, dtype=np.float64)
     bounded = np.clip(np.asarray(angle, dtype=np.float64), 0.0, np.pi / 2)
     share: Floats = np.clip(((n + 0.75) * np.sin(bounded) ** 2 - 0.375) / n, 0.0, 1.0)
@@ -67,19 +71,25 @@ def from_angle(angle: ArrayLike, users: ArrayLike) -> Floats:
 
 
 def to_count(angle: ArrayLike, error: ArrayLike) -> tuple[Floats, Floats]:
-    """The arguments of `to_angle`: affected users, and all users. Whole numbers, or NaN."""
+    """Convert an angle and its error back to numbers of users: affected users, and all users.
+
+    They are whole numbers or NaN.
+    """
     users = np.rint(0.25 / np.square(np.asarray(error, dtype=np.float64)) - 0.5)
     counts = np.rint((users + 0.75) * np.sin(np.asarray(angle, dtype=np.float64)) ** 2 - 0.375)
     return np.maximum(counts, 0.0), users
 
 
 def estimate_error(summary: Summary, statistic: Statistic) -> float | None:
-    """Standard error over users of a mean or percentile, in its own unit, or None.
+    """Standard error over users of a mean or percentile, in the unit of the statistic.
 
-    Of the mean: s / sqrt(n). Of the percentile at q: sqrt(q (1 - q) / n) over the density on the
-    sparser side (Woodruff 1952). The density comes from straight lines to known quantiles at least
-    one standard error of q away, because nearer ones may be tied, else to the farthest one.
-    None with fewer than LEAST_IN_TAIL users beyond the percentile, or too few quantiles.
+    The error of a mean is s / sqrt(n). The error of the percentile at q is sqrt(q (1 - q) / n),
+    divided by the density on the sparser side (Woodruff 1952). The density is the slope of a
+    straight line to a known quantile. This quantile is at least one standard error of q away,
+    because nearer quantiles may be tied. If there is none, it is the farthest one.
+
+    None if fewer than LEAST_IN_TAIL users are beyond the percentile, or if no such quantile is
+    known.
     """
     q = statistic.quantile
     if q is None:
@@ -97,7 +107,10 @@ def estimate_error(summary: Summary, statistic: Statistic) -> float | None:
 
 
 def _slope(quantiles: dict[float, float], q: float, reach: float) -> float:
-    """Rise of the quantile function from q towards the side of ``reach``, -1 if unknown."""
+    """Slope of the quantile function at q, on the side given by the sign of ``reach``.
+
+    It is -1 if it is unknown.
+    """
     if q not in quantiles:
         return -1.0
     side = math.copysign(1.0, reach)
@@ -112,10 +125,11 @@ def _slope(quantiles: dict[float, float], q: float, reach: float) -> float:
 
 
 def estimate_interval(summary: Summary, statistic: str, scores: Interval | None) -> Interval | None:
-    """The 95 % interval of the statistic over users, in its own unit, or None.
+    """The 95 % interval of the statistic over users, in the unit of the statistic.
 
-    Student's interval for the mean, the normal one for a percentile, both within the possible
-    ``scores``, and `share_interval` for shares.
+    The interval of a mean is Student's, and that of a percentile is the normal interval. Both are
+    cut to the range of possible ``scores``. Shares have the interval of `share_interval`. None if
+    there is no value or no error.
     """
     parsed = Statistic.parse(statistic)
     value = summary.value(statistic)
@@ -135,7 +149,10 @@ def estimate_interval(summary: Summary, statistic: str, scores: Interval | None)
 
 
 def share_interval(share: float, users: int) -> Interval:
-    """Interval of a share in [0, 1] of n >= 1 users, normal for the angle. Includes the share."""
+    """The 95 % interval of a share of n >= 1 users. It always includes the share.
+
+    The interval of the angle is normal.
+    """
     angle, error = to_angle(share, users)
     reach = _Z * error
     low, high = from_angle(np.array([angle - reach, angle + reach]), users)
@@ -144,24 +161,24 @@ def share_interval(share: float, users: int) -> Interval:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountReference:
-    """What is normal for m counts. Arrays (m,), NaN where unknown."""
+    """What is normal for m counts. The arrays have the shape (m,). Unknown values are NaN."""
 
-    rate: Floats  # counted users per user asked
-    total: Floats  # users asked so far
+    rate: Floats  # share of the asked users that were counted
+    total: Floats  # number of users asked in all past runs
     weights: Floats  # (dispersions, m), the probability of each dispersion
-    is_calm: Flags  # whether counts vary less than by chance
+    is_calm: Flags  # whether counts vary less than chance would make them vary
 
     @classmethod
     def of(cls, counts: Floats, users: Floats) -> Self:
-        """From past counts among so many users, (runs, m), NaN where a run does not count.
+        """Learn from past ``counts`` among ``users``, (runs, m). Runs with NaN are ignored.
 
-        Counts are Poisson, or negative binomial with a variance of d > 1 times the mean. The weight
-        of a dispersion d is its prior times its likelihood.
+        Counts are Poisson. If users are hit together, counts are negative binomial, with a variance
+        of d > 1 times the mean. The weight of a dispersion d is its prior times its likelihood.
         """
         runs = (~np.isnan(counts)).sum(axis=0)
         total = np.nansum(users, axis=0)
         counted = np.nansum(counts, axis=0)
-        # With one more than counted, the test of a Poisson count is exact, given the sum of counts.
+        # One user is added to the count. Then the test of a Poisson count is exact, given the sum.
         rate = np.where(runs > 0, (counted + 1.0) / np.maximum(total, 1.0), np.nan)
         dispersions = np.maximum(DISPERSIONS, 1.001)[:, np.newaxis]
         likelihood = np.nansum(_log_chance(counts, rate * users, dispersions), axis=1)
@@ -172,10 +189,10 @@ class CountReference:
         return cls(rate=rate, total=total, weights=weights / weights.sum(axis=0), is_calm=is_calm)
 
     def surprise(self, counts: Floats, users: Floats) -> Floats:
-        """The chance (m,) that a healthy run has so many users or more. NaN where unknown.
+        """The chance, (m,), that a healthy run has at least this count. NaN if unknown.
 
-        Because the rate is uncertain, a count with mean M is negative binomial with the variance
-        d (1 + users / total) M. With d = 1 this is the exact conditional test of two Poisson counts
+        The rate is uncertain. So a count with mean M is negative binomial, with the variance
+        d (1 + users / total) M. For d = 1 this is the exact conditional test of two Poisson counts
         (Przyborowski and Wilenski 1940).
         """
         wider = DISPERSIONS * (1.0 + users / np.maximum(self.total, 1.0))
@@ -186,9 +203,9 @@ class CountReference:
         return p
 
     def limit(self, users: Floats, share: Floats) -> Floats:
-        """The most normal users (m,): more have at most the chance ``share``.
+        """The largest normal count, (m,). A larger count has at most the chance ``share``.
 
-        Not rounded, or NaN.
+        The limit is not rounded to a whole number. It is NaN if the rate is unknown.
         """
         low = np.zeros(self.rate.shape)
         high = np.minimum(users, _MOST_USERS)
@@ -201,9 +218,9 @@ class CountReference:
 
 
 def _log_chance(counts: Floats, mean: Floats, dispersion: Floats) -> Floats:
-    """Log-likelihood of a negative binomial count of variance dispersion * mean.
+    """Log-likelihood of a negative binomial count whose variance is dispersion * mean.
 
-    Terms without dispersion are left out.
+    Terms that do not depend on the dispersion are left out.
     """
     shape = mean / (dispersion - 1.0)
     chance: Floats = scipy.special.gammaln(counts + shape) - scipy.special.gammaln(shape)
@@ -219,14 +236,19 @@ def judge_rare(
     by_angle: tuple[Floats, Floats],
     always: Floats,
 ) -> tuple[Floats, Floats, Flags]:
-    """Upper limits as angles, p-values, and whether a series was judged as a count, (m,) each.
+    """Judge rare shares as counts.
 
-    - ``is_share`` (m,): the series that are angles of shares. Rare ones are judged as counts.
-    - ``past``: angles and errors of past runs, (runs, m); ``now``: those of this run, (m,).
-    - ``shares`` (m,): chances of a false alarm.
-    - ``by_angle``: limits and p-values of the other series.
-    - ``always`` (m,): users that every run has, such as one user with the most common list. The
-      users beyond them are judged too, and the smaller chance counts.
+    Returns the upper limits as angles, the p-values, and whether a series was judged as a count,
+    (m,) each.
+
+    - ``is_share`` (m,): whether a series consists of angles of shares. Only these can be counts.
+    - ``past``: the angles and errors of past runs, (runs, m).
+    - ``now``: the angles and errors of this run, (m,).
+    - ``shares`` (m,): the allowed chances of a false alarm.
+    - ``by_angle``: the limits and p-values of series that are not judged as counts.
+    - ``always`` (m,): the number of users that every run counts. For example, one user always has
+      the most common list. The count without these users is judged too. The smaller p-value is
+      used.
     """
     limits = by_angle[0].copy()
     p = by_angle[1].copy()
@@ -248,7 +270,7 @@ def judge_rare(
         reference.surprise(counts, users),
         CountReference.of(past_beyond, past_users).surprise(beyond, users),
     )
-    # In a small segment RARE users, or twice the most in a past run, may be hit together.
+    # In a small segment, RARE users or twice the largest past count may be hit together by chance.
     most = np.maximum(
         np.maximum(RARE, MOST_RARE * users), 2.0 * np.fmax.reduce(past_counts, axis=0, initial=0.0)
     )

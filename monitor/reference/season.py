@@ -1,4 +1,4 @@
-"""Removes effects of the weekday or the hour from a series, and collects evidence of drift."""
+"""Removes the effects of weekday and hour from a series, and collects evidence of drift."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,56 +10,64 @@ from monitor.model.arrays import Flags, Floats, Integers, Rows
 from monitor.reference.history import FAR_OUT, find_median, find_scale, pull_in
 
 LEAST_IN_PHASE = 3
-"""Recurrences that every phase needs for a season: three weeks of days, or three days of hours."""
+"""A season needs this many recurrences of every phase, such as three weeks or three days."""
 RECURRING = 2
-"""Recurrences in a row in which a phase in alarm must be far out to be a season and no fault."""
+"""A phase in alarm is a season, and not a fault, if it is far out this often in a row."""
 LEAST_GAIN = 0.15
-"""Least part of the squared leave-one-out error that a season must remove. Chance rarely does."""
+"""A season must remove this part of the squared leave-one-out error. Chance rarely does this."""
 DOUBTED = 8
-"""Weight, in runs, of the assumption that a phase varies like the other phases."""
+"""The assumption that all phases vary alike has the weight of this many runs."""
 
 PRIOR_RUNS = 10.0
 PRIOR_CORRELATION = 0.2
-"""Correlation of neighbouring runs that is assumed with the weight of `PRIOR_RUNS` runs."""
+"""Neighbouring runs are assumed to correlate by this. It has the weight of `PRIOR_RUNS` runs."""
 CORRELATION_CAUTION = 1 / 3
-"""Standard errors added to a correlation per power of ten of the chance of a false alarm.
+"""How many standard errors are added to a correlation, for each power of ten of the chance.
 
-This adds one standard error for a chance of 1 in 1,000. Without it, runs that correlate by 0.6
-raise six times as many false trends. With many series the worst estimate counts.
+The chance is that of a false alarm. For a chance of 1 in 1,000, one standard error is added.
+Without this, runs that correlate by 0.6 cause six times as many false trends. The reason is that
+with many series the worst estimate decides.
 """
 MOST_CORRELATION = 0.95
-"""Largest correlation used. With more, a trend could hardly be detected."""
+"""The largest correlation that is used. With a larger one, a trend could hardly be detected."""
 DRIFTS = (0.5, 1.0, 1.5, 2.5)
-"""Sizes of a lasting shift to detect, in standard deviations of a healthy run."""
+"""The sizes of a lasting shift to detect, in standard deviations of a healthy run."""
 MOST_Z = 3.5
-"""Largest z that counts for a trend, because a single bad run is a drop.
+"""A larger z is cut to this value, because a single bad run is a drop and not a trend.
 
-A cap on z only lowers the evidence.
+This can only lower the evidence.
 """
 MOST_EVIDENCE = 1e300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Phases:
-    """Phases in a cycle, such as the weekday 0 to 6, of past runs, (runs,), and the next run."""
+    """The phases of past runs, (runs,), and of the next run.
+
+    A phase is a weekday, 0 to 6, or an hour.
+    """
 
     past: Rows
     now: int
     under_way: int = 0
-    """Newest runs in the same recurrence as the next run, such as today. They teach no season."""
+    """How many of the newest runs are in the same recurrence as the next run, such as today.
+
+    No season is learned from them.
+    """
     is_known_at_once: bool = False
-    """Whether one recurrence that is in alarm in all its runs is a season, as for weekdays."""
+    """Whether a single recurrence in alarm can be a season, if all of its runs are in alarm."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seasonal:
-    """Values moved to the phase of the next run, and the cost of that, (m,) each."""
+    """Values moved to the phase of the next run, and what this costs, (m,) each."""
 
     values: Floats  # (runs, m)
     paid: Floats  # share of the degrees of freedom that the effects cost, under a third per cycle
-    # Variances as multiples of the variance between runs: of the effect of the next run's phase,
+    # Variance of the effect of the next run's phase, as a multiple of the variance between runs
     doubt: Floats
-    unrest: Floats  # and of runs in this phase
+    # Variance of runs in this phase, as a multiple of the variance between runs
+    unrest: Floats
 
 
 def remove_seasons(
@@ -67,11 +75,15 @@ def remove_seasons(
     phases: Sequence[Phases],
     alarms: Flags | None = None,
 ) -> Seasonal:
-    """Remove the cycles, in order, from the (runs, m) values, also of runs in ``alarms``.
+    """Remove the effects of the cycles from the (runs, m) values, one cycle after the other.
 
-    A season is learned from finished recurrences only. Runs in alarm count once their phase was in
-    alarm, or as far out, in RECURRING recurrences in a row, or in one complete recurrence that
-    `is_known_at_once`. A fault that heals is no season.
+    The effects are also removed from runs in ``alarms``. A season is learned only from recurrences
+    that are finished. It is learned from runs in alarm in two cases:
+
+    - The phase was in alarm, or as far out, in RECURRING recurrences in a row.
+    - The phase was in alarm in one complete recurrence, and the cycle `is_known_at_once`.
+
+    A fault that heals is not a season.
     """
     if alarms is None:
         alarms = np.zeros(values.shape, dtype=np.bool_)
@@ -92,9 +104,9 @@ def remove_seasons(
 def _remove(values: Floats, phases: Phases, alarms: Flags) -> Seasonal:
     """Remove shrunk means of the phases (James and Stein 1961) from series that have a season.
 
-    Far-out values are limited first. A mean of n runs is reduced to B = T / (T + W / n) of its
-    distance from the overall mean, with the variances T between and W within phases. This costs
-    about the sum of the B degrees of freedom.
+    Far-out values are limited first. T is the variance between phases, and W is the variance within
+    phases. The mean of a phase with n runs is shrunk: its distance from the overall mean is
+    multiplied by B = T / (T + W / n). The cost in degrees of freedom is about the sum of all B.
     """
     runs = len(values) - phases.under_way
     if runs == 0:
@@ -102,12 +114,12 @@ def _remove(values: Floats, phases: Phases, alarms: Flags) -> Seasonal:
     past = phases.past[:runs]
     names, rows = np.unique(past, return_inverse=True)
     member = (rows[:, np.newaxis] == np.arange(len(names))).astype(np.float64)
-    # The runs of one day are one recurrence of its weekday.
+    # All runs of one day are one recurrence of the weekday.
     blocks = np.flatnonzero(np.diff(past, prepend=-1))
     patterns = _find_patterns(values, phases, rows, blocks, alarms)
     finished = np.where(patterns.outdated, np.nan, values[:runs])
     learned = np.where(patterns.faults, np.nan, finished)
-    # By phase, because a weekend is no outlier of a week.
+    # Medians are computed by phase, because weekends are not outliers of a week.
     middle = np.array([find_median(learned[rows == phase]) for phase in range(len(names))])[rows]
     deviations = pull_in(learned, middle)
     counts, means = _average(member, deviations)
@@ -117,9 +129,9 @@ def _remove(values: Floats, phases: Phases, alarms: Flags) -> Seasonal:
     has_season = _is_enough(recurrences, patterns.least, names == phases.now)
     has_season = has_season & _falls(member, deviations, (counts, means, shrinkage))
     effects = np.where(has_season, shrinkage * means, 0.0)
-    here = int(np.argmax(names == phases.now))  # a new phase has no season
+    here = int(np.argmax(names == phases.now))  # if the phase is new, there is no season
     echo = np.where(has_season & ~patterns.is_new, np.nan, patterns.echo)
-    moved = values.copy()  # runs under way are in the phase of the next run
+    moved = values.copy()  # runs under way already have the phase of the next run
     moved[:runs] = finished - member @ effects + effects[here]
     moved[:runs] += np.nan_to_num(echo - effects[here]) * ~patterns.stays
     paid = shrinkage.sum(axis=0) * (1.0 - 1.0 / len(names)) / np.maximum(counts.sum(axis=0), 1)
@@ -139,9 +151,9 @@ def _without_season(values: Floats) -> Seasonal:
 
 
 def _measure_unrest(member: Floats, residuals: Floats, here: int) -> Floats:
-    """Variance of the phase's runs as a multiple of that of most phases, at least 1.
+    """Variance of the runs in phase ``here``, as a multiple of the variance in most phases.
 
-    It is shrunk towards 1 for few runs.
+    It is at least 1. With few runs it is shrunk towards 1.
     """
     counts, sizes = _average(member, np.abs(residuals))
     usual = find_median(np.where(counts > 0, sizes, np.nan))
@@ -151,13 +163,16 @@ def _measure_unrest(member: Floats, residuals: Floats, here: int) -> Floats:
 
 
 def _any_of(flags: Flags, blocks: Integers) -> Flags:
-    """Whether any run of each block has the flag, (blocks, m). ``blocks``: their first rows."""
+    """Whether any run of a block has the flag, (blocks, m). ``blocks`` are the first rows."""
     by_block: Flags = np.logical_or.reduceat(flags, blocks, axis=0)
     return by_block
 
 
 def _find_lasting(alarms: Flags, cycle: float) -> Flags:
-    """Runs of alarms, (runs, m), that still last or have lasted for a complete cycle of runs."""
+    """Which runs belong to a long alarm, (runs, m).
+
+    A long alarm still lasts, or it lasted for a complete cycle of runs.
+    """
     length = alarms.astype(np.intp)
     lasting = alarms.copy()
     for row in range(1, len(alarms)):
@@ -169,16 +184,17 @@ def _find_lasting(alarms: Flags, cycle: float) -> Flags:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Patterns:
-    """Seasons of m series that alarms show, by finished runs."""
+    """Patterns of alarms that recur with a phase, for m series. They cover finished runs."""
 
-    faults: Flags  # (runs, m), runs in alarm that belong to no pattern
-    outdated: Flags  # (runs, m), runs of a phase from before its pattern
-    least: Integers  # (m,), recurrences that each phase needs
-    # (m,), how far out the pattern alone expects the next run's phase, NaN without a pattern
+    faults: Flags  # (runs, m), whether the run is in alarm but belongs to no pattern
+    outdated: Flags  # (runs, m), whether the run is older than the pattern of its phase
+    least: Integers  # (m,), how many recurrences each phase needs
+    # (m,), how far from normal the pattern expects the next run's phase. NaN without a pattern
     echo: Floats
-    # (m,), only the last recurrence of the phase was ill, so the pattern replaces the season
+    # (m,), whether only the last recurrence of the phase was ill. Then the pattern replaces the
+    # season
     is_new: Flags
-    stays: Flags  # (runs, m), runs of that pattern, which need not be moved
+    stays: Flags  # (runs, m), whether the run belongs to that pattern and need not be moved
 
 
 def _find_patterns(
@@ -188,9 +204,9 @@ def _find_patterns(
     blocks: Integers,
     alarms: Flags,
 ) -> _Patterns:
-    """Find phases that were repeatedly far out.
+    """Find phases that were far out repeatedly.
 
-    ``rows``: the phase of each run by number. ``blocks``: first rows of recurrences.
+    ``rows`` has the number of each run's phase. ``blocks`` has the first row of each recurrence.
     """
     runs = len(rows)
     series = values.shape[1]
@@ -232,10 +248,11 @@ def _find_ill(
     alarms: Flags,
     lasting: Flags,
 ) -> tuple[Flags, Floats]:
-    """Ill blocks, and how far out blocks are, (blocks, m) each, NaN if not far.
+    """Find ill blocks, and the distances of far-out blocks, (blocks, m) each.
 
-    A block is ill if it is in alarm, or about as far out as the ill block of its phase before.
-    The distance is that of the block's mean from the median of runs without alarm.
+    A block is ill if it is in alarm. It is also ill if the block before in the same phase is ill,
+    and both are about equally far out. The distance is measured from the median of runs without
+    alarm to the block's mean. It is NaN if the block is not far out.
     """
     calm = np.where(alarms, np.nan, values)
     counts = np.add.reduceat(~np.isnan(values), blocks, dtype=np.intp)
@@ -253,9 +270,9 @@ def _find_ill(
 
 
 def _find_recurring(rows: Integers, blocks: Integers, ill: Flags) -> tuple[Flags, Flags]:
-    """Find RECURRING ill blocks of a phase in a row.
+    """Find phases with RECURRING ill blocks in a row.
 
-    Returns the earlier runs of the phase, (runs, m), and these blocks, (blocks, m).
+    Returns which runs of the phase are older, (runs, m), and which blocks recur, (blocks, m).
     """
     outdated = np.zeros((len(rows), ill.shape[1]), dtype=np.bool_)
     recurring = np.zeros(ill.shape, dtype=np.bool_)
@@ -271,7 +288,7 @@ def _find_recurring(rows: Integers, blocks: Integers, ill: Flags) -> tuple[Flags
 
 
 def _average(member: Floats, deviations: Floats) -> tuple[Floats, Floats]:
-    """Counts and means by phase, (phases, m)."""
+    """Number of runs and mean of each phase, (phases, m) each."""
     counts = member.T @ ~np.isnan(deviations)
     return counts, (member.T @ np.nan_to_num(deviations)) / np.maximum(counts, 1)
 
@@ -284,16 +301,16 @@ def _shrink(deviations: Floats, counts: Floats, means: Floats) -> Floats:
     within = (np.nansum(deviations**2, axis=0) - squares) / np.maximum(total - phases, 1)
     typical = (total - (counts**2).sum(axis=0) / np.maximum(total, 1)) / np.maximum(phases - 1, 1)
     between = np.maximum(squares / np.maximum(phases - 1, 1) - within, 0.0) / np.maximum(typical, 1)
-    # Rounding may make it negative if all runs of a phase are alike.
+    # Rounding may make the variance negative if all runs of a phase are equal.
     noise = np.maximum(within, 0.0) / np.maximum(counts, 1)
     shrinkage: Floats = between / np.where(between + noise > 0, between + noise, 1.0)
     return shrinkage
 
 
 def _is_enough(counts: Floats, least: Integers, now: Flags) -> Flags:
-    """Whether a series has ``least`` recurrences of each of its phases, with the phase of now.
+    """Whether a series has at least ``least`` recurrences of each of its phases.
 
-    It needs two phases at least.
+    It needs at least two phases, and one of them must be the phase ``now``.
     """
     seen = counts > 0
     enough: Flags = np.all(~seen | (counts >= least), axis=0) & (seen.sum(axis=0) > 1)
@@ -302,11 +319,14 @@ def _is_enough(counts: Floats, least: Integers, now: Flags) -> Flags:
 
 
 def _falls(member: Floats, deviations: Floats, effects: tuple[Floats, Floats, Floats]) -> Flags:
-    """Whether the season reduces the error of predicting each run from the others by LEAST_GAIN."""
+    """Whether the season reduces the prediction error by LEAST_GAIN.
+
+    Each run is predicted from all other runs.
+    """
     counts, means, shrinkage = (member @ of_phases for of_phases in effects)
     total = np.sum(~np.isnan(deviations), axis=0)
     plain = deviations * total / np.maximum(total - 1, 1)
-    # Each run is left out of the mean that predicts it.
+    # A run is left out of the mean that predicts this run.
     others = (counts * means - deviations) / np.maximum(counts - 1, 1)
     seasonal = deviations - shrinkage * others
     falls: Flags = np.nansum(seasonal**2, axis=0) < (1.0 - LEAST_GAIN) * np.nansum(plain**2, axis=0)
@@ -314,13 +334,13 @@ def _falls(member: Floats, deviations: Floats, effects: tuple[Floats, Floats, Fl
 
 
 def correlate(values: ArrayLike, chance: ArrayLike = 1e-3) -> Floats:
-    """Cautious lag-1 correlation of past runs, (m,), in [0, MOST_CORRELATION].
+    """Cautious estimate of the lag-1 correlation of past runs, (m,), in [0, MOST_CORRELATION].
 
-    ``values``: (runs, m) oldest first, NaN where a run does not count.
+    ``values`` have the shape (runs, m), oldest first. Runs with NaN are ignored.
 
     The small-sample bias -(1 + 3 r) / n (Kendall 1954) is corrected. Short histories are shrunk
-    towards PRIOR_CORRELATION. Standard errors are added, more for a smaller ``chance`` of a false
-    alarm. A negative correlation counts as 0.
+    towards PRIOR_CORRELATION. Standard errors are added. A smaller ``chance`` of a false alarm adds
+    more of them. A negative correlation becomes 0.
     """
     past = np.asarray(values, dtype=np.float64)
     near = pull_in(past, find_median(past))
@@ -338,10 +358,10 @@ def correlate(values: ArrayLike, chance: ArrayLike = 1e-3) -> Floats:
 
 
 def discount(z: ArrayLike, correlation: ArrayLike) -> Floats:
-    """Discounted z for sums over runs: z sqrt((1 - r) / (1 + r)) for lag-1 correlation r >= 0.
+    """Discount z for sums over correlated runs: z sqrt((1 - r) / (1 + r)).
 
-    The variance of a sum is (1 + r) / (1 - r) times as large for an autoregressive series as for
-    independent runs. This is an approximation, checked by simulation.
+    r >= 0 is the lag-1 correlation. A sum over an autoregressive series has (1 + r) / (1 - r) times
+    the variance of a sum over independent runs. This is an approximation that simulations confirm.
     """
     r = np.asarray(correlation, dtype=np.float64)
     discounted: Floats = np.asarray(z, dtype=np.float64) * np.sqrt((1.0 - r) / (1.0 + r))
@@ -350,16 +370,16 @@ def discount(z: ArrayLike, correlation: ArrayLike) -> Floats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrendEvidence:
-    """Evidence of drift that m series carry from run to run, each (len(DRIFTS), m)."""
+    """Evidence of drift in m series, collected from run to run, (len(DRIFTS), m) each."""
 
     mass: Floats  # Shiryaev-Roberts evidence for each size of drift
-    # Log-likelihood ratio since the likeliest start of a drift (Page 1954), 0 without a drift
+    # Log-likelihood ratio since the likeliest start of a drift (Page 1954). 0 without a drift
     rise: Floats
-    since: Integers  # runs since that start
+    since: Integers  # number of runs since that start
 
     @property
     def total(self) -> Floats:
-        """Evidence of the mixture over the sizes, (m,). A trend fires at 1 / alpha."""
+        """The evidence averaged over the sizes of drift, (m,). A trend fires at 1 / alpha."""
         mixture: Floats = self.mass.mean(axis=0)
         return mixture
 
@@ -371,15 +391,16 @@ def no_evidence(series: int) -> TrendEvidence:
 
 
 def update_evidence(evidence: TrendEvidence, z: ArrayLike) -> TrendEvidence:
-    """Evidence after one more run with ``z`` (m,), large on the watched side. NaN changes nothing.
+    """Update the evidence by one more run with ``z`` (m,). A NaN changes nothing.
 
-    For a drift d: M_t = (1 + M_{t-1}) exp(d z_t - d^2 / 2), with z at most MOST_Z. The evidence is
-    the average over the sizes d.
+    z is large on the watched side, and cut to MOST_Z. For a drift of size d, the evidence is
+    M_t = (1 + M_{t-1}) exp(d z_t - d^2 / 2). The total evidence is the average over the sizes d.
 
-    Promise: if healthy z are independent N(0, 1), or E[exp(d z_t) | past] <= exp(d^2 / 2), firing
-    when the evidence reaches 1 / alpha has an average run length of at least 1 / alpha. M_t - t is
-    a supermartingale from 0, so 1 / alpha <= E[M_T] <= E[T] (Pollak 1985; Shin, Ramdas and Rinaldo
-    2023, e-detectors). This is no error rate over a lifetime.
+    A rule that fires at evidence 1 / alpha has an average run length of at least 1 / alpha in
+    healthy runs. The condition is that healthy z are independent N(0, 1). It is enough that
+    E[exp(d z_t) | past] <= exp(d^2 / 2). The reason: M_t - t is a supermartingale that starts at 0,
+    so 1 / alpha <= E[M_T] <= E[T] (Pollak 1985; Shin, Ramdas and Rinaldo 2023, e-detectors). The
+    promise is about the average run length. It does not limit the number of errors in a lifetime.
     """
     now = np.minimum(np.asarray(z, dtype=np.float64), MOST_Z)
     drifts = np.array(DRIFTS)[:, np.newaxis]
@@ -388,16 +409,16 @@ def update_evidence(evidence: TrendEvidence, z: ArrayLike) -> TrendEvidence:
     new_mass = np.minimum((1.0 + evidence.mass) * np.exp(step), MOST_EVIDENCE)
     mass = np.where(has_value, new_mass, evidence.mass)
     rise = np.where(has_value, np.maximum(evidence.rise + step, 0.0), evidence.rise)
-    # A run without a value belongs to the rise around it.
+    # A run without a value belongs to the same rise as its neighbours.
     since = np.where(rise > 0, evidence.since + 1, 0)
     return TrendEvidence(mass=mass, rise=rise, since=since)
 
 
 def count_suspects(evidence: TrendEvidence, alpha: ArrayLike) -> Integers:
-    """Newest runs to leave out of the reference, (m,), because they may be part of a drift.
+    """How many of the newest runs may be part of a drift, (m,). The reference leaves them out.
 
-    These are all runs since the likeliest start of a drift whose log-likelihood ratio has reached
-    half of log(1 / alpha).
+    They are all runs since the likeliest start of a drift. The drift's log-likelihood ratio must
+    have reached half of log(1 / alpha).
     """
     best = np.argmax(evidence.rise, axis=0)[np.newaxis]
     rise = np.take_along_axis(evidence.rise, best, axis=0)[0]

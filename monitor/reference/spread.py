@@ -1,4 +1,4 @@
-"""Weighted mean and run-to-run variance of past runs without outliers, and changes of level."""
+"""Weighted mean and run-to-run variance of past runs, outliers, and changes of level."""
 
 import functools
 from collections.abc import Sequence
@@ -12,48 +12,54 @@ from monitor.model.rules import MIN_HEALTHY_RUNS
 from monitor.reference.history import find_mean, find_median, find_scale, pick_rows
 
 REJECTED_WRONGLY = 0.001
-"""Share of histories without a bad run that lose one.
+"""Share of histories without a bad run that wrongly lose a run as an outlier.
 
-The rest of such a history varies far too little. At 0.01 the false alarms at 1e-4 after ten runs
-rise to 3.6 times their rate. At 0.001 they keep it.
+The remaining runs of such a history vary too little. With 0.01, false alarms at 1e-4 after ten runs
+are 3.6 times too frequent. With 0.001, they have the right rate.
 """
 LEAST_RUNS_FOR_OUTLIERS = 5
-"""With fewer runs, none is an outlier.
+"""With fewer runs, no run is an outlier.
 
-With five, one must be forty times the others' spread off.
+With five runs, an outlier must be forty times the spread of the other runs away.
 """
 MOST_REJECTED = 4
-"""At most one run in so many (but at least one) may be an outlier. With more, values alone do not
-distinguish bad from normal runs."""
+"""At most one run in this many may be an outlier. One outlier is always allowed.
+
+If there were more, their values alone would not show which runs are bad.
+"""
 
 LEAST_BETWEEN = 0.1
-"""Least variance between runs as a share of the typical sampling variance.
+"""The variance between runs is at least this share of the typical sampling variance.
 
-It prevents that a single run with many users decides.
+Without this limit a single run with many users could decide alone.
 """
 LEAST_VARIANCE = 1e-6
-"""Least variance of a run as a share of the largest. It bounds weights if sampling errors are 0."""
+"""A run's variance is at least this share of the largest one. This limits the weights."""
 SETTLED_RUNS = 14
-"""Runs in alarm at one level, with the judged run, that make this level the new normal."""
+"""After this many runs in alarm at one level, the level is the new normal.
+
+The judged run is one of them.
+"""
 BACK_RUNS = 3
-"""The same if the level has come back more than half of the way to the earlier normal."""
+"""If a level is more than halfway back to the earlier normal, this many runs are enough."""
 LAST = BACK_RUNS - 1
 AGREE = 3.0
-"""Most standard errors between the two halves of a level."""
+"""The two halves of a level differ by at most this many standard errors."""
 MOVED = 2.5
-"""Least scales of healthy runs between a new level and the one before.
+"""A new level is at least this many scales of healthy runs away from the level before.
 
-Closer levels are the same: the fault has healed.
+If it is closer, both levels are the same, and the fault has healed.
 """
 ROUNDING = 1e-9
 
 
 def find_outliers(values: Floats) -> Flags:
-    """Outliers of (runs, m) values by Rosner's (1983) generalised extreme studentized deviate test.
+    """Find outliers of (runs, m) values.
 
-    The value farthest from the mean of the rest is removed repeatedly, up to a quarter. The longest
-    sequence whose last value is still too far out is rejected. A normal history loses no run in
-    999 of 1,000 cases.
+    This is Rosner's (1983) generalised extreme studentized deviate test. It repeatedly removes the
+    value that is farthest from the mean of the remaining values, at most a quarter of all values.
+    The outliers are the removed values, up to the last one that was still too far from the mean.
+    In 999 of 1,000 cases a normal history has no outlier.
     """
     centred = values - find_median(values)
     ordered = np.sort(centred, axis=0)
@@ -62,9 +68,9 @@ def find_outliers(values: Floats) -> Flags:
 
 
 def _find_inner_ends(ordered: Floats, counts: Integers) -> tuple[Integers, Integers]:
-    """Rows of the lowest and highest value that is no outlier, (m,) each.
+    """Rows of the lowest and the highest value that are not outliers, (m,) each.
 
-    The value farthest from the mean is always one of the two ends.
+    ``ordered`` is sorted, so the value farthest from the mean is always one of the two ends.
     """
     low = np.zeros_like(counts)
     high = counts - 1
@@ -95,7 +101,10 @@ def _farthest(
     high: Integers,
     moments: tuple[Integers, Floats, Floats],
 ) -> tuple[Floats, Flags, Floats, Floats]:
-    """The end farther from the mean, whether it is the low one, its distance, and the deviation."""
+    """Find the end that is farther from the mean.
+
+    Returns its value, whether it is the low end, its distance, and the standard deviation.
+    """
     left, total, squares = moments
     mean = total / np.maximum(left, 1)
     deviation = np.sqrt(np.maximum(squares - total * mean, 0.0) / np.maximum(left - 1, 1))
@@ -108,7 +117,10 @@ def _farthest(
 
 @functools.lru_cache(maxsize=8)
 def _limits(most: int) -> Floats:
-    """Rosner's limit on (farthest - mean) / deviation with 0 to ``most`` values left. 0 for few."""
+    """Rosner's limits on (farthest - mean) / deviation, for 0 to ``most`` remaining values.
+
+    A limit is 0 if there are too few values for outliers.
+    """
     n = np.arange(LEAST_RUNS_FOR_OUTLIERS, most + 1, dtype=np.float64)
     t = -scipy.special.stdtrit(n - 2, REJECTED_WRONGLY / (2 * n))
     limits = (n - 1) * t / np.sqrt((n - 2 + t * t) * n)
@@ -119,7 +131,7 @@ def _limits(most: int) -> Floats:
 class Spread:
     """Weighted moments of m series, (m,) each.
 
-    ``doubt`` is the variance of ``center`` as a multiple of ``variance``.
+    The variance of ``center`` is ``doubt`` times ``variance``.
     """
 
     center: Floats
@@ -131,11 +143,11 @@ class Spread:
 
 
 def measure_spread(values: Floats, errors: Floats) -> Spread:
-    """Moments of (runs, m) values without outliers. NaN where a run does not count.
+    """Moments of (runs, m) values without outliers. Values that are NaN are ignored.
 
-    With weights p that sum to 1, the center is sum p x. The variance is
-    sum p (x - center)^2 / (1 - sum p^2), unbiased, and the sampling variance has the same form.
-    The degrees of freedom are 1 / sum p^2 - 1 (Kish 1965), n - 1 with equal errors.
+    The weights p sum to 1. The center is sum p x. The variance is the unbiased estimate
+    sum p (x - center)^2 / (1 - sum p^2). The sampling variance has the same form. The degrees of
+    freedom are 1 / sum p^2 - 1 (Kish 1965). With equal errors they are n - 1.
     """
     weights = run_weights(values, errors)
     outlying = find_outliers((values - find_median(values)) * np.sqrt(weights))
@@ -143,11 +155,11 @@ def measure_spread(values: Floats, errors: Floats) -> Spread:
 
 
 def run_weights(values: Floats, errors: Floats) -> Floats:
-    """1 / (variance between runs + own sampling variance). NaN where a run does not count.
+    """Weight of each run: 1 / (variance between runs + the run's sampling variance).
 
-    1 if nothing varies.
+    NaN for a run without a value. All weights are 1 if nothing varies.
     """
-    # By the median absolute deviation, so that a bad run does not make the weights equal.
+    # The median absolute deviation is used, so that a bad run does not make the weights equal.
     total = find_scale(values) ** 2
     typical = find_median(errors) ** 2
     variance = np.fmax(total - typical, LEAST_BETWEEN * typical) + errors**2
@@ -178,35 +190,35 @@ def _sum_up(values: Floats, errors: Floats, weights: Floats) -> Spread:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastAlarms:
-    """The alerts of past runs, (runs, m) each."""
+    """Which past runs were healthy, and which alerts they had, (runs, m) each."""
 
     healthy: Flags  # runs that define what is normal
     alarms: Flags  # an alert of the segment was pending or firing after the run
     firing: Flags  # the alert of this series was firing after the run
-    # The value was too far out to end an alert; None if unknown
+    # Whether the value was too far from normal to end an alert. None if unknown
     far: Flags | None = None
     # For each accepted level its first row, and the first row after it was accepted
     accepted: Sequence[tuple[int, int]] = ()
-    # Runs in alarm at one level, with the present run, that make it normal
+    # After this many runs in alarm at one level, with the present run, the level is normal
     settled: int = SETTLED_RUNS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Levels:
-    """Shifts of past runs to the newest level, and the runs that define what is normal."""
+    """Shifts that move past runs to the newest level, and the runs that define what is normal."""
 
     shift: Floats  # (runs, m)
-    teaches: Flags  # (runs, m)
-    # (m,), row of the start of the newest level, -1 if it is the only one or was accepted
+    teaches: Flags  # (runs, m), whether the run defines what is normal
+    # (m,), first row of the newest level. -1 if it is the only level or was accepted
     since: Integers
-    has_moved: Flags  # (m,), that level differs from the level before
-    doubt: Floats  # (m,), variance of this level as a multiple of the variance between runs
+    has_moved: Flags  # (m,), whether the newest level differs from the level before
+    doubt: Floats  # (m,), the level's variance as a multiple of the variance between runs
 
 
 def find_levels(values: Floats, past: PastAlarms) -> Levels:
-    """Find levels in the past runs, (runs, m), that became normal.
+    """Find the levels of past runs, (runs, m), that became normal.
 
-    Each is found without later runs.
+    Whether a level became normal never depends on later runs.
     """
     teaches = past.healthy & ~np.isnan(values)
     none = np.zeros(values.shape[1])
@@ -240,11 +252,12 @@ def find_levels(values: Floats, past: PastAlarms) -> Levels:
 
 
 class _Scan:
-    """The state of a scan over runs.
+    """The state of a scan over runs, from the oldest run to the newest.
 
-    - ``origin``: the row of the start of the newest level.
-    - ``streak``: runs of the last alarm. ``total``: the sum of their values.
-    - ``healed``: runs since the last alarm.
+    - ``origin``: the first row of the newest level.
+    - ``streak``: the number of runs of the last alarm.
+    - ``total``: the sum of the values of these runs.
+    - ``healed``: the number of runs since the last alarm.
     """
 
     def __init__(self, values: Floats, teaches: Flags, enough: int) -> None:
@@ -261,8 +274,8 @@ class _Scan:
     def step(self, row: int, alarmed: Flags, firing: Flags, far: Flags) -> None:
         """Scan one run.
 
-        ``firing``: whether the alert fired after each of the last LAST + 1 runs.
-        ``far``: whether the last LAST runs are all far from normal.
+        ``firing`` says whether the alert fired after each of the last LAST + 1 runs. ``far`` says
+        whether all of the last LAST runs are far from normal.
         """
         now = self.values[row]
         is_new = alarmed & (self.healed > 0)
@@ -284,8 +297,8 @@ class _Scan:
     def _begin_if_back(self, row: int, firing: Flags, far: Flags) -> None:
         """Begin a level with the last runs if they are nearer to normal than to the fault.
 
-        If the alert has ended since then, they must be ``far`` from normal. Otherwise the fault
-        has healed.
+        If the alert has ended in the meantime, the last runs must be ``far`` from normal. If they
+        are not, the fault has healed.
         """
         in_alarm = LAST - self.healed
         has_ended = (self.healed > 0) & (in_alarm >= 0)
@@ -302,7 +315,7 @@ class _Scan:
         self.begin(may_be_back & is_nearer.all(axis=0), start, row)
 
     def _is_other(self, before: int, level: Floats) -> Flags:
-        """Whether a level differs from that of the healthy runs before it."""
+        """Whether a level differs from the level of the healthy runs before it."""
         healthy = self._taught()[:before]
         normal = find_median(healthy)
         most = MOVED * find_scale(healthy) + ROUNDING * np.abs(normal)
@@ -317,7 +330,7 @@ class _Scan:
         *,
         is_accepted: bool = False,
     ) -> None:
-        """Begin a level at ``start``. Earlier runs are shifted to this level."""
+        """Begin a level in row ``start``. Earlier runs are shifted to this level."""
         if not where.any():
             return
         rows = np.arange(len(self.values))[:, np.newaxis]
@@ -335,7 +348,7 @@ class _Scan:
         self.is_open = np.where(where, not is_accepted, self.is_open)
 
     def _leave(self, where: Flags, row: int) -> None:
-        """End a level that nobody has accepted. The series is back at the level before."""
+        """End a level that nobody has accepted, since the series is back at the level before."""
         if not where.any():
             return
         rows = np.arange(len(self.values))[:, np.newaxis]
@@ -352,9 +365,9 @@ class _Scan:
         return np.where(self.teaches, self.values, np.nan)
 
     def finish(self, original: Floats) -> Levels:
-        """The levels after all runs, with shifts from the ``original`` values.
+        """Return the levels after all runs, with shifts from the ``original`` values.
 
-        Only the runs of a level define what is normal, once it is as long as a settled level.
+        If the newest level is as long as a settled level, only its runs define what is normal.
         """
         is_old = np.arange(len(self.values))[:, np.newaxis] < self.origin
         new = np.where(self.teaches & ~is_old, self.values, np.nan)
@@ -372,7 +385,7 @@ class _Scan:
 
 
 def _is_stable(window: Floats) -> Flags:
-    """Whether the first and the last half of the window, (runs, m), agree."""
+    """Whether the first half and the last half of the window, (runs, m), have the same level."""
     half = len(window) // 2
     first = find_mean(window[:half])
     last = find_mean(window[-half:])

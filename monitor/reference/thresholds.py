@@ -1,4 +1,4 @@
-"""The budget of false pages, thresholds that keep to it, and the drops that a run can detect."""
+"""Divides the budget of false pages, proposes thresholds, and computes which drops are detected."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -15,50 +15,57 @@ from monitor.model.rules import Direction
 from monitor.reference.prediction import Reference, predict
 
 SAFETY = 5.0
-"""Factor by which fewer false pages are planned than allowed.
+"""The planned number of false pages is the allowed number divided by this factor.
 
-A third of it suffices if runs are independent or correlate by 0.3. Measured over 40 segments of
-5,000 users whose runs correlate by 0.6: 0.80 of the allowed pages (354 in 40,000 runs), because
-pages come in clusters then.
+A third of the factor is enough if runs are independent or correlate by 0.3. If runs correlate by
+0.6, pages come in clusters. 40 segments of 5,000 users with such runs had 0.80 of the allowed pages
+(354 in 40,000 runs).
 """
 SHARE_OF_ALL = 0.5
-"""Part of the budget for ``all``, if there are other segments."""
+"""If there are other segments, ``all`` gets this part of the budget."""
 USUALLY = 0.5
 NEARLY_ALWAYS = 0.95
-"""Chances of detection that a threshold is described by."""
+"""A threshold is described by the values that are detected with these two chances."""
 _MOST_SHARE = 0.5
 """The chance of a false page must be below this."""
 _LEAST_LEARNED = 2
-"""Least number of healthy runs that define what is normal."""
+"""At least this many healthy runs are needed to define what is normal."""
 _NORMAL_DF = 1e4
-"""Degrees of freedom from which on Student's t is normal to four figures."""
+"""With this many degrees of freedom, Student's t equals the normal one to four figures."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """The wanted mean time between false pages of one comparison, in runs.
+    """The allowed chance of false pages of one comparison, divided among segments and looks.
 
-    It is divided among segments and looks. Half goes to ``all``, the rest in equal parts to the
-    other segments. Either gets everything if the other does not exist.
+    ``runs`` is the wanted mean time between false pages, in runs. A look is what one rule judges in
+    a segment. Half of the budget goes to ``all``. The other half is divided equally among the other
+    segments. If only ``all`` is judged, it gets the whole budget. So do the other segments if
+    ``all`` is not judged.
 
-    Promise: the mean time to the first false page is at least SAFETY * ``runs``, however the series
-    depend on each other. The shares sum to 1 / (SAFETY * runs). A drop rule that breaches in
-    healthy runs with at most its share, given the past, is an e-detector with that average run
-    length. So is a trend rule that fires at evidence 1 / share, and their weighted sum (Shin,
-    Ramdas and Rinaldo 2023). So trends of several looks may fire as one, once the sum of
-    share * evidence reaches 1. SAFETY covers autocorrelation and tails.
-    Nothing is promised if the history is not healthy.
+    The budget makes a promise about healthy histories: the mean time to the first false page is at
+    least SAFETY * ``runs``. It holds for any dependence between series. The reasons:
+
+    - The shares sum to 1 / (SAFETY * runs).
+    - A drop rule breaches in a healthy run with at most the chance of its share, given the past.
+      Such a rule is an e-detector whose average run length is 1 / share.
+    - A trend rule that fires at evidence 1 / share is an e-detector too.
+    - A weighted sum of e-detectors is an e-detector (Shin, Ramdas and Rinaldo 2023). So the trends
+      of several looks may fire together when the sum of share * evidence reaches 1.
+
+    SAFETY also covers autocorrelation and heavy tails. Nothing is promised if the history is not
+    healthy.
     """
 
     runs: float
     segments: Sequence[str]
-    # Weights of the looks in every segment, such as ``drop mean of extended_tau``
+    # The weight of each look in every segment. One example of a look: ``drop mean of extended_tau``
     looks: Mapping[str, float]
 
     def share(self, segment: str, look: str) -> float:
-        """The allowed chance of a false alarm of one look at one segment in one run.
+        """The allowed chance of a false alarm in one run, for one look at one segment.
 
-        KeyError for an unknown look.
+        Raises KeyError if the look is unknown.
         """
         others = len({*self.segments} - {ALL})
         of_all = float(ALL in self.segments)
@@ -70,14 +77,14 @@ class Budget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Threshold:
-    """Thresholds of m series on the judged scale. Arrays (m,), NaN without a reference."""
+    """Thresholds of m series on the judged scale, (m,) each. NaN without a reference."""
 
-    limit: Floats  # a healthy run exceeds it with at most the given chance
+    limit: Floats  # a healthy run is beyond it with at most the given chance
     expected: Floats
-    # Expected values that one run detects with a chance of 50 % and of 95 %
+    # If the expected value falls to this, one run detects it with a chance of 50 %, or of 95 %
     usually: Floats
     nearly_always: Floats
-    # Least chance of any threshold before ``worst``; the history is too short for a smaller one
+    # The smallest chance that a threshold before ``worst`` can have with so short a history
     least_share: Floats
 
 
@@ -89,14 +96,16 @@ def propose(
     direction: Direction,
     worst: float,
 ) -> Threshold:
-    """Thresholds on the side of ``direction``, at a chance of ``share`` per run.
+    """Propose thresholds on the side of ``direction``, with the chance ``share`` of a false page.
 
-    - ``reference``: with its seasons, because a fixed threshold is for every hour and weekday.
-    - ``errors`` (m,): the largest sampling errors of future runs.
-    - ``worst``: the last possible value.
+    - ``reference``: a reference whose seasons were not removed, because a fixed threshold is used
+      at every hour and on every weekday.
+    - ``errors`` (m,): the largest sampling errors that future runs may have.
+    - ``share``: the chance of a false page in one run.
+    - ``worst``: the last possible value on this side.
 
-    The chance is over histories and runs together. One threshold may page more often than
-    another, but all of them together keep the rate.
+    The chance is an average over histories and runs. A single threshold may page more often, but
+    all thresholds together have this rate.
     """
     prediction = predict(reference, errors, np.asarray(share, dtype=np.float64))
     sign = -1.0
@@ -105,7 +114,7 @@ def propose(
         sign = 1.0
         limit = prediction.high
     limit = np.where(np.isfinite(reference.spread), limit, np.nan)
-    # Deviation of the run alone, because the limit is fixed.
+    # The limit is fixed, so only the run deviates.
     deviation = np.sqrt(prediction.scale**2 - reference.center_error**2)
     usually, nearly_always = (
         limit + sign * deviation * scipy.special.stdtrit(prediction.df, chance)
@@ -123,19 +132,24 @@ def propose(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DropSearch:
-    """A test for drops, on the scale of the statistic. InputError if a value is out of range."""
+    """A test for drops, on the scale of the statistic.
+
+    Raises InputError if a value is out of range.
+    """
 
     sd: float  # standard deviation over users
-    # Standard deviation of the true mean from run to run, which more users do not reduce
+    # Standard deviation of the true mean from run to run. More users do not reduce it
     wander: float
-    learned: float  # healthy runs that define what is normal, infinite if it is exact
+    learned: float  # number of healthy runs that define what is normal, infinite if this is exact
     share: float  # chance of a false page in a healthy run
-    power: float  # chance that the drop is detected
+    power: float  # wanted chance that the drop is detected
 
     def __post_init__(self) -> None:
-        """Check the ranges. NaN is out of all of them."""
+        """Check the ranges. NaN is outside of every range."""
         if not (self.sd >= 0 and self.wander >= 0 and 0 < self.sd + self.wander < math.inf):
-            raise InputError("sd and wander must be finite and at least 0, and one of them above")
+            raise InputError(
+                "sd and wander must be finite and at least 0, and one of them must be above 0"
+            )
         is_valid_share = 0 < self.share < _MOST_SHARE and self.share < self.power < 1
         if not (is_valid_share and self.learned >= _LEAST_LEARNED):
             msg = (
@@ -146,32 +160,38 @@ class DropSearch:
 
     @property
     def shift(self) -> float:
-        """The least drop detected with chance ``power``, in standard deviations.
+        """The smallest drop that is detected with the chance ``power``, in standard deviations.
 
-        It is Student's non-centrality (Johnson and Welch 1940).
+        This is the non-centrality of Student's t (Johnson and Welch 1940).
         """
         df = min(self.learned - 1, _NORMAL_DF)
         limit = -scipy.special.stdtrit(df, self.share)
         return float(scipy.special.nctdtrinc(df, 1.0 - self.power, limit))
 
     def least_drop(self, users: float, runs: float = 1) -> float:
-        """The least drop of the mean that ``runs`` runs of ``users`` users detect together."""
+        """The smallest drop that ``runs`` runs of ``users`` users together detect."""
         return self.shift * math.sqrt(self._variance(users) * (1 / runs + 1 / self.learned))
 
     def chance(self, drop: float, users: float, runs: float = 1) -> float:
-        """Chance that a drop of this size is detected."""
+        """The chance that a drop of this size is detected."""
         df = min(self.learned - 1, _NORMAL_DF)
         deviation = math.sqrt(self._variance(users) * (1 / runs + 1 / self.learned))
         limit = -scipy.special.stdtrit(df, self.share)
         return 1.0 - float(scipy.special.nctdtr(df, drop / deviation, limit))
 
     def users_for(self, drop: float, runs: float = 1) -> int | None:
-        """Least users per run that detect the drop. None if the runs themselves vary too much."""
+        """The smallest number of users per run that detects the drop.
+
+        None if the true mean varies too much from run to run.
+        """
         left = (drop / self.shift) ** 2 / (1 / runs + 1 / self.learned) - self.wander**2
         return None if left <= 0 else max(1, math.ceil(self.sd**2 / left))
 
     def runs_for(self, drop: float, users: float) -> int | None:
-        """Least runs that detect the drop together. None with too few healthy runs before."""
+        """The smallest number of runs that together detect the drop.
+
+        None if too few healthy runs define what is normal.
+        """
         left = (drop / self.shift) ** 2 / self._variance(users) - 1 / self.learned
         return None if left <= 0 else max(1, math.ceil(1 / left))
 

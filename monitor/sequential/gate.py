@@ -1,24 +1,25 @@
-"""Is the mean below or above a margin? An answer at any time, for one sample or several.
+"""Decides whether a mean is below or above a margin, for one or several samples of users.
 
-The answer is None while both are possible.
+The decision can be made at any time. While both sides are possible, the verdict is inconclusive.
 
-It uses the capital of a gambler who bets that the mean is below m. If the bet is wrong, the capital
-rarely grows, at any time. A bet has a stake s in (0, 1). A score x multiplies the capital by
-y = 1 + s (m - x) / (1 - m), which is at least 1 - s. If the mean is at least m, the expectation of
-y is at most 1, so the capital is a supermartingale. It ever reaches 1/alpha with probability at
+The method is a gambler who bets that the mean is below m. If the bet is wrong, the gambler's
+capital rarely grows. A bet has a stake s in (0, 1). A score x multiplies the capital by
+y = 1 + s (m - x) / (1 - m). y is at least 1 - s. If the mean is at least m, the expectation of y is
+at most 1. Then the capital is a supermartingale. The probability that it ever reaches 1/alpha is at
 most alpha (Ville 1939; Waudby-Smith and Ramdas 2024, section 4).
 
-The capital is divided over a few fixed stakes, each twice the next. A learned stake would be the
-alternative. Fixed stakes cost a constant: at most 3.7 of log capital, and 1.2 if the boldest stake
-is best, as for scores that use little of their range. They have three advantages:
+The capital is divided over a few fixed stakes. Each stake is twice the next one. The alternative
+would be to learn the stake. Fixed stakes cost at most 3.7 of log capital. They cost 1.2 if the
+boldest stake is best. It is best for scores that use little of their range. Fixed stakes have three
+advantages:
 
 - The order of users does not matter. So a verdict does not depend on the choice of an order, and
   equal scores can be counted.
 - The mean may change. The product of 1 + s (m - mean_i) / (1 - m) is at most 1 if the *average*
   of the means so far is at least m (arithmetic over geometric mean). So the guarantee is about
-  the average of the users seen.
-- A run's users may be drawn without replacement from a population of unknown size, if the
-  capital is read between runs only. The expected product over a sample is the normalized
+  the average over the users seen.
+- A run's users may be drawn without replacement from a population of unknown size. Then the
+  capital must be read only between runs. The expected product over a sample is the normalized
   elementary symmetric mean. By Maclaurin's inequality (1729) it is at most the power of the mean.
 """
 
@@ -36,35 +37,35 @@ from monitor.model.arrays import Floats
 from monitor.model.gate import GateReason, GateResult, GateVerdict
 from monitor.model.rules import SimilarityRule
 
-# How far rounding can move a score out of its range, as a share of the range.
+# Rounding can move a score out of its range by at most this share of the range.
 _ROUNDING = 1e-9
-# How far the sum of the remaining scores may exceed the number of remaining users by rounding.
+# Rounding can make the sum of the remaining scores exceed the number of remaining users by this.
 _IMPOSSIBLE = 1e-6
 
 STAKES: tuple[float, ...] = tuple(0.98 * 0.5**halvings for halvings in range(13))
-"""The largest stake suits means near the end of the range.
+"""The stakes. The largest one suits means near the end of the range.
 
 The smallest one suits ten million users with a mean in the middle.
 """
 _HARMONIC = sum(1 / place for place in range(1, 14))
 WEIGHTS: tuple[float, ...] = tuple(1 / place / _HARMONIC for place in range(1, 14))
-"""Shares of the capital at the start, by stake.
+"""The share of the initial capital that each stake gets.
 
-With equal shares, an excess over a noise floor would need a fifth more users.
+With equal shares, a decision on an excess over a noise floor would need a fifth more users.
 """
 CERTAIN = 0.01
-"""Error probability of a certain verdict, for each rule and segment."""
+"""The error probability of a certain verdict, for each rule and segment."""
 _HALVINGS = 30
-# With more distinct scores, scores are rounded up to multiples of 1 / 65,536. That can only widen
-# the bounds.
+# If there are more distinct scores, scores are rounded up to multiples of 1 / 65,536. This can only
+# widen the bounds.
 _GRID = 2**16
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """The range of a score, including both ends.
+    """The range of a score. Both ends belong to it.
 
-    Raises InputError unless both are finite and ``low`` < ``high``.
+    Raises InputError unless both ends are finite and ``low`` < ``high``.
     """
 
     low: float
@@ -79,25 +80,26 @@ class Scale:
             )
 
     def to_unit(self, values: Floats) -> Floats:
-        """The scores on [0, 1].
+        """Convert scores to [0, 1].
 
-        Raises InputError for NaN, and for a score that is outside of the range by more than
-        rounding.
+        Raises InputError if a score is NaN, or if it is outside of the range. An excess that
+        rounding can cause is allowed.
         """
         unit = (np.asarray(values, dtype=np.float64) - self.low) / (self.high - self.low)
         is_inside = (unit >= -_ROUNDING) & (unit <= 1 + _ROUNDING)
         if not is_inside.all():
             first = np.asarray(values)[~is_inside][0]
             raise InputError(
-                f"score {first} is outside its range from {self.low:g} to {self.high:g}, which the "
-                "gate cannot judge"
+                f"score {first} is outside its range from {self.low:g} to {self.high:g}, so the "
+                "gate cannot judge it: correct the range of the metric"
             )
         return np.clip(unit, 0.0, 1.0)
 
     def margin(self, value: float) -> float:
-        """The margin on (0, 1).
+        """Convert a margin to (0, 1).
 
-        Raises InputError unless it is inside of the range. At the ends no decision is possible.
+        Raises InputError unless the margin is inside of the range. At the ends of the range no
+        decision is possible.
         """
         if not self.low < value < self.high:
             raise InputError(
@@ -107,13 +109,13 @@ class Scale:
         return (value - self.low) / (self.high - self.low)
 
     def from_unit(self, value: float) -> float:
-        """A mean on [0, 1] in the score's own units."""
+        """Convert a mean on [0, 1] back to the unit of the score."""
         return self.low + value * (self.high - self.low)
 
 
 @dataclass(frozen=True)
 class Tally:
-    """Distinct scores on [0, 1], and how often each occurs. Bets of fixed stakes need no more."""
+    """Distinct scores on [0, 1], and how often each occurs. Fixed stakes need no other data."""
 
     values: Floats
     counts: Floats
@@ -125,13 +127,16 @@ class Tally:
 
     @property
     def mean(self) -> float:
-        """NaN without scores."""
+        """The mean of all scores. NaN if there are no scores."""
         if not self.n:
             return math.nan
         return float(np.average(self.values, weights=self.counts))
 
     def flipped(self) -> "Tally":
-        """1 - score of each. Evidence of its mean below 1 - m is evidence of this mean above m."""
+        """Replace each score x by 1 - x.
+
+        Evidence that the flipped mean is below 1 - m is evidence that this mean is above m.
+        """
         return Tally(1.0 - self.values, self.counts)
 
 
@@ -143,7 +148,7 @@ def tally(unit: Floats) -> Tally:
 
 @dataclass(frozen=True)
 class UserSample:
-    """Users drawn at random: the known scores on [0, 1], and the number of missing scores."""
+    """Users drawn at random: their known scores on [0, 1], and the number of missing scores."""
 
     scored: Tally
     missing: int = 0
@@ -170,10 +175,10 @@ class UserSample:
 
 
 def log_capital(scores: Tally, mean: float) -> float:
-    """Natural logarithm of the capital after these scores, betting on a mean below ``mean``.
+    """Natural logarithm of the capital after these scores, if the bet is on a mean below ``mean``.
 
-    0 < mean < 1. The result is 0 without scores. To bet on a mean above it, use
-    `log_capital(scores.flipped(), 1 - mean)`. Cost: 13 logarithms a distinct score.
+    ``mean`` must be in (0, 1). The result is 0 without scores. To bet on a mean above ``mean``, use
+    `log_capital(scores.flipped(), 1 - mean)`. The cost is 13 logarithms per distinct score.
     """
     gains = (mean - scores.values) / (1.0 - mean)
     logs = [scores.counts @ np.log1p(stake * gains) for stake in STAKES]
@@ -181,17 +186,18 @@ def log_capital(scores: Tally, mean: float) -> float:
 
 
 def follow_capital(scores: Floats, mean: float, population: int | None = None) -> Floats:
-    """`log_capital` after every score, (..., n), of users in random order, valid at any time.
+    """Return `log_capital` after every score, (..., n). The users must be in random order.
 
-    If the users are drawn from a ``population`` without replacement, each score is compared with
-    the mean that the remaining users need (Waudby-Smith and Ramdas 2020). The result is infinite
-    if no scores of the remaining users could give that mean.
+    Each of these values is valid at any time. The users may be drawn from a ``population`` without
+    replacement. Then each score is compared with the mean that the remaining users need
+    (Waudby-Smith and Ramdas 2020). The result is infinite if the remaining users cannot have that
+    mean.
     """
     gains = (mean - scores) / (1.0 - mean)
     if population is not None:
         left = population - np.arange(scores.shape[-1])
         due = population * mean - np.cumsum(scores, axis=-1)
-        # Below 0 the bet is on 0, and cannot win.
+        # If the needed mean is below 0, the bet is on 0 and cannot win.
         rest = np.clip((due + scores) / left, 0.0, 1.0 - _ROUNDING)
         gains = np.where(due > left - 1 + _IMPOSSIBLE, np.inf, (rest - scores) / (1.0 - rest))
     parts = [
@@ -202,10 +208,10 @@ def follow_capital(scores: Floats, mean: float, population: int | None = None) -
 
 
 def round_ends(count: int) -> list[int]:
-    """Numbers of users after which a run checks whether verdicts are certain.
+    """The numbers of users after which a run checks whether its verdicts are certain.
 
-    The first is a twentieth of ``count``. Each further one is half as many more, the last is
-    ``count``.
+    The first number is a twentieth of ``count``. Each number is about one and a half times the
+    number before. The last number is ``count``.
     """
     ends = [-(-count // 20)]
     while ends[-1] < count:
@@ -214,10 +220,10 @@ def round_ends(count: int) -> list[int]:
 
 
 def is_certain(rule: SimilarityRule, scores: Floats, total: int) -> npt.NDArray[np.bool_]:
-    """Whether the rule's verdict on ``total`` users is certain after the first scores, (..., n).
+    """Whether the first scores, (..., n), already decide the rule's verdict on ``total`` users.
 
-    The order is random. NaN means no score. Such users count as the highest score for a mean below
-    a limit, and as the lowest score for a mean above it.
+    The users must be in random order. A user without a score has NaN. To prove a mean below a
+    limit, such users get the highest score. To prove a mean above a limit, they get the lowest.
     """
     low, high = 0.0, 1.0
     if rule.scores is not None and not rule.is_share:
@@ -238,11 +244,12 @@ def is_certain(rule: SimilarityRule, scores: Floats, total: int) -> npt.NDArray[
 
 
 def bounds(least: Tally, most: Tally, alpha: float) -> tuple[float, float]:
-    """Lower bound from ``least`` and upper bound from ``most``, each with error probability alpha.
+    """Lower and upper bound of the mean in [0, 1], each with error probability alpha.
 
-    Both tallies are equal if no score is missing. The bounds are in [0, 1]. Together they are a
-    confidence sequence of level 1 - 2 alpha. Bisection finds them to 1e-9. They are 2e-5 wider if
-    scores were rounded. Raises InputError for alpha outside (0, 1).
+    The lower bound comes from ``least`` and the upper bound from ``most``. Both tallies are equal
+    if no score is missing. Together the bounds are a confidence sequence of level 1 - 2 alpha.
+    Bisection finds them to 1e-9. If scores were rounded, the bounds are 2e-5 wider. Raises
+    InputError if alpha is outside of (0, 1).
     """
     require_level(alpha)
     return 1.0 - _upper_bound(least.flipped(), alpha), _upper_bound(most, alpha)
@@ -257,7 +264,7 @@ def require_level(alpha: float) -> None:
 
 
 def _upper_bound(scores: Tally, alpha: float) -> float:
-    """The least mean at which the capital has reached 1/alpha, or 1."""
+    """The smallest mean at which the capital has reached 1/alpha. It is 1 if there is none."""
     if not scores.n:
         return 1.0
     coarse = _round_up(scores)
@@ -275,18 +282,18 @@ def _upper_bound(scores: Tally, alpha: float) -> float:
 def _round_up(scores: Tally) -> Tally:
     if len(scores.values) <= _GRID:
         return scores
-    # Rounded up: higher scores can only raise the upper bound.
+    # Scores are rounded up, since higher scores can only raise the upper bound.
     values, cells = np.unique(np.ceil(scores.values * _GRID) / _GRID, return_inverse=True)
     return Tally(values, np.bincount(cells, weights=scores.counts).astype(np.float64))
 
 
 def reject(log_evidence: Sequence[float], alpha: float) -> npt.NDArray[np.bool_]:
-    """The e-BH procedure: which of K null hypotheses are rejected.
+    """Decide which of K null hypotheses are rejected, by the e-BH procedure.
 
-    ``log_evidence`` contains the natural logarithms of their e-values. The k largest are rejected,
-    for the largest k whose k-th largest e-value is at least K / (alpha k). The expected share of
-    wrong rejections is at most alpha, for any dependence (Wang and Ramdas 2022). Raises InputError
-    for alpha outside (0, 1).
+    ``log_evidence`` has the natural logarithm of the e-value of each hypothesis. The procedure
+    finds the largest k for which the k-th largest e-value is at least K / (alpha k). It rejects the
+    hypotheses with the k largest e-values. The expected share of wrong rejections is at most alpha,
+    for any dependence (Wang and Ramdas 2022). Raises InputError if alpha is outside of (0, 1).
     """
     require_level(alpha)
     evidence = np.asarray(log_evidence, dtype=np.float64)
@@ -310,14 +317,17 @@ def gate_samples(
     *,
     share: float = 1.0,
 ) -> tuple[GateResult, ...]:
-    """Judge the samples of all segments together, by e-BH over their evidence: see `reject`.
+    """Judge the samples of all segments together, by e-BH over their evidence. See `reject`.
 
-    Raises InputError unless the margin is inside of the ``scale`` and alpha in (0, 1). This
-    decision uses ``share`` of alpha. Each side has the full alpha: at most one of the two verdicts
-    can be wrong of one mean, and they exclude each other on any data. All segments are ``safe``
-    only if each alone would be safe. If any mean is beyond the margin, the probability of that is
-    at most alpha, for any number of segments. The expected share of wrong verdicts among
-    ``breach`` is at most alpha.
+    This decision uses the part ``share`` of alpha. The verdicts ``safe`` and ``breach`` may each
+    use all of it. For one mean only one of the two can be wrong, and no data can give both.
+
+    - ``safe``: all segments are safe only if each of them alone would be safe. If any mean is
+      beyond the margin, all segments are judged safe with probability at most alpha. This holds for
+      any number of segments.
+    - ``breach``: the expected share of wrong verdicts among all breaches is at most alpha.
+
+    Raises InputError unless the margin is inside of the ``scale`` and alpha is in (0, 1).
     """
     require_level(alpha)
     level = alpha * share
@@ -354,13 +364,13 @@ def gate_samples(
 
 
 def _explain_open(sample: UserSample, margin: float, level: float) -> GateReason:
-    """Whether the missing scores prevent a verdict, or there are too few users."""
+    """Why there is no verdict: scores are missing, or there are too few users."""
     if not sample.scored.n:
         return GateReason.NO_DATA
     if not sample.missing:
         return GateReason.TOO_FEW
-    # Missing scores prevent it if the margin is between the two means, or if the other bound would
-    # give a verdict.
+    # Missing scores prevent a verdict in two cases: the margin is between the two means, or
+    # some values of the missing scores would give a verdict.
     would_be_safe = log_capital(sample.least, margin) >= -math.log(level)
     would_be_breach = log_capital(sample.most.flipped(), 1 - margin) >= -math.log(level)
     if would_be_safe or would_be_breach or sample.least.mean < margin < sample.most.mean:

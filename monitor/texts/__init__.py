@@ -1,1 +1,1 @@
-"""Sentences for people, written from values. No code decides by them."""
+"""Writes sentences for people from values. No code decides by a sentence."""

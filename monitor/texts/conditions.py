@@ -1,4 +1,4 @@
-"""Texts about conditions of runs, and about arms that do not change. Without a full stop."""
+"""Texts about the conditions of runs, and about arms that do not change. Without a full stop."""
 
 from monitor.model.alerts import MIN_CHANGES, Standstill
 from monitor.model.rankings import ALL
@@ -20,37 +20,38 @@ def write_clear(condition: Condition) -> str:
 
 def write_ignored(reason: str, condition: str) -> str:
     """The reason of a verdict on a condition that the configuration ignores."""
-    return f"{reason}; not waited for, since {condition} is ignored"
+    return f"{reason}; alerts do not wait for data, since {condition} is ignored"
 
 
 def write_standstill(standstill: Standstill, most: int) -> str:
-    """How long the arm's lists have not changed, and how long is normal."""
+    """How many changes of the other arm this arm has missed, and how many are normal."""
     arm, missed = standstill.arm, standstill.missed
     if not missed:
-        return f"lists of the {arm} change, at most {most} is normal"
-    limit = f"more than {most}" if missed > most else f"at most {most}"
+        return f"the {arm} has missed no change of the {arm.other}; up to {most} are normal"
+    limit = f"more than the {most} that are normal" if missed > most else f"up to {most} are normal"
     return (
         f"lists of the {arm} have not changed while those of the {arm.other} changed {missed} "
-        f"times, {limit} is normal"
+        f"times, {limit}"
     )
 
 
 def write_churn(standstill: Standstill, churn: float, churn_of_other: float) -> str:
-    """How much of the lists of both arms was replaced."""
+    """Which share of its items each arm replaced."""
     arm = standstill.arm
     return (
-        f"replaced in this run: {churn:.0%} of the {arm}, {churn_of_other:.0%} of the {arm.other}"
+        f"this run replaced {churn:.0%} of the {arm}'s items and {churn_of_other:.0%} of the "
+        f"{arm.other}'s"
     )
 
 
 def write_unlearned(standstill: Standstill) -> str:
-    """How much is known about how often the arm's lists change."""
+    """How many changes of the arm's lists the rule has seen while it learns."""
     seen = f"{standstill.changes} of {MIN_CHANGES} changes seen"
     return f"learning how often the lists of the {standstill.arm} change: {seen}"
 
 
 def write_too_few(users: int, min_users: int) -> str:
-    """Too few users had a list in the last run."""
+    """How many users had a list in the last run, and how many are needed."""
     return (
         f"only {count_users(users, ALL)} had a list in the last run too, fewer than the "
         f"{min_users:,} needed"

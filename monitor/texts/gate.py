@@ -1,4 +1,4 @@
-"""Texts about the verdict of a gate. Clauses without a full stop."""
+"""Texts about the verdict of a gate. They are clauses without a full stop."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -12,17 +12,17 @@ from monitor.texts.wording import count_of
 _NAMED = 5
 _LEFT_OUT = {
     LeftOut.OTHER_CONFIGURATION: "measured under another configuration",
-    LeftOut.INSUFFICIENT: "insufficient",
-    LeftOut.FAILED: "failed",
-    LeftOut.ABANDONED: "abandoned",
-    LeftOut.ASKED_EVERYBODY: "had fewer users than the sample, so none was drawn at random",
-    LeftOut.NO_SCORES: "stored without scores of what is judged",
-    LeftOut.NOT_THE_NEWEST: "older, and asked the same users",
+    LeftOut.INSUFFICIENT: "with status insufficient",
+    LeftOut.FAILED: "with status failed",
+    LeftOut.ABANDONED: "with status abandoned",
+    LeftOut.ASKED_EVERYBODY: "with fewer users than the sample, so no user was drawn at random",
+    LeftOut.NO_SCORES: "without stored scores of the judged metric",
+    LeftOut.NOT_THE_NEWEST: "with the same users as the newest run",
 }
 
 
 def write_verdict(verdict: GateVerdict, segments: Sequence[GateResult], margin: float) -> str:
-    """The reason for the verdict, with the figures of the segments that decided it."""
+    """Why the gate gives this verdict, with the figures of the segments that decided it."""
     decisive = [each for each in segments if each.verdict is verdict]
     if verdict is GateVerdict.INCONCLUSIVE:
         unknown = [each for each in segments if each.reason is GateReason.NO_DATA]
@@ -36,7 +36,7 @@ def write_verdict(verdict: GateVerdict, segments: Sequence[GateResult], margin: 
 def write_no_runs(
     comparison: str, since: datetime | None, left_out: Mapping[LeftOut, int], trouble: str | None
 ) -> str:
-    """Why there was no run to judge. ``trouble`` says why the newest bad run was bad."""
+    """Why the gate found no run to judge. ``trouble`` is the reason of the newest bad run."""
     period = f" since {format_instant(since)}" if since else ""
     reasons = ", ".join(write_left_out(reason, count) for reason, count in left_out.items())
     newest = f" (the newest: {trouble})" if trouble and left_out else ""
@@ -45,12 +45,12 @@ def write_no_runs(
 
 
 def write_left_out(reason: LeftOut, count: int) -> str:
-    """``3 runs older, and asked the same users``."""
+    """How many runs were left out and why, such as ``3 runs with status failed``."""
     return f"{count_of(count, 'run')} {_LEFT_OUT[reason]}"
 
 
 def write_census(fixed_users: int | None) -> str:
-    """Which users every run asks, None for all users."""
+    """Which users every run asks. ``fixed_users`` is None if every run asks all users."""
     if fixed_users is None:
         return "everybody was asked"
     return f"the same {fixed_users:,} users are asked in each run"
@@ -74,13 +74,15 @@ def _write_undecided(margin: float, result: GateResult) -> str:
         return f"{prefix}none of {result.users:,} users drawn has a score"
     if result.reason is GateReason.NO_DATA:
         return (
-            f"{prefix}{result.missing:,} of {result.users:,} users have no score, which decides: "
-            f"the mean excess is {result.mean_best:.4g} if theirs is the best and "
-            f"{result.mean_worst:.4g} if it is the worst, with a margin of {margin:g}"
+            f"{prefix}{result.missing:,} of {result.users:,} users have no score, and their scores "
+            f"would decide: with the best scores for them the mean excess is "
+            f"{result.mean_best:.4g}, with the worst it is {result.mean_worst:.4g}, and the margin "
+            f"is {margin:g}"
         )
     return (
-        f"{prefix}{result.users:,} users do not decide: the mean excess is between "
-        f"{result.low:.4g} and {result.high:.4g}, and so is {margin:g}; more runs will decide"
+        f"{prefix}{result.users:,} users are too few to decide: the mean excess is between "
+        f"{result.low:.4g} and {result.high:.4g}, and the margin {margin:g} is in this range; "
+        "more runs will decide"
     )
 
 

@@ -1,4 +1,4 @@
-"""Texts about ids that do not match, and the setting that helps."""
+"""Texts about ids that do not match, and about the setting that makes them match."""
 
 import shlex
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ _DIFFERENCES: Mapping[MismatchKind, str] = {
 
 
 class Surface(StrEnum):
-    """Where the reader can change how ids are read."""
+    """The place where the reader can change how ids are read."""
 
     CONFIGURATION = "configuration"
     COMMAND = "command"
@@ -33,7 +33,7 @@ class Surface(StrEnum):
 
 
 def write_mismatch(mismatch: IdMismatch, surface: Surface = Surface.CONFIGURATION) -> str:
-    """What does not match, an example of each arm, and what to do. Without a full stop."""
+    """What does not match, an example from each arm, and what to do. Without a full stop."""
     if mismatch.kind is MismatchKind.PADDING:
         return _write_padding(mismatch, surface)
     difference = f"{_DIFFERENCES[mismatch.kind]}{write_examples(mismatch)}"
@@ -42,9 +42,9 @@ def write_mismatch(mismatch: IdMismatch, surface: Surface = Surface.CONFIGURATIO
 
 
 def write_examples(mismatch: IdMismatch) -> str:
-    """``, such as '42' in the baseline and '42.0' in the candidate``.
+    """One example from each arm: ``, such as '42' in the baseline and '42.0' in the candidate``.
 
-    Nothing where examples are hidden.
+    Empty if examples are hidden.
     """
     if mismatch.examples is None:
         return ""
@@ -56,15 +56,15 @@ def write_examples(mismatch: IdMismatch) -> str:
 
 
 def write_user_spelling(mismatch: IdMismatch) -> str:
-    """``knows users by other ids, such as 'U1' for 'u1'``: the predicate of an arm."""
+    """A predicate whose subject is an arm: ``has other ids for users, such as 'U1' for 'u1'``."""
     if mismatch.examples is None:
-        return "knows users by other ids"
+        return "has other ids for users"
     panel_id, arm_id = map(_quote, mismatch.examples)
-    return f"knows users by other ids, such as {arm_id} for {panel_id}"
+    return f"has other ids for users, such as {arm_id} for {panel_id}"
 
 
 def write_setting(mismatch: IdMismatch, surface: Surface = Surface.CONFIGURATION) -> str:
-    """The setting with which the ids would match, or what else to do."""
+    """What to do so that the ids match, usually a setting."""
     forms = ", ".join(mismatch.forms)
     if surface is Surface.COMMAND:
         return f"add --{mismatch.ids}-ids {shlex.quote(f'[{forms}]')}"
@@ -85,10 +85,10 @@ def _write_common(mismatch: IdMismatch) -> str:
 def _write_advice(mismatch: IdMismatch, surface: Surface) -> str:
     if mismatch.kind is MismatchKind.PAIRS:
         if surface is Surface.PYTHON:
-            return "give the items alone, and the scores as scores="
-        return "give the items alone, and name the scores apart"
+            return "give the items without their scores, and the scores as scores="
+        return "give the items without their scores, and name the scores separately"
     if mismatch.kind is MismatchKind.UNKNOWN:
-        return f"check that the same {mismatch.ids}s are meant, and spell them alike"
+        return f"check that both sides mean the same {mismatch.ids}s, and spell them alike"
     match = f"then {mismatch.would_match:,} of {mismatch.tried:,} match"
     if not mismatch.forms:
         return f"spell them alike: {match}"

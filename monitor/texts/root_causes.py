@@ -1,4 +1,4 @@
-"""Texts about the cause of alerts that do not name it."""
+"""Texts about the causes of alerts, for alerts whose reason does not name the cause."""
 
 from datetime import datetime
 
@@ -9,9 +9,10 @@ from monitor.texts.run_reasons import with_cause
 
 
 def write_stale(since: datetime, cause: RootCause, *, has_succeeded: bool) -> str:
-    """``no run has succeeded since that of 2024-01-08 00:00 UTC: CAUSE``, a headline."""
+    """A headline: ``no run has succeeded since the run of 2024-01-08 00:00 UTC: CAUSE``."""
     instant = f"{since:%Y-%m-%d %H:%M} UTC"
-    wait = f"since that of {instant}" if has_succeeded else f"yet, waited for since {instant}"
+    never = f"yet, although rankwatch has waited since {instant}"
+    wait = f"since the run of {instant}" if has_succeeded else never
     causes = []
     if cause.database_away_s:
         causes.append(f"rankwatch's database was away for {cause.database_away_s:,.0f} s")
@@ -21,12 +22,12 @@ def write_stale(since: datetime, cause: RootCause, *, has_succeeded: bool) -> st
 
 
 def write_missed(stale: str, missed_runs: int) -> str:
-    """The reason for the headline ``stale``, with the number of runs that failed since."""
+    """The headline ``stale``, with the number of runs that have failed since then."""
     return f"{stale}; {missed_runs:,} later runs failed or did not begin"
 
 
 def write_known_cause(slot: datetime, cause: str) -> str:
-    """The cause that an earlier run of the same incident named."""
+    """The cause that an earlier run of the same incident found."""
     return f"Known since the run of {format_instant(slot)}: {cause}"
 
 
@@ -37,5 +38,5 @@ def write_removed(removed: Removed) -> str:
 
 
 def write_beginning(alert: str, slot: datetime, cause: str) -> str:
-    """The alert with which the incident began."""
+    """With which alert and which cause the incident began."""
     return f"The incident began with {alert} in the run of {format_instant(slot)}: {cause}"

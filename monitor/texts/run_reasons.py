@@ -37,23 +37,23 @@ _CLAUSES: Mapping[RunReasonKind, str] = {
     ),
     RunReasonKind.LAST_OK: "last good run: {slot}",
 }
-"""The clause of each kind. The others have a text of their own."""
+"""The clause of each kind. A kind that is missing here brings its own text."""
 _DOUBTS = {
     FloorDoubt.CACHED: (
-        "a cache gave one of both answers for {0.users:,} of {0.asked:,} users ({0.text})"
+        "a cache gave one of the two answers for {0.users:,} of {0.asked:,} users ({0.text})"
     ),
     FloorDoubt.SAME_ID: (
-        "both answers have the same id for {0.users:,} of {0.asked:,} users, as one answer given "
-        "twice has"
+        "both answers have the same id for {0.users:,} of {0.asked:,} users, so the second one "
+        "may be a copy"
     ),
     FloorDoubt.EQUAL: (
-        "both answers are equal for all {0.asked:,} users, which by the last runs happens once in "
-        "1e{0.limit:,.0f}"
+        "both answers are equal for all {0.asked:,} users, but according to the last runs the "
+        "chance of that is 1 in 1e{0.limit:,.0f}"
     ),
 }
 _FLOOR_ADVICE = (
-    "rankwatch asks with Cache-Control: no-cache, no-store. If a cache ignores that, use the "
-    "address behind the cache, or add a parameter that the cache does not ignore, as "
+    "rankwatch asks with Cache-Control: no-cache, no-store. If a cache ignores this header, use "
+    "the address behind the cache. Or add a parameter that the cache does not ignore, with "
     "noise_floor: {retrain: ...}"
 )
 _USUAL_CAUSES = {
@@ -61,11 +61,11 @@ _USUAL_CAUSES = {
     CoverageReason.EMPTY: "gave empty lists",
 }
 _INTRODUCTIONS = (RunReasonKind.TOO_FEW, RunReasonKind.BOTH_FAILED)
-"""The reason after one of these says why, so a colon is between them."""
+"""The reason that follows one of these kinds explains it, so a colon separates the two."""
 
 
 def write_run_reasons(reasons: Iterable[RunReason]) -> str:
-    """All reasons on one line, empty without reasons."""
+    """All reasons on one line. Empty if there are no reasons."""
     text = ""
     for reason in reasons:
         separator = ": " if reason.kind in _INTRODUCTIONS else "; "
@@ -92,7 +92,10 @@ def write_run_reason(reason: RunReason) -> str:
 
 
 def write_causes(causes: tuple[LossCause, ...]) -> str:
-    """``recs:80 answered 503 (60 of them), left them out (3 of them)``. One cause has no count."""
+    """The causes: ``recs:80 answered 503 (60 of them), left them out (3 of them)``.
+
+    A single cause is written without a count.
+    """
     if len(causes) == 1:
         return _write_cause(causes[0])
     return ", ".join(f"{_write_cause(cause)} ({cause.users:,} of them)" for cause in causes)
@@ -103,7 +106,7 @@ def _write_cause(cause: LossCause) -> str:
 
 
 def write_failure(loss: RunReason) -> str:
-    """For headlines: ``candidate recs:80 answered 503 Service Unavailable (60 of 60 users)``."""
+    """One failure for a headline: ``candidate recs:80 answered 503 (60 of 60 users)``."""
     cause = _write_cause(loss.causes[0])
     if len(loss.causes) > 1:
         cause += ", and other causes"
@@ -112,7 +115,10 @@ def write_failure(loss: RunReason) -> str:
 
 
 def write_failures(reasons: RunReasons) -> str | None:
-    """For headlines: the arm that lost most lists, or both if both failed. None if none did."""
+    """For headlines: the failure of the arm that lost most lists, or of both arms if both failed.
+
+    None if no arm lost lists.
+    """
     failures = [write_failure(each) for each in reasons if each.kind is RunReasonKind.LOST_LISTS]
     if find_reason(reasons, RunReasonKind.BOTH_FAILED) is not None:
         return f"both arms failed: {', '.join(failures)}"
@@ -120,7 +126,7 @@ def write_failures(reasons: RunReasons) -> str | None:
 
 
 def write_headline(reasons: RunReasons) -> str | None:
-    """The failures of the arms, else the first reason. None without reasons."""
+    """The failures of the arms. If no arm failed, the first reason. None without reasons."""
     if not reasons:
         return None
     return write_failures(reasons) or write_run_reason(reasons[0])
@@ -129,9 +135,11 @@ def write_headline(reasons: RunReasons) -> str | None:
 def write_lost_share(
     shown: str, arm: Arm | None, counts: tuple[int, int], reasons: RunReasons
 ) -> tuple[str, str]:
-    """The share of users without a list as ``shown``, then what the run says, and a headline.
+    """A reason and a headline for a share of users without a list.
 
-    ``counts``: users without a list of this arm, or of either, and users asked.
+    The reason begins with ``shown``, the text of the share, and goes on with the run's reasons.
+    ``counts`` are the users without a list and the users asked. The lists are those of ``arm``, or
+    of either arm if it is None.
     """
     whole = write_run_reasons(reasons)
     if find_reason(reasons, RunReasonKind.BOTH_FAILED) is not None:
@@ -141,7 +149,7 @@ def write_lost_share(
     loss = find_reason(reasons, RunReasonKind.LOST_LISTS, arm)
     if loss is None:
         return f"{shown}: {whole}", shown
-    if (loss.users, loss.asked) != counts:  # the run counts other users
+    if (loss.users, loss.asked) != counts:  # the counts of the run are about other users
         return f"{shown}: {whole}", write_failure(loss)
     place = reasons.index(loss)
     others = write_run_reasons((*reasons[place + 1 :], *reasons[:place]))
@@ -150,5 +158,5 @@ def write_lost_share(
 
 
 def with_cause(what: str, cause: str | None) -> str:
-    """What happened, and its cause if it is known."""
+    """What happened, followed by the cause if the cause is known."""
     return f"{what}: {cause}" if cause else what

@@ -1,4 +1,4 @@
-"""Texts about TLS that failed: the server's fault as a predicate, and what to do."""
+"""Texts about failures of TLS: a predicate whose subject is the server, and what to do."""
 
 from monitor.model.tls_faults import TlsClient, TlsFault
 
@@ -24,7 +24,7 @@ _AUTHORITY = {
 }
 _CLIENT_CERTIFICATE = {
     TlsClient.HTTP_SOURCE: "set cert_file and key_file",
-    TlsClient.RECEIVER: "receivers show none, let the server accept another login",
+    TlsClient.RECEIVER: "receivers cannot show one, so let the server accept another login",
     TlsClient.REDIS: "set ssl_certfile and ssl_keyfile in url",
     TlsClient.POSTGRESQL: "set sslcert and sslkey in the URL",
     TlsClient.MYSQL: "set ssl_cert and ssl_key in url",
@@ -32,24 +32,26 @@ _CLIENT_CERTIFICATE = {
 
 
 def write_tls_fault(fault: TlsFault, client: TlsClient) -> tuple[str, str]:
-    """A predicate, ``has a certificate of an unknown authority``, and the advice."""
+    """A predicate, such as ``has a certificate of an unknown authority``, and what to do."""
     name_authority = f"name the file of its authority{_AUTHORITY.get(client, '')}"
     show_certificate = _CLIENT_CERTIFICATE.get(client, "let the server accept another login")
     advice = {
-        TlsFault.EXPIRED: "its owner must renew it",
+        TlsFault.EXPIRED: "the server's owner must renew the certificate",
         TlsFault.NOT_YET_VALID: "set this machine's clock, or wait until it is valid",
-        TlsFault.OTHER_NAME: "check the host, or its owner must add this name to the certificate",
-        TlsFault.UNKNOWN_ISSUER: f"if it is yours, {name_authority}",
+        TlsFault.OTHER_NAME: (
+            "check the host name, or ask the server's owner to add it to the certificate"
+        ),
+        TlsFault.UNKNOWN_ISSUER: f"if the server is yours, {name_authority}",
         TlsFault.UNVERIFIED: (
-            "look at its dates with openssl s_client; if only its authority is "
+            "check the certificate's dates with openssl s_client; if only its authority is "
             f"unknown, {name_authority}"
         ),
         TlsFault.CLIENT_WANTED: show_certificate,
-        TlsFault.CLIENT_REFUSED: "check who issued it and when it ends",
+        TlsFault.CLIENT_REFUSED: "check who issued the certificate and when it expires",
         TlsFault.VERSION: "let the server take TLS 1.2 or later",
         TlsFault.HANDSHAKE: (
             f"check the port; if the server wants a client certificate, {show_certificate}"
         ),
-        TlsFault.NO_TLS: "check the port, and that the server takes TLS there",
+        TlsFault.NO_TLS: "check the port, and check that the server accepts TLS there",
     }
     return _PREDICATES[fault], advice[fault]

@@ -1,4 +1,4 @@
-"""Texts about a name that nothing has."""
+"""Texts about a name that does not exist."""
 
 from monitor.model.unmatched_names import UnmatchedName
 
@@ -6,9 +6,9 @@ _SHOWN = 5
 
 
 def write_unmatched(unmatched: UnmatchedName) -> str:
-    """``nothing matches rule Low: there is no segment country=no``, with the nearest names.
+    """A clause such as ``nothing matches rule Low: there is no segment country=no``.
 
-    Without a full stop.
+    The nearest name follows, or the names that exist. Without a full stop.
     """
     lack = "no alert has" if unmatched.is_matcher else "there is no segment"
     problem = f"nothing matches {unmatched.owner}: {lack} {unmatched.name}"
@@ -16,7 +16,7 @@ def write_unmatched(unmatched: UnmatchedName) -> str:
 
 
 def write_absent_segment(unmatched: UnmatchedName) -> str:
-    """Why a rule cannot judge the segment of that name."""
+    """Why a rule cannot judge the segment with this name."""
     return f"no user of the panel belongs to {unmatched.name}{_write_existing(unmatched)}"
 
 
@@ -27,4 +27,4 @@ def _write_existing(unmatched: UnmatchedName) -> str:
         return ""
     rest = len(unmatched.known) - _SHOWN
     more = f" and {rest:,} more" if rest > 0 else ""
-    return f". There is {', '.join(unmatched.known[:_SHOWN])}{more}"
+    return f". Existing names: {', '.join(unmatched.known[:_SHOWN])}{more}"

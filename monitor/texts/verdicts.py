@@ -1,4 +1,4 @@
-"""Texts about the verdicts of rules on a series. Clauses without a full stop."""
+"""Texts about the verdicts of rules on a series. They are clauses without a full stop."""
 
 import math
 
@@ -34,9 +34,10 @@ _QUESTIONS = {Lack.IDENTICAL: ": is the experiment applied?"}
 
 
 def write_value(rule: SeriesRule, value: float, users: int, segment: str, *limits: float) -> str:
-    """``mean of rbo(p=0.9) is 0.512 over 690 users``, on the same side of each limit as the value.
+    """The value as a clause, such as ``mean of rbo(p=0.9) is 0.512 over 690 users``.
 
-    Of coverage: ``the candidate gave no list for 34 of 690 users (4.93 %)``.
+    A rule on coverage gives ``the candidate gave no list for 34 of 690 users (4.93 %)``. Rounding
+    never moves the value to the other side of one of the ``limits``.
     """
     shown = format_value(*show_values(rule, value, *limits))
     among = count_users(users, segment)
@@ -52,7 +53,7 @@ def write_value(rule: SeriesRule, value: float, users: int, segment: str, *limit
 def write_threshold(
     rule: SeriesRule, limit: FixedLimit, *, is_breach: bool, is_recovered: bool
 ) -> str:
-    """On which side of a fixed limit the value is, as ``below 0.6``."""
+    """On which side of a fixed limit the value is, such as ``below 0.6``."""
     fires, resolves = show_values(rule, limit.value, limit.resolve_at)
     unit, side = _unit_of(rule), limit.direction
     if is_breach and isinstance(rule, CoverageRule) and side is Direction.ABOVE:
@@ -75,7 +76,7 @@ def write_normal(
     is_breach: bool,
     is_judgeable: bool,
 ) -> tuple[str, str]:
-    """How the value compares with what is normal, and a note, which may be empty."""
+    """How the value compares with what is normal, and a note. The note may be empty."""
     value, most, expected = show_values(
         rule, value, expectation.limit or 0.0, expectation.expected or 0.0
     )
@@ -89,7 +90,7 @@ def write_normal(
         note = f"this rule cannot judge: {runs} no possible value is {side} than normal"
         return f"normally {expected:.3g}{unit}", note
     end = "least" if is_below else "most"
-    # Neither figure may be rounded to the other side of the other one.
+    # Rounding must not change which of the value and the limit is larger.
     bound = f"{format_value(most, float(format_value(value, most)))}{unit}"
     if isinstance(rule, CoverageRule):
         question = _write_question(rule) if is_breach else ""
@@ -109,9 +110,10 @@ def _write_trend(drift: str, expectation: Expectation, *, is_breach: bool) -> st
 def write_breach(
     rule: SeriesRule, shown: str, finding: str, counts: tuple[int, int], reasons: RunReasons
 ) -> tuple[str, str]:
-    """The value as ``shown`` with the failures of the run, then the finding. Also the headline.
+    """The reason for a breach, and its headline.
 
-    ``counts``: users with what the rule watches, and users asked.
+    The reason has the value as ``shown``, the failures of the run, and the ``finding``. ``counts``
+    are the users with the property that the rule watches, and the users asked.
     """
     sentence = f"{shown}, {finding}"
     if not reasons or not isinstance(rule, CoverageRule):
@@ -123,15 +125,15 @@ def write_breach(
 
 
 def show_values(rule: SeriesRule, *values: float) -> tuple[float, ...]:
-    """These values of the rule's series as they are shown: shares of users in per cent."""
+    """Convert values of the rule's series to what texts show. Shares of users become per cent."""
     if isinstance(rule, SimilarityRule):
         return values
-    # Without the error of the last digits.
+    # Rounding removes the error in the last digits.
     return tuple(round(100 * value, 12) for value in values)
 
 
 def format_value(value: float, *limits: float) -> str:
-    """Shortest form of three or more figures on the same side of every limit as the value."""
+    """Round a value to at least three figures, to as few as keep it on its side of every limit."""
     for figures in range(3, 17):
         rounded = f"{value:.{figures}g}"
         if all(_side_of(float(rounded), limit) == _side_of(value, limit) for limit in limits):
@@ -140,12 +142,12 @@ def format_value(value: float, *limits: float) -> str:
 
 
 def count_users(count: int, segment: str) -> str:
-    """``1,874 users of country=UK``."""
+    """The number of users and their segment, such as ``1,874 users of country=UK``."""
     return f"{count_of(count, 'user')}{of_segment(segment)}"
 
 
 def of_segment(segment: str) -> str:
-    """``" of country=UK"``, nothing for all users."""
+    """The words ``" of country=UK"``. Empty for all users."""
     return "" if segment == ALL else f" of {segment}"
 
 
@@ -158,5 +160,5 @@ def _side_of(value: float, limit: float) -> int:
 
 
 def _write_question(rule: CoverageRule) -> str:
-    """The first question to on-call about lists of this kind."""
+    """The first question that on-call should ask about lists of this kind."""
     return _QUESTIONS.get(rule.share.lack, "")

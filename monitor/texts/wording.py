@@ -1,16 +1,16 @@
-"""Counts, and names from outside, as texts show them."""
+"""Formats counts, and names from outside, for texts."""
 
 
 def count_of(count: int, thing: str) -> str:
-    """``1 user``, ``1,874 users``."""
+    """A number and a noun: ``1 user``, ``1,874 users``."""
     return f"{count:,} {thing}" if count == 1 else f"{count:,} {thing}s"
 
 
 def printable(text: str) -> str:
-    """The text with a blank for each unprintable character."""
+    """Replace each unprintable character by a blank."""
     return "".join(char if char.isprintable() else " " for char in text)
 
 
 def shorten_to(text: str, limit: int) -> str:
-    """The text, or its beginning and an ellipsis, with at most ``limit`` characters."""
+    """Cut the text to ``limit`` characters. If it is longer, it ends with an ellipsis."""
     return text if len(text) <= limit else f"{text[: limit - 1]}…"

@@ -225,13 +225,13 @@ def test_a_comparison_without_success_for_too_long_is_stale_once_and_two_daemons
     judged = Judged(STALE, LOW_RULE)
     (start,) = judged.stale(WAIT, NOW)
     assert (start.alert, start.is_start, start.at) == ("STALE", True, NOW)
-    assert "since that of 2024-01-08 00:00 UTC" in start.reason
+    assert "since the run of 2024-01-08 00:00 UTC" in start.reason
     assert judged.stale(replace(WAIT, seen_s=9999.0), NOW + HOUR) == ()
     (other,) = Judged(STALE, LOW_RULE).stale(WAIT, NOW + HOUR)
     assert replace(other, at=start.at) == start
     (never,) = Judged(STALE, LOW_RULE).stale(replace(WAIT, has_succeeded=False), NOW)
     assert never.reason.startswith(
-        "no run has succeeded yet, waited for since 2024-01-08 00:00 UTC"
+        "no run has succeeded yet, although rankwatch has waited since 2024-01-08 00:00 UTC"
     )
 
 
@@ -255,5 +255,5 @@ def test_where_staleness_is_ignored_what_fires_ends_unseen_and_once_and_goes_on_
     assert kept.stale(WAIT, NOW + 50 * HOUR) == ()
     (end,) = ignored.stale(WAIT, NOW)
     assert (end.alert, end.is_end) == ("SimilarityLow", True)
-    assert end.reason.endswith("stale is ignored: ended, but not seen to recover")
+    assert end.reason.endswith("stale is ignored: the alert ended, but was not seen to recover")
     assert ignored.stale(WAIT, NOW + HOUR) == ()

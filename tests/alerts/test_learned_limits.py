@@ -227,7 +227,8 @@ def test_it_is_told_once_and_ends_with_the_next_change():
     assert (start.to_state, end.to_state) == (State.FIRING, State.QUIET)
     assert start.reason == (
         "lists of the candidate have not changed while those of the baseline changed 3 times, "
-        "more than 2 is normal; replaced in this run: 0% of the candidate, 25% of the baseline"
+        "more than the 2 that are normal; this run replaced 0% of the candidate's items and 25% of "
+        "the baseline's"
     )
     assert (start.value, start.threshold, start.users) == (3.0, 2.0, 700)
 

@@ -49,7 +49,7 @@ ACKNOWLEDGEMENT = replace(
 )
 END = replace(START, from_state=State.FIRING, to_state=State.QUIET, slot=SLOT + 2 * MINUTE)
 KEY = START.dedup_key or ""
-WAITS = "waits for the end of its incident, in which SimilarityLow fires"
+WAITS = "waits for the end of its incident: SimilarityLow is still firing"
 NEVER, ENDED = "its start was never sent", "it ended before its start was sent"
 
 
@@ -334,7 +334,7 @@ start     other 20 %  -
 def test_what_joins_an_incident_is_an_update_unless_it_is_worse(told, joins, worse):
     first, later = JOINING[told], JOINING[joins]
     (message,) = compose_messages([later], situation(first, later, told=(first,)))
-    users = f"it concerns about {worse} users, and about 100 at the last page"
+    users = f"it now concerns about {worse} users, compared with about 100 at the last page"
     assert message.worse == {"-": None, "severity": ROSE}.get(worse, users)
     assert message.is_update is (worse == "-")
     assert (message.pages_before, message.pages) == (1, 1 if worse == "-" else 2)
@@ -359,9 +359,9 @@ def test_users_that_double_page_again_whatever_paged_before_and_so_does_a_severi
     starts = (*grows, last, everybody)
     found = [count_pages(starts[:count]) for count in (6, 7, 8)]
     assert [(each.pages, each.worse) for each in found] == [
-        (5, "it concerns about 320 users, and about 160 at the last page"),
+        (5, "it now concerns about 320 users, compared with about 160 at the last page"),
         (6, ROSE),
-        (7, "it concerns about 980 users, and about 320 at the last page"),
+        (7, "it now concerns about 980 users, compared with about 320 at the last page"),
     ]
     # A receiver that was sent nothing before has nothing that became worse.
     (first,) = compose_messages(starts, situation(*starts))
@@ -407,7 +407,7 @@ def test_a_fault_of_another_kind_and_a_run_that_fails_for_everybody_page_again()
     assert (outage.incident, outage.users) == (lasting.incident, 500)
     hundred = replace(missing, slot=SLOT, users=500, value=0.2, incident=lasting.incident)
     (page,) = compose_messages([outage], situation(hundred, outage, told=(hundred,)))
-    assert page.worse == "it concerns about 500 users, and about 100 at the last page"
+    assert page.worse == "it now concerns about 500 users, compared with about 100 at the last page"
 
 
 @pytest.mark.parametrize(("mean_of_part", "leads"), [(0.1, "country=FR"), (0.42, ALL), (None, ALL)])

@@ -107,7 +107,7 @@ def test_a_segment_that_nobody_belongs_to_is_told_with_those_of_its_dimension_th
     assert [(state.outcome, state.reason) for state in states] == [
         (Outcome.NO_DATA, f"no user of the panel belongs to {said}")
         for said in (
-            "country=nosuch. There is country=UK, country=US, country=DE, country=FR",
+            "country=nosuch. Existing names: country=UK, country=US, country=DE, country=FR",
             "plan=free",
         )
     ]
@@ -177,11 +177,11 @@ def test_a_share_of_lists_with_a_trait_is_judged_in_users():
 
 
 def test_what_cannot_be_told_says_why():
-    untold = "too few lists have changed: rules on `frozen` judge how long that is normal"
+    untold = "rules on `frozen` judge this arm, since it changed too few lists"
     assert verdict(Lack.UNCHANGED, unchanged("all", 2000, 2000)) == (Outcome.NO_DATA, untold)
-    few = "only 20 users could be looked at, fewer than the 30 needed"
+    few = "only 20 users could be checked, fewer than the 30 needed"
     assert verdict(Lack.UNCHANGED, unchanged("all", 2, 20)) == (Outcome.TOO_FEW, few)
-    assert verdict(Lack.SHARED) == (Outcome.NO_DATA, "there are no lists to compare")
+    assert verdict(Lack.SHARED) == (Outcome.NO_DATA, "there are no comparable lists")
     assert verdict(Lack.SHARED, status=RunStatus.FAILED)[0] is Outcome.ERROR
 
 

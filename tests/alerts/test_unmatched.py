@@ -61,7 +61,7 @@ def test_rules_that_name_the_same_absent_segment_are_told_once_with_what_is_near
     assert named_segments(rules) == ("country=no", "country=Brazil")
     assert [*map(write_unmatched, found)] == [
         "nothing matches rules Low, Lower: there is no segment country=no. Did you mean country=NO?",
-        "nothing matches rule Far: there is no segment country=Brazil. There is country=NO, country=SE",
+        "nothing matches rule Far: there is no segment country=Brazil. Existing names: country=NO, country=SE",
     ]
 
 
@@ -70,7 +70,7 @@ segment=country=NO alert=Low  -
 team=search                   -
 segment=country=no            no alert has segment=country=no. Did you mean country=NO?
 alert=Lwo                     no alert has alert=Lwo. Did you mean Low?
-alert=Low severity=info       no alert has severity=info. There is critical
+alert=Low severity=info       no alert has severity=info. Existing names: critical
 team=serach                   no alert has team=serach. Did you mean search?
 segment=~country=X.*          no alert has segment=~country=X.*
 zone=a                        no alert has zone=a
@@ -117,7 +117,7 @@ def test_a_silence_is_held_against_the_alerts_that_were_judged():
     near = f"{nothing} segment=country=no. Did you mean country=NO?"
     assert said("segment=country=no") == near
     assert said("segment=country=NO", "metric=rbo") is None
-    there_is = f"{nothing} metric=rbo. There is extended_tau"
+    there_is = f"{nothing} metric=rbo. Existing names: extended_tau"
     assert said("metric=rbo", comparisons={"feed": known["feed"]}) == there_is
     search = f"{nothing} team=serach. Did you mean search?"
     assert said("team=serach", comparisons=known) == search

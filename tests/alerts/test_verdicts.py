@@ -45,7 +45,7 @@ low        0.59999  1874   breach   no        is 0.59999 over 1,874 users, below
 low        0.6      1874   ok       no        is 0.6 over 1,874 users, not below 0.6 but still below 0.65, where it resolves
 low        0.65     1       ok      yes       is 0.65 over 1 user, not below 0.65
 low of 50  0.1      50     breach   no        is 0.1 over 50 users, below 0.6
-low of 50  0.1      49     too_few  no        49 users with a value of rbo(p=0.9), fewer than the 50 needed
+low of 50  0.1      49     too_few  no        rbo(p=0.9) has a value for only 49 users, fewer than the 50 needed
 low        None     1874   no_data  no        has no value over 1,874 users
 low        nan      1874   no_data  no        has no value over 1,874 users
 low        inf      1874   no_data  no        has no value over 1,874 users
@@ -194,7 +194,7 @@ def test_a_decision_that_the_missing_could_turn_is_none(missing, judged, becomes
 def test_it_is_told_how_many_are_missing_and_what_they_could_do():
     assert bounded(rule(**SCORES), 10).reason == (
         "cannot be decided: 10 users without a score could make it anything from 0.26 to 0.46; "
-        "of those who have one, said"
+        "over the users with a score, said"
     )
 
 

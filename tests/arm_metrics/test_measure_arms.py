@@ -146,7 +146,9 @@ def test_a_name_is_read_with_room_around_it_and_an_unknown_one_is_refused_with_a
         MetricError, match="unknown arm-wide metric 'exposure_gin'; did you mean 'exposure_gini'"
     ):
         parse_arm_metric("exposure_gin")
-    with pytest.raises(MetricError, match="unknown arm-wide metric 7; known: catalogue_coverage, "):
+    with pytest.raises(
+        MetricError, match="unknown arm-wide metric 7; use one of: catalogue_coverage, "
+    ):
         parse_arm_metric(7)
 
 

@@ -51,7 +51,7 @@ def test_a_changed_spelling_is_named_with_an_example_of_each_in_the_explanation_
     found = result.explanation
     assert found is not None
     said = (
-        "80 of 80 users (100 %) get items from the candidate whose ids are spelled otherwise "
+        "80 of 80 users (100 %) get items from the candidate whose ids are spelled differently "
         "than before: SKU-"
     )
     assert kind_of(found) is FaultKind.RESPELLED
@@ -79,7 +79,7 @@ def test_a_changed_spelling_of_one_segment_names_the_segment():
 
 def test_a_first_run_in_which_nothing_meets_says_why():
     assert explained(AFTER).sentence.startswith(
-        "80 of 80 users (100 %) get items whose ids are spelled otherwise by baseline and "
+        "80 of 80 users (100 %) get items whose ids are spelled differently by baseline and "
         "candidate: SKU-"
     )
 

@@ -249,7 +249,7 @@ ANSWERS: dict[str, dict[str, Any]] = {
 }
 UNTRUSTED = """
 # first        second       overlaps before  told
-plain          aged         -                a cache gave one of both answers for 500 of 500 users (Age: 3)
+plain          aged         -                a cache gave one of the two answers for 500 of 500 users (Age: 3)
 plain          six aged     -                for 6 of 500 users
 plain          five aged    1 1 1 1 1 1      -
 stored then    plain        -                for 500 of 500 users (Age: 3)
@@ -257,7 +257,7 @@ late, own ids  next ids     -                -
 own ids        own ids      -                both answers have the same id for 500 of 500 users
 one id         one id       -                -
 three ids      three ids    -                -
-plain          plain        0.91 0.95 0.9    equal for all 500 users, which by the last runs happens once in 1e11
+plain          plain        0.91 0.95 0.9    according to the last runs the chance of that is 1 in 1e11
 plain          one changed  0.9 0.9 0.9      -
 # Of two runs one does not know, and by chance it happens once in 4 million runs.
 plain          plain        0.9 0.9          -

@@ -130,7 +130,7 @@ def test_a_run_that_finds_no_user_because_of_their_spelling_names_that_as_the_ca
     candidate = pull({name.upper(): [1, 2] for name in names})
     listed = {Arm.CANDIDATE: users(*map(str.upper, names))}
     result = ran(FULL, baseline, candidate, users(*names), listed=listed)
-    other = "knows users by other ids, such as 'U0' for 'u0'"
+    other = "has other ids for users, such as 'U0' for 'u0'"
     assert (result.reason or "").startswith(
         f"the candidate gave no list for 12 of 12 users: {other}; "
     )
@@ -220,7 +220,7 @@ def test_a_run_says_what_is_another_in_it_than_in_the_last_one_and_no_word_of_an
 
     other = ran(FULL, old, new, memory=Memory(last_ok=last))
     told = (
-        "measured differently from here: k 10 → 2; the candidate's model changed with this "
+        "the configuration of the measurement changed: k 10 → 2; the candidate's model changed with this "
         "run, v12 → v13"
     )
     assert (other.reason, other.models) == (
@@ -332,7 +332,7 @@ def test_a_segment_of_which_too_little_answered_is_neither_judged_nor_shown_nor_
     )
     assert (
         kingdom.reason
-        == "too little of country=UK could be compared: 3 of 10 users, under min_paired_share 50%"
+        == "too few users of country=UK could be compared: 3 of 10 users, under min_paired_share 50%"
     )
 
 

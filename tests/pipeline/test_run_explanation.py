@@ -249,7 +249,7 @@ def test_an_alert_that_comes_late_tells_the_fault_of_the_run_in_which_it_came():
     assert told == replace(came.explanation, sentence=recalled, is_recalled=True)
     assert unchanged.finding is None
     (alert,) = add_explanations((transition(metric="coverage", statistic="unchanged_list"),), told)
-    assert str(alert.explanation).startswith(f"By extended_tau: {since}")
+    assert str(alert.explanation).startswith(f"Measured by extended_tau: {since}")
     stale, vague = (
         replace(
             came.explanation,
@@ -275,7 +275,7 @@ def test_alerts_on_coverage_and_ends_say_nothing_where_no_fault_is_and_another_m
     found = run(OTHER).explanation
     *nothing, other, excess = (alert.explanation for alert in add_explanations(alerts, found))
     assert nothing == [None, None]
-    assert str(other).startswith("By extended_tau: No earlier lists")
+    assert str(other).startswith("Measured by extended_tau: No earlier lists")
     assert str(excess).startswith("No earlier lists")
     assert {alert.explanation for alert in add_explanations(alerts, None)} == {None}
 

@@ -197,7 +197,7 @@ def test_missing_users_are_set_to_their_worst_and_decide(world):
     assert segment.users == 200
     assert segment.missing > 10
     assert (segment.mean_best or 0) < -0.1 < (segment.mean_worst or -1)
-    assert "have no score, which decides" in found.sentence
+    assert "have no score, and their scores would decide" in found.sentence
 
 
 def test_an_undefined_score_is_a_missing_one(world):
@@ -220,13 +220,13 @@ LOST = "the candidate gave no list for 220 of 220 users: left them out; nothing 
         (
             lambda world: world.run(constant(-0.4), status=RunStatus.FAILED, reason=LOST),
             [LeftOut.FAILED],
-            f"1 run failed (the newest: {LOST})",
+            f"1 run with status failed (the newest: {LOST})",
         ),
-        (run_over_few, [LeftOut.ASKED_EVERYBODY], "1 run had fewer users than the sample"),
+        (run_over_few, [LeftOut.ASKED_EVERYBODY], "1 run with fewer users than the sample"),
         (
             lambda world: world.run(constant(-0.4), series=""),
             [LeftOut.NO_SCORES],
-            "stored without scores of what is judged",
+            "without stored scores of the judged metric",
         ),
         (
             lambda world: world.run(constant(2.0), config_hash="earlier"),

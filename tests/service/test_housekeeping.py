@@ -114,7 +114,7 @@ def test_it_names_why_the_newest_run_failed_and_that_the_database_was_away_befor
         "HTML page (5 of 5 users)"
     )
     assert stale.reason == (
-        f"no run has succeeded since that of 2024-01-08 00:00 UTC: {cause}; 3 later runs "
+        f"no run has succeeded since the run of 2024-01-08 00:00 UTC: {cause}; 3 later runs "
         "failed or did not begin"
     )
     assert cause_of(stale) == stale.headline == stale.reason.partition(";")[0]

@@ -318,7 +318,7 @@ EXAMPLES: Mapping[str, Iterable[partial[Any]]] = {
             RootCause(database_away_s=3660.0, run_failure="candidate recs:80 answered 503"),
             has_succeeded=True,
         ),
-        partial(write_missed, "no run has succeeded since that of 2024-01-08 00:00 UTC", 3),
+        partial(write_missed, "no run has succeeded since the run of 2024-01-08 00:00 UTC", 3),
         partial(write_known_cause, SLOT + DAY, "98 of 700 users got no list."),
         partial(write_beginning, "MissingLists", SLOT, "98 of 700 users got no list."),
         *(partial(write_removed, removed) for removed in Removed),
