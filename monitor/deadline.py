@@ -1,6 +1,6 @@
-"""Deadlines, and calls that rankwatch abandons when their deadline has passed.
+"""Deadlines, and calls that are abandoned once their deadline has passed.
 
-Calls to vendors run in a separate daemon thread. Loops check the deadline between their steps.
+Calls into vendors' code run in a separate daemon thread. Loops check the deadline between steps.
 """
 
 import queue
@@ -19,27 +19,27 @@ T = TypeVar("T")
 SignalHandler = Callable[[int, FrameType | None], object]
 
 _AGAIN_S = 0.5
-"""Seconds until the next interrupt: an interrupt between two statements has no effect."""
+"""How many seconds pass before the next interrupt. Between two statements it has no effect."""
 
 
 class OverdueError(Exception):
-    """The deadline has passed. The caller adds what was late."""
+    """The deadline has passed. The caller's message says what was late."""
 
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """``at`` on the monotonic clock, because sockets, statements and disks use real time."""
+    """The time ``at`` on the monotonic clock. Sockets, statements and disks take real time."""
 
     at: float
 
     @classmethod
     def after(cls, seconds: float) -> Self:
-        """The deadline that is so many seconds from now."""
+        """The deadline that is this many seconds from now."""
         return cls(time.monotonic() + seconds)
 
     @property
     def remaining_s(self) -> float:
-        """Seconds left, never below 0."""
+        """How many seconds are left, never below 0."""
         return max(0.0, self.at - time.monotonic())
 
     @property
@@ -48,7 +48,7 @@ class Deadline:
         return time.monotonic() >= self.at
 
     def require_time(self) -> None:
-        """OverdueError if the deadline has passed."""
+        """Raise OverdueError if the deadline has passed."""
         if self.is_past:
             raise OverdueError
 
@@ -60,7 +60,7 @@ class BackgroundCall(Generic[T]):
         self._done: queue.SimpleQueue[Callable[[], T]] = queue.SimpleQueue()
         self._is_abandoned = threading.Event()
         self._interrupts: list[Callable[[], object]] = []
-        # The caller's context, so that lines of the log name the same run.
+        # Uses the caller's context, so that log lines name the same run.
         context = copy_context()
         threading.Thread(target=context.run, args=(self._run, work), name=name, daemon=True).start()
 
@@ -74,9 +74,9 @@ class BackgroundCall(Generic[T]):
             self._done.put(lambda: value)
 
     def wait(self, deadline: Deadline) -> T:
-        """Result of the call, or the exception that it raised.
+        """Return the result of the call, or raise its exception. Can be called once.
 
-        OverdueError at the deadline. Can be called once.
+        Raises OverdueError at the deadline.
         """
         try:
             outcome = self._done.get(timeout=deadline.remaining_s)
@@ -117,7 +117,7 @@ class BackgroundCall(Generic[T]):
 
 @contextmanager
 def interrupted_at(deadline: Deadline | None, interrupt: Callable[[], object]) -> Iterator[None]:
-    """Call ``interrupt``, again and again, if the deadline passes during the block."""
+    """Call ``interrupt`` repeatedly once the deadline passes during the block."""
     ended = threading.Event()
 
     def watch(deadline: Deadline) -> None:
@@ -140,7 +140,7 @@ def signals_handled(
 ) -> Iterator[None]:
     """Call ``handle`` for SIGINT and SIGTERM during the block, in the main thread.
 
-    Its first argument is the handler outside of the block.
+    The first argument of ``handle`` is the handler that is in place outside the block.
     """
     handlers: dict[signal.Signals, SignalHandler] = {}
     if threading.current_thread() is threading.main_thread():
@@ -157,9 +157,9 @@ def signals_handled(
 
 
 def interrupted_by_signals(interrupt: Callable[[], object]) -> AbstractContextManager[None]:
-    """Call ``interrupt`` too on SIGINT and SIGTERM, during the block.
+    """During the block, SIGINT and SIGTERM also call ``interrupt``.
 
-    It is for libraries that ignore or delay exceptions of signal handlers.
+    Use it for libraries that ignore or delay exceptions of signal handlers.
     """
 
     def handle(before: SignalHandler, number: int, frame: FrameType | None) -> None:
@@ -170,7 +170,7 @@ def interrupted_by_signals(interrupt: Callable[[], object]) -> AbstractContextMa
 
 
 def _interrupt(interrupt: Callable[[], object]) -> None:
-    # Work that has just ended cannot be interrupted, and may raise anything.
+    # If the work has just ended, it cannot be interrupted, and the call may raise anything.
     with suppress(Exception):
         interrupt()
 

@@ -5,8 +5,8 @@
     ├── InputError                  2   data for the Python interface cannot be read as rankings
     │   └── MetricError             2   no such metric or parameter, or its value is out of range
     ├── SourceError                 3   a source of lists or users could not be read at all
-    │   ├── UserDataError           3   because of the data of one user
-    │   └── UnreadableError         3   because of rows that cannot be read, or unexpected names
+    │   ├── UserDataError           3   the data of one user is the cause
+    │   └── UnreadableError         3   rows that cannot be read, or unexpected names, are the cause
     ├── OutputError                 3   scores could not be written to the place in `scores_to`
     ├── RunError                    3   a run could not be completed
     │   └── SlotTakenError          3   another process runs the slot at this moment
@@ -15,9 +15,9 @@
     │   └── LeaseLostError          4   another daemon leads now, so this one does not write
     └── DeliveryError               5   a receiver did not accept a notification
 
-A failure of one user is no exception: it is counted in Coverage. Errors of I/O have ``permanent``,
-which is False if the same call may succeed later. Messages say what failed, where, and what to do.
-They never contain a secret.
+If only one user fails, no exception is raised: Coverage counts the failure. Errors of I/O have
+``permanent``, which is False if the same call may succeed later. Messages say what failed, where,
+and what to do. They never contain a secret.
 """
 
 import traceback
@@ -30,7 +30,7 @@ _PROGRAM = Path(__file__).parent
 
 
 def describe_fault(error: BaseException) -> str:
-    """The class of an unexpected error and its place in our code, without its text.
+    """The class of an unexpected error and its place in our code. The error's text is left out.
 
     The text can quote data.
     """
@@ -41,7 +41,7 @@ def describe_fault(error: BaseException) -> str:
 
 
 class MonitorError(Exception):
-    """Base of every error below. Its text is one line for a person."""
+    """Base of all errors of rankwatch. The text is one line for a person."""
 
     exit_code: ClassVar[int] = 1
 
@@ -51,7 +51,7 @@ class MonitorError(Exception):
 
 
 class ConfigError(MonitorError):
-    """The configuration cannot be used. The text lists every problem, one a line."""
+    """The configuration cannot be used. The text has one line for each problem."""
 
     exit_code = 2
 
@@ -67,18 +67,18 @@ class MetricError(InputError):
 
 
 class SourceError(MonitorError):
-    """A source could not be read: a file is missing, a column is wrong, a query is refused."""
+    """A source could not be read, because a file is missing or a query is refused, for example."""
 
     exit_code = 3
 
     @property
     def shown(self) -> str:
-        """The text if users need not be hidden. It may quote data of the source."""
+        """The text for readers that may see users. It may quote data of the source."""
         return str(self)
 
 
 class UserDataError(SourceError):
-    """The data of one ``user`` is unreadable. ``what`` is the text without the user."""
+    """The data of one ``user`` cannot be read. ``what`` is the text without the user."""
 
     def __init__(self, user: str, what: str) -> None:
         super().__init__(f"user {user[:_LONGEST_USER]!r} {what}")
@@ -89,7 +89,7 @@ class UserDataError(SourceError):
 class UnreadableError(SourceError):
     """The data of a source cannot be read.
 
-    The text has no value or name from the source; ``shown`` has examples.
+    The text contains no value or name from the source. ``shown`` contains examples.
     """
 
     def __init__(self, message: str, shown: str) -> None:
@@ -119,14 +119,14 @@ class SlotTakenError(RunError):
 
 
 class DatabaseTrouble(StrEnum):
-    """Why the database did not do a statement. A closed set: it becomes a metric label."""
+    """Why the database did not execute a statement. A closed set, as it becomes a metric label."""
 
     UNREACHABLE = "unreachable"
-    HUNG = "hung"  # no answer in time
+    HUNG = "hung"  # the database did not answer in time
     DENIED = "denied"
     DISK = "disk"
     LOCKED = "locked"
-    CONFLICT = "conflict"  # normal with many writers
+    CONFLICT = "conflict"  # this is normal with many writers
     READ_ONLY = "read_only"
     OVERLOADED = "overloaded"
     SCHEMA = "schema"
@@ -135,7 +135,7 @@ class DatabaseTrouble(StrEnum):
 
 
 class DatabaseError(MonitorError):
-    """The store could not be reached or refused the statement."""
+    """The database could not be reached, or it refused the statement."""
 
     exit_code = 4
     trouble = DatabaseTrouble.OTHER
@@ -158,13 +158,13 @@ class SchemaError(DatabaseError):
 
 
 class LeaseLostError(DatabaseError):
-    """This daemon does not lead, or no longer. A retry cannot help: the leader does the work."""
+    """This daemon is not the leader, or no longer. A retry is useless: the leader does the work."""
 
     trouble = DatabaseTrouble.CONFLICT
 
 
 class DeliveryTrouble(StrEnum):
-    """Why a message is not delivered. A closed set: it becomes a metric label."""
+    """Why a message was not delivered. A closed set, as it becomes a metric label."""
 
     REFUSED = "refused"
     RATE_LIMITED = "rate_limited"
@@ -173,10 +173,10 @@ class DeliveryTrouble(StrEnum):
 
 
 class DeliveryError(MonitorError):
-    """A receiver did not accept a message; ``permanent`` if sending it again cannot help.
+    """A receiver did not accept a message. It is ``permanent`` if sending again is useless.
 
-    ``may_be_known``: the receiver may have it, as after a timeout. ``of_message``: the receiver may
-    accept another message, or a part of this one.
+    ``may_be_known``: the receiver may have the message, for example after a timeout.
+    ``of_message``: the receiver may accept another message, or a part of this message.
     """
 
     exit_code = 5

@@ -1,6 +1,6 @@
 """Reads small files without waiting for devices, and replaces files of any size atomically.
 
-This module has no settings.
+This module defines no settings.
 """
 
 import errno
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO
 
 PIPE_S = 5.0
-"""Most seconds to read all data from a pipe."""
+"""How many seconds reading all data from a pipe may take."""
 
 _PIECE = 1 << 16
 _NO_FILE = "it is no file"
@@ -31,11 +31,11 @@ def read_bounded(
     may_be_pipe: bool = False,
     pipe_s: float = PIPE_S,
 ) -> bytes:
-    """Content of a regular file of at most ``most`` bytes.
+    """The content of a regular file of at most ``most`` bytes.
 
-    With ``may_be_pipe`` also the content of a pipe, within ``pipe_s`` seconds. OSError with the
-    cause in ``strerror``: FileNotFoundError, EFBIG if there is more. Directories, devices and
-    sockets raise OSError at once.
+    With ``may_be_pipe``, the file may also be a pipe, which is read within ``pipe_s`` seconds.
+    Raises OSError with the cause in ``strerror``. A missing file raises FileNotFoundError. The
+    errno is EFBIG if there are more bytes. Directories, devices and sockets raise OSError at once.
     """
     try:
         number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
@@ -63,7 +63,7 @@ def _read_pipe(number: int, most: int, until: float) -> bytes:
 
         def read(size: int) -> bytes:
             while (left_s := until - time.monotonic()) > 0 and selector.select(left_s):
-                with suppress(BlockingIOError):  # another process has read it
+                with suppress(BlockingIOError):  # another process has read the data
                     return os.read(number, size)
             raise OSError(errno.ETIMEDOUT, "it is a pipe, and its writer did not close it in time")
 
@@ -80,9 +80,9 @@ def _read(most: int, read: Callable[[int], bytes]) -> bytes:
 
 
 def describe_exposure(path: str | os.PathLike[str], consequence: str, remedy: str) -> str | None:
-    """A warning if every account of this machine may read the file, else None.
+    """A warning if every account of this machine may read the file. Otherwise None.
 
-    ``consequence`` completes "every account of this machine".
+    ``consequence`` completes the words "every account of this machine".
     """
     try:
         mode = stat.S_IMODE(os.stat(path).st_mode)  # noqa: PTH116 - takes text too
@@ -97,7 +97,7 @@ def describe_exposure(path: str | os.PathLike[str], consequence: str, remedy: st
 
 
 def replace_file(path: Path, content: bytes, *, mode: int | None = None) -> None:
-    """Replace the file by this content, or make it, see `replacing`.
+    """Replace the file by this content, or create it. See `replacing`.
 
     OSError names ``path``.
     """
@@ -115,11 +115,12 @@ def replacing(
     mode: int | None = None,
     is_lasting: bool = False,
 ) -> Iterator[IO[bytes]]:
-    """Write a new file that replaces the old one, as a whole, at the end of the block.
+    """Write a new file that replaces the old file as a whole at the end of the block.
 
-    ``mode`` are its permissions, by default those of the old file. With ``is_lasting`` the file
-    survives a power failure. A symbolic link is replaced, not followed. After an exception the old
-    file is unchanged. The next call deletes what a killed process left. Raises OSError.
+    The file gets the permissions ``mode``, by default those of the old file. With ``is_lasting``
+    the file survives a power failure. A symbolic link is replaced, not followed. After an exception
+    the old file is unchanged. If a process is killed, the next call deletes the new file that it
+    left. Raises OSError.
     """
     old_mode = _mode_at(path)
     if mode is None:
@@ -128,7 +129,7 @@ def replacing(
     try:
         with open(number, "wb") as file:  # noqa: PTH123 - an open file
             if mode is not None:
-                os.fchmod(number, mode)  # before it has any content
+                os.fchmod(number, mode)  # before the file has any content
             yield file
             if is_lasting:
                 file.flush()
@@ -142,7 +143,7 @@ def replacing(
 
 
 def require_replaceable(path: Path) -> None:
-    """OSError, which names ``path``, if `replace_file` could not write now. Changes nothing."""
+    """Raise OSError, which names ``path``, if `replace_file` could not write. Changes nothing."""
     try:
         _mode_at(path)
         number, draft = _begin_draft(path.absolute())
@@ -153,15 +154,15 @@ def require_replaceable(path: Path) -> None:
 
 
 def _begin_draft(path: Path) -> tuple[int, Path]:
-    """A new locked file in the same folder: its open descriptor and path.
+    """Create a new locked file in the same folder. Returns its open descriptor and its path.
 
-    Deletes the new files of ended processes for the same path.
+    Deletes new files that ended processes left for the same path.
     """
     start = f".rankwatch.{hashlib.sha256(os.fsencode(path.name)).hexdigest()[:16]}."
     for leftover in path.parent.glob(f"{start}*"):
         _delete_unless_locked(leftover)
     while True:
-        # An unpredictable name, so that no other account can place a link there.
+        # The name is unpredictable, so that no other account can place a link there.
         draft = path.with_name(f"{start}{secrets.token_hex(8)}")
         number = os.open(
             draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666
@@ -192,9 +193,9 @@ def _flush_folder(folder: Path) -> None:
 
 
 def _mode_at(path: Path) -> int | None:
-    """Permissions of the file at the path, None if there is no file or a symbolic link.
+    """The permissions of the file at the path. None for no file or a symbolic link.
 
-    OSError for what must not be replaced, such as a pipe.
+    Raises OSError if the path must not be replaced, for example a pipe.
     """
     try:
         mode = path.lstat().st_mode

@@ -1,4 +1,4 @@
-"""Errors of other programs in rankwatch's words, by class or code: what happened, what to do.
+"""Describes errors of other programs in our own words, by class or code, and says what to do.
 
 Texts of other programs can quote ids, and sometimes secrets. So rankwatch never shows, stores or
 logs them. `note_error` logs class, code and place of an error at the level debug. This module
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """What happened and what to do. ``permanent``: the same call fails until somebody does it."""
+    """What happened and what to do. If ``permanent``, calls fail until somebody acts on it."""
 
     what: str
     advice: str
@@ -47,7 +47,7 @@ def chain_of(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def describe_error(error: BaseException) -> str:
-    """Class, code and place of an error and of its causes, without their texts."""
+    """The class, code and place of an error and of its causes. Their texts are left out."""
     return "; from ".join(map(_describe_one, chain_of(error)))
 
 
@@ -67,15 +67,15 @@ _CODES = ("errno", "sqlstate", "sqlite_errorname")
 
 
 def note_error(error: BaseException) -> None:
-    """Log the error without its text, for a search of its cause."""
+    """Log the error without its text, so that people can search for its cause."""
     log.debug("error of another program: %s", describe_error(error))
 
 
 def find_tls_fault(error: BaseException) -> TlsFault | None:
-    """Why TLS failed, by the error or one of its causes; None if TLS did not fail."""
+    """Why TLS failed, according to the error or one of its causes. None if TLS did not fail."""
     errors = list[BaseException]()
     for each in chain_of(error):
-        # aiohttp has the error of ssl as an attribute.
+        # aiohttp stores the error of ssl as an attribute.
         ssl_error = getattr(each, "certificate_error", None) or getattr(each, "os_error", None)
         errors += filter(None, (ssl_error, each))
     for each in errors:
@@ -99,7 +99,7 @@ def _read_tls_fault(error: BaseException) -> TlsFault | None:
 
 
 def _by_words(vendor_words: str, values: Mapping[str, _T]) -> _T | None:
-    """The value of the first words that occur in the text of another program."""
+    """The value of the first of these words that occur in the text of another program."""
     for words, value in values.items():
         if words in vendor_words:
             return value
@@ -107,7 +107,7 @@ def _by_words(vendor_words: str, values: Mapping[str, _T]) -> _T | None:
 
 
 def tls_cause(error: BaseException, client: TlsClient) -> Cause | None:
-    """Why TLS with the server failed, and what to do in the client's settings, else None."""
+    """Why TLS with the server failed, and what to do in the client's settings. None without TLS."""
     fault = find_tls_fault(error)
     if fault is None:
         return None
@@ -116,7 +116,7 @@ def tls_cause(error: BaseException, client: TlsClient) -> Cause | None:
 
 
 def system_cause(error: BaseException, client: TlsClient = TlsClient.OTHER) -> Cause | None:
-    """What the operating system, the network or TLS reported, by the error or its causes."""
+    """What the operating system, the network or TLS reported, found in the error or its causes."""
     of_tls = tls_cause(error, client)
     if of_tls is not None:
         return of_tls
@@ -149,7 +149,7 @@ _BY_VERIFY_CODE = {
     62: TlsFault.OTHER_NAME,
     64: TlsFault.OTHER_NAME,
 }
-"""By the code of OpenSSL: X509_V_ERR_CERT_NOT_YET_VALID and so on."""
+"""Faults by OpenSSL's codes, such as X509_V_ERR_CERT_NOT_YET_VALID."""
 _TLS_WORDS = {
     "does not match host name": TlsFault.OTHER_NAME,
     "certificate required": TlsFault.CLIENT_WANTED,
@@ -177,9 +177,9 @@ _TLS_WORDS = {
     "record layer failure": TlsFault.NO_TLS,
     "http request": TlsFault.NO_TLS,
 }
-"""By the reasons of OpenSSL.
+"""Faults by OpenSSL's reasons.
 
-Python writes ALERT_CERTIFICATE_REQUIRED, libpq alert certificate required.
+Python writes a reason as ALERT_CERTIFICATE_REQUIRED, libpq as "alert certificate required".
 """
 _OF_TLS = re.compile(r"\[SSL\b|SSL error:|server certificate for|valid client certificate")
 _LONGEST_TLS_TEXT = 400
@@ -203,7 +203,9 @@ _BY_ERRNO = {
     errno.ENFILE: Cause(
         "too many files are open", "raise the system's limit of open files", permanent=False
     ),
-    errno.ENOMEM: Cause("there is too little memory", "give the process more", permanent=False),
+    errno.ENOMEM: Cause(
+        "there is too little memory", "give the process more memory", permanent=False
+    ),
     errno.EIO: Cause(
         "the disk reported an input/output error", "look at the system's log", permanent=False
     ),
@@ -230,14 +232,14 @@ def file_cause(error: BaseException) -> Cause:
 
 
 def _undecoded(error: BaseException) -> Cause | None:
-    # Arrow raises OSError without errno for bytes that it cannot decode.
+    # If Arrow cannot decode bytes, it raises OSError without errno.
     if isinstance(error, OSError) and error.errno is None:
         return Cause("its bytes cannot be decoded", "write the file again", permanent=False)
     return None
 
 
 def _system_words_cause(error: BaseException) -> Cause | None:
-    # DuckDB and Arrow report the system's errors as text.
+    # DuckDB and Arrow report the system's errors as texts.
     if type(error).__name__ not in {"IOException", "HTTPException", "ArrowException", "OSError"}:
         return None
     return _by_words(str(error), {os.strerror(code): cause for code, cause in _BY_ERRNO.items()})
@@ -259,10 +261,10 @@ def _unknown(error: BaseException) -> Cause:
 
 _TYPE = Cause(
     "a column has a type that cannot be used there",
-    "write ids as integers or text, lists as arrays of them",
+    "write ids as integers or text, and lists as arrays of ids",
 )
-_VALUE = Cause("a value does not fit the type of its column", "write each column in one type")
-_DEFECT = "this is a fault of the program, please report it"
+_VALUE = Cause("a value does not fit the type of its column", "write each column with one type")
+_DEFECT = "report this fault of rankwatch"
 _OF_FILES = {
     "ConversionException": _VALUE,
     "OutOfRangeException": _VALUE,
@@ -271,13 +273,13 @@ _OF_FILES = {
     "BinderException": _TYPE,
     "NotImplementedException": _TYPE,
     "InvalidInputException": Cause(
-        "its content does not have the format it is read in", "write it again in that format"
+        "its content does not have the expected format", "write it again in that format"
     ),
     "UnicodeError": Cause("a text cannot be written or read as UTF-8", "correct the text"),
     "ValueError": Cause("the path has a character that no path may have", "correct the path"),
     "EOFError": Cause(
-        "its compressed data ends too early",
-        "the file is cut off or still being written, write it again",
+        "its compressed data ends too early, so the file is cut off or still being written",
+        "write it again",
     ),
     "BadGzipFile": Cause(
         "it contains no gzip data, although its name says so", "correct its name, or compress it"
@@ -295,8 +297,8 @@ _OF_FILES = {
         "it contains more than 2 GiB of text in one piece", "write smaller files or shorter texts"
     ),
     "ArrowInvalid": Cause(
-        "its content does not have the format or the types it is read in",
-        "write it again in one type a column",
+        "its content does not have the expected format or types",
+        "write it again with one type in each column",
     ),
     "ParserException": Cause("DuckDB does not understand the statement", _DEFECT),
 }
@@ -323,7 +325,7 @@ def store_cause(error: BaseException) -> Cause:
 
 
 _EXPIRED = Cause(
-    "the credentials have expired", "give new ones in the environment", permanent=False
+    "the credentials have expired", "give new credentials in the environment", permanent=False
 )
 _UNSIGNED = Cause(
     "the store refused the credentials", "check the credentials in the environment", permanent=False
@@ -375,7 +377,7 @@ _OF_STORES = {
 
 
 def sql_cause(error: BaseException, statement: str) -> Cause:
-    """What a database or its driver reported about the statement."""
+    """What a database or its driver reported about a statement."""
     note_error(error)
     cause = _sql_cause(error)
     if cause in (_NO_TABLE, _NO_COLUMN):
@@ -394,7 +396,7 @@ def _sql_cause(error: BaseException) -> Cause:
         of_state = _OF_SQLSTATES.get(state) or _OF_SQLSTATES.get(state[:2])
     number = error.args[0] if error.args else None
     if isinstance(number, int):
-        # Numbers of MySQL and MariaDB are more precise than their SQLSTATE.
+        # The error numbers of MySQL and MariaDB are more precise than their SQLSTATEs.
         return (
             system_cause(error, TlsClient.MYSQL)
             or _OF_MYSQL.get(number)
@@ -414,14 +416,14 @@ def _sql_cause(error: BaseException) -> Cause:
 def _refused_with(code: str) -> Cause:
     return Cause(
         f"the database refused the statement ({code})",
-        "run the query by hand, the database says more",
+        "run the query by hand to see the database's message",
     )
 
 
 def sqlstate_of(error: BaseException | None) -> str | None:
-    """The SQLSTATE of an error, None without one.
+    """The SQLSTATE of an error. None if it has none.
 
-    For a failed connection libpq has a text only.
+    If a connection fails, libpq gives only a text, which is searched.
     """
     state: str | None = getattr(error, "sqlstate", None)
     if state is not None:
@@ -441,7 +443,7 @@ _CONNECTING = {
     "shutting down": "57P01",
 }
 _NO_SERVER = Cause(
-    "the server that answers is no such database server", "check host and port in url"
+    "the server that answers is another kind of server", "check host and port in url"
 )
 _UNCONNECTED = {
     "SSL was required": Cause(
@@ -474,19 +476,23 @@ _NO_FUNCTION = Cause(
 )
 _SYNTAX = Cause(
     "the query is no valid SQL of this database",
-    "run the query by hand, the database shows the place",
+    "run the query by hand to see the place of the error",
 )
-_WRITES = Cause("the query would do more than read from it", "give one SELECT")
+_WRITES = Cause("the query would do more than read from it", "write a query with one SELECT")
 _BAD_VALUE = Cause(
     "a value cannot be converted to the type that the query asks for",
     "cast the column to text in the query",
 )
 _RANGE = Cause("a number is out of the range of its type", "cast it to a wider type in the query")
 _TOO_MANY = Cause(
-    "the server accepts no more connections", "raise its limit or close others", permanent=False
+    "the server accepts no more connections",
+    "raise its limit or close other connections",
+    permanent=False,
 )
 _LOCKED = Cause(
-    "it is locked by another process", "wait until that has written, or end it", permanent=False
+    "it is locked by another process",
+    "wait until that process has written, or end it",
+    permanent=False,
 )
 _CONFLICT = Cause("another transaction was given priority", "run the slot again", permanent=False)
 _STOPPING = Cause(
@@ -500,13 +506,13 @@ _SERVER_DISK = Cause(
 _NO_JSON = Cause(
     "a text is no JSON, and the query reads it as JSON", "exclude these rows with json_valid"
 )
-_MANY_ROWS = Cause("a subquery gave more than one row", "make it give one row")
+_MANY_ROWS = Cause("a subquery returned more than one row", "limit the subquery to one row")
 
 _OF_SQLSTATES = {
     "08": _CLOSED,
     "0A": Cause(
         "the database does not support a part of the query",
-        "run the query by hand, the database says more",
+        "run the query by hand to see the database's message",
     ),
     "21": _MANY_ROWS,
     "22": _BAD_VALUE,
@@ -531,7 +537,8 @@ _OF_SQLSTATES = {
     "42P01": _NO_TABLE,
     "42804": _NO_FUNCTION,
     "42702": Cause(
-        "a column of this name is in more than one table of the query", "write its table before it"
+        "a column of this name is in more than one table of the query",
+        "write the table's name before the column's name",
     ),
     "42883": _NO_FUNCTION,
     "42P18": _NO_FUNCTION,
@@ -605,7 +612,7 @@ _OF_SQLITE = {
     sqlite3.SQLITE_TOOBIG: Cause("a value is larger than SQLite's limit", "select shorter values"),
     sqlite3.SQLITE_MISMATCH: _BAD_VALUE,
 }
-# SQLite has one code for all of these.
+# SQLite has only one code for all these errors.
 _SQLITE_WORDS = {
     "one statement at a time": _WRITES,
     "no such table": _NO_TABLE,
@@ -626,7 +633,7 @@ _SQLITE_WORDS = {
 
 
 def _name_in(vendor_words: str, statement: str) -> str:
-    """The table or column that the database rejects, empty if the statement has no such word."""
+    """The table or column that the database rejects. Empty if the statement has no such word."""
     first_line = vendor_words.partition("\n")[0]
     for match in _REJECTED_NAME.finditer(first_line):
         name = (match[1] or match[2]).rpartition(".")[2]
@@ -657,7 +664,7 @@ def redis_cause(error: BaseException) -> Cause:
 
 _REDIS_LOGIN = Cause("the server refused the user or the password", "correct them in url")
 _REDIS_GRANT = Cause(
-    "the user may not run this command or read this key", "grant it in the server's ACL"
+    "the user may not run this command or read this key", "allow it in the server's ACL"
 )
 _LOADING = Cause(
     "the server is loading its data",
@@ -666,9 +673,11 @@ _LOADING = Cause(
 )
 _READ_ONLY = Cause("the server is a read-only replica", "name the master in url")
 _MEMORY = Cause(
-    "the server has used its maxmemory", "raise it, or let it evict keys", permanent=False
+    "the server has used its maxmemory",
+    "raise maxmemory, or let the server evict keys",
+    permanent=False,
 )
-_WRONG_TYPE = Cause("the key has another type than the option type says", "correct type")
+_WRONG_TYPE = Cause("the key's type is not the one in the option type", "correct type")
 _OF_REDIS_CLASSES = {
     "BusyLoadingError": _LOADING,
     "ReadOnlyError": _READ_ONLY,
@@ -682,7 +691,7 @@ _OF_REDIS_CLASSES = {
     "OutOfMemoryError": _MEMORY,
     "ClusterDownError": Cause("the cluster is down", "look at its nodes", permanent=False),
     "RedisClusterException": Cause(
-        "no node of the cluster answers as one", "check that url names nodes of a cluster"
+        "no node answers as a node of a cluster", "check that url names nodes of a cluster"
     ),
     "InvalidResponse": Cause(
         "the server that answers is no Redis server", "check host and port in url"

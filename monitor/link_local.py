@@ -1,4 +1,4 @@
-"""Addresses of metadata services, which give a machine's credentials to any program on it."""
+"""Addresses of metadata services, which give a machine's credentials to any program there."""
 
 import errno
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ _EMBEDDING = {
     IPv6Network("2002::/16"): 80,  # 6to4
     IPv6Network("2001::/32"): 64,  # the server of Teredo
 }
-"""Networks whose addresses contain an IPv4 address, and its distance in bits from the right."""
+"""Networks with addresses that contain an IPv4 address, and its distance from the right in bits."""
 _ISATAP = 0x5EFE
 
 
@@ -29,7 +29,7 @@ class LinkLocalError(OSError):
 
 
 def refuse_link_local(address: str) -> None:
-    """LinkLocalError for such an address, and for an IPv6 address that contains one."""
+    """Raise LinkLocalError for such an address, and for an IPv6 address that contains one."""
     for ip in _meanings(address):
         if ip.is_link_local or str(ip) in _METADATA:
             raise LinkLocalError(
@@ -38,7 +38,7 @@ def refuse_link_local(address: str) -> None:
 
 
 def _meanings(address: str) -> Iterator[IPv4Address | IPv6Address]:
-    """The address, and the IPv4 addresses that it may contain."""
+    """The address itself, and the IPv4 addresses that it may contain."""
     ip = ip_address(address.partition("%")[0])
     yield ip
     if isinstance(ip, IPv4Address):

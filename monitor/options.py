@@ -1,6 +1,6 @@
-"""What all options have in common: strict keys, secrets, durations, paths.
+"""The base of all options: strict keys, secrets, durations, paths.
 
-The options of a module are defined next to its code.
+Each module defines its options next to its code.
 """
 
 import re
@@ -52,13 +52,13 @@ _LABEL = re.compile(r"(?!__)[A-Za-z_][A-Za-z0-9_]{0,99}")
 _TAKEN_LABELS = frozenset({"alertname", "comparison", "segment", "severity", "metric", "statistic"})
 
 
-# Marks a field, `Annotated[int, NOT_IN_HASH]`, that changes how lists are fetched, but not which
-# lists: `config_hash` omits it.
+# Marks a field that changes how lists are fetched, but not which lists: `Annotated[int,
+# NOT_IN_HASH]`. `config_hash` leaves the field out.
 NOT_IN_HASH = object()
 
 
 def readable_by(parse: Callable[[Any], object]) -> AfterValidator:
-    """A check that accepts a value, or a secret, if ``parse`` does not raise ValueError."""
+    """A check that accepts a value or a secret, unless ``parse`` raises ValueError for it."""
 
     def check(value: _T) -> _T:
         parse(value.get_secret_value() if isinstance(value, SecretStr) else value)
@@ -68,7 +68,7 @@ def readable_by(parse: Callable[[Any], object]) -> AfterValidator:
 
 
 def must(is_valid: Callable[[Any], object], requirement: str) -> AfterValidator:
-    """A check that accepts a value, or a secret, if it is valid, else raises ValueError."""
+    """A check that accepts a value or a secret if it is valid. Otherwise it raises ValueError."""
 
     def require(value: object) -> None:
         if not is_valid(value):
@@ -78,9 +78,9 @@ def must(is_valid: Callable[[Any], object], requirement: str) -> AfterValidator:
 
 
 def parse_duration(value: object) -> timedelta:
-    """Read ``15m``, ``1h30m``, ``500ms``.
+    """Read a duration such as ``15m``, ``1h30m`` or ``500ms``.
 
-    Returns a timedelta as it is. ValueError for anything else, and for numbers without unit.
+    A timedelta is returned unchanged. ValueError for other values and for numbers without a unit.
     """
     if isinstance(value, timedelta):
         return value
@@ -93,7 +93,7 @@ def parse_duration(value: object) -> timedelta:
 
 
 def format_duration(value: timedelta) -> str:
-    """The duration as text, in the largest unit that makes it a whole number: ``90s``, ``2m``."""
+    """The duration as a whole number of the largest possible unit: ``90s``, ``2m``."""
     milliseconds = round(value / timedelta(milliseconds=1))
     units = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1))
     return next(f"{milliseconds // size}{unit}" for unit, size in units if milliseconds % size == 0)
@@ -102,7 +102,7 @@ def format_duration(value: timedelta) -> str:
 def _advice(value: object) -> str:
     text = "" if isinstance(value, bool) else str(value).strip()
     if re.fullmatch(r"\d{1,9}", text, re.ASCII):
-        return f"a number needs its unit, write {text}s, {text}m or {text}h"
+        return f"a number needs a unit, write {text}s, {text}m or {text}h"
     clock = _CLOCK.fullmatch(text)
     if clock:
         first = int(clock[1])
@@ -134,9 +134,9 @@ Duration = Annotated[
 
 
 def resolve_path(text: str, info: ValidationInfo) -> str:
-    """The path, a relative one below the directory of the configuration file.
+    """The path. A relative path starts at the directory of the configuration file.
 
-    The directory is ``base_dir`` of the validation context.
+    That directory is ``base_dir`` of the validation context.
     """
     base = (info.context or {}).get("base_dir")
     return text if base is None else str(Path(base) / _expand_home(text))
@@ -151,11 +151,11 @@ def _expand_home(text: str) -> Path:
         ) from None
 
 
-# A file's path; a relative one starts at the configuration file's directory.
+# A file's path. A relative path starts at the configuration file's directory.
 ConfigPath = Annotated[str, AfterValidator(resolve_path)]
 
 
-# Name of a further label of alerts, by the rules of Prometheus.
+# The name of a further label of alerts. It must follow the rules of Prometheus.
 LabelName = Annotated[
     str,
     must(
@@ -170,10 +170,10 @@ LabelName = Annotated[
 
 
 def web_url_of(text: str) -> SplitResult | None:
-    """The parts of ``http(s)://host[:port]...`` on one line; None for anything else."""
+    """The parts of a URL ``http(s)://host[:port]...`` on one line. None for any other text."""
     try:
         parts = urlsplit(text)
-        _ = parts.port  # ValueError if it is no port
+        _ = parts.port  # raises ValueError for an invalid port
     except ValueError:
         return None
     is_web_host = parts.scheme in ("http", "https") and parts.hostname
@@ -196,20 +196,21 @@ HeaderSecret = Annotated[SecretStr, _of_header]
 
 
 def check_headers(headers: Mapping[str, SecretStr]) -> Mapping[str, SecretStr]:
-    """The headers.
+    """The headers, if they are valid.
 
-    ValueError for a name that is not valid or a value of several lines. Its text quotes no header.
+    ValueError for an invalid name or a value with a line break. The error quotes no header.
     """
     for name, value in headers.items():
         if not _HEADER_NAME.fullmatch(name) or re.search(r"[\r\n\0]", value.get_secret_value()):
             raise ValueError(
-                "a header's name is letters, digits and hyphens, and its value has no line break"
+                "a header is not valid: use letters, digits and hyphens in its name, and no line "
+                "break in its value"
             )
     return headers
 
 
 def is_secret(annotation: object) -> bool:
-    """Whether a field of this type is a secret, so that ``name_file`` can replace it."""
+    """Whether a field of this type is a secret. ``name_file`` can replace such a field."""
     wraps = get_origin(annotation) in {Annotated, Union, UnionType}
     return annotation is SecretStr or (
         wraps and any(is_secret(part) for part in get_args(annotation))
@@ -231,7 +232,7 @@ def _secrets_of(options: type[BaseModel]) -> tuple[tuple[str, ...], tuple[str, .
 
 @dataclass(frozen=True, slots=True)
 class _Unreadable:
-    """In place of a secret that could not be read, so that only its field reports the problem."""
+    """Stands for a secret that could not be read, so that only its field reports the problem."""
 
     message: str
 
@@ -247,14 +248,15 @@ def _read_secret(path: object, base: str | None) -> str | _Unreadable:
     except (OSError, ValueError) as error:
         cause = getattr(error, "strerror", None) or type(error).__name__
         return _Unreadable(f"cannot read {path}: {cause}")
-    return text or _Unreadable(f"{path} is empty: it must contain the value")
+    return text or _Unreadable(f"{path} is empty: write the value into it")
 
 
 class Options(BaseModel):
     """Base of all options: unknown keys are errors, errors quote no values, instances are frozen.
 
-    In place of a field of type SecretStr, or a mapping of them, ``name_file: path`` is allowed. The
-    value is the file's text without its last line break. ``repr`` shows URLs by `display_url`.
+    A field of type SecretStr, or of a mapping to SecretStr, may be given as ``name_file: path``.
+    Its value is then the file's text without the last line break. ``repr`` shows URLs by
+    `display_url`.
     """
 
     model_config = ConfigDict(
@@ -294,14 +296,14 @@ class Options(BaseModel):
         return value
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
-        """Fields for ``repr``: of a URL only the host and database are shown."""
+        """The fields that ``repr`` shows. A URL is shown with its host and database only."""
         for name, value in super().__repr_args__():
             yield name, _shown(value)
 
     def _problems(self) -> Iterator[str]:
-        """Problems of several options together.
+        """Yield the problems of options that do not fit together.
 
-        Each class yields its own problems. Those of its bases are reported first.
+        Each class yields its own problems. The problems of its base classes are reported first.
         """
         return iter(())
 
@@ -318,7 +320,7 @@ class Options(BaseModel):
     def __get_pydantic_json_schema__(
         cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        """Allow ``name_file`` for every secret in the schema too."""
+        """Allow ``name_file`` in the schema too, for every secret."""
         schema = handler.resolve_ref_schema(handler(core_schema))
         properties = schema.get("properties", {})
         for name, field in cls.model_fields.items():
@@ -350,7 +352,7 @@ def _read_files(
     names: Iterable[str],
     base: str | None,
 ) -> dict[str, Any]:
-    """Replace ``name_file: path`` of these names by ``name: text``."""
+    """Replace ``name_file: path`` by ``name: text``, for these names."""
     read = dict(values)
     for name in names:
         key = f"{name}_file"
@@ -365,22 +367,22 @@ def _read_files(
 
 
 Kinds = Mapping[str, tuple[type[Options], str | None]]
-"""By the name of a kind, its options and their description."""
+"""The options of each kind and their description, by the kind's name."""
 
 
 class OneOf(Options):
-    """Options with exactly one field of several, such as ``http: {...}`` or ``file: {...}``.
+    """Options that must set exactly one of several fields, such as ``http: {...}``.
 
-    The fields in ``also`` do not count. Kinds from installed packages are fields of a class that is
-    made when they are used: see `with_installed`.
+    The fields in ``also`` may be set in addition. If kinds of installed packages are used,
+    `with_installed` makes a class with fields for them.
     """
 
     also: ClassVar[frozenset[str]] = frozenset()
-    installed: ClassVar[Callable[[str | None], Kinds]] = lambda _: {}  # as `Registry.installed`
+    installed: ClassVar[Callable[[str | None], Kinds]] = lambda _: {}  # see `Registry.installed`
 
     @classmethod
     def choices(cls) -> tuple[str, ...]:
-        """The fields of which exactly one must have a value."""
+        """The names of the fields. Exactly one of these fields must have a value."""
         return tuple(name for name in cls.model_fields if name not in cls.also)
 
     @property
@@ -395,7 +397,7 @@ class OneOf(Options):
 
     @classmethod
     def with_installed(cls, name: object = None) -> type[Self]:
-        """The class with the plugin of that name as a field, or with all plugins for None.
+        """A class with a further field for the plugin of that name. None adds all plugins.
 
         PluginError if the named plugin cannot be used.
         """
@@ -433,7 +435,7 @@ class OneOf(Options):
     def __get_pydantic_json_schema__(
         cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        """Require exactly one field, of all kinds that are installed, in the schema too."""
+        """Require exactly one field in the schema too, including kinds of installed packages."""
         schema = super().__get_pydantic_json_schema__(core_schema, handler)
         kinds = cls.installed(None)
         for name, (options, about) in kinds.items():
@@ -447,7 +449,7 @@ class OneOf(Options):
 def with_kinds(
     registry: Registry[_T], kinds_of: Callable[[Mapping[str, _T]], Kinds]
 ) -> Callable[[type[_OneOfT]], type[_OneOfT]]:
-    """Add an optional field for each kind of a registry to a class of options."""
+    """Add an optional field to a class of options for each kind of a registry."""
 
     def decorate(model: type[_OneOfT]) -> type[_OneOfT]:
         extended = _add_kinds(model, tuple(kinds_of(registry).items()))
@@ -465,7 +467,7 @@ def _add_kinds(
         kind: (options | None, Field(default=None, description=about))
         for kind, (options, about) in kinds
     }
-    # Fields of later bases come first, so kinds come before the other fields of the class.
+    # Fields of later base classes come first, so kinds come before the other fields of the class.
     bases: Any = (model, create_model(f"{model.__name__}Kinds", __base__=Options, **fields))
     extended: type[_OneOfT] = create_model(
         model.__name__,

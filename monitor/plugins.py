@@ -1,4 +1,4 @@
-"""Plugins: entry points of installed packages, for names that are not built in.
+"""Plugins: entry points of installed packages, used for names that are not built in.
 
 See `monitor.plugin_v1`.
 """
@@ -18,23 +18,23 @@ from monitor.errors import ConfigError, MetricError, MonitorError
 
 T = TypeVar("T")
 OPENING_S = 10.0
-"""Most seconds to open a plugin, which is no I/O."""
+"""How many seconds the opening of a plugin may take. It does no I/O."""
 _LONGEST = 300
 _MOST_CALLS = 2 * (os.cpu_count() or 1) + 2
-"""Calls of one plugin at the same time. Each processor calls metrics."""
+"""How many calls of one plugin may run at the same time. Each processor calls metrics."""
 
 
 class PluginError(MetricError, ConfigError, ValueError):
-    """A plugin cannot be used: which one, why, and what to do.
+    """A plugin cannot be used. The text names the plugin, and says why and what to do.
 
-    Readers of settings and metric names expect one of its bases.
+    Code that reads settings or metric names expects one of the base classes.
     """
 
 
 class Registry(dict[str, T]):
-    """The built-in values by name. Other names are entry points of installed packages.
+    """The built-in values by name. Other names are looked up as entry points of packages.
 
-    ``read`` gets the object of an entry point, its name and its description for errors. It returns
+    ``read`` gets the object of an entry point, its name, and its description for errors. It returns
     the value, or raises PluginError.
     """
 
@@ -53,7 +53,7 @@ class Registry(dict[str, T]):
         return self.installed(name)[name]
 
     def installed(self, name: str | None = None) -> dict[str, T]:
-        """The plugin of that name, or all usable plugins for None; empty if there is none.
+        """The plugin of that name, or for None all usable plugins. Empty if there is none.
 
         PluginError if the named plugin cannot be used.
         """
@@ -73,7 +73,7 @@ class Registry(dict[str, T]):
         return usable
 
     def problems(self) -> Iterator[str]:
-        """One text for each plugin that cannot be used."""
+        """Yield one text for each plugin that cannot be used."""
         self.installed()
         return (str(entry) for entry in self._plugins.values() if isinstance(entry, PluginError))
 
@@ -84,7 +84,7 @@ class Registry(dict[str, T]):
         )
         who = f"plugin of package {' and of '.join(packages)}"
         if name in self or len(entries) > 1:
-            taken = "by what is built in, which counts" if name in self else "twice"
+            taken = "by a built-in one, which is used" if name in self else "twice"
             return PluginError(
                 f"{who}: the name is taken {taken}: uninstall a package, or ask its author for "
                 "another name"
@@ -99,7 +99,7 @@ class Registry(dict[str, T]):
 
 @cache
 def _entry_points(group: str) -> Any:  # noqa: ANN401 - importing its type takes a while
-    # Once a process, because it takes as long as reading a configuration.
+    # Called once in a process, because this takes as long as reading a configuration.
     return import_module("importlib.metadata").entry_points(group=group)
 
 
@@ -128,9 +128,9 @@ def _one_line(text: str) -> str:
 class Guard:
     """Calls one plugin.
 
-    An error of class ``kind`` is cut to one line. Any other error becomes such an error, with these
-    fields and without its text, which may contain secrets. Calls that hang use a limited number of
-    threads.
+    The text of an error of class ``kind`` is cut to one line. Any other error becomes an error of
+    this class with these fields. The original text is dropped, because it may contain secrets.
+    Calls that hang use a limited number of threads.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class Guard:
         self._free = threading.Semaphore(_MOST_CALLS)
 
     def run(self, work: Callable[[], T]) -> T:
-        """Call ``work`` in this thread. The caller limits the time."""
+        """Call ``work`` in this thread. The caller must limit the time."""
         if not self._free.acquire(blocking=False):
             raise self._kind(f"{self._who} has not come back from earlier calls", **self._fields)
         try:
@@ -154,7 +154,7 @@ class Guard:
             error.args = (_one_line(str(error)),)
             raise
         except BaseException as error:  # a plugin's sys.exit must not end rankwatch
-            # Ctrl-C is raised in the main thread only. In other threads the plugin raised it.
+            # Ctrl-C raises in the main thread only. In another thread the plugin raised the error.
             is_main = threading.current_thread() is threading.main_thread()
             if is_main and isinstance(error, KeyboardInterrupt):
                 raise

@@ -1,4 +1,4 @@
-"""What terminals, pages and messages show of a run, as text and small tables, without escaping."""
+"""Texts and small tables of a run for terminals, pages and messages. They are not escaped."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ from monitor.model.runs import ArmScore, Run
 from monitor.texts.wording import count_of
 
 SEGMENTS = 8
-"""Segments of the leading dimension that are shown."""
+"""How many segments of the leading dimension are shown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextTable:
-    """A table: column names, ending in ``>`` where aligned right, and rows of text."""
+    """A table: column names and rows of text. A name that ends in ``>`` is aligned right."""
 
     title: str
     columns: tuple[str, ...]
@@ -28,9 +28,10 @@ class TextTable:
 def side_by_side(
     baseline: Sequence[str], candidate: Sequence[str]
 ) -> Iterator[tuple[str, str, str]]:
-    """Both items of each rank, and the baseline's rank of the candidate's item.
+    """For each rank, the items of both arms, and the baseline's rank of the candidate's item.
 
-    Items are empty behind a list's end. The rank is ``was 3``, ``new``, or empty if it is the same.
+    Items are empty after a list's end. The baseline's rank is ``was 3``, ``new``, or empty if the
+    rank is the same.
     """
     rank_before = {item: rank for rank, item in enumerate(baseline, start=1)}
     for rank, (left, right) in enumerate(zip_longest(baseline, candidate, fillvalue=""), start=1):
@@ -56,7 +57,7 @@ def explanation_title(explanation: Explanation) -> str:
 
 
 def explanation_tables(explanation: Explanation) -> tuple[TextTable, ...]:
-    """Its tables without empty ones: pieces of the drop, segments, items, groups of users."""
+    """The tables of an explanation that have rows: parts of the drop, segments, items, users."""
     tables = (
         TextTable(
             title="Pieces of the drop",
@@ -90,7 +91,7 @@ def explanation_tables(explanation: Explanation) -> tuple[TextTable, ...]:
 
 
 def _leading(explanation: Explanation) -> Iterator[SegmentFall]:
-    """The first segments of the dimension that explains most, which is the first one."""
+    """The first segments of the dimension that explains most. This dimension comes first."""
     dimensions = [fall.segment.partition("=")[0] for fall in explanation.falls]
     is_leading = [dimension == dimensions[0] for dimension in dimensions]
     return islice(compress(explanation.falls, is_leading), SEGMENTS)
@@ -142,14 +143,17 @@ def _percent(share: float) -> str:
 
 
 def score_by_chance(metric: str, run: Run) -> float | None:
-    """Expected score of two random lists of k items from the run's catalogue; None if unknown."""
+    """The expected score of two random lists of k items of the run's catalogue. None if unknown."""
     if run.k is None or run.catalogue_size is None:
         return None
     return _expected(metric, run.k, run.catalogue_size)
 
 
 def arm_rows(scores: Iterable[ArmScore]) -> Iterator[tuple[str, ...]]:
-    """Segment, arm metric, its values for baseline and candidate, and the largest list count."""
+    """Rows of segment, arm metric, its values for baseline and candidate, and the number of lists.
+
+    The number of lists is that of the arm with more lists.
+    """
     pairs: dict[tuple[str, str], dict[Arm, ArmScore]] = {}
     for score in scores:
         pairs.setdefault((score.segment, score.metric), {})[score.arm] = score
@@ -166,7 +170,7 @@ def _value_text(score: ArmScore | None) -> str:
 
 @lru_cache(maxsize=4096)
 def _expected(metric: str, k: int, catalogue: int) -> float | None:
-    # None also for a metric of a newer version, and if the catalogue has fewer than k items.
+    # It is also None for a metric of a newer version, or if the catalogue has fewer than k items.
     try:
         return expected_by_chance(parse(metric), k, catalogue)
     except MetricError:

@@ -1,4 +1,4 @@
-"""Redaction: text without secrets, and without characters that control a terminal."""
+"""Redaction: removes secrets from text, and characters that control a terminal."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _CONTROLS = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u
 
 
 def display_url(url: str | SecretStr) -> str:
-    """Scheme, host and port of an unchecked URL, for a database also its name or file.
+    """The scheme, host and port of an unchecked URL, and the name or file of a database.
 
-    No user, password, path or query. If an unescaped character makes it unclear what is host and
-    what is password, neither is shown.
+    The user, password, path and query are left out. If an unescaped character makes it unclear
+    where the password ends and the host begins, neither is shown.
     """
     if not isinstance(url, str):
         url = url.get_secret_value()
@@ -37,7 +37,7 @@ def display_url(url: str | SecretStr) -> str:
 
 
 def origin(url: str) -> str:
-    """Scheme, host and port of a checked web URL. Its path may contain an @."""
+    """The scheme, host and port of a checked web URL. The URL's path may contain an @."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     if ":" in host:
@@ -48,9 +48,9 @@ def origin(url: str) -> str:
 
 
 def require_whole_password(url: URL) -> None:
-    """ValueError if an unescaped @ made a part of the password a part of the host.
+    """Raise ValueError if an unescaped @ makes a part of the password a part of the host.
 
-    Messages name the host.
+    Messages name the host, so they would show that part.
     """
     if "@" in (url.host or ""):
         raise ValueError(
@@ -59,7 +59,7 @@ def require_whole_password(url: URL) -> None:
 
 
 def escape_controls(text: str) -> str:
-    """The text with control characters as Python's escapes. Line breaks stay."""
+    """The text with control characters written as Python's escapes. Line breaks stay."""
     return _CONTROLS.sub(_escape, text)
 
 

@@ -1,6 +1,6 @@
 """Scratch databases: DuckDB with limited memory and a private folder for temporary files.
 
-This module has no table and no file format.
+This module defines no table and no file format.
 """
 
 import atexit
@@ -19,19 +19,19 @@ import duckdb
 from monitor.model.instants import utc_now
 
 SPILL = "200GB"
-"""Limit of the temporary files of one scratch database."""
+"""The largest total size of the temporary files of one scratch database."""
 _NO_ROOM = (
     "Out of Memory",
     "max_temp_directory_size",
     "No space left on device",
     "Failed to create directory",
 )
-"""Parts of DuckDB's errors if memory or temporary files are too small."""
+"""Parts of the texts of DuckDB's errors if memory or temporary files are too small."""
 _PREFIX = "rankwatch-spill-"
 _YOUNG_S = 60
 _folders: set[str] = set()
 _OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-"""Opens folders only, because any account can put a pipe or a link into the temporary folder."""
+"""Flags that open folders only. Any account can put a pipe or a link into the temporary folder."""
 
 
 @contextmanager
@@ -45,8 +45,8 @@ def scratch_database(
 ) -> Iterator[duckdb.DuckDBPyConnection]:
     """A database that uses at most ``memory``, reads only ``paths`` and loads no extension.
 
-    Its files are deleted at the end. ``threads``: one for each processor by default. ``stores`` are
-    fsspec file systems for the paths.
+    Its temporary files are deleted at the end. By default it has one thread for each processor.
+    ``stores`` are fsspec file systems for the paths.
     """
     config: dict[str, str | bool | int | float | list[str]] = {
         "memory_limit": memory,
@@ -62,7 +62,7 @@ def scratch_database(
     ):
         for store in stores:
             database.register_filesystem(store)
-        # DuckDB would ignore this limit in the configuration of the connection.
+        # DuckDB would ignore this limit if it were in the configuration of the connection.
         if folder:
             database.execute(f"SET max_temp_directory_size = {sql_text(SPILL)}")
         if threads is not None:
@@ -78,9 +78,9 @@ def scratch_database(
 
 @contextmanager
 def _private_folder() -> Iterator[str]:
-    """An empty folder. A lock marks it as used until this process ends, even if it is killed.
+    """A new empty folder. A lock marks it as used until this process ends, even if killed.
 
-    Empty text if no folder can be written. Data that fits into memory needs no folder.
+    If no folder can be written, the path is empty. Data that fits into memory needs no folder.
     """
     try:
         _remove_leftovers()
@@ -101,7 +101,7 @@ def _private_folder() -> Iterator[str]:
 
 @atexit.register
 def _remove_folders() -> None:
-    # The process can end before the threads of runs.
+    # The process may end before the threads of runs do.
     for folder in tuple(_folders):
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -109,7 +109,7 @@ def _remove_folders() -> None:
 @cache
 def _remove_leftovers() -> None:
     for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
-        # A young folder may not be locked yet. Folders of other accounts raise OSError.
+        # A new folder may not be locked yet. Folders of other accounts raise OSError.
         with suppress(OSError):
             if utc_now().timestamp() - folder.stat().st_mtime > _YOUNG_S:
                 descriptor = os.open(folder, _OPEN_FOLDER)
@@ -121,7 +121,7 @@ def _remove_leftovers() -> None:
 
 
 def room_trouble(duckdb_error: str) -> str | None:
-    """Why memory and temporary files are too small, and what to do; None for other errors."""
+    """Why memory and temporary files are too small, and what to do. None for other errors."""
     if not any(words in duckdb_error for words in _NO_ROOM):
         return None
     try:
@@ -144,13 +144,13 @@ def room_trouble(duckdb_error: str) -> str | None:
             "write shorter lists"
         )
     return (
-        f"temporary files in {folder} do not help: ask fewer users, or write shorter lists "
-        "and texts"
+        f"it needs more memory, even with temporary files in {folder}: ask fewer users, or write "
+        "shorter lists and texts"
     )
 
 
 def no_temporary_folder() -> str:
-    """Names the folders of which none can be written, and says what to do."""
+    """A text that names the folders that cannot be written, and says what to do."""
     folders = [os.environ[name] for name in ("TMPDIR", "TEMP", "TMP") if os.environ.get(name)]
     folders += ["/tmp", "/var/tmp", "/usr/tmp", str(Path.cwd())]  # noqa: S108 - names only
     names = ", ".join(dict.fromkeys(folders))

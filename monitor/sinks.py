@@ -1,4 +1,4 @@
-"""Writes all scores of a run to a Parquet file: one file a slot, one column of doubles a metric."""
+"""Writes all scores of a run to a Parquet file with a column of doubles for each metric."""
 
 from __future__ import annotations
 
@@ -24,32 +24,32 @@ if TYPE_CHECKING:
 
 USER = "user"
 CHUNK = 200_000
-"""Users in one row group. They are copied in memory while they are written."""
+"""How many users a row group has. They are copied in memory while they are written."""
 
 
 class ScoreFileOptions(Options):
-    """One Parquet file a slot: a column `user`, and a column for each metric, null if undefined."""
+    """A Parquet file for each slot: a column `user`, and one for each metric, null if undefined."""
 
     path: Annotated[ConfigPath, AfterValidator(check_placeholders)] = Field(
         min_length=1,
-        description="Path of the file; `{slot:%Y-%m-%d}` becomes the run's scheduled time (UTC), "
-        "in any strftime format; without it each run replaces the file of the last "
-        "one. Only rankwatch's own account may read it. A relative path starts at the "
+        description="Path of the file. The run's scheduled time (UTC) replaces `{slot:%Y-%m-%d}`, "
+        "in any strftime format. Without this placeholder, each run replaces the file of the last "
+        "run. Only rankwatch's own account may read the file. A relative path starts at the "
         "configuration file's directory.",
     )
 
 
 class ScoresToOptions(OneOf):
-    """Where all scores of a run are written, in addition to the database: exactly one of these."""
+    """Where all scores of a run are written, in addition to the database. Set exactly one key."""
 
-    file: ScoreFileOptions | None = Field(default=None, description="A Parquet file a slot.")
+    file: ScoreFileOptions | None = Field(default=None, description="A Parquet file for each slot.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreFiles:
     """Port ScoreSink over files.
 
-    ``path`` is a template. Users are written in the order of the input.
+    ``path`` is a template. Users are written in the order in which they come.
     """
 
     path: str
@@ -61,7 +61,7 @@ class ScoreFiles:
         metrics: Sequence[str],
         about: Mapping[str, str],
     ) -> Iterator[Callable[[Scores], object]]:
-        """See the port. ``about`` becomes the metadata of the file."""
+        """See the port. ``about`` becomes the file's metadata."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 

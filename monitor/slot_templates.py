@@ -11,7 +11,7 @@ _SLOT = re.compile(r"slot(?::([^{}]+))?")
 def check_placeholders(template: str, *names: str) -> str:
     """The template, if each ``{...}`` is ``{slot}``, ``{slot:FORMAT}`` or one of the names.
 
-    Else ValueError, which does not quote the placeholder: it may be part of a secret.
+    Otherwise raises ValueError. It does not quote the placeholder, which may be part of a secret.
     """
     for placeholder in _PLACEHOLDER.findall(template):
         if placeholder not in names and not _SLOT.fullmatch(placeholder):
@@ -19,7 +19,9 @@ def check_placeholders(template: str, *names: str) -> str:
             choices.append("{slot:%Y-%m-%d}")
             raise ValueError(f"has an unknown placeholder: use {', '.join(choices)}")
     if re.search(r"[{}]", _PLACEHOLDER.sub("", template)):
-        raise ValueError("has a lone { or }: placeholders are written as {slot:%Y-%m-%d}")
+        raise ValueError(
+            "has a { or } without its counterpart: write placeholders like {slot:%Y-%m-%d}"
+        )
     return template
 
 

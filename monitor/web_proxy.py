@@ -1,4 +1,4 @@
-"""HTTP proxies for receivers and sources: address, credentials, and addresses that are refused."""
+"""HTTP proxies for receivers and sources: their addresses, credentials and refused addresses."""
 
 from __future__ import annotations
 
@@ -31,15 +31,16 @@ Proxy = Annotated[
     ),
     NOT_IN_HASH,
     Field(
-        description="HTTP proxy, such as http://user:password@proxy:3128. https goes through "
-        "CONNECT, http by absolute URLs. A secret. The environment's HTTP_PROXY, HTTPS_PROXY and "
-        "NO_PROXY are not used: write `proxy: ${HTTPS_PROXY}` to use one."
+        description="HTTP proxy, such as http://user:password@proxy:3128. This setting is a "
+        "secret. Requests with https use CONNECT, and requests with http use absolute URLs. The "
+        "variables HTTP_PROXY, HTTPS_PROXY and NO_PROXY are not used. To use one, write for "
+        "example `proxy: ${HTTPS_PROXY}`."
     ),
 ]
 
 
 class WebProxy:
-    """A proxy's address and the header with its credentials. ``name`` contains no secret."""
+    """A proxy's address, and the header with its credentials. ``name`` contains no secret."""
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
@@ -54,14 +55,14 @@ class WebProxy:
 
 
 def open_proxy(secret: SecretStr | None) -> WebProxy | None:
-    """The proxy of this option, if there is one."""
+    """The proxy that this option gives, if any."""
     return None if secret is None else WebProxy(secret.get_secret_value())
 
 
 def refuse_link_local_behind(url: str) -> None:
-    """LinkLocalError if the host of the URL is a link-local address.
+    """Raise LinkLocalError if the host of the URL is a link-local address.
 
-    The proxy resolves host names, so the proxy has to refuse those.
+    Host names are not checked, because the proxy resolves them.
     """
     host = urlsplit(url).hostname or ""
     try:

@@ -70,14 +70,14 @@ FILES: list[tuple[Callable[[], Exception], str]] = [
         lambda: duckdb.BinderException(f"No function matches 'strlen(UUID)' at {ID}"),
         "a column has a type that cannot be used there",
     ),
-    (lambda: duck(f"SELECT error('{ID}')"), "its content does not have the format it is read in"),
+    (lambda: duck(f"SELECT error('{ID}')"), "its content does not have the expected format"),
     (
         lambda: duck(f"SELECT json_extract('{{\"{ID}', '$.a')"),
-        "its content does not have the format it is read in",
+        "its content does not have the expected format",
     ),
     (
         lambda: raised(lambda: pa.array([ID]).cast(pa.int64())),
-        "its content does not have the format or the types",
+        "its content does not have the expected format or types",
     ),
     (lambda: pa.ArrowNotImplementedError(ID), "a column has a type that cannot be used there"),
     (

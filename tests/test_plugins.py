@@ -342,7 +342,7 @@ def test_a_receiver_that_fails_is_tried_again_unless_it_says_otherwise(
             "sources",
             "http",
             SHOP,
-            "the name is taken by what is built in, which counts: uninstall a package",
+            "the name is taken by a built-in one, which is used: uninstall a package",
         ),
         (
             "sources",

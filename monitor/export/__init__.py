@@ -1,1 +1,1 @@
-"""Series for Prometheus: the results of each comparison's newest run, and the daemon's state."""
+"""Series for Prometheus: results of each comparison's newest run, and the daemon's state."""

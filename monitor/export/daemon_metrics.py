@@ -16,7 +16,7 @@ from monitor.model.runs import RunResult
 
 _COUNTED = (Kind.COUNTER, Kind.HISTOGRAM)
 _OF_PAGES = "collector_errors_total"
-"""Counted where pages are made."""
+"""The page counts these itself."""
 _Ages = Mapping[str, tuple[int, float]]
 """By receiver: the number of deliveries, and the age of the oldest in seconds."""
 
@@ -24,8 +24,8 @@ _Ages = Mapping[str, tuple[int, float]]
 class _Counts:
     """Counters and histograms of one owner: a comparison, a receiver or a ping.
 
-    ``owner`` is the label that names it, and None for those of the process. Without a ``name`` they
-    have no samples, but their families are shown.
+    ``owner`` is the label with the owner's name. It is None for counts of the process. Without a
+    ``name`` there are no samples, but the families are shown.
     """
 
     def __init__(self, owner: str | None, *name: str) -> None:
@@ -40,14 +40,14 @@ class _Counts:
                     metric.labels(*name, *labels)
 
     def add(self, name: str, labels: tuple[str, ...], value: float) -> None:
-        """Count or observe."""
+        """Add to the counter, or observe the value in the histogram."""
         metric = self._metrics[name]
         if labels:
             metric = metric.labels(*labels)
         if isinstance(metric, Counter):
             metric.inc(value)
         else:
-            # Durations are never negative, but the wall clock may go back.
+            # A duration may come out negative if the wall clock was set back.
             metric.observe(max(0.0, value))
         self.piece.changed()
 
@@ -56,14 +56,14 @@ class _Counts:
 
 
 class DaemonMetrics:
-    """What the daemon counts about itself, for the names of the last call of ``set_names``, if any.
+    """What the daemon counts about itself, for the names that were last set with ``set_names``.
 
-    Safe to share between threads.
+    Threads may share it.
     """
 
     def __init__(self) -> None:
         self._lock = Lock()
-        # Counts without a name: they show which families there are.
+        # Counts without an owner's name show which families there are.
         self._nameless = {(owner, ""): _Counts(owner) for owner in (None, *OWNERS)}
         self._counts: dict[tuple[str | None, str], _Counts] = dict(self._nameless)
         self._gauges = Gauges()
@@ -80,7 +80,7 @@ class DaemonMetrics:
     ) -> None:
         """Set the names of comparisons, receivers and pings, by label.
 
-        The counts of a new name start at 0. The counts of a removed name disappear.
+        Counts of a new name start at 0. Counts of a removed name disappear.
         """
         with self._lock:
             self._gauges.replace("schedule_interval_seconds", _seconds(intervals))
@@ -93,9 +93,9 @@ class DaemonMetrics:
             self._counts = counts
 
     def count(self, name: str, *labels: str, value: float = 1) -> None:
-        """Count or observe in the series ``name`` (without prefix).
+        """Add to the counter ``name`` (without prefix), or observe in that histogram.
 
-        The first label of a series with an owner is the owner's name. Unknown names are ignored.
+        If the series has an owner, its first label is the owner's name. Unknown owners are ignored.
         """
         owner = SERIES[name].owner
         key = (owner, labels[0] if owner else "")
@@ -136,17 +136,17 @@ class DaemonMetrics:
         held: _Ages,
         given_up: Mapping[str, int],
     ) -> None:
-        """Show the deliveries of each receiver, also of one that is no longer configured.
+        """Show the deliveries of each receiver, including receivers that are no longer configured.
 
-        ``pending`` wait to be sent, ``held`` are silenced or inhibited, and ``given_up`` counts
-        those of the last hour.
+        ``pending`` deliveries wait to be sent. ``held`` deliveries are silenced or inhibited.
+        ``given_up`` counts the deliveries that were given up in the last hour.
         """
         self._outbox = (pending, held, given_up)
 
     def show(self, name: str, value: float | Callable[[], float | None]) -> None:
         """Set the value of the series ``name`` (without prefix), which has no labels.
 
-        A function is called at each scrape.
+        If the value is a function, it is called at each scrape.
         """
         with self._lock:
             self._shown[name] = value
@@ -160,7 +160,7 @@ class DaemonMetrics:
             self._gauges.replace("database_size_bytes", samples)
 
     def reloaded(self, *, ok: bool, at: datetime) -> None:
-        """Show whether the configuration in force is the one last read, and since when if so."""
+        """Show whether the last read of the configuration succeeded, and if so, when that was."""
         self.show("config_last_reload_successful", ok)
         if ok:
             self.show("config_last_reload_success_timestamp_seconds", at.timestamp())
@@ -197,7 +197,7 @@ class DaemonMetrics:
         for name, value in shown.items():
             gauges.set(name, (), value() if callable(value) else value)
         if gauges.samples.get("leader") == {(): 0.0}:
-            # A former leader does not measure the sizes any more.
+            # A daemon that no longer leads does not measure the sizes.
             gauges.replace("database_size_bytes", {})
         return gauges
 

@@ -1,4 +1,4 @@
-"""Metric families: made from the series table, encoded once, and written to a file."""
+"""Makes metric families from the table of series, encodes them once, and writes them to files."""
 
 import re
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
@@ -20,20 +20,20 @@ from monitor.files import replace_file, require_replaceable
 from monitor.redaction import escape_controls
 
 Lines = Mapping[str, tuple[tuple[bytes, bytes], ...]]
-"""By family: the lines above its samples (``# HELP`` and so on), and the lines of its samples.
+"""The lines of each family: those above its samples (``# HELP`` and so on), and its samples.
 
-Some formats split a family in several.
+Some formats split a family into several families.
 """
 
 _HEAD = re.compile(rb"((?:^# .*\n)+)", re.MULTILINE)
 _END = b"# EOF\n"
 _MOST_FORMATS = 2
-"""A piece is cached in so many formats: one for Prometheus, one for a person's browser."""
+"""In how many formats a piece is cached: one for Prometheus, and one for a person's browser."""
 
 LabelValues = tuple[str, ...]
 SampleKey = tuple[str, LabelValues]
 """A series and its labels."""
-# What `escape_controls` writes in place of a character.
+# The escapes that `escape_controls` writes.
 _ESCAPED = re.compile(r"\\(x[0-9a-f]{2}|u[0-9a-f]{4}|[tr])")
 
 
@@ -46,7 +46,7 @@ class Format:
 
     @classmethod
     def accepted_by(cls, accept: str) -> Self:
-        """Return the best format that an Accept header names, plain text if it names none."""
+        """Return the best format that an Accept header names. Plain text if it names none."""
         try:
             return cls(*choose_encoder(accept))
         except (TypeError, ValueError):  # a version such as "1.x"
@@ -62,9 +62,9 @@ class Format:
         return lines
 
     def page(self, pieces: Iterable[Lines], hidden: Container[str] = ()) -> bytes:
-        """Return one page of all pieces without the ``hidden`` families.
+        """Return one page of all pieces, without the ``hidden`` families.
 
-        The samples of a family are together, also if several pieces have some.
+        All samples of a family are together, even if they come from several pieces.
         """
         joined: dict[bytes, list[bytes]] = {}
         for piece in pieces:
@@ -78,7 +78,7 @@ class Format:
 
 
 class FamilyCollector(Collector):
-    """Families as a collector, which is what encoders take."""
+    """Presents families as a collector, because encoders accept only collectors."""
 
     def __init__(self, families: Iterable[Metric]) -> None:
         self._families = families
@@ -92,15 +92,15 @@ class FamilyCollector(Collector):
 class Piece:
     """Families that change together. They are encoded for the first page that needs them.
 
-    Safe to share between threads.
+    Threads may share it.
     """
 
     families: Callable[[], Iterable[Metric]]
     _encoded: dict[str, Lines] = field(default_factory=dict)
 
     def changed(self) -> None:
-        """Encode the families again for the next page. Call this after the change."""
-        # A new dict: a thread that encodes now stores its outdated lines in the old one.
+        """Encode the families again for the next page. Call this after the families changed."""
+        # A thread that is encoding now stores its outdated lines in the old dict.
         self._encoded = {}
 
     def lines(self, form: Format) -> Lines:
@@ -117,20 +117,23 @@ class Piece:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Distribution:
-    """How many values are at or below each upper bound, the last being ``+Inf``, and their sum."""
+    """How many values are at or below each upper bound, and the sum of the values.
+
+    The last bound is ``+Inf``.
+    """
 
     buckets: tuple[tuple[str, float], ...]
     total: float
 
 
 class Gauges:
-    """``samples`` by series and labels. A later value replaces an earlier one."""
+    """``samples`` has values by series and labels. A later value replaces an earlier value."""
 
     def __init__(self) -> None:
         self.samples: dict[str, dict[LabelValues, Any]] = {}
 
     def set(self, name: str, labels: LabelValues, value: float | Distribution | None) -> None:
-        """Set one sample of the series ``name`` (without prefix). None sets nothing."""
+        """Set one sample of the series ``name`` (without prefix). The value None sets nothing."""
         if value is None:
             return
         if not isinstance(value, Distribution):
@@ -142,7 +145,7 @@ class Gauges:
         self.samples[name] = dict(samples)
 
     def families(self, left_out: Container[SampleKey] = ()) -> tuple[Metric, ...]:
-        """Return the families that have samples which are not left out, in the table's order."""
+        """Return the families with samples that are not left out, in the order of the table."""
         families = []
         for name, series in SERIES.items():
             samples = {}
@@ -175,12 +178,12 @@ def _escape_label(value: str) -> str:
     escaped = escape_controls(value)
     if escaped == value and not _ESCAPED.search(value):
         return value
-    # Backslashes are doubled, so that two values never become one series.
+    # Backslashes are doubled, so that two values never become the same label.
     return escape_controls(value.replace("\\", r"\\"))
 
 
 def counted(name: str) -> Counter | Histogram:
-    """Return a new, unregistered counter or histogram of the table."""
+    """Return a new counter or histogram for a series of the table. It is not registered."""
     series = SERIES[name]
     if series.kind is Kind.COUNTER:
         return Counter(series.name, series.help, series.labels, registry=None, unit=series.unit)
@@ -199,15 +202,15 @@ DAEMON_GAUGES = frozenset({
     "certificate_expiry_timestamp_seconds", "config_last_reload_successful",
     "config_last_reload_success_timestamp_seconds", "prune_last_success_timestamp_seconds",
 })  # fmt: skip
-"""Gauges that only make sense for a process that goes on."""
-# node_exporter, which reads the file, runs as another user.
+"""Gauges that make sense only while the process runs."""
+# node_exporter reads the file and runs as another user.
 _MODE = 0o644
 
 
 def families_of_comparison(
     families: Iterable[Metric], comparison: str | None
 ) -> tuple[Metric, ...]:
-    """Return the samples of one comparison, or for None the samples without a comparison."""
+    """Return the samples of one comparison. None selects the samples without a comparison."""
     selected = []
     for family in families:
         samples = [
@@ -225,16 +228,16 @@ def write_families(families: Iterable[Metric]) -> bytes:
 
 
 def _with_samples(family: Metric, samples: Sequence[Sample]) -> Metric:
-    # A copy: another thread may show the family at the same time.
+    # Changes a copy, because another thread may show the family at the same time.
     copy = Metric(family.name, family.documentation, family.type, family.unit)
     copy.samples = list(samples)
     return copy
 
 
 def with_counts(family: Metric) -> Metric:
-    """Return the family as node_exporter and Pushgateway take it.
+    """Return the family in the form that node_exporter and Pushgateway accept.
 
-    They read a gauge histogram as a histogram, and show 0 unless it has a sum and a count.
+    They read a gauge histogram as a histogram. Without a sum and a count they would show 0.
     """
     if family.type != Kind.GAUGE_HISTOGRAM:
         return family
@@ -252,7 +255,7 @@ def with_counts(family: Metric) -> Metric:
 def require_textfile(path: Path) -> Path:
     """Return the path of a textfile for node_exporter.
 
-    ConfigError if node_exporter ignores the name, or if no file can be written there.
+    ConfigError if node_exporter would ignore the name, or if the file cannot be written.
     """
     if path.suffix != ".prom":
         raise ConfigError(
@@ -272,6 +275,6 @@ def require_textfile(path: Path) -> Path:
 def write_textfile(path: Path, page: bytes) -> None:
     """Replace the file by the page in one step.
 
-    OSError, with the path, leaves the old file.
+    If that fails, the old file stays, and OSError names the path.
     """
     replace_file(path, page, mode=_MODE)

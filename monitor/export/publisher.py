@@ -1,4 +1,4 @@
-"""The publisher for Prometheus: it keeps what the daemon reports, and writes pages of it.
+"""The publisher for Prometheus keeps what the daemon reports, and writes it as pages.
 
 The series of a comparison are made once for each run.
 """
@@ -38,22 +38,22 @@ _SEGMENT_POSITIONS = {
 }
 
 StartTimes = Mapping[str, datetime | None]
-"""The configured comparisons, each with the time since when it is known. None without a clock."""
+"""When each configured comparison was first read. The time is None without a clock."""
 log = structlog.get_logger(__name__)
 _VARY = "Accept, Accept-Encoding"
 _GZIP_LEVEL = 3
 SHOWN_UNCONFIRMED_S = 60.0
-"""How long values read earlier are shown while the database cannot be read.
+"""How long earlier values are shown while the database cannot be read.
 
-Short failures then leave no gaps.
+Short failures therefore leave no gaps.
 """
 _OF_PROCESS = DAEMON_GAUGES - {"database_size_bytes"} | {
     "schedule_interval_seconds",
     "stale_after_seconds",
     "arm_gap_seconds",
 }
-# The time of an event stays true without the database. Rules take the newest with `max`, and
-# compute its age from their own clock.
+# The time of an event stays true if the database is away. Alert rules take the newest time with
+# `max`, and compute its age with their own clock.
 _EVENT_TIMES = frozenset({
     "run_last_slot_timestamp_seconds", "run_last_finished_timestamp_seconds",
     "run_last_ok_timestamp_seconds", "comparison_since_timestamp_seconds",
@@ -68,7 +68,7 @@ CONFIRMED = frozenset(
 
 
 def removable_segments(gauges: Gauges) -> dict[str, list[SampleKey]]:
-    """Return the samples of a comparison that may be left out, by segment, the largest first.
+    """Return the samples of a comparison that may be left out, by segment, largest segment first.
 
     Samples of the segment ``all`` and of pending or firing alerts are always shown.
     """
@@ -88,10 +88,10 @@ def removable_segments(gauges: Gauges) -> dict[str, list[SampleKey]]:
 def choose_segments(
     removable: Mapping[str, Mapping[str, Sequence[SampleKey]]], most: int | None
 ) -> dict[str, set[str]]:
-    """Return the segments to show of each comparison: ``most`` series in all, None for no limit.
+    """Choose the segments to show of each comparison, with at most ``most`` series in total.
 
-    The comparisons take turns, and each turn shows all series of one more segment. The first
-    segment that does not fit ends this.
+    None means no limit. The comparisons take turns, and each turn adds all series of one more
+    segment. The choice ends at the first segment that does not fit.
     """
     queue = []
     for comparison, segments in removable.items():
@@ -109,9 +109,9 @@ def choose_segments(
 
 @dataclass(eq=False)
 class RunSeries:
-    """The series of a comparison's newest run, or before the first run if ``latest`` is None.
+    """The series of a comparison's newest run. Before the first run, ``latest`` is None.
 
-    They are made for the first page that needs them.
+    The series are made for the first page that needs them.
     """
 
     comparison: str
@@ -120,7 +120,7 @@ class RunSeries:
     _piece: tuple[set[str], Piece] | None = None
 
     def is_of(self, latest: LatestRun | None, since: datetime | None) -> bool:
-        """Whether these are the series of this run."""
+        """Whether the series are those of this run."""
         return self.latest is latest and (latest is not None or self.since == since)
 
     @cached_property
@@ -135,7 +135,7 @@ class RunSeries:
         return removable_segments(self._gauges)
 
     def piece(self, shown: set[str]) -> Piece:
-        """Return the series, with the ``shown`` segments."""
+        """Return the series. Of the segments, only the ``shown`` ones are included."""
         piece = self._piece
         if piece is None or piece[0] != shown:
             # The piece has no reference to this object, so that both are freed after the next run.
@@ -179,9 +179,9 @@ class Publication:
         since: StartTimes,
         most: int | None,
     ) -> "Publication":
-        """Return the next publication, which takes over the series of unchanged runs.
+        """Return the next publication. It reuses the series of unchanged runs.
 
-        It shows the ``latest`` runs, and the comparisons of ``since`` that have no run.
+        It shows the ``latest`` runs, and those comparisons in ``since`` that have no run.
         """
         runs: dict[str, LatestRun | None] = {one.run.comparison: one for one in latest}
         for name in since:
@@ -213,7 +213,8 @@ class Publication:
 def find_revision() -> str:
     """Return the commit of this installation.
 
-    The image has it in RANKWATCH_REVISION. pip stores it when it installs from a repository.
+    In the image, RANKWATCH_REVISION has the commit. If pip installs from a repository, it stores
+    the commit.
     """
     revision = os.environ.get("RANKWATCH_REVISION")
     if revision:
@@ -226,15 +227,15 @@ def find_revision() -> str:
 
 
 class PrometheusPublisher(DaemonMetrics):
-    """All series of the daemon. Thread-safe: no method raises or waits.
+    """All series of the daemon. Threads may share it. No method raises or waits.
 
-    Call ``watch`` and ``reloaded`` at the start and after every reload. Without a ``clock`` values
-    read from the database are shown for ever.
+    Call ``watch`` and ``reloaded`` at the start and after every reload. Without a ``clock``, values
+    from the database are shown for ever.
     """
 
     def __init__(self, *, version: str, clock: Clock | None = None) -> None:
         super().__init__()
-        # In the text format the creation times would be gauges of their own.
+        # In the text format, each creation time would be a separate gauge.
         prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
         self._clock = clock
         self._unconfirmed_since_s: float | None = None
@@ -247,7 +248,7 @@ class PrometheusPublisher(DaemonMetrics):
         self._build = InfoMetricFamily(build.name.removesuffix("_info"), build.help, value=labels)
         self._since: StartTimes = {}
         self._most: int | None = None
-        # Always replaced as a whole: a scrape never sees parts of two publications.
+        # This is always replaced as a whole, so that a scrape never sees parts of two publications.
         self._publication = Publication()
         registry = prometheus_client.CollectorRegistry()  # these three collectors need one
         parts: list[Callable[[Format], Iterable[Lines]]] = [self._results, self.lines]
@@ -279,11 +280,11 @@ class PrometheusPublisher(DaemonMetrics):
         pings: Sequence[str] = (),
         max_series: int | None = None,
     ) -> None:
-        """Set the configured names. Their counters exist from 0, those of other names disappear.
+        """Set the configured names. Their counters start at 0. Counters of other names disappear.
 
-        ``max_series`` limits the series of segments, None for no limit. Alert rules use
-        ``intervals``, the longest time between slots, and ``stale_after``, the longest time without
-        an ok run.
+        ``max_series`` limits the series of segments. None means no limit. Alert rules use
+        ``intervals``, the longest times between slots, and ``stale_after``, the longest times
+        without a run with status ok.
         """
         now = self._clock.now() if self._clock else None
         self._since = {name: self._since.get(name, now) for name in comparisons}
@@ -294,9 +295,9 @@ class PrometheusPublisher(DaemonMetrics):
         self._show([one for one in latest if one.run.comparison in self._since])
 
     def publish(self, latest: Sequence[LatestRun]) -> None:
-        """Replace all results by these. The series of other comparisons disappear."""
+        """Replace all results by these results. The series of other comparisons disappear."""
         self._show(latest)
-        # These were just read from the database.
+        # The results were just read from the database.
         self._unconfirmed_since_s = None
 
     def _show(self, latest: Sequence[LatestRun]) -> None:
@@ -310,7 +311,7 @@ class PrometheusPublisher(DaemonMetrics):
 
     def database_failed(self, trouble: DatabaseTrouble) -> None:
         """Count an error of the database by its kind."""
-        # After a conflict between writers the values read before are still right.
+        # After a conflict between writers, the values that were read before are still right.
         if (
             self._clock
             and trouble is not DatabaseTrouble.CONFLICT
@@ -321,7 +322,7 @@ class PrometheusPublisher(DaemonMetrics):
 
     @property
     def _hidden(self) -> Container[str]:
-        """Families whose values the database did not confirm for `SHOWN_UNCONFIRMED_S`."""
+        """The families with values that were last confirmed over `SHOWN_UNCONFIRMED_S` ago."""
         since_s = self._unconfirmed_since_s
         if not self._clock or since_s is None:
             return ()
@@ -354,7 +355,7 @@ class PrometheusPublisher(DaemonMetrics):
         return body, headers
 
     def final(self) -> tuple[Metric, ...]:
-        """Return the families that make sense after the process has ended."""
+        """Return the families that still make sense after the process has ended."""
         of_daemon = {SERIES[name].name for name in DAEMON_GAUGES}
         families = [self._build, *self.gauges().families()]
         for piece in self._publication.pieces:

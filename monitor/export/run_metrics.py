@@ -22,7 +22,7 @@ _JUDGED = (Outcome.OK, Outcome.BREACH)
 def gauges_of_run(latest: LatestRun) -> Gauges:
     """Return the gauges of a comparison's newest finished run.
 
-    Values of similarity are shown only for an ok run.
+    Values of similarity are shown only if the run's status is ok.
     """
     gauges = Gauges()
     _add_run(gauges, latest)
@@ -35,7 +35,7 @@ def gauges_of_run(latest: LatestRun) -> Gauges:
 
 
 def gauges_before_runs(comparison: str, since: datetime | None) -> Gauges:
-    """Return the gauges of a comparison without a run, which is configured ``since`` then."""
+    """Return the gauges of a comparison without runs. ``since``: when it was first configured."""
     gauges = Gauges()
     for status in FINISHED:
         gauges.set("run_status", (comparison, status.value), 0)
@@ -69,7 +69,7 @@ def _add_coverage(gauges: Gauges, comparison: str, coverage: Coverage) -> None:
         gauges.set("paired_users", (comparison, row.segment), row.paired)
         counts: dict[tuple[Arm, CoverageReason], int] = {}
         if row.segment == ALL:
-            # Every arm and reason, so that alert rules always find a series.
+            # Includes every arm and reason, so that alert rules always find a series.
             counts = dict.fromkeys(product(Arm, CoverageReason), 0)
         counts.update(row.users_by_reason)
         for (arm, reason), users in counts.items():

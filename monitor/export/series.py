@@ -1,6 +1,6 @@
-"""Every series that rankwatch shows, in one table.
+"""The table of every series that rankwatch shows.
 
-The collectors and the README's reference are built from it.
+The collectors and the reference in the README are made from it.
 """
 
 from collections.abc import Callable, Iterable
@@ -19,11 +19,11 @@ COLLECTORS = ("results", "daemon", "process", "platform", "gc")
 FINISHED = tuple(status for status in RunStatus if status is not RunStatus.RUNNING)
 """Statuses of a finished run."""
 OWNERS = ("comparison", "receiver", "ping")
-"""First labels whose values are names in the configuration."""
+"""Labels with a name from the configuration. Such a label is the first of a series."""
 
 
 class Kind(StrEnum):
-    """Type of a series in Prometheus' words."""
+    """The type of a series in Prometheus' terms."""
 
     GAUGE = "gauge"
     COUNTER = "counter"
@@ -36,13 +36,13 @@ class Kind(StrEnum):
 class Series:
     """One metric family."""
 
-    name: str  # as it is scraped, counters with ``_total``
+    name: str  # as Prometheus shows it: names of counters end in ``_total``
     kind: Kind
     help: str
     labels: tuple[str, ...] = ()
     buckets: tuple[float, ...] = ()  # upper bounds of a histogram
     values: tuple[Iterable[str], ...] = ()
-    """All values of each label after the `owner`. With them a counter can be shown from 0."""
+    """All values of each label except the `owner`. A counter that has them is shown from 0."""
 
     @property
     def owner(self) -> str | None:
@@ -53,7 +53,7 @@ class Series:
 
     @property
     def starts_at_zero(self) -> bool:
-        """Whether it is shown before the first count, so that Prometheus sees the first rise."""
+        """Whether to show the series before the first count, so that a first rise is visible."""
         return bool(self.labels) and len(self.labels) == len(self.values) + (self.owner is not None)
 
     @property
@@ -73,9 +73,9 @@ def _series(
     buckets: tuple[float, ...] = (),
     values: tuple[Iterable[str], ...] = (),
 ) -> Callable[..., Series]:
-    """Return a series without its name.
+    """Return a series that has no name yet.
 
-    ``{}`` in the meaning is replaced by the values of the last label.
+    The values of the last label replace ``{}`` in the meaning.
     """
     last_values: Iterable[str] = ()
     if values:
@@ -106,10 +106,10 @@ _TABLE = {
     "build_info": _series(
         _INFO,
         "version revision python_version",
-        "Always 1; the labels name the version of rankwatch, the commit it was built from, and "
-        "the Python it runs on.",
+        "Always 1. The labels name the version of rankwatch, the commit from which it was built, "
+        "and the version of Python.",
     ),
-    # What the newest finished run measured. Absent unless that run is ok.
+    # What the newest finished run measured. Absent if the run's status is not ok.
     "similarity_mean": _series(
         _GAUGE, _SIMILARITY, "Mean similarity of baseline and candidate over the users compared."
     ),
@@ -117,15 +117,17 @@ _TABLE = {
         _GAUGE, _SIMILARITY, "Standard error of the mean similarity."
     ),
     "similarity_quantile": _series(
-        _GAUGE, f"{_SIMILARITY} q", "Quantile q of the users' similarity."
+        _GAUGE, f"{_SIMILARITY} q", "Quantile q of the similarity of users."
     ),
     "similarity_share_below_ratio": _series(
         _GAUGE,
         f"{_SIMILARITY} floor",
-        "Share of users, from 0 to 1, whose similarity is strictly below the floor.",
+        "Share of users, from 0 to 1, with a similarity strictly below the floor.",
     ),
     "similarity_users": _series(
-        _GAUGE, _SIMILARITY, "Users behind the similarity: those with a defined score."
+        _GAUGE,
+        _SIMILARITY,
+        "Number of users with a defined score. The similarity is computed from these users.",
     ),
     "similarity_distribution": _series(
         _DISTRIBUTION,
@@ -134,7 +136,7 @@ _TABLE = {
         "the mean.",
     ),
     "similarity_undefined_users": _series(
-        _GAUGE, _SIMILARITY, "Users compared whose score is undefined."
+        _GAUGE, _SIMILARITY, "Number of compared users with an undefined score."
     ),
     "similarity_by_chance": _series(
         _GAUGE,
@@ -146,21 +148,24 @@ _TABLE = {
         _GAUGE, _SIMILARITY, "Mean similarity of the baseline to itself (noise floor)."
     ),
     "noise_floor_users": _series(
-        _GAUGE, _SIMILARITY, "Users with a candidate list and two baseline lists."
+        _GAUGE, _SIMILARITY, "Number of users with a candidate list and two baseline lists."
     ),
     "noise_floor_untrusted": _series(
         _GAUGE,
         "comparison",
-        "1 if the noise floor is not trusted, and therefore neither shown nor judged, else 0.",
+        "1 if the noise floor is not trusted, else 0. An untrusted noise floor is neither shown "
+        "nor judged.",
     ),
     "over_floor_mean": _series(
         _GAUGE,
         _SIMILARITY,
-        "Mean excess over noise_floor_users: distance from candidate to baseline minus distance "
-        "from the baseline to itself.",
+        "Mean, over noise_floor_users, of the distance between candidate and baseline minus the "
+        "distance between the baseline and itself.",
     ),
     "over_floor_standard_error": _series(
-        _GAUGE, _SIMILARITY, "Standard error of over_floor_mean, from differences within each user."
+        _GAUGE,
+        _SIMILARITY,
+        "Standard error of over_floor_mean, computed from the differences of single users.",
     ),
     "arm_metric": _series(
         _GAUGE,
@@ -171,59 +176,65 @@ _TABLE = {
     "unlabelled_runs": _series(
         _GAUGE,
         "comparison",
-        "Ok runs without metrics of relevance, because labels have not arrived.",
+        "Number of ok runs that lack metrics of relevance because labels have not arrived.",
     ),
     "model_version_info": _series(
         _GAUGE,
         "comparison arm model_version",
-        "Always 1; the version of an arm's model in the newest finished run. Absent if it is "
-        "unknown.",
+        "Always 1. The label is the version of an arm's model in the newest finished run. Absent "
+        "if the version is unknown.",
     ),
     # Coverage of the newest finished run. Absent if the run failed before it was measured.
     "panel_users": _series(
-        _GAUGE, "comparison segment", "Users asked for by the newest finished run."
+        _GAUGE, "comparison segment", "Number of users that the newest finished run asked for."
     ),
     "paired_users": _series(
-        _GAUGE, "comparison segment", "Users whose two lists could be compared."
+        _GAUGE, "comparison segment", "Number of users with two lists that could be compared."
     ),
     "coverage_users": _series(
         _GAUGE,
         "comparison segment arm reason",
-        "Users whose list was absent or imperfect. Segment all has every reason; other segments "
-        "only reasons that occurred.",
+        "Number of users with an absent or imperfect list. Segment all has every reason. Other "
+        "segments have only reasons that occurred.",
     ),
     # States of alerts.
     "alert_state": _series(_GAUGE, _ALERT, "0 quiet, 1 pending, 2 firing."),
     "alert_judged": _series(
         _GAUGE,
         _ALERT,
-        "1 when the newest finished run could judge the rule; 0 on no data, too few users, an "
-        "error or a run that is not ok.",
+        "1 if the newest finished run could judge the rule. 0 if it could not: no data, too few "
+        "users, an error, or a run that is not ok.",
     ),
     "alert_value": _series(
-        _GAUGE, _ALERT, "Value the rule last judged. Absent unless the newest finished run is ok."
+        _GAUGE,
+        _ALERT,
+        "Value that the rule last judged. Absent if the newest finished run is not ok.",
     ),
     "alert_users": _series(
-        _GAUGE, _ALERT, "Users behind the value the rule last judged. Absent together with it."
+        _GAUGE,
+        _ALERT,
+        "Number of users behind the value that the rule last judged. Absent if that value is.",
     ),
     "alert_threshold": _series(_GAUGE, _ALERT, "Threshold beyond which the rule is in breach."),
     "alert_expected": _series(
         _GAUGE,
         _ALERT,
-        "Value that a learned rule expected of the newest finished run. Absent while it learns.",
+        "Value that a learned rule expected of the newest finished run. Absent while the rule "
+        "learns.",
     ),
     "alert_normal_lower": _series(
         _GAUGE,
         _ALERT,
         "Lower end of the range that a learned rule expected of the newest finished run. Absent "
-        "while it learns.",
+        "while the rule learns.",
     ),
     "alert_normal_upper": _series(_GAUGE, _ALERT, "Upper end of that range."),
     # Runs.
     "run_status": _series(
         _GAUGE,
         "comparison status",
-        "1 for the status of the newest finished run, 0 for the others; all 0 before the first.",
+        "1 for the status of the newest finished run, 0 for other statuses. All are 0 before the "
+        "first run.",
     ),
     "run_last_slot_timestamp_seconds": _series(
         _GAUGE, "comparison", "Slot of the newest finished run."
@@ -232,19 +243,21 @@ _TABLE = {
         _GAUGE, "comparison", "When the newest finished run ended."
     ),
     "run_last_ok_timestamp_seconds": _series(
-        _GAUGE, "comparison", "When a run last ended ok. Absent until one has."
+        _GAUGE,
+        "comparison",
+        "When a run last ended with status ok. Absent before the first such run.",
     ),
     "comparison_since_timestamp_seconds": _series(
         _GAUGE,
         "comparison",
-        "Start of the comparison: slot of its oldest stored run. Without a run, when this process "
-        "first read its configuration.",
+        "Start of the comparison: the slot of its oldest stored run. Without a run, the time when "
+        "this process first read the comparison's configuration.",
     ),
     "stale_after_seconds": _series(
         _GAUGE,
         "comparison",
-        "Time without an ok run after which `Stale` fires, unless it is ignored: "
-        "`conditions.stale.after` runs and one deadline.",
+        "Time without an ok run after which `Stale` fires: `conditions.stale.after` runs and one "
+        "deadline. `Stale` does not fire if the configuration ignores it.",
     ),
     "schedule_interval_seconds": _series(
         _GAUGE,
@@ -254,18 +267,18 @@ _TABLE = {
     "runs_total": _series(
         _COUNTER,
         "comparison status",
-        "Runs that this process ended or marked as abandoned.",
+        "Number of runs that this process ended or marked as abandoned.",
         values=(FINISHED,),
     ),
     "slots_skipped_total": _series(
         _COUNTER,
         "comparison reason",
-        "Slots without a run: missed (no daemon was running), overlap (the last run had not "
-        "ended) or busy (too many runs waited for `concurrent_runs`).",
+        "Number of slots without a run: missed (no daemon was running), overlap (the last run had "
+        "not ended) or busy (too many runs waited because of `concurrent_runs`).",
         values=(("missed", "overlap", "busy"),),
     ),
     "runs_waiting": _series(
-        _GAUGE, "", "Runs that are due and wait because `concurrent_runs` are running."
+        _GAUGE, "", "Number of due runs that wait because `concurrent_runs` runs are running."
     ),
     "run_duration_seconds": _series(
         _HISTOGRAM,
@@ -288,20 +301,20 @@ _TABLE = {
     "pull_duration_seconds": _series(
         _HISTOGRAM,
         "comparison arm",
-        "Time an arm took to answer for all users. Over HTTP the arms wait for each other.",
+        "Time that an arm took to answer for all users. Over HTTP the arms wait for each other.",
         _STAGE_S,
         values=(Arm,),
     ),
     "arm_gap_seconds": _series(
         _GAUGE,
         "comparison lists q",
-        "Quantile q of the time between the HTTP answers with a user's baseline list and with the "
-        "`candidate` or `noise_floor` list.",
+        "Quantile q of the time between two HTTP answers for a user: one with the baseline list, "
+        "the other with the `candidate` or `noise_floor` list.",
     ),
     "source_errors_total": _series(
         _COUNTER,
         "comparison arm reason",
-        "Users whose list was absent or imperfect: {}.",
+        "Number of users with an absent or imperfect list: {}.",
         values=(Arm, CoverageReason),
     ),
     # Leadership.
@@ -315,39 +328,40 @@ _TABLE = {
     "notifications_total": _series(
         _COUNTER,
         "receiver outcome",
-        "Deliveries: sent, retry (will be tried again), dead (given up) or dropped (no longer "
-        "needed).",
+        "Number of results of deliveries: sent, retry (will be tried again), dead (given up) or "
+        "dropped (no longer needed).",
         values=(("sent", "retry", "dead", "dropped"),),
     ),
     "delivery_errors_total": _series(
         _COUNTER,
         "receiver reason",
-        "Attempts to deliver that failed: {}.",
+        "Number of failed attempts to deliver: {}.",
         values=(DeliveryTrouble,),
     ),
     "pings_total": _series(
         _COUNTER,
         "ping outcome",
-        "Dead-man pings: sent, failed (given up) or dropped (replaced by newer ones).",
+        "Number of dead-man pings: sent, failed (given up) or dropped (replaced by newer pings).",
         values=(("sent", "failed", "dropped"),),
     ),
-    "outbox_pending": _series(_GAUGE, "receiver", "Deliveries that wait to be sent."),
+    "outbox_pending": _series(_GAUGE, "receiver", "Number of deliveries that wait to be sent."),
     "outbox_held": _series(
         _GAUGE,
         "receiver",
-        "Firings that wait: silenced, in maintenance, muted, or inhibited by another alert.",
+        "Number of firings that wait: silenced, in maintenance, muted, or inhibited by another "
+        "alert.",
     ),
     "outbox_given_up": _series(
-        _GAUGE, "receiver", "Deliveries that were given up within the last hour."
+        _GAUGE, "receiver", "Number of deliveries that were given up within the last hour."
     ),
     "outbox_oldest_age_seconds": _series(
-        _GAUGE, "receiver", "Age of the oldest delivery that waits, 0 if none waits."
+        _GAUGE, "receiver", "Age of the oldest waiting delivery. 0 if no delivery waits."
     ),
     "database_up": _series(_GAUGE, "", "1 while the database can be read and written, else 0."),
     "database_errors_total": _series(
         _COUNTER,
         "reason",
-        "Errors of the database: {}.",
+        "Number of errors of the database: {}.",
         values=(DatabaseTrouble,),
     ),
     "database_size_bytes": _series(
@@ -359,38 +373,40 @@ _TABLE = {
     "pruned_rows_total": _series(
         _COUNTER,
         "kind",
-        "Old rows that were deleted. An estimate on PostgreSQL, where scores are deleted by "
-        "partition.",
+        "Number of old rows that were deleted. It is an estimate on PostgreSQL, where scores are "
+        "deleted by partition.",
         values=(DataKind,),
     ),
     "prune_last_success_timestamp_seconds": _series(
-        _GAUGE, "", "When old rows were last deleted. Absent before the first time."
+        _GAUGE, "", "When old rows were last deleted. Absent before that happened."
     ),
     "clock_jumps_total": _series(
-        _COUNTER, "", "Jumps of the wall clock by more than 5 s, also when the machine sleeps."
+        _COUNTER,
+        "",
+        "Number of jumps of the wall clock by more than 5 s. The sleep of a machine is a jump too.",
     ),
     "watchdog_restarts_total": _series(
         _COUNTER,
         "part",
-        "Parts that hung and were restarted: {}.",
+        "Number of restarts of parts that hung: {}.",
         values=(("run", "scheduler", "delivery", "housekeeping"),),
     ),
     "series_cut": _series(
         _GAUGE,
         "comparison",
-        "Series of segments that this page leaves out because of `max_series`.",
+        "Number of series of segments that this page leaves out because of `max_series`.",
     ),
     "collector_errors_total": _series(
         _COUNTER,
         "collector",
-        "Errors of the parts of this page: {}.",
+        "Number of errors in the parts of this page: {}.",
         values=(COLLECTORS,),
     ),
     "config_last_reload_successful": _series(
-        _GAUGE, "", "1 if the configuration in force is the one last read, else 0."
+        _GAUGE, "", "1 if the last reload of the configuration succeeded, else 0."
     ),
     "config_last_reload_success_timestamp_seconds": _series(
-        _GAUGE, "", "When the configuration was last put in force."
+        _GAUGE, "", "When a reload of the configuration last succeeded."
     ),
     "certificate_expiry_timestamp_seconds": _series(
         _GAUGE,
@@ -402,7 +418,7 @@ _TABLE = {
 SERIES: dict[str, Series] = {
     name: series(name=f"{PREFIX}{name}") for name, series in _TABLE.items()
 }
-"""The series by name without prefix."""
+"""Each series by its name without prefix."""
 
 
 def series_reference() -> str:

@@ -16,13 +16,13 @@ from monitor.model.rules import (
     Severity,
 )
 
-# Replaces the alert's name in the transition that accepts a level from its slot on
+# Stored in place of an alert's name in the transition that accepts a new level
 ACCEPTED = "(accepted)"
 NEW_NORMAL = (
-    "new normal since"  # in the reason of a verdict by a level that nobody has accepted yet
+    "new normal since"  # in the reason of a verdict if nobody has accepted the new level yet
 )
 MIN_CHANGES = (
-    2  # changes of an arm's lists that must have been seen before it is known how often they change
+    2  # how many changes of an arm's lists must be seen to know how often the lists change
 )
 
 
@@ -37,7 +37,7 @@ class Outcome(StrEnum):
 
 
 class Removed(StrEnum):
-    """What was removed from the configuration, so that nothing watches an alert any more."""
+    """What was removed from the configuration, so that an alert is no longer judged."""
 
     COMPARISON = "comparison"
     RULE = "rule"
@@ -61,30 +61,31 @@ class Expectation:
 
     alert: str
     segment: str
-    runs: int  # healthy ones before it
-    expected: float | None = None  # None where ``runs`` are too few
-    # The last value on the rule's side that is normal, or from which one counts for a trend
+    runs: int  # number of healthy runs before this run
+    expected: float | None = None  # None if there are too few healthy runs
+    # The last normal value on the side that the rule watches. For a trend: the value from which a
+    # run adds evidence
     limit: float | None = None
-    opposite: float | None = None  # the last one on the other side that is as normal
-    # How far out this run's value lies, standard normal in healthy runs, large on the rule's side
+    opposite: float | None = None  # the last normal value on the other side
+    # Distance of the value from normal. Standard normal in healthy runs, large on the rule's side
     z: float | None = None
-    fault: float | None = None  # the median z of the runs since which its alert fires
-    evidence: float | None = None  # of a trend so far, which fires at `evidence_limit`
+    fault: float | None = None  # the median z of the runs since the alert began to fire
+    evidence: float | None = None  # for a trend so far; the rule fires at `evidence_limit`
     evidence_limit: float | None = None
     series: str = ""  # what was measured
-    judged: float | None = None  # its value on the scale that is judged
-    error: float | None = None  # its sampling error there
-    lost: float = 0.0  # share of the users asked who had no score
-    # What it adds to evidence over runs: z discounted by the runs' correlation known then
+    judged: float | None = None  # the value of this run, on the scale on which the rule judges
+    error: float | None = None  # the sampling error of the value, on the same scale
+    lost: float = 0.0  # share of the asked users that had no score
+    # What this run adds to evidence: z, discounted by the correlation of runs known at that time
     steady: float | None = None
-    usual_lost: float = 0.0  # share without a score in the healthy runs before
-    # What people need to know: since when a level that nobody has accepted is expected, or why
-    # nothing is
+    usual_lost: float = 0.0  # share of users without a score in the healthy runs before
+    # A note for people: since when a level is expected that nobody has accepted, or why nothing is
+    # expected
     note: str = ""
 
     @property
     def is_suspicious(self) -> bool:
-        """Whether a trend is halfway to firing on a log scale, so that the run is not healthy."""
+        """Whether a trend is halfway to firing, on a log scale. Such a run is not healthy."""
         if self.evidence is None or self.evidence_limit is None:
             return False
         return self.evidence >= math.sqrt(self.evidence_limit)
@@ -95,7 +96,7 @@ def normal_band(
     limit: float | None,
     opposite: float | None,
 ) -> tuple[float | None, float | None]:
-    """The lowest and the highest normal value of an expectation. None on a side without limit."""
+    """The lowest and the highest normal value of an expectation. None if a side has no limit."""
     if expected is None or limit is None:
         return None, None
     return (limit, opposite) if limit <= expected else (opposite, limit)
@@ -105,18 +106,18 @@ def normal_band(
 class Standstill:
     """How long an arm's lists have not changed, counted in changes of the other arm.
 
-    Time does not count, because both models may simply not be trained.
+    It is not measured in time, because there may be no training of either model.
     """
 
     alert: str
     arm: Arm
-    missed: int = 0  # changes of the other arm since the arm's own last one
-    longest: int = 0  # the most in a standstill that ended without an alert
-    changes: int = 0  # of the arm's lists, seen so far
+    missed: int = 0  # changes of the other arm since the last change of this arm
+    longest: int = 0  # the largest ``missed`` of a standstill that ended without an alert
+    changes: int = 0  # number of changes of the arm's lists so far
 
     @property
     def limit(self) -> int | None:
-        """The most missed changes that are normal. None before `MIN_CHANGES` changes were seen."""
+        """The largest normal value of ``missed``. None before `MIN_CHANGES` changes of the arm."""
         if self.changes < MIN_CHANGES:
             return None
         # 1.5 times the longest normal standstill, so that one late training raises no alert.
@@ -131,18 +132,18 @@ class Verdict:
     reason: str
     value: float | None
     users: int
-    # The value has reached `resolve_at`: only then does a firing alert resolve
+    # The value has reached `resolve_at`, so that a firing alert may resolve
     is_recovered: bool = False
-    # There is no value for what the rule has not learned, not for want of data
+    # There is no value because the rule is still learning, not because data is missing
     is_learning: bool = False
-    is_ignored: bool = False  # there is no value for a condition that the configuration ignores
-    is_new_normal: bool = False  # judged by a new level that nobody has accepted yet
+    is_ignored: bool = False  # there is no value because of a condition that is ignored
+    is_new_normal: bool = False  # judged against a new level that nobody has accepted yet
     headline: str | None = None  # the cause in one clause; None if the reason is one clause
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertState:
-    """One rule on one segment: its state, the slot since when, and the last verdict."""
+    """The state of one rule on one segment, the slot in which it began, and the last verdict."""
 
     comparison: str
     alert: str
@@ -150,7 +151,7 @@ class AlertState:
     state: State
     since: datetime
     streak: int  # consecutive breaches while quiet or pending; recovered runs in a row while firing
-    # The newest slot that changed this state; no older or equal slot changes it again
+    # The newest slot that was judged. Only a newer slot may change the state
     judged_slot: datetime
     outcome: Outcome
     reason: str
@@ -158,14 +159,14 @@ class AlertState:
     users: int
     threshold: float
     severity: Severity
-    dedup_key: str | None  # names the firing while it lasts
+    dedup_key: str | None  # identifies the current firing
     incident: str | None = None
     acknowledged_by: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transition:
-    """One change of state, with everything that a message about it shows. Immutable when stored."""
+    """One change of state, with all that a message about it shows. A stored one never changes."""
 
     comparison: str
     alert: str
@@ -182,25 +183,26 @@ class Transition:
     metric: str
     statistic: str
     severity: Severity = Severity.INFO
-    since: datetime  # slot of the breach that began it; for a resolve, of the firing
-    # Shared by a firing and its resolve and by nothing else; None where no firing is concerned
+    since: datetime  # slot in which the breach began; for an end, in which the firing began
+    # Shared by the start and the end of one firing only; None for a change of no firing
     dedup_key: str | None = None
     runbook_url: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
-    # Found in the run in which it began; None for ends and for alerts on coverage
+    # The explanation of the run in which the alert began; None for ends and for alerts on coverage
     explanation: str | None = None
     interval: tuple[float, float] | None = None  # the value's 95 % interval over users
-    normal: float | None = None  # what was expected of the healthy runs before
-    # Names firings of one comparison and severity that are notified as one; given when stored
+    normal: float | None = None  # the expected value, learned from healthy runs before
+    # Key of the incident: firings of one comparison and severity that are notified together. Set
+    # when the transition is stored
     incident: str | None = None
-    # Whether it ended at a new level, which somebody has to accept or roll back
+    # Whether the firing ended at a new level, which somebody has to accept or roll back
     is_new_normal: bool = False
     headline: str | None = None  # the cause in one clause; None if the reason is one clause
-    removed: Removed | None = None  # of an end: why nothing watches the alert any more
+    removed: Removed | None = None  # for an end: why the alert is no longer judged
 
     @property
     def kind(self) -> RuleKind:
-        """What its rule watches. No metric has the label of another kind as its name."""
+        """What the rule watches. No metric is named like the label of another kind."""
         return KIND_OF_LABEL.get(self.metric, RuleKind.SIMILARITY)
 
     @property
@@ -220,7 +222,7 @@ class Transition:
 
     @property
     def has_run(self) -> bool:
-        """Whether its slot has a run. Changes by people, and stale alerts, have no run."""
+        """Whether the slot has a run. Changes by people and starts of stale alerts have no run."""
         is_stale = (
             self.is_start and self.kind is RuleKind.CONDITION and self.statistic == Condition.STALE
         )
@@ -238,7 +240,7 @@ def accepted_level(
     reason: str,
     at: datetime,
 ) -> Transition:
-    """The record that the level since the slot is normal: a transition of no alert, not sent."""
+    """A record that the level since the slot is normal. It belongs to no alert and is not sent."""
     return Transition(
         comparison=comparison,
         alert=ACCEPTED,

@@ -8,13 +8,13 @@ import numpy as np
 import numpy.typing as npt
 
 if TYPE_CHECKING:
-    # Importing pandas takes longer than everything else that a configuration needs.
+    # Importing pandas takes longer than all other imports that a configuration needs.
     from pandas.api.extensions import ExtensionArray
 
 Array: TypeAlias = npt.NDArray[Any]
 Floats: TypeAlias = npt.NDArray[np.float64]
 Flags: TypeAlias = npt.NDArray[np.bool_]
-# Items as codes >= 0, -1 for padding; also lengths of lists
+# Items as codes >= 0, with -1 for padding. Also used for lengths of lists
 Codes: TypeAlias = npt.NDArray[np.int32]
 Rows: TypeAlias = npt.NDArray[np.intp]  # positions in another array
 # Where each list begins in a flat array, and where the last one ends
@@ -24,4 +24,4 @@ Hashes: TypeAlias = npt.NDArray[np.uint64]
 Ids: TypeAlias = "npt.NDArray[Any] | ExtensionArray"
 """Ids without nulls: int32, int64, float64, pandas ``str``, a Categorical of these, or object.
 
-`monitor.pairing.ids` defines which ids are equal: 42 and "42" are."""
+`monitor.pairing.ids` defines which ids are equal. For example, 42 and "42" are equal."""

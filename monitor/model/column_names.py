@@ -1,4 +1,4 @@
-"""Usual column names of tables of users and items, for commands and Python."""
+"""The usual column names in tables of users and items, for the commands and the Python API."""
 
 from collections.abc import Collection, Hashable
 from difflib import get_close_matches
@@ -8,8 +8,8 @@ ITEM_COLUMNS = ("item_id", "item")
 
 
 def find_column(name: Hashable, present: Collection[Hashable]) -> Hashable:
-    """The column of that name, or its other usual name: ``user`` may be ``user_id``."""
-    present = list(present)  # because a name may be unhashable
+    """The column of that name or of its other usual name, such as ``user_id`` for ``user``."""
+    present = list(present)  # a list, because a name may be unhashable
     for names in (USER_COLUMNS, ITEM_COLUMNS):
         if name in names and name not in present:
             return next((other for other in names if other in present), name)

@@ -1,4 +1,4 @@
-"""A comparison: what is watched, measured and judged. Immutable configuration."""
+"""A comparison: what rankwatch watches, measures and judges. It is immutable configuration."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,16 +13,16 @@ from monitor.model.statistics import NoiseFloor
 class SampleSize:
     """The number of users of a panel."""
 
-    fixed: int = 0  # the same each run
-    rotating: int = 0  # fresh each run
-    minimum: int = 0  # of every segment; users added for it are the same in each run
-    stops_early: bool = False  # stops asking users once the rules' verdicts are certain
+    fixed: int = 0  # users that are the same in each run
+    rotating: int = 0  # users that are new in each run
+    minimum: int = 0  # least users of every segment; added users are the same in each run
+    stops_early: bool = False  # whether a run stops asking once the rules' verdicts are certain
 
 
 class Keep(StrEnum):
     """The users whose scores or lists a run stores.
 
-    A number instead means so many users, the same in each run.
+    A number means that many users, the same in each run.
     """
 
     ALL = "all"
@@ -42,14 +42,14 @@ class MeasuringPlan:
     max_segment_values: int
     deadline: timedelta
     noise_floor: NoiseFloor | None = None
-    catalogue_size: int | None = None  # items that could be listed, where configured
-    # How long after its slot a run waits for relevance; None without a source
+    catalogue_size: int | None = None  # number of items that could be listed, if configured
+    # How long after its slot a run waits for relevance. None if there is no source of relevance
     relevance_within: timedelta | None = None
-    relevance_after: timedelta = timedelta(0)  # how long after its slot it is asked for first
+    relevance_after: timedelta = timedelta(0)  # how long after its slot a run first asks for it
     keep_scores: Keep | int
     keep_lists: Keep | int = (
         Keep.NONE
-    )  # of all for relevance that arrives later, and to compare an arm with its own last run
+    )  # all users if relevance arrives later, or if an arm is compared with its last run
     evidence_users: int
 
 
@@ -58,24 +58,25 @@ class JudgingPlan:
     """How runs are judged, and which alerts belong together."""
 
     rules: tuple[Rule, ...]
-    min_paired_share: float  # of which share of the users asked both lists are needed
-    # How many runs may bring one false page by the rules that learn what is normal
+    min_paired_share: float  # least share of the asked users that must have both lists
+    # In this many runs, the rules that learn what is normal may together cause one false page
     runs_a_false_page: float = 90.0
     ignored: frozenset[Condition] = (
         frozenset()
-    )  # alerts wait for no verdict then: pending and firing ones end
-    stale_after: int = 3  # runs that may be due in a row without one that succeeds
-    group_for: timedelta = timedelta(days=1)  # how long after its last one firings join an incident
+    )  # under these conditions alerts do not wait for a verdict: pending and firing alerts end
+    stale_after: int = 3  # how many runs in a row may be due without a success
+    # Firings join an incident until seven times this duration after its first lasting firing
+    group_for: timedelta = timedelta(days=1)
     shows_items: bool = True  # whether the texts of alerts name items
-    # Whether what is learned to be normal is that of each version of the arms' models
+    # Whether rules learn what is normal separately for each version of the arms' models
     by_model: bool = False
-    # Matchers of routes and windows for its alerts
+    # The matchers of routes and maintenance windows that may select alerts of the comparison
     selectors: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    # Begin and end of days on which nothing is learned or judged by it
+    # Begin and end of holidays. Rules that learn leave out the runs of these days
     holidays: tuple[tuple[datetime, datetime], ...] = ()
 
     def is_holiday(self, slot: datetime) -> bool:
-        """Whether rules that learn leave out the run of the slot."""
+        """Whether the slot is on a holiday, so that rules that learn leave out its run."""
         return any(start <= slot < end for start, end in self.holidays)
 
     @property
@@ -95,10 +96,10 @@ class Comparison:
     config_hash: str
     measuring: MeasuringPlan
     judging: JudgingPlan
-    # Name in the configuration, by which the panel of each of several candidates is drawn
+    # Name in the configuration. All candidates of this name get the same panel
     family: str | None = None
     arms: tuple[str, str] = (
         "baseline",
         "candidate",
-    )  # each by its own name in the family: one of several is NAME.KEY
+    )  # the name of each arm within the family, such as the key of one of several candidates
     item_url: str | None = None  # page of an item, with ``{item}`` for the id

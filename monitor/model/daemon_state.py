@@ -9,7 +9,7 @@ class RoleKind(StrEnum):
     """The role of a daemon among the daemons on one database."""
 
     LEADER = "leader"
-    UNSURE = "leader without a renewed lease"  # another daemon may lead since
+    UNSURE = "leader without a renewed lease"  # another daemon may have taken over
     STANDBY = "standby"
 
 
@@ -28,7 +28,7 @@ class DatabaseAway:
 
     since: datetime
     reason: str | None
-    read_at: datetime | None  # when the states on the pages were read; None before the first time
+    read_at: datetime | None  # when the states on the pages were read; None if never
 
 
 class Refused(StrEnum):

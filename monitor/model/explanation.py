@@ -1,4 +1,4 @@
-"""Why a mean fell: what a run stores of it for later runs and for people."""
+"""Why a mean fell. A run stores this for later runs and for people."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -35,40 +35,41 @@ class FaultKind(StrEnum):
     """What happened to lists, the most specific kinds first. `find_fault` decides."""
 
     MISSING = "missing"  # users get no list
-    SHARED_LIST = "shared_list"  # many users get one list, or a few
+    SHARED_LIST = "shared_list"  # many users get the same list, or one of a few lists
     IDENTICAL = "identical"  # users get the other arm's list
     CUT_SHORT = "cut_short"
     STALE = "stale"  # lists are the same as in the last run while other lists changed
     ITEMS_GONE = "items_gone"  # items are in no list any more
     RESPELLED = "respelled"  # the same items with other ids
     MIXED_UP = "mixed_up"  # users get other users' lists
-    NOISE = "noise"  # lists that fit nobody
-    REPLACED = "replaced"  # more other items than usual for the arm
+    NOISE = "noise"  # lists that are not like any user's lists
+    REPLACED = "replaced"  # more items are replaced than usual for the arm
     REORDERED = "reordered"  # the same items in another order
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """What happened, to which lists in which arms: the cause that explains most of the drop."""
+    """The cause that explains most of the drop: what happened to which lists of which arms."""
 
     kind: FaultKind
     arms: tuple[Arm, ...]
-    segment: str  # where most of them are, ``all`` where they are everywhere
-    segment_share: float  # how many of its users have it
-    users: int  # who have it; estimated where healthy users look alike
-    compared: int  # of how many, or asked where they are missing
-    # Share of the drop that would not be there otherwise; None without a drop
+    segment: str  # the segment with most affected users; ``all`` if they are in all segments
+    segment_share: float  # share of the segment's users that are affected
+    users: int  # affected users; an estimate if healthy users can look the same
+    compared: int  # all compared users; all asked users if lists are missing
+    # Share of the drop that this cause explains; None without a drop
     explained: float | None = None
-    # Figures of the kind, such as items gone
+    # Further figures of this kind of fault, such as the number of items gone
     detail: Mapping[str, float] = field(default_factory=dict)
-    is_exact: bool = False  # whether ``users`` are all that have it, and all of the segment
-    note: str | None = None  # why users got no list, as the source says
-    # Of respelled ids: before and now in one arm, else baseline and candidate
+    # Whether ``users`` counts all affected users, and these are all users of the segment
+    is_exact: bool = False
+    note: str | None = None  # why users got no list, in the source's words
+    # The two spellings of respelled ids: before and now in one arm, or baseline and candidate
     spelling: IdMismatch | None = None
 
     @property
     def without_examples(self) -> "Finding":
-        """The same without ids."""
+        """A copy without ids."""
         if self.spelling is None:
             return self
         return replace(self, spelling=self.spelling.without_examples)
@@ -103,7 +104,7 @@ class Split:
     """What a run stores for later runs: the distance between lists by ``metric``."""
 
     metric: str
-    asked: int  # users
+    asked: int  # number of users asked
     means: PartMeans
     habits: Habits = field(default_factory=dict)
 
@@ -121,10 +122,12 @@ class SegmentFall:
     """One segment's contribution to the drop, by part."""
 
     segment: str
-    share: float  # of the users that were scored
-    share_before: float  # of those among them who are held against their earlier lists
+    share: float  # the segment's share of the users with a score
+    # The segment's share of the users with a score that also have earlier lists
+    share_before: float
     parts: Mapping[Part, float]
-    excess: float  # contribution beyond its share of the drop of all, without composition
+    # Contribution above that of an average segment of this size, without composition
+    excess: float
 
     @property
     def whole(self) -> float:
@@ -133,13 +136,16 @@ class SegmentFall:
 
     @property
     def within(self) -> float:
-        """The contribution of lists that differ more than before, without the mix of users."""
+        """The contribution of changed lists, without that of a changed mix of users."""
         return sum(amount for part, amount in self.parts.items() if part is not Part.COMPOSITION)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExposedItem:
-    """An item's exposure before and after, 1 on top of every list, and its share of lists."""
+    """An item's exposure and its share of lists, before and after.
+
+    An item at the top of every list has exposure 1.
+    """
 
     item: str
     title: str | None
@@ -160,7 +166,7 @@ class ExampleLists:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserGroup:
-    """Users of the explanation whose lists changed in the same way, with the most typical ones."""
+    """Users whose lists changed in the same way, with the most typical users as examples."""
 
     change: Change
     users: int
@@ -172,33 +178,33 @@ class UserGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """Why lists differ by one metric, or why its mean fell: a sentence, and its figures.
+    """Why lists differ by one metric, or why the metric's mean fell: a sentence and its figures.
 
-    With ``paired`` users the drop compares their lists with those of an earlier run, and includes
-    new users. Items are then those of ``arm``, before and now. Without paired users there is no
-    drop, and items are those of baseline and candidate.
+    If there are ``paired`` users, their lists are compared with those of an earlier run. The drop
+    includes new users. The items are then those of ``arm``, before and now. If there are no paired
+    users, there is no drop, and the items are those of baseline and candidate.
     """
 
     metric: str
     sentence: str
-    # That of the finding, else the leading one of the drop, else `all`
+    # The segment of the finding, or else the leading segment of the drop, or else `all`
     segment: str
-    now: float  # mean distance from identical lists, and before
+    now: float  # mean distance from identical lists; ``before`` is that of the earlier run
     gained: tuple[ExposedItem, ...]
     lost: tuple[ExposedItem, ...]
     entered: int
     left: int
     groups: tuple[UserGroup, ...]
     before: float | None = None
-    causes: tuple[Cause, ...] = ()  # they add up to the drop
-    # In each dimension these add up to the drop too, the leading one first
+    causes: tuple[Cause, ...] = ()  # the amounts add up to the drop
+    # By dimension, the leading dimension first. Those of each dimension add up to the drop
     falls: tuple[SegmentFall, ...] = ()
     finding: Finding | None = None  # None without a clear fault
     paired: int = 0
     arm: Arm | None = None
-    titles: Mapping[str, str] = field(default_factory=dict)  # of items of the examples
+    titles: Mapping[str, str] = field(default_factory=dict)  # titles of the examples' items
     since: datetime | None = None  # slot of the earlier run that is compared
-    id_mismatches: tuple[IdMismatch, ...] = ()  # of the run, whatever explains the drop
+    id_mismatches: tuple[IdMismatch, ...] = ()  # all of the run, even if they explain no drop
     is_recalled: bool = False  # whether this explains an earlier run, see `recall_fault`
 
     @property
@@ -213,5 +219,5 @@ class Explanation:
 
     @property
     def without_items(self) -> "Explanation":
-        """The same without items and lists."""
+        """A copy without items and lists."""
         return replace(self, gained=(), lost=(), groups=(), titles={})

@@ -1,4 +1,4 @@
-"""Verdicts of the gate, and why it leaves runs out. `monitor.texts.gate` writes sentences."""
+"""Verdicts of the gate, and why the gate leaves runs out. `monitor.texts.gate` writes the texts."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -16,8 +16,8 @@ class GateReason(StrEnum):
     """The reason of a verdict. A closed set."""
 
     DECIDED = "decided"
-    NO_DATA = "no_data"  # no user has a score, or the missing scores could decide
-    TOO_FEW = "too_few"  # not enough users yet
+    NO_DATA = "no_data"  # no user has a score, or the missing scores could change the verdict
+    TOO_FEW = "too_few"  # there are not enough users yet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,14 +27,15 @@ class GateResult:
     segment: str
     users: int
     missing: int
-    mean_best: float | None  # every missing score at the low end of the scale; None without users
-    mean_worst: float | None  # every missing score at the high end
-    low: float  # lower bound of the mean with missing scores at the low end
-    high: float  # upper bound of the mean with missing scores at the high end
-    # Log10 of the e-value with missing scores at the high end, minus the share of this decision;
-    # alpha 0.01 needs 2
+    # The mean if every missing score is at the low end of the scale; None without users
+    mean_best: float | None
+    mean_worst: float | None  # the mean if every missing score is at the high end
+    low: float  # lower bound of the mean if missing scores are at the low end
+    high: float  # upper bound of the mean if missing scores are at the high end
+    # Log10 of the e-value if missing scores are at the high end, minus the share of this decision.
+    # An alpha of 0.01 needs 2
     evidence_safe: float
-    evidence_breach: float  # the same with missing scores at the low end
+    evidence_breach: float  # the same if missing scores are at the low end
     verdict: GateVerdict
     reason: GateReason
 

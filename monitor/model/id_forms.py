@@ -1,4 +1,4 @@
-"""Canonical forms of ids: ids of both arms are spelled alike, in all kinds of source."""
+"""Canonical forms of ids, so that all kinds of source spell the ids of both arms alike."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -15,8 +15,8 @@ _INTEGER = re.compile(r"([+-]?\d+)(\.0+)?", re.ASCII)
 def speller(forms: Forms) -> Callable[[Ids], Ids]:
     """A function that applies these forms to ids, in order.
 
-    An id that a form does not fit is unchanged, and so is None.
-    ValueError for an expression that RE2 cannot read or that has no group.
+    If a form does not fit an id, the id does not change. None stays None. ValueError if RE2 cannot
+    read an expression, or if the expression has no group.
     """
     steps = [_step(form) for form in forms or ()]
 
@@ -43,7 +43,7 @@ def _change_ids(change: Callable[[str], str], ids: Ids) -> Ids:
 
 
 def _regex_step(pattern: str) -> Callable[[Ids], Ids]:
-    """Replaces an id by the first group of its match. RE2 takes linear time."""
+    """Return a step that replaces an id by the first group of its match. RE2 takes linear time."""
     import pyarrow as pa  # noqa: PLC0415 - slow to import, and only regular expressions need it
     import pyarrow.compute as pc  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""Why ids of the two arms differ, or what fills the ends of lists. See `monitor.texts`."""
+"""Why the ids of the two arms differ, or which item fills the ends of lists."""
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -16,7 +16,7 @@ class IdKind(StrEnum):
 class MismatchKind(StrEnum):
     """How the ids of the arms differ.
 
-    ``unknown``: hardly any id is in both arms, and no other spelling helps.
+    ``unknown``: both arms have hardly any common id, and no other spelling makes ids equal.
     """
 
     BLANKS = "blanks"
@@ -36,21 +36,22 @@ class MismatchKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdMismatch:
-    """Two sides with hardly any common id, and the forms that would make ids equal.
+    """Two sides that have hardly any id in common, and the forms that would make ids equal.
 
     The sides are baseline and candidate, or the users of the run and the ``arm`` that lacks them.
-    For ``padding`` both examples are the item that fills ``common`` of ``compared`` lists.
+    For ``padding``, one item fills the ends of ``common`` of ``compared`` lists. Both examples are
+    this item.
     """
 
     kind: MismatchKind
     ids: IdKind
-    common: int  # distinct ids that both arms have
-    compared: int  # distinct ids of the arm that has fewer
-    would_match: int = 0  # of the ``tried`` ones, if both arms were spelled in ``forms``
+    common: int  # number of distinct ids that both arms have
+    compared: int  # number of distinct ids of the arm that has fewer
+    would_match: int = 0  # how many of the ``tried`` ids would be equal with ``forms``
     tried: int = 0
-    # As a configuration names them, in their order; empty where no form helps
+    # Names of forms as in the configuration, in order; empty if no form makes ids equal
     forms: tuple[str, ...] = ()
-    examples: tuple[str, str] | None = None  # None where they are hidden
+    examples: tuple[str, str] | None = None  # None if they are hidden
     arm: Arm | None = None
 
     @property
@@ -60,7 +61,7 @@ class IdMismatch:
 
     @property
     def without_examples(self) -> "IdMismatch":
-        """The same without ids, and without parts of ids in its forms."""
+        """A copy without ids, and without parts of ids in ``forms``."""
         forms = []
         for form in self.forms:
             name, colon, _ = form.partition(":")

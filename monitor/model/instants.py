@@ -1,4 +1,4 @@
-"""The wall clock, and how an instant is written and read, for people and machines alike."""
+"""The wall clock, and how to write and read an instant, for both people and machines."""
 
 import math
 import time
@@ -8,7 +8,7 @@ _FIRST = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def utc_now() -> datetime:
-    """The current time, aware UTC. Nothing else in the program reads the machine's clock."""
+    """The current time, aware UTC. Only this function reads the machine's wall clock."""
     return datetime.fromtimestamp(time.time(), UTC)
 
 
@@ -18,9 +18,9 @@ def format_instant(instant: datetime) -> str:
 
 
 def read_instant(text: str) -> datetime:
-    """Read an ISO 8601 time. UTC if it has no zone, midnight if it is a date.
+    """Read an ISO 8601 time.
 
-    ValueError with the problem.
+    A time without a zone is UTC, and a date means its midnight. ValueError names the problem.
     """
     instant = _parse_instant(text)
     if instant < _FIRST:
@@ -29,7 +29,7 @@ def read_instant(text: str) -> datetime:
 
 
 def read_since(text: str) -> datetime:
-    """Read the start of a period in the same way. A time before 1970 is 1970."""
+    """Read the start of a period like `read_instant`. A time before 1970 becomes 1970."""
     return max(_parse_instant(text), _FIRST)
 
 
@@ -44,7 +44,10 @@ def _parse_instant(text: str) -> datetime:
 
 
 def retry_after_s(text: str | None, now: datetime) -> float | None:
-    """Seconds that a ``Retry-After`` header requests, as seconds or a date. None if unreadable."""
+    """The wait in seconds that a ``Retry-After`` header requests. None if it cannot be read.
+
+    The header has a number of seconds or a date.
+    """
     from email.utils import parsedate_to_datetime  # noqa: PLC0415 - slow, and rare
 
     if text is None:

@@ -15,17 +15,20 @@ from monitor.model.runs import KeptLists, Run, Summary
 from monitor.model.unmatched_names import UnmatchedName
 
 PARTS = 5
-"""Numbers of a segment: value and sampling error on the judged scale, z, share of users without a
-score, and what z added to evidence."""
+"""How many numbers a lesson has for each segment.
+
+They are the value and its sampling error on the judged scale, z, the share of users without a
+score, and the evidence that the run added.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Lesson:
     """One rule's series in one run."""
 
-    series: str  # what was measured, as `describe_series` has it
+    series: str  # what was measured, in the words of `describe_series`
     segments: tuple[str, ...]
-    numbers: Floats  # (PARTS, segments), NaN for none
+    numbers: Floats  # shape (PARTS, segments), NaN if there is no value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,16 +36,16 @@ class PastRun:
     """What later runs learn from an ok run of the same configuration."""
 
     slot: datetime
-    # Alerts, by name and segment, that were not quiet after it
+    # The states of alerts that were not quiet after the run, by name and segment
     states: Mapping[tuple[str, str], State]
     lessons: Mapping[str, Lesson] = field(default_factory=dict)  # by alert
     standstills: Mapping[str, Standstill] = field(default_factory=dict)  # by alert
-    # Only for rules without a lesson: they are new or watch something else now
+    # Only if a rule has no lesson, because it is new or now watches something else
     summaries: tuple[Summary, ...] = ()
     models: Models | None = None
 
     def teaches(self, alert: str, series: str) -> bool:
-        """Whether the run has a lesson for this series of the alert, so that needs no summary."""
+        """Whether the run has a lesson for this series of the alert. Then it needs no summaries."""
         lesson = self.lessons.get(alert)
         return lesson is not None and lesson.series == series
 
@@ -54,35 +57,37 @@ class MemoryRequest:
     comparison: str
     config_hash: str
     before: datetime
-    runs: int = 0  # how many of the newest ok ones to learn from
-    # By alert; a run that lacks a lesson of one has its summaries
+    runs: int = 0  # the rules learn from this many of the newest runs with status ok
+    # The series of each alert. A run that lacks a lesson for one of them returns its summaries
     series: Mapping[str, str] = field(default_factory=dict)
-    splits: int = 0  # how many healthy runs the explanation is held against
-    wants_last_lists: bool = False  # and those from before the alerts that last
+    splits: int = 0  # the explanation compares with this many healthy runs
+    # Whether it needs the last run's lists, and the lists from before the present alerts
+    wants_last_lists: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """What a run needs from the past, read once before the run starts."""
+    """What a run needs from earlier runs. It is read once, before the run starts."""
 
-    installation: str = ""  # id of the database, of which the keys of new incidents are made
+    installation: str = ""  # id of the database, a part of the keys of new incidents
     states: tuple[AlertState, ...] = ()
     past: tuple[PastRun, ...] = ()  # ok runs of the same configuration, oldest first
-    accepted: tuple[Transition, ...] = ()  # levels that are normal since somebody said so
-    last_lists: KeptLists | None = None  # of the last run that kept any
-    # Slot from which on rules learn again, while they have too few runs
+    accepted: tuple[Transition, ...] = ()  # levels that somebody accepted as normal
+    last_lists: KeptLists | None = None  # lists of the last run that stored its lists
+    # Slot at which rules began to learn again. None if they have enough runs
     anew_since: datetime | None = None
-    former_lists: KeptLists | None = None  # of the last such run from before the alerts that last
+    # Lists of the last run that stored its lists before the present alerts began
+    former_lists: KeptLists | None = None
     former_slot: datetime | None = None
-    last_ok: Run | None = None  # the newest one of an earlier slot, whatever the configuration
-    # Mean overlap of the noise floor's lists in the last runs that have it
+    last_ok: Run | None = None  # the newest earlier run with status ok, with any configuration
+    # Mean overlap of the noise floor's lists, in the last runs with a noise floor
     floor_overlaps: tuple[float, ...] = ()
-    splits: tuple[Split, ...] = ()  # what healthy runs left to explain this one by, oldest first
-    # Slots of the last ok runs and their explanations, newest first
+    splits: tuple[Split, ...] = ()  # splits of healthy runs, to explain this run, oldest first
+    # Slot and explanation of the last runs with status ok, newest first
     explained: tuple[tuple[datetime, Explanation], ...] = ()
-    # Active silences that match nothing and may be meant for this comparison
+    # Names in active silences that match nothing and may be meant for this comparison
     unmatched: tuple[UnmatchedName, ...] = ()
-    # A sentence for each part that is stored but damaged, and so is left out
+    # A sentence for each part that is left out because the stored data is damaged
     unreadable: tuple[str, ...] = ()
 
 
@@ -95,7 +100,7 @@ def to_lessons(expectations: Iterable[Expectation]) -> dict[str, Lesson]:
 
 
 def _lesson(expectations: list[Expectation]) -> Lesson:
-    import numpy as np  # noqa: PLC0415 - commands that only read alerts and runs need none
+    import numpy as np  # noqa: PLC0415 - commands that only read alerts and runs do not need it
 
     rows = [(each.judged, each.error, each.z, each.lost, each.steady) for each in expectations]
     numbers = np.array(rows, dtype=np.float64)  # None becomes NaN

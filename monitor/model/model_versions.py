@@ -1,4 +1,4 @@
-"""Versions of the arms' models: how many users each answered, and which is the arm's model."""
+"""Versions of the arms' models: how many users each answered, and which one is the arm's model."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from operator import itemgetter
 from monitor.model.rankings import Arm
 
 MOST_KEPT = 8
-"""Versions of an arm that are stored with a run."""
+"""How many versions of an arm are stored with a run."""
 MOST_COUNTED = 100
-"""Versions of an arm that a run counts separately."""
+"""How many versions of an arm a run counts separately."""
 LONGEST_VERSION = 100
-"""Characters of a version's name."""
+"""The largest number of characters in a version's name."""
 LEAST_SHARE = 2 / 3
-"""Share of the users that a version must answer to become the arm's model.
+"""A version becomes the arm's model if it answers at least this share of the users.
 
-Counts users whose version is reported. During a deployment no version reaches it, and the arm's
-model stays the same.
+Only users with a reported version are counted. During a deployment no version may reach this
+share. The arm's model then stays the same.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArmModel:
-    """The model of one arm in one run. None where it is not reported."""
+    """The model of one arm in one run. Versions that are not reported are None."""
 
     now: str | None = None
     before: str | None = None
     since: datetime | None = None  # slot of the first run with ``now`` after ``before``
-    users: Mapping[str, int] = field(default_factory=dict)  # that each version answered in this run
+    users: Mapping[str, int] = field(default_factory=dict)  # users answered, by version
 
     def followed_by(self, users: Mapping[str, int], slot: datetime) -> ArmModel:
-        """The model in the next run, of this slot. ``users``: how many each version answered."""
+        """The model in the next run, which has this slot. ``users`` are its counts by version."""
         by_version = sorted(users.items())
         ranked = sorted(by_version, key=itemgetter(1), reverse=True)[:MOST_KEPT]
         version = self.now
@@ -53,7 +53,10 @@ def follow(
     versions: Mapping[Arm, Mapping[str, int]],
     slot: datetime,
 ) -> Models | None:
-    """The models in the run of the slot, from those of the last run. Only arms that report one."""
+    """The models in the run of the slot, given those of the last run.
+
+    Arms that report no version are left out.
+    """
     models = {}
     for arm in Arm:
         before = (last or {}).get(arm, ArmModel())

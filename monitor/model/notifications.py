@@ -1,4 +1,4 @@
-"""The outbox and what it sends: deliveries, notifications, messages, silences."""
+"""The contents of the outbox: deliveries, notifications, messages, silences."""
 
 import hashlib
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ class DeliveryStatus(StrEnum):
     """The status of a delivery in the outbox."""
 
     PENDING = "pending"  # to be sent
-    HELD = "held"  # silenced, in maintenance or muted; decided again later
+    HELD = "held"  # not sent now (silenced, in maintenance or muted); decided again later
     SENT = "sent"
     DEAD = "dead"  # rejected permanently
     DROPPED = "dropped"  # no longer worth sending
@@ -28,15 +28,15 @@ class Delivery:
     id: int
     transition_id: int
     receiver: str
-    attempts: int  # made so far
+    attempts: int  # number of attempts so far
     transition: Transition
     status: DeliveryStatus = DeliveryStatus.PENDING
-    # An earlier attempt was not recorded: the process died, or the answer did not come
+    # The receiver may have it, because the process died in an attempt or no answer came
     may_be_known: bool = False
-    # Of the message that may have arrived with it: it is repeated under this key
+    # Key of the message that may have arrived with this delivery. It is repeated with the same key
     message_key: str | None = None
     reason: str | None = None  # why it is held, failed, was given up or dropped
-    next_attempt_at: datetime | None = None  # None once it is settled
+    next_attempt_at: datetime | None = None  # None once the delivery is settled
     settled_at: datetime | None = None
 
 
@@ -50,15 +50,15 @@ class Notification:
     reason: str | None
     next_attempt_at: datetime | None
     may_be_known: bool = False  # the receiver may have taken it although the attempt failed
-    message_key: str | None = None  # of the message that it may have taken
-    fallback: str | None = None  # the receiver that gets it instead
-    repeat_at: datetime | None = None  # when it is repeated if it still fires then
-    is_receiver_removed: bool = False  # from the configuration
+    message_key: str | None = None  # key of the message that the receiver may have taken
+    fallback: str | None = None  # the receiver that gets the delivery instead
+    repeat_at: datetime | None = None  # when to send the start again if the alert still fires
+    is_receiver_removed: bool = False  # whether the receiver was removed from the configuration
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownCause:
-    """The cause that an earlier run of an incident found: its slot, and sentences."""
+    """The cause that an earlier run of an incident found: the slot of the run, and sentences."""
 
     slot: datetime
     sentence: str
@@ -66,12 +66,12 @@ class KnownCause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Briefing:
-    """Facts on the run in which an alert began to fire, besides its transitions."""
+    """Facts on the run in which an alert began to fire, in addition to its transitions."""
 
     explanation: Explanation | None = None
     examples: tuple[ExampleLists, ...] = ()  # users whose lists show what changed, two at most
-    models: tuple[str, ...] = ()  # sentences on those that changed
-    # Of the newest earlier run of the incident that found a cause, if this run found none
+    models: tuple[str, ...] = ()  # sentences on the models that changed
+    # If this run found no cause: that of the incident's newest earlier run that found one
     known_cause: KnownCause | None = None
 
 
@@ -84,20 +84,20 @@ class MessageStatus(StrEnum):
 
 
 class Updates(StrEnum):
-    """What a receiver gets if alerts join an incident that it knows without a new page."""
+    """What a receiver gets if alerts join an incident and nobody has to be paged again."""
 
     NONE = "none"  # the next message of the incident includes them
-    UNPAGED = "unpaged"  # a message that pages nobody
-    EACH = "each"  # each change at once, ends too: the receiver groups and inhibits alerts
+    UNPAGED = "unpaged"  # it gets a message that pages nobody
+    EACH = "each"  # it gets each change at once, even ends, and groups alerts itself
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Treatment:
-    """What a receiver needs: resending, repetitions, updates and pictures."""
+    """How a receiver must be treated: resending, repetitions, updates and pictures."""
 
-    # For firing alerts to stay firing there; None where sending once is enough
+    # How often to resend firing alerts so that the receiver does not resolve them; None for never
     resend_every_s: float | None = None
-    # For an incident that lasts and that nobody looks after; None for never
+    # How often to repeat an incident that nobody has acknowledged; None for never
     repeat_every_s: float | None = None
     updates: Updates = Updates.NONE
     shows_pictures: bool = False
@@ -110,25 +110,25 @@ class Message:
     ``changes`` and ``firing`` are not both empty.
     """
 
-    incident: str  # shared by all messages of the incident and by nothing else
+    incident: str  # key of the incident, the same in all its messages
     comparison: str
     severity: Severity
-    # Starts, acknowledgements, ends in the order they were stored; none in a repetition
+    # Starts, acknowledgements and ends, in the order of storing. Empty in a repetition
     changes: tuple[Transition, ...]
-    # Starts of all firings that last and it then knows of, oldest first; none at the end
+    # Starts of all current firings that the receiver will know of, oldest first. Empty at the end
     firing: tuple[Transition, ...] = ()
-    # The start that was sent first of the incident; none where it is not known
+    # The first start of the incident that was sent. Empty if it is unknown
     first: tuple[Transition, ...] = ()
     is_repetition: bool = False
     briefing: Briefing | None = None
-    acknowledged: frozenset[str] = frozenset()  # keys of firings that somebody looks after
-    pages: int = 1  # how many times the incident has paged this receiver, with this message
-    pages_before: int = 0  # how many of these it had before this message
-    # Why it pages again, in words; None for the first page and where it pages nobody
+    acknowledged: frozenset[str] = frozenset()  # keys of acknowledged firings
+    pages: int = 1  # how often the incident has paged this receiver, including this message
+    pages_before: int = 0  # how often it had paged the receiver before this message
+    # A text why the message pages again. None for the first page, or if nobody is paged
     worse: str | None = None
-    # Alerts joined an incident that the receiver knows: nobody needs to be paged
+    # Alerts joined an incident that the receiver already has, so nobody has to be paged
     is_update: bool = False
-    key: str | None = None  # given once it may have arrived: see `message_key`
+    key: str | None = None  # set once the message may have arrived, see `message_key`
     # PNG of the metric over time, for receivers that show pictures
     picture: bytes | None = field(default=None, repr=False)
 
@@ -144,11 +144,11 @@ class Message:
 
     @property
     def status(self) -> MessageStatus:
-        """``resolved`` if nothing fires, ``acknowledged`` if this acknowledges all that fires."""
+        """``resolved`` if nothing fires, ``acknowledged`` if this acknowledges all firings."""
         if not self.firing:
             return MessageStatus.RESOLVED
         acknowledges = all(change.is_acknowledgement for change in self.changes)
-        # The people paged for a part that is not acknowledged must still be paged.
+        # If a firing is not acknowledged, its people must still be paged.
         acknowledged = self.acknowledged | {change.dedup_key for change in self.changes}
         is_complete = all(start.dedup_key in acknowledged for start in self.firing)
         if self.changes and acknowledges and is_complete:
@@ -159,7 +159,7 @@ class Message:
 def message_key(message: Message, now: datetime) -> str:
     """The idempotency key, ``incident:digest``.
 
-    A message that may have arrived has the same key again. Each repetition has a new key.
+    If a message may have arrived, it is sent again with the same key. A repetition gets a new key.
     """
     if message.key is not None:
         return message.key
@@ -176,7 +176,7 @@ def message_key(message: Message, now: datetime) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Silence:
-    """Holds alerts that match all ``matchers``, from ``starts_at`` until ``ends_at``."""
+    """From ``starts_at`` until ``ends_at``, alerts that match all ``matchers`` are not sent."""
 
     id: int
     matchers: tuple[str, ...]
@@ -187,21 +187,21 @@ class Silence:
     ends_at: datetime
 
     def is_active(self, now: datetime) -> bool:
-        """Whether it is in force at this time."""
+        """Whether the silence is in force at this time."""
         return self.starts_at <= now < self.ends_at
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FiringSnapshot:
-    """The firings of one comparison when deliveries to one receiver are decided."""
+    """The firings of one comparison at the time when deliveries to one receiver are decided."""
 
-    firing: tuple[Transition, ...]  # the starts of all firings that last, oldest first
-    # Keys of the firings, ended ones too, that the receiver has or may have
+    firing: tuple[Transition, ...]  # the starts of all current firings, oldest first
+    # Keys of firings that the receiver has or may have. Includes firings that have ended
     delivered: frozenset[str]
-    # Starts that it was sent of incidents whose end it was not sent since, as they were sent
+    # Starts that were sent after the last sent end of their incident, in the order of sending
     sent_starts: tuple[Transition, ...] = ()
     acknowledged: frozenset[str] = frozenset()  # keys of acknowledged firings
-    silences: tuple[Silence, ...] = ()  # active ones
+    silences: tuple[Silence, ...] = ()  # active silences
     refused: frozenset[tuple[str, str]] = (
         frozenset()
-    )  # receivers, others too, that rejected a firing, each with its key
+    )  # each receiver that rejected a firing, with the firing's key; includes other receivers

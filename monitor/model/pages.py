@@ -1,4 +1,4 @@
-"""What pages show besides one run: series and users over runs, and deliveries of incidents."""
+"""What pages show in addition to single runs: series, users, and deliveries of incidents."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -27,11 +27,11 @@ class SeriesPoint:
     run_id: int
     slot: datetime
     status: RunStatus
-    mean: float | None  # None where nobody was compared
+    mean: float | None  # None if no user was compared
     standard_error: float | None
     n: int
     expected: float | None = None
-    # The ends of what was normal, None where that side is open or not known yet
+    # The ends of the normal range. None if that side has no end, or is not known yet
     low: float | None = None
     high: float | None = None
     config_hash: str
@@ -52,10 +52,10 @@ class FiringChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentMeans:
-    """One segment's mean in each of the newest ok runs, oldest first. None without users."""
+    """One segment's mean in each of the newest runs, oldest first. None if a run had no users."""
 
     segment: str
-    n: int  # users compared in the newest run
+    n: int  # number of compared users in the newest run
     means: tuple[float | None, ...]
 
 
@@ -77,9 +77,9 @@ class UserLists:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """What a receiver answered at one time, or why it was not sent.
+    """What a receiver answered at one time, or why nothing was sent.
 
-    ``positions``: places among the incident's transitions.
+    ``positions`` says which transitions of the incident were sent, counted from 0.
     """
 
     receiver: str
@@ -91,7 +91,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IncidentHistory:
-    """The transitions of one incident in the order they were stored, and attempts to send them."""
+    """The transitions of one incident in the order of storing, and the attempts to send them."""
 
     transitions: tuple[Transition, ...]
     attempts: tuple[Attempt, ...] = field(default_factory=tuple)
@@ -102,8 +102,8 @@ class IncidentFilter:
     """Selects incidents. None, or an empty text, selects all."""
 
     comparison: str | None = None
-    severity: Severity | None = None  # of the incident's most severe firing
-    text: str = ""  # part of an alert, segment, reason or explanation, in any case
+    severity: Severity | None = None  # that of the incident's most severe firing
+    text: str = ""  # a part of an alert, segment, reason or explanation; case is ignored
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,5 +120,5 @@ class ReceiverRecord:
     """The last results of a receiver's deliveries. None if there is none, or it was deleted."""
 
     last_success_at: datetime | None = None
-    last_error_at: datetime | None = None  # first seen: repetitions are not stored
-    reason: str | None = None  # of the last error
+    last_error_at: datetime | None = None  # the first time of equal errors in a row
+    reason: str | None = None  # that of the last error

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
     from monitor.model.arrays import Codes, Floats, Hashes, Ids, Offsets, Rows
 
-# Name of the segment of all users, except users added for a segment's minimum
+# Name of the segment of all users. Users added for a segment's minimum are not in it
 ALL = "all"
 
-# Metrics multiply up to four weights within these bounds, and add up the products.
+# Metrics multiply up to four weights and add up the products. These bounds prevent overflow.
 LEAST_WEIGHT = 1e-50
 MOST_WEIGHT = 1e50
 
@@ -39,8 +39,8 @@ class CoverageReason(StrEnum):
 
     MISSING = "missing"
     EMPTY = "empty"
-    SHORT = "short"  # still compared
-    DUPLICATED = "duplicated"  # still compared
+    SHORT = "short"  # the user is still compared
+    DUPLICATED = "duplicated"  # the user is still compared
     TIMEOUT = "timeout"
     UNREACHABLE = "unreachable"
     RATE_LIMITED = "rate_limited"
@@ -51,31 +51,31 @@ class CoverageReason(StrEnum):
     WRONG_USER = "wrong_user"
     DUPLICATE_USER = "duplicate_user"
     UNAVAILABLE = "unavailable"
-    # No fault of the arm: rankwatch had no time or no request left for the user
+    # Not the arm's fault: rankwatch had no time or no request left for the user
     TOO_SLOW = "too_slow"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traces:
-    """Facts on the answers that brought n lists: float64 (n,), NaN where they are missing."""
+    """Facts on the answers that brought n lists: float64 (n,), NaN for missing facts."""
 
-    came_s: Floats  # on the monotonic clock
-    age_s: Floats  # of those that came from a cache, 0 where that does not say it
-    ids: Floats  # equal where the answers' ids are
-    sign: str = ""  # a header by which one of them came from a cache
+    came_s: Floats  # when the answer came, on the monotonic clock
+    age_s: Floats  # age of an answer from a cache, 0 if the cache does not say its age
+    ids: Floats  # equal numbers for answers with equal ids
+    sign: str = ""  # a header which shows that an answer came from a cache
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankingTable:
-    """Lists of n users from one arm as received: maybe longer than k, empty, with duplicates."""
+    """Lists of n users as received from one arm: maybe empty, longer than k, or with duplicates."""
 
-    users: pd.Index  # n unique ids, from sources pandas ``str``
+    users: pd.Index  # n unique ids; sources give pandas ``str``
     # N + 1, ascending int64 from 0: user i has items[offsets[i]:offsets[i + 1]], best first
     offsets: Offsets
-    items: Ids  # int32, int64 or pandas ``str`` from sources
-    # The model's own, one an item, NaN for none; neighbours with equal scores are tied
+    items: Ids  # sources give int32, int64 or pandas ``str``
+    # The model's score of each item, NaN for none. Neighbours with equal scores are tied
     scores: Floats | None = None
-    traces: Traces | None = None  # of the answers, if the source has them
+    traces: Traces | None = None  # facts on the answers, if the source has them
 
     def __len__(self) -> int:
         return len(self.users)
@@ -83,11 +83,11 @@ class RankingTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pull:
-    """One arm's answer: lists, and failed users with the reason. Users in neither are missing."""
+    """One arm's answer: lists, and the reason for each failed user. All other users are missing."""
 
     rankings: RankingTable
     failures: Mapping[str, CoverageReason]
-    # What happened, to whom for example, without secrets
+    # What happened, and to which user for example, without secrets
     notes: Mapping[CoverageReason, str] = field(default_factory=dict)
     # How many users each version of the model answered, if it is reported
     versions: Mapping[str, int] = field(default_factory=dict)
@@ -100,8 +100,8 @@ class Pull:
         reason: CoverageReason = CoverageReason.UNAVAILABLE,
         note: str | None = None,
     ) -> Pull:
-        """The answer of an arm that failed for all users, for one reason."""
-        import numpy as np  # noqa: PLC0415 - commands that read the database need none
+        """The answer of an arm that failed for all users for the same reason."""
+        import numpy as np  # noqa: PLC0415 - commands that read the database do not need it
 
         table = RankingTable(
             users=users[:0],
@@ -117,7 +117,7 @@ class Pull:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserTable:
-    """Users that may be asked: n unique strings, and n values (or null) per segment dimension."""
+    """Users that may be asked: n unique strings, and n values (or null) for each dimension."""
 
     users: pd.Index[str]
     segments: Mapping[str, pd.Categorical[Any]]
@@ -129,11 +129,11 @@ class UserTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Panel:
-    """Users of one run, sorted, and the positions of each segment (``all``, ``country=UK``)."""
+    """The sorted users of one run, and the positions of each segment (``all``, ``country=UK``)."""
 
     users: pd.Index[str]
     segments: Mapping[str, Rows]
-    unreadable: tuple[Unreadable, ...] = ()  # of the table of users
+    unreadable: tuple[Unreadable, ...] = ()  # values in the table of users
 
     def __len__(self) -> int:
         return len(self.users)
@@ -149,12 +149,13 @@ class ItemWeights:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RelevanceTable:
-    """Relevant items of n users, each item once, in no order. Columns as in RankingTable."""
+    """Relevant items of n users, each once, in any order. The columns are as in RankingTable."""
 
     users: pd.Index
     offsets: Offsets
     items: Ids
-    grades: Floats  # finite, at least 0, one an item; an item that is not listed has grade 0
+    # One grade for each item, finite and at least 0. An item that is not in the table has grade 0
+    grades: Floats
     unreadable: tuple[Unreadable, ...] = ()
 
     def __len__(self) -> int:
@@ -173,7 +174,7 @@ class AskedUsers:
 class UserBatch:
     """Users of a run with their segments and the answers of both arms.
 
-    None without a source, or if it failed.
+    A field is None if it has no source, or if the source failed.
     """
 
     panel: Panel
@@ -186,7 +187,7 @@ class UserBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ByArm:
-    """Numbers for the places of both arms' lists: two float64 arrays, NaN after a list's end."""
+    """Numbers for each place of both arms' lists: two float64 arrays, NaN after a list's end."""
 
     baseline: Floats
     candidate: Floats
@@ -202,12 +203,12 @@ class ByArm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Labels:
-    """The relevance of the items of n pairs, in the shape of the lists."""
+    """The relevance of the items of n pairs of lists."""
 
-    grades: ByArm  # of the item at each place, at least 0, and 0 where a list has ended
-    # Each user's highest grades, descending, as many as places, 0 behind them, listed items or not
+    grades: ByArm  # grade of the item at each place: at least 0, and 0 after a list's end
+    # Each user's k highest grades, descending, padded with 0. Includes items in neither list
     ideal: Floats
-    # Int32 (n,), items graded above 0; metrics of a user with 0 are undefined
+    # Int32 (n,): number of items graded above 0. Without any, metrics of the user are undefined
     relevant: Codes
 
 
@@ -215,17 +216,17 @@ class Labels:
 class PairBatch:
     """Both arms' rankings of n users: int32 item codes (n, k), padded with -1, and lengths (n,).
 
-    Codes are any integers >= 0, shared by both arms and distinct within a row. Items with equal
-    scores are in the order of their ids in both arms, so that their order is no difference.
+    Codes are any integers >= 0. Both arms use the same codes, and a row has no code twice. Both
+    arms order items with equal scores by id, so that their order makes no difference.
     """
 
     baseline: Codes
     candidate: Codes
     baseline_lengths: Codes
     candidate_lengths: Codes
-    scores: ByArm | None = None  # the models' own, (n, k) where known,
-    weights: ByArm | None = None  # the items', likewise,
-    labels: Labels | None = None  # the users', likewise
+    scores: ByArm | None = None  # the models' scores (n, k), if known
+    weights: ByArm | None = None  # the items' weights (n, k), if known
+    labels: Labels | None = None  # the relevance of the items, if known
 
     def __len__(self) -> int:
         return len(self.baseline_lengths)
@@ -261,7 +262,7 @@ class PairBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoverageNote:
-    """What happened to users of one arm and reason, and the first of these users."""
+    """What happened to the users of one arm with one reason, and the first of these users."""
 
     text: str
     users: tuple[str, ...] = ()
@@ -274,7 +275,10 @@ class CoverageNote:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoverageRow:
-    """One segment's coverage: users asked, users paired, and users by arm and reason, without 0."""
+    """One segment's coverage: users asked, users paired, and users by arm and reason.
+
+    Reasons without users are left out.
+    """
 
     segment: str
     asked: int
@@ -284,7 +288,7 @@ class CoverageRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coverage:
-    """How much of the panel could be compared, one row a segment, ``all`` first."""
+    """How much of the panel could be compared. One row for each segment, ``all`` first."""
 
     rows: tuple[CoverageRow, ...]
 
@@ -296,11 +300,11 @@ class Coverage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pairing:
-    """Compared users: the batch, panel position by row, item id by code, and the coverage."""
+    """Compared users: the batch, each row's panel position, each code's item id, and coverage."""
 
     batch: PairBatch
     panel_rows: Rows
-    vocabulary: pd.Index | None  # None if the code is the item's id
+    vocabulary: pd.Index | None  # the item id of each code; None if the code is the item's id
     coverage: Coverage
-    # Of both lists of each user of the panel, who has none included
+    # A hash of both lists for each user of the panel, even if the user has no list
     input_hashes: Hashes

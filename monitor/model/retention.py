@@ -1,4 +1,4 @@
-"""Retention: what is expired, what was pruned, and disk usage."""
+"""Retention: which data is expired, which data was pruned, and disk usage."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,13 +14,13 @@ class DataKind(StrEnum):
     EVIDENCE = "evidence"  # lists of example users, and explanations
     SUMMARIES = "summaries"  # summaries, coverage and expectations by segment
     DAILY = "daily"  # daily roll-ups
-    RUNS = "runs"  # runs, and what later runs learn from
+    RUNS = "runs"  # runs, and the numbers that later runs learn from
     ALERTS = "alerts"  # alert states, transitions, deliveries and silences
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cutoffs:
-    """Slots or days before which each kind of data is pruned."""
+    """For each kind of data, the slot or day before which it is pruned."""
 
     scores: datetime
     lists: datetime
@@ -36,9 +36,9 @@ class Pruned:
 
     deleted_rows: Mapping[str, int] = field(default_factory=dict)
     deleted_by_kind: Mapping[DataKind, int] = field(default_factory=dict)
-    # Sentences, each on a partition of scores that could not be dropped, and why
+    # One sentence for each partition of scores that could not be dropped, with the reason
     put_off: tuple[str, ...] = ()
-    reason: str | None = None  # why nothing was deleted at all; None when it was
+    reason: str | None = None  # why nothing could be deleted; None if pruning took place
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,8 +47,8 @@ class KindSize:
 
     kind: DataKind
     used_bytes: int
-    runs: int  # runs with this kind of data
-    oldest: datetime | None  # slot, or day
+    runs: int  # number of runs with this kind of data
+    oldest: datetime | None  # slot or day of the oldest data
 
     @property
     def bytes_per_run(self) -> float | None:
@@ -61,5 +61,5 @@ class DatabaseSize:
     """Disk usage of the database."""
 
     used_bytes: int
-    free_bytes: int  # room inside a SQLite file
+    free_bytes: int  # unused bytes within a SQLite file
     kinds: tuple[KindSize, ...]

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RootCause:
-    """Causes in the time in which no run succeeded."""
+    """Why no run succeeded for some time."""
 
-    # How long rankwatch's own database was away; 0 where that explains nothing
+    # How long rankwatch's own database was away; 0 if that is not the cause
     database_away_s: float = 0.0
-    run_failure: str | None = None  # why the newest run since then failed
+    run_failure: str | None = None  # why the newest run in that time failed

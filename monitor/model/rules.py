@@ -11,12 +11,11 @@ from monitor.model.statistics import CoverageShare, Statistic
 
 MEAN = Statistic()
 
-MIN_HEALTHY_RUNS = (
-    5  # healthy runs that must have been seen before a learned limit expects anything
-)
-# Changes of the other arm that an arm may always miss. One, since two trainings rarely end in the
-# same minute: with `every: 1h` and daily trainings a run between both is normal. And another one,
-# since a training may be late. Neither explains the third one, so the alert begins with it.
+MIN_HEALTHY_RUNS = 5  # how many healthy runs a learned limit needs before it expects a value
+# How many changes of the other arm an arm may always miss. It may miss one, because two trainings
+# rarely end at the same time. With `every: 1h` and daily trainings, a run between both is normal.
+# It may miss another one, because a training may be late. Nothing explains a third one, so the
+# alert begins then.
 ALWAYS_MISSED = 2
 
 
@@ -49,11 +48,11 @@ class Condition(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FixedLimit:
-    """A configured limit, in breach strictly on the ``direction`` side of ``value``."""
+    """A configured limit. Values strictly on the ``direction`` side of ``value`` are in breach."""
 
     direction: Direction
     value: float
-    # A firing alert resolves when the statistic reaches this, at `value` or on its other side
+    # A firing alert resolves when the statistic reaches this. It is `value` or better
     resolve_at: float
 
 
@@ -73,7 +72,7 @@ class LearnedLimit:
 
     learning: Learning
     direction: Direction
-    # The end of the statistic's range on that side, shown as the limit until one is learned
+    # The end of the statistic's range on that side. It is shown until a limit is learned
     value: float
 
 
@@ -112,11 +111,11 @@ class BaseRule:
     kind: ClassVar[RuleKind]
 
     alert: str
-    # each: every segment, `all` included; named, of conditions: `all`, and those that rules or
-    # firing alerts wait for
+    # `each` is every segment, `all` included. `named` is for conditions: `all`, and the segments
+    # that a rule names or in which an alert fires
     segments: Literal["all", "each", "named"] | tuple[str, ...] = "all"
-    for_runs: int = 1  # fires after so many breaches in a row
-    resolve_after: int = 1  # and resolves after so many recovered runs
+    for_runs: int = 1  # the alert fires after this many breaches in a row
+    resolve_after: int = 1  # and resolves after this many recovered runs in a row
     min_users: int = 1
     severity: Severity = Severity.WARNING
     runbook_url: str | None = None
@@ -137,14 +136,14 @@ class BaseRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimilarityRule(BaseRule):
-    """Watches a statistic of a metric, or of a series that the noise floor derives from one."""
+    """Watches a statistic of a metric, or of a series derived from a metric by the noise floor."""
 
     kind: ClassVar[RuleKind] = RuleKind.SIMILARITY
 
     metric: str
     statistic: Statistic = MEAN
     limit: Limit
-    # Lowest and highest that a user can have; None where nobody needs to know
+    # The lowest and highest possible score of a user; None if no check needs them
     scores: tuple[float, float] | None = None
 
     @property
@@ -159,9 +158,9 @@ class SimilarityRule(BaseRule):
 
     @property
     def thresholds(self) -> tuple[float, ...]:
-        """Fixed limits of a mean of bounded scores, else empty.
+        """The limits, if the rule has fixed limits on a mean of bounded scores. Else empty.
 
-        The scores of some users can decide on which side of them the mean of all users is.
+        With bounded scores, some of the users can decide on which side of a limit the mean is.
         """
         if not isinstance(self.limit, FixedLimit) or self.statistic.quantile is not None:
             return ()
@@ -172,7 +171,7 @@ class SimilarityRule(BaseRule):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoverageRule(BaseRule):
-    """Watches the share of users whose list has a fault or a trait."""
+    """Watches the share of users whose list has a certain fault or trait."""
 
     kind: ClassVar[RuleKind] = RuleKind.COVERAGE
     is_share: ClassVar[bool] = True
@@ -188,9 +187,9 @@ class CoverageRule(BaseRule):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StandstillRule(BaseRule):
-    """Alerts if an arm's lists stop changing while those of the other arm change.
+    """Alerts if an arm's lists stop changing while the lists of the other arm change.
 
-    Learns how often is normal.
+    The rule learns how often lists normally change.
     """
 
     kind: ClassVar[RuleKind] = RuleKind.STANDSTILL
@@ -204,7 +203,7 @@ class StandstillRule(BaseRule):
 
     @property
     def threshold(self) -> float:
-        """Changes of the other arm that are always normal."""
+        """How many missed changes of the other arm are always normal."""
         return float(ALWAYS_MISSED)
 
 
@@ -224,15 +223,15 @@ class ConditionRule(BaseRule):
 
 SeriesRule: TypeAlias = (
     SimilarityRule | CoverageRule
-)  # a rule that holds the value of a series, run after run, against a limit
+)  # a rule that compares the value of a series with a limit in each run
 
 Rule: TypeAlias = SeriesRule | StandstillRule | ConditionRule
 
 
 def describe_series(rule: SeriesRule) -> str:
-    """What the rule judges.
+    """A text for what the rule judges.
 
-    It changes with the meaning of the values, so that old lessons expire.
+    If the meaning of the values changes, the text changes too, so that old lessons are not used.
     """
     segments = rule.segments if isinstance(rule.segments, str) else ", ".join(rule.segments)
     metric, statistic = rule.subject

@@ -10,7 +10,7 @@ from monitor.model.unmatched_names import UnmatchedName
 
 
 class RunReasonKind(StrEnum):
-    """The kinds of reasons, each with the fields that it has."""
+    """The kinds of reasons. The comments name the fields that each kind has."""
 
     TOO_FEW = "too_few"  # users, asked, limit: the least share of users to compare
     BOTH_FAILED = "both_failed"  # each arm lost at least half of the users
@@ -20,7 +20,7 @@ class RunReasonKind(StrEnum):
     EXAMPLES = "examples"  # examples: some users without a list
     ID_MISMATCH = "id_mismatch"  # mismatch
     UNMATCHED_NAME = "unmatched_name"  # unmatched
-    LEFT_OUT = "left_out"  # text: what was not measured or read, in the words of its source
+    LEFT_OUT = "left_out"  # text: what was not measured or read, in the source's words
     UNTRUSTED_FLOOR = "untrusted_floor"  # doubt, users, asked; text, limit
     NOTHING_COMPARED = "nothing_compared"
     NEW_CONFIGURATION = "new_configuration"  # slot of the first run with it
@@ -30,16 +30,16 @@ class RunReasonKind(StrEnum):
 
 
 class FloorDoubt(StrEnum):
-    """Why the baseline's second lists are no second answers."""
+    """Why the baseline's second lists are not independent answers."""
 
     CACHED = "cached"  # text: the header that shows it
     SAME_ID = "same_id"
-    EQUAL = "equal"  # limit: zeros after the point in the chance of equal lists
+    EQUAL = "equal"  # limit: how many zeros the chance of equal lists has after the decimal point
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LossCause:
-    """Why users of an arm have no list. ``text``: what happened, if the source says it."""
+    """Why users of an arm have no list. ``text`` says what happened, if the source reports it."""
 
     reason: CoverageReason
     users: int

@@ -37,9 +37,10 @@ class RunStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PullProgress:
-    """Progress of the pull of ``what``.
+    """Progress of the pull from ``what``, an arm or the noise floor.
 
-    ``stored_answers``: those of an earlier attempt. ``reason``: why answers cannot be stored.
+    ``stored_answers`` counts the answers of an earlier attempt. ``reason`` says why answers cannot
+    be stored.
     """
 
     what: str
@@ -64,7 +65,7 @@ class PullProgress:
             minutes, seconds = divmod(round(waiting / a_second), 60)
             clauses += [f"{a_second:,.3g} a second", f"{minutes:,} min {seconds} s left"]
         if self.reason:
-            clauses.append(f"which a restart would lose: {self.reason}")
+            clauses.append(f"a restart would lose these answers: {self.reason}")
         return ", ".join(clauses)
 
 
@@ -74,9 +75,10 @@ class PullRequest:
 
     - ``what``: an arm, or the noise floor.
     - ``on_progress``: gets the progress of a long pull.
-    - ``answers_path``: beginning of the path of a file that stores answers, valid for ``answers_valid_s``.
-    - ``together``: seeds the random order in which HTTP pulls of one run request users.
-      Without it they keep the given order.
+    - ``answers_path``: the path of the file that stores answers begins with this text. Stored
+      answers are valid for ``answers_valid_s``.
+    - ``together``: a seed for the random order in which the HTTP pulls of one run request users.
+      Without a seed they keep the given order.
     - ``is_uncached``: asks caches not to answer.
     """
 
@@ -96,7 +98,7 @@ class PullRequest:
 class JoinRequest:
     """Requests the top k lists of all users from both arms, within ``timeout_s`` seconds.
 
-    The ``max_segment_values`` most frequent values of a dimension become segments.
+    In each dimension, the most frequent values become segments, at most ``max_segment_values``.
     """
 
     k: int
@@ -119,13 +121,13 @@ class Claim:
     until: datetime
     # The slot has an ok run, which only another ok run may replace
     has_ok: bool = False
-    # The result of an earlier attempt is not deleted but stored as a run named `kept_name`
+    # The result of an earlier attempt is not deleted: it becomes a run with the name of `kept_name`
     keeps_earlier: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Histogram:
-    """Counts of scores in equal bins from ``low`` to ``high``, both ends included."""
+    """Counts of scores in bins of equal width from ``low`` to ``high``, both ends included."""
 
     low: float
     high: float
@@ -138,11 +140,11 @@ class Summary:
 
     segment: str
     metric: str
-    n: int  # users with a defined score
+    n: int  # number of users with a defined score
     n_undefined: int
-    mean: float | None  # None with n = 0
-    standard_error: float | None  # None with n = 0 or 1
-    # Names of Statistic (quantiles, shares) to values; empty with n = 0
+    mean: float | None  # None if n is 0
+    standard_error: float | None  # None if n is 0 or 1
+    # Quantiles and shares by the name of their `Statistic`; empty if n is 0
     statistics: Mapping[str, float]
     histogram: Histogram
 
@@ -153,7 +155,7 @@ class Summary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scores:
-    """Scores of n paired users: their ids, and per metric n float64, NaN if undefined."""
+    """Scores of n paired users: the users' ids, and n float64 for each metric, NaN if undefined."""
 
     users: pd.Index[str]
     by_metric: Mapping[str, npt.NDArray[np.float64]]
@@ -161,7 +163,7 @@ class Scores:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArmScore:
-    """One arm-wide metric of one arm in one segment, None if undefined. ``n``: number of lists."""
+    """One arm-wide metric of one arm in one segment, None if undefined. ``n`` counts lists."""
 
     segment: str
     arm: Arm
@@ -172,11 +174,14 @@ class ArmScore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptLists:
-    """The compared lists of paired users: cut to k, without duplicates, users in the same order."""
+    """The compared lists of paired users, cut to k and without duplicates.
+
+    Both tables have the same users in the same order.
+    """
 
     baseline: RankingTable
     candidate: RankingTable
-    # Rows of the tables, `all` first, without those too little compared
+    # The rows of each segment, `all` first. Segments with too few compared users are left out
     segments: Mapping[str, npt.NDArray[np.intp]]
 
     @property
@@ -186,7 +191,7 @@ class KeptLists:
 
 
 class EvidenceKind(StrEnum):
-    """Why a user's lists were stored: among the lowest scores, or nearest to the median."""
+    """Why a user's lists were stored: the score is among the lowest, or nearest to the median."""
 
     WORST = "worst"
     REPRESENTATIVE = "representative"
@@ -218,30 +223,30 @@ class MeasuredRun:
 
     coverage: Coverage | None = None
     summaries: tuple[Summary, ...] = ()
-    # Batches whose users ascend; None when nobody was compared, or none are kept
+    # Batches with ascending users; None if no user was compared or no scores are stored
     scores: Iterable[Scores] | None = None
     evidence: tuple[Evidence, ...] = ()
     arm_scores: tuple[ArmScore, ...] = ()
-    # Items that could be listed, as configured, and no fewer than either arm listed
+    # The configured number of items that could be listed, at least the number that an arm listed
     catalogue_size: int | None = None
-    lists: KeptLists | None = None  # as `scores`
-    is_labelled: bool = False  # relevance was known
-    split: Split | None = None  # None where no metric can be split; likewise the explanation
+    lists: KeptLists | None = None  # None if no user was compared or no lists are stored
+    is_labelled: bool = False  # whether relevance was known
+    split: Split | None = None  # None if no metric can be split, as is ``explanation``
     explanation: Explanation | None = None
     stage_seconds: Mapping[str, float] = field(default_factory=dict)
-    # Each arm's time to answer: shown and not stored
+    # Each arm's time to answer. It is shown but not stored
     pull_seconds: Mapping[Arm, float] = field(default_factory=dict)
-    # Quantiles of `Answers.gaps`: not stored
+    # Quantiles of `Answers.gaps`. They are not stored
     gap_s: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    models: Models | None = None  # None as long as no version is known
-    input_hash: str | None = None  # of all users' lists: equal in runs over the same lists
-    # Stored with the explanation, and in words in the reason
+    models: Models | None = None  # None until a version is known
+    input_hash: str | None = None  # a hash of all users' lists: equal lists have equal hashes
+    # Stored with the explanation. The reason describes them in words
     id_mismatches: tuple[IdMismatch, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
-    """The result of a run that rules judge."""
+    """The part of a run's result that rules judge."""
 
     slot: datetime
     status: RunStatus
@@ -255,15 +260,15 @@ class RunResult(MeasuredRun):
 
     claim: Claim
     status: RunStatus
-    reason: str | None  # in words why a run is not ok, or what an ok one had to leave out
+    reason: str | None  # a text why the run is not ok, or what an ok run had to leave out
     finished_at: datetime
     config_hash: str
     k: int
-    states: tuple[AlertState, ...] = ()  # those that the run judged
-    transitions: tuple[Transition, ...] = ()  # those that it caused, in order
+    states: tuple[AlertState, ...] = ()  # the states that the run judged
+    transitions: tuple[Transition, ...] = ()  # the transitions that the run caused, in order
     expectations: tuple[Expectation, ...] = ()
     standstills: tuple[Standstill, ...] = ()
-    # Until when relevance is waited for; None when none is wanted
+    # Until when the run waits for relevance; None if no relevance is wanted
     labels_until: datetime | None = None
     reasons: RunReasons = ()
 
@@ -286,16 +291,16 @@ class Run:
     started_at: datetime
     finished_at: datetime | None
     catalogue_size: int | None = None
-    # Until when relevance is waited for; None when none is wanted
+    # Until when the run waits for relevance; None if no relevance is wanted
     labels_until: datetime | None = None
-    labelled_at: datetime | None = None  # when it was measured
+    labelled_at: datetime | None = None  # when metrics of relevance were measured
     models: Models | None = None
     input_hash: str | None = None
     reasons: RunReasons = ()
 
     @property
     def mark(self) -> tuple[object, ...]:
-        """Distinguishes the run from other runs, and from itself before a new attempt or labels."""
+        """A value that differs from run to run, and changes with a new attempt and with labels."""
         return tuple(getattr(self, name) for name in RUN_MARK)
 
 
@@ -306,10 +311,10 @@ def kept_name(comparison: str, attempt: int) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRecord:
-    """One finished run with everything that rules judge, and its explanation if still stored."""
+    """One finished run with all values that rules judge, and its explanation if still stored."""
 
     run: Run
-    coverage: Coverage | None  # None where it ended before anybody was asked
+    coverage: Coverage | None  # None if the run ended before any user was asked
     summaries: tuple[Summary, ...]
     arm_scores: tuple[ArmScore, ...] = ()
     explanation: Explanation | None = None
@@ -324,22 +329,22 @@ class RunRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LatestRun(RunRecord):
-    """A comparison's newest finished run, the alert states, and the time of the last ok run."""
+    """A comparison's newest finished run, its alert states, and the time of the last ok run."""
 
     states: tuple[AlertState, ...]
     last_ok_slot: datetime | None
     last_ok_at: datetime | None
-    unlabelled: int = 0  # runs whose measures of relevance are missing and may still be made up for
-    first_slot: datetime | None = None  # of the oldest run that is stored, whatever became of it
+    unlabelled: int = 0  # number of runs that still wait for metrics of relevance
+    first_slot: datetime | None = None  # slot of the oldest stored run, with any status
     expectations: tuple[Expectation, ...] = ()
-    # Means of the leading metric, all users, in the newest ok runs
+    # Slot and mean of the leading metric over all users, in the newest runs with status ok
     recent: tuple[tuple[datetime, float | None], ...] = ()
-    last_end: Transition | None = None  # the last end of a firing within the week before the run
+    last_end: Transition | None = None  # the last end of a firing in the week before the run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watermark:
-    """How far results were read: `Run.mark` by comparison of its newest run, and a transition."""
+    """Which results were read: `Run.mark` of each comparison's newest run, and a transition id."""
 
     runs: Mapping[str, tuple[object, ...]] = field(default_factory=dict)
     transition: int = 0
@@ -349,7 +354,7 @@ class Watermark:
 class Lease:
     """An acquired lease.
 
-    ``epoch`` grows by one with each acquisition. ``before``: the last holder, if any.
+    ``epoch`` grows by one with each acquisition. ``before`` is the last holder, if there was one.
     """
 
     holder: str
@@ -359,7 +364,7 @@ class Lease:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Occupied:
-    """The lease belongs to another daemon, for ``free_in_s`` seconds more unless it is renewed."""
+    """Another daemon has the lease. It ends in ``free_in_s`` seconds if it is not renewed."""
 
     holder: str
     epoch: int

@@ -1,4 +1,4 @@
-"""Names of segments. One value has one name, also if sources write it differently."""
+"""Names of segments. A value has the same name even if sources write it differently."""
 
 import difflib
 import re
@@ -17,7 +17,7 @@ def name_value(value: str) -> str:
 
 
 def name_segment(name: str) -> str:
-    """A segment's name, ``dimension=value`` or ``all``, with the value of `name_value`."""
+    """A segment's name, ``dimension=value`` or ``all``, with the value named by `name_value`."""
     dimension, sign, value = name.partition("=")
     return f"{dimension}{sign}{name_value(value)}"
 
@@ -41,7 +41,7 @@ def find_nearest(name: str, candidates: Collection[str]) -> str | None:
 
 
 def _likeness(one: str, other: str) -> float:
-    """1 for equal text, at least `_CLOSE` if one begins with the other."""
+    """1 for equal texts, and at least `_CLOSE` if one text begins with the other."""
     ratio = difflib.SequenceMatcher(None, one, other, autojunk=False).ratio()
     is_start = bool(one and other) and (one.startswith(other) or other.startswith(one))
     return max(ratio, _CLOSE) if is_start else ratio

@@ -1,6 +1,6 @@
-"""What rules can watch, by names that parse and print.
+"""Statistics, series of the noise floor, and shares of coverage, which rules can watch.
 
-These are statistics, series of the noise floor, and shares of coverage.
+Their names can be parsed and printed.
 """
 
 import math
@@ -25,11 +25,11 @@ CHURN = "self_churn"
 class Statistic:
     """``mean``, a percentile ``p01`` to ``p99``, or ``share_below(x)``.
 
-    ``share_below(x)`` is the share of users that score strictly under ``x``.
+    ``share_below(x)`` is the share of users with a score strictly below ``x``.
     """
 
     quantile: float | None = None  # 0.01 to 0.99; None for the mean
-    floor: float | None = None  # x; None for others
+    floor: float | None = None  # the x of ``share_below(x)``; None for other statistics
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -57,18 +57,19 @@ class Statistic:
 
 
 class NoiseFloor(StrEnum):
-    """What the baseline is compared with to measure how similar it is to itself."""
+    """How to measure the similarity of the baseline to itself: what its lists are compared with."""
 
-    SERVE = "serve"  # asked twice at the same moment
-    TEMPORAL = "temporal"  # its lists of the last run
-    RETRAIN = "retrain"  # a second training of the same model, a source of its own
+    SERVE = "serve"  # second lists, requested at the same time
+    TEMPORAL = "temporal"  # the baseline's lists of the last run
+    RETRAIN = "retrain"  # the lists of a second training of the same model, from another source
 
 
 class DerivedMetric(StrEnum):
-    """Series derived from a metric, over compared users with a second baseline list."""
+    """Series derived from a metric, for compared users with a second baseline list."""
 
-    FLOOR = "floor"  # scores of the baseline and itself
-    # How much farther from the baseline the candidate is than the baseline; above 0 is drift
+    FLOOR = "floor"  # scores of the baseline's two lists
+    # The candidate's distance from the baseline, minus that of the baseline's two lists from each
+    # other. Above 0 is drift
     OVER_FLOOR = "over_floor"
 
     def of(self, metric: str) -> str:
@@ -84,17 +85,18 @@ def parse_derived(name: str) -> tuple[DerivedMetric | None, str]:
 
 
 class Lack(StrEnum):
-    """Why users are counted: a fault of their list, or a trait of compared lists (`TRAITS`)."""
+    """What users are counted for: a fault of their list, or a trait in `TRAITS`."""
 
     MISSING = "missing"
     EMPTY = "empty"
-    SHORT = "short"  # still compared
-    DUPLICATED = "duplicated"  # still compared
-    FAILED = "failed"  # every failure to answer: timeout, errors, unreadable answers
-    UNPAIRED = "unpaired"  # of both arms
+    SHORT = "short"  # the user is still compared
+    DUPLICATED = "duplicated"  # the user is still compared
+    FAILED = "failed"  # any failure to answer: timeouts, errors, unreadable answers
+    UNPAIRED = "unpaired"  # the user lacks one of the two lists, so this belongs to no arm
     SHARED = "shared_list"
     UNCHANGED = "unchanged_list"
-    REVERSED = "top_reversed"  # compares both arms, as the next two, and counts for the candidate
+    # These three compare both arms, and belong to the candidate
+    REVERSED = "top_reversed"
     FIRST_DIFFERS = "first_differs"
     IDENTICAL = "identical_list"
 
@@ -115,7 +117,7 @@ _REASONS = {
 
 @dataclass(frozen=True, slots=True)
 class CoverageShare:
-    """The share of the users that are counted for ``lack`` in ``arm``, from 0 to 1.
+    """The share of users, from 0 to 1, with this ``lack`` in this ``arm``.
 
     ``unpaired`` has no arm.
     """
@@ -138,8 +140,8 @@ class CoverageShare:
         if match is None or lack is None or (lack is Lack.UNPAIRED and arm is not None):
             kinds = ", ".join(lack for lack in Lack if lack is not Lack.UNPAIRED)
             msg = (
-                f"unknown share {text!r}: use unpaired, or one of {kinds}, with an arm behind "
-                "it such as missing(baseline)"
+                f"unknown share {text!r}: use unpaired, or one of {kinds}, followed by an "
+                "arm, such as missing(baseline)"
             )
             raise ConfigError(msg)
         if lack is Lack.UNPAIRED:
@@ -150,7 +152,7 @@ class CoverageShare:
         return self.lack if self.arm is None else f"{self.lack}({self.arm})"
 
     def count(self, row: CoverageRow) -> int:
-        """The number of counted users in the row. Not for traits, which are not in the coverage."""
+        """The number of users with this lack in the row. Traits are not in the coverage."""
         if self.lack is Lack.UNPAIRED:
             return row.asked - row.paired
         reasons = _REASONS[self.lack]

@@ -1,4 +1,4 @@
-"""Why a TLS connection to a server failed, and the kind of client."""
+"""Kinds of TLS faults, and kinds of clients."""
 
 from enum import StrEnum
 

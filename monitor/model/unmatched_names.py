@@ -8,7 +8,7 @@ class UnmatchedName:
     """A name that ``owner``, such as a rule or a route, uses and that matches nothing."""
 
     owner: str
-    name: str  # a segment, or a matcher that no alert matches
+    name: str  # a segment that does not exist, or a matcher that no alert matches
     is_matcher: bool = False
     nearest: str | None = None  # the most similar name that exists
     known: tuple[str, ...] = ()  # some of the names that exist

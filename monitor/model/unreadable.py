@@ -25,10 +25,10 @@ class Need(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unreadable:
-    """``count`` of ``rows`` values of one column cannot be read, possibly 0.
+    """How many of the ``rows`` values of one column cannot be read. ``count`` may be 0.
 
-    ``found`` describes the first of them, ``hint`` says what to do. If the values are objects,
-    ``field`` is the name of one of their fields.
+    ``found`` describes the first unreadable value, and ``hint`` says what to do. If the values are
+    objects, ``field`` is the name of a field in them.
     """
 
     where: str
@@ -42,7 +42,7 @@ class Unreadable:
     field: str | None = None  # may be a user's id
 
     def sentence(self, *, shows_example: bool) -> str:
-        """The sentence for people, without the example if users have pseudonyms."""
+        """The sentence for people. The caller hides the example if users have pseudonyms."""
         example = ""
         hint = self.hint
         if self.field is not None:
@@ -65,7 +65,7 @@ def name_a_field(column: str, field: str) -> str:
 
 
 def add_up(parts: Iterable[Unreadable]) -> tuple[Unreadable, ...]:
-    """One value for each column, with the first example. Counts and rows are added."""
+    """Merge the values of each column. Adds up counts and rows, and keeps the first example."""
     sums: dict[tuple[str, str, Need], Unreadable] = {}
     for part in parts:
         key = (part.where, part.column, part.need)
@@ -81,7 +81,7 @@ def add_up(parts: Iterable[Unreadable]) -> tuple[Unreadable, ...]:
 
 
 def require_readable(parts: Iterable[Unreadable], limit: float) -> None:
-    """UnreadableError if more than this share of a column's rows cannot be read."""
+    """Raise UnreadableError if more than this share of a column's rows cannot be read."""
     for part in add_up(parts):
         if part.count > limit * part.rows:
             end = f"; this is more than max_unreadable, {100 * limit:g} %"
@@ -92,7 +92,7 @@ def require_readable(parts: Iterable[Unreadable], limit: float) -> None:
 def require_readable_lists(
     by_name: Mapping[str, Iterable[Unreadable]], limits: Mapping[str, float]
 ) -> None:
-    """The same for joined lists, by name, except those of the noise floor, which are optional."""
+    """Call `require_readable` for joined lists by name. Those of the noise floor are optional."""
     for name, parts in by_name.items():
         if name != "noise_floor":
             require_readable(parts, limits[name])

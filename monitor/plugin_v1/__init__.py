@@ -1,4 +1,7 @@
-"""What a package that brings sources, metrics or receivers may import, and nothing else of `monitor`; imports say version 1."""
+"""Version 1 of the names that packages with sources, metrics or receivers may import.
+
+Such packages must import nothing else of `monitor`.
+"""
 
 from monitor.errors import DeliveryError, SourceError
 from monitor.kernels import Alignment

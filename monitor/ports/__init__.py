@@ -1,7 +1,7 @@
 """Protocols that the pipeline and the service use. The docstrings are the contract.
 
-All instants are aware UTC. Implementations translate vendors' errors to those of `monitor.errors`,
-sources to SourceError. Sources need not be closed.
+All instants are aware UTC. Implementations translate vendors' errors to errors of
+`monitor.errors`. Sources translate them to SourceError. Sources need not be closed.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -33,43 +33,44 @@ from monitor.ports.stores import (
 
 
 class Clock(Protocol):
-    """The time, which tests can set."""
+    """Gives the time. Tests can set it."""
 
     def now(self) -> datetime:
-        """Wall clock, aware UTC."""
+        """The time of the wall clock, aware UTC."""
 
     def monotonic(self) -> float:
         """Seconds that never decrease, for durations and deadlines."""
 
 
 class Receiver(Protocol):
-    """A receiver of notifications. Need not be closed. Sending a message twice must be harmless."""
+    """A receiver of notifications. It need not be closed. Sending a message twice does no harm."""
 
     @property
     def name(self) -> str:
-        """Name from the configuration: unique, without secrets, used as label and key."""
+        """The name from the configuration. It is unique, has no secrets, and serves as a key."""
 
     @property
     def treatment(self) -> Treatment:
-        """What the receiver needs. Constant."""
+        """How to treat the receiver. It never changes."""
 
     def send(self, message: Message, *, now: datetime) -> None:
-        """Deliver this message. DeliveryError if it was not accepted.
+        """Deliver this message. DeliveryError if the receiver did not accept the message.
 
-        The error is ``permanent`` if it will never be accepted, ``of_message`` if its content is
-        the cause, and ``may_be_known`` if it may have arrived.
+        The error is ``permanent`` if the receiver will never accept the message. It is
+        ``of_message`` if the message's content is the cause. It is ``may_be_known`` if the message
+        may have arrived.
         """
 
 
 class DeliveryCounter(Protocol):
-    """Counts results of deliveries. Never raises, never blocks on I/O."""
+    """Counts results of deliveries. It never raises, and never waits for I/O."""
 
     def count(self, name: str, *labels: str) -> None:
         """Add one to the counter of this name.
 
-        - ``notifications_total`` (receiver, outcome): an attempt.
-        - ``delivery_errors_total`` (receiver, cause): a failed attempt.
-        - ``watchdog_restarts_total``: a loop that died was replaced.
+        - ``notifications_total`` (receiver, outcome) counts attempts.
+        - ``delivery_errors_total`` (receiver, cause) counts failed attempts.
+        - ``watchdog_restarts_total`` counts loops that died and were replaced.
         """
 
 
@@ -77,18 +78,19 @@ class Source(Protocol):
     """Provides one arm's lists."""
 
     def pull(self, request: PullRequest) -> Pull:
-        """Lists of the requested users, in any order. No other users, and no user twice.
+        """The lists of the requested users, in any order, without other users or a user twice.
 
-        Returns within about ``request.timeout_s`` and with bounded memory, whatever the server
-        does. A failure for one user is a reason in ``failures``. SourceError only if nothing can be
-        read (file or column missing, query refused). Safe to call from several threads.
+        Returns within about ``request.timeout_s`` and uses bounded memory, whatever the server
+        does. If one user fails, ``failures`` has the reason. SourceError only if nothing can be
+        read, because a file or column is missing or a query is refused. Several threads may call
+        this method.
         """
 
 
 class Answered(Protocol):
-    """Both arms' lists of all users, closed by the caller.
+    """Both arms' lists of all users. The caller closes this object.
 
-    All users of an arm that cannot be read are ``unavailable``.
+    If an arm cannot be read, all its users are ``unavailable``.
     """
 
     @property
@@ -101,30 +103,30 @@ class Answered(Protocol):
 
     @property
     def unreadable(self) -> Sequence[Unreadable]:
-        """Values that could not be read. May grow until everything is read."""
+        """Values that could not be read. There may be more of them until everything is read."""
 
 
 class JoinedAnswers(Answered, Protocol):
     """Lists that are read into this process."""
 
     def batches(self, size: int) -> Iterator[UserBatch]:
-        """All users, each in one batch of about ``size`` users, in any order.
+        """Yield all users in batches of about ``size`` users, each user once, in any order.
 
         SourceError if reading fails.
         """
 
 
 class Measurer(Protocol):
-    """Measures users on the machines with their lists, with numpy and pandas.
+    """Measures users on the machines that have their lists, with numpy and pandas.
 
-    Picklable and pure.
+    A measurer can be pickled, and has no side effects.
     """
 
     def measure(self, users: UserBatch) -> bytes:
         """The packed measurement of these users."""
 
     def merge(self, parts: Iterable[bytes]) -> bytes:
-        """The packed measurement of the users of all these parts."""
+        """The packed measurement of all users in these parts."""
 
 
 @runtime_checkable
@@ -132,26 +134,26 @@ class RemoteAnswers(Answered, Protocol):
     """Lists that are measured on the machines that have them."""
 
     def measured(self, measurer: Measurer, size: int) -> Iterator[bytes]:
-        """Parts of the measurement, each user once, about ``size`` users at once.
+        """Yield parts of the measurement, for about ``size`` users each. Each user is in one part.
 
-        SourceError if it fails.
+        SourceError if the measurement fails.
         """
 
 
 class JoinedSource(Protocol):
-    """Provides both arms' lists joined by user, for any number of users in bounded memory."""
+    """Provides both arms' lists, joined by user. Needs bounded memory for any number of users."""
 
     def read(self, request: JoinRequest) -> AbstractContextManager[JoinedAnswers | RemoteAnswers]:
-        """Start to read. SourceError if the users cannot be read, or there are none."""
+        """Start to read. SourceError if the users cannot be read, or if there are no users."""
 
 
 class UserSource(Protocol):
     """Provides the users of a panel."""
 
     def users(self, slot: datetime, dimensions: Sequence[str]) -> UserTable:
-        """All users for this slot with these dimensions, each once.
+        """All users for this slot with these dimensions, each user once.
 
-        SourceError if a dimension is missing, or there are no users.
+        SourceError if a dimension is missing, or if there are no users.
         """
 
 
@@ -159,9 +161,9 @@ class ItemWeightSource(Protocol):
     """Provides the weights of items."""
 
     def weights(self, slot: datetime) -> ItemWeights:
-        """Weights at this slot.
+        """The weights at this slot.
 
-        SourceError if they cannot be read, or if one is missing, infinite, or not above zero.
+        SourceError if they cannot be read, or if a weight is missing, infinite, or not above zero.
         """
 
 
@@ -169,14 +171,14 @@ class ItemTitleSource(Protocol):
     """Provides the titles of items."""
 
     def titles(self, slot: datetime, items: Collection[str]) -> Mapping[str, str]:
-        """Titles at this slot of the items that have one. SourceError if they cannot be read."""
+        """The titles at this slot, for items that have one. SourceError if they cannot be read."""
 
 
 class RelevanceSource(Protocol):
     """Provides the items that are relevant for users."""
 
     def relevance(self, slot: datetime) -> RelevanceTable | None:
-        """The relevance for this slot. None if nothing has arrived. SourceError if unreadable."""
+        """The relevance for this slot, or None before it arrives. SourceError if unreadable."""
 
 
 class ScoreSink(Protocol):
@@ -191,24 +193,24 @@ class ScoreSink(Protocol):
         """Store the scores of this slot's run, with the facts in ``about``.
 
         The caller passes each batch of users to the yielded function. At the end the scores replace
-        those of an earlier run of the slot. After an exception nothing has changed.
-        OutputError if they cannot be written.
+        the scores of an earlier run of the slot. After an exception nothing has changed.
+        OutputError if the scores cannot be written.
         """
 
 
 class ScoreSpool(Protocol):
-    """Holds a run's scores outside of memory until they are stored. For one thread.
+    """Keeps a run's scores on disk until they are stored. Only one thread may use it.
 
-    OutputError if they cannot be written or read.
+    OutputError if the scores cannot be written or read.
     """
 
     def add(self, scores: Scores) -> None:
-        """Add scores of new users."""
+        """Add the scores of further users."""
 
     def batches(self) -> Iterator[Scores]:
-        """All scores, users ascending. May be called again.
+        """Yield all scores, with ascending users. May be called again.
 
-        Each batch has all metrics, NaN where there is no score.
+        Each batch has all metrics. A missing score is NaN.
         """
 
     def close(self) -> None:

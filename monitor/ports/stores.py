@@ -1,8 +1,8 @@
 """The database as Protocols: runs, history, alerts, outbox, pages, maintenance.
 
-The docstrings are the contract. Every method is one transaction unless it says otherwise. If it
-fails it raises DatabaseError and changes nothing. All are safe to share between threads, and
-several processes may use one database.
+The docstrings are the contract. Every method is one transaction unless its docstring says
+otherwise. A method that fails raises DatabaseError and changes nothing. Threads may share these
+objects, and several processes may use one database.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -48,16 +48,16 @@ class Closable(Protocol):
     """Has connections, files or threads."""
 
     def close(self) -> None:
-        """Release them. May be called twice."""
+        """Close the connections, files or threads. May be called twice."""
 
 
 class PageStore(Protocol):
-    """Reads for people: series over runs, single users, incidents. Changes nothing."""
+    """Reads data for people: series over runs, single users, incidents. Changes nothing."""
 
     def neighbours(
         self, comparison: str, slot: datetime
     ) -> tuple[datetime | None, datetime | None]:
-        """Slots of the finished runs before and after this one."""
+        """The slots of the finished runs before and after this run."""
 
     def series(
         self,
@@ -68,10 +68,10 @@ class PageStore(Protocol):
         until: datetime,
         most: int,
     ) -> tuple[SeriesPoint, ...]:
-        """Finished runs of these slots, oldest first, with what the rule ``alert`` expected.
+        """Finished runs of these slots, oldest first, with the values that rule ``alert`` expected.
 
-        If there are more than ``most``: the newest, and of each group of neighbours a failed run or
-        the one with the lowest mean.
+        If there are more than ``most`` runs, selects the newest run, and one run of each group of
+        neighbouring runs: a failed run, or else the run with the lowest mean.
         """
 
     def histograms(
@@ -80,10 +80,10 @@ class PageStore(Protocol):
         metric: str,
         segment: str,
     ) -> Mapping[int, Histogram]:
-        """Histograms of the segment's scores, by number of the run, for runs that have one."""
+        """The histogram of the segment's scores for each run that has one, by the run's number."""
 
     def coverage(self, run_ids: Sequence[int], segment: str) -> Mapping[int, CoverageRow]:
-        """Coverage of the segment by number of the run, for runs that have it."""
+        """The coverage of the segment for each run that has one, by the run's number."""
 
     def segments(
         self,
@@ -93,13 +93,16 @@ class PageStore(Protocol):
         until: datetime,
         runs: int,
     ) -> tuple[SegmentMeans, ...]:
-        """Every segment's means in the newest ok ``runs``, in the order they were stored."""
+        """The means of every segment in the newest ``runs`` runs with status ok.
+
+        The segments are in the order in which they were stored.
+        """
 
     def means(self, run_id: int) -> Mapping[tuple[str, str], float | None]:
         """The mean of each summary of the run, by segment and metric."""
 
     def explanation(self, run_id: int) -> Explanation | None:
-        """Why the run's mean fell, if that is stored."""
+        """The explanation why the run's mean fell, if it is stored."""
 
     def changes(
         self,
@@ -109,9 +112,9 @@ class PageStore(Protocol):
         since: datetime,
         until: datetime,
     ) -> tuple[FiringChange, ...]:
-        """Starts and ends of firings from ``since`` to ``until``, in the order they were stored.
+        """The starts and ends of firings from ``since`` to ``until``, in the order of storing.
 
-        Of all segments if ``segment`` is None.
+        ``segment`` None selects all segments.
         """
 
     def user_scores(
@@ -122,12 +125,15 @@ class PageStore(Protocol):
         until: datetime,
         runs: int,
     ) -> tuple[UserRun, ...]:
-        """The user's scores in those of the newest ``runs`` that stored them, oldest first."""
+        """The user's scores in the newest ``runs`` runs, oldest first.
+
+        Runs that did not store the user's scores are left out.
+        """
 
     def user_lists(self, run_id: int, user: str) -> UserLists | None:
         """Both lists of the user, from the run's evidence or its stored lists.
 
-        None if not stored.
+        None if they are not stored.
         """
 
     def former_lists(
@@ -136,13 +142,13 @@ class PageStore(Protocol):
         user: str,
         slot: datetime,
     ) -> tuple[datetime | None, UserLists | None]:
-        """The user's lists, and their slot, in the last run before this slot that stored them.
+        """The user's lists and their slot, in the last run with stored lists before this slot.
 
-        That is also before the start of the alerts that still fire.
+        The run is older than the alerts that still fire.
         """
 
     def incident(self, key: str) -> IncidentHistory:
-        """The incident or firing with this key, with the first of very many transitions.
+        """The incident or firing with this key. If it has very many transitions, only the first.
 
         Empty for an unknown key.
         """
@@ -155,26 +161,26 @@ class PageStore(Protocol):
         before: int | None,
         limit: int,
     ) -> tuple[IncidentStart, ...]:
-        """The newest ``limit`` incidents before this number that fire, or that have ended."""
+        """The newest ``limit`` incidents with a lower number that fire, or that have ended."""
 
     def incident_changes(self, keys: Sequence[str]) -> tuple[Transition, ...]:
-        """Starts and ends of every firing of these incidents, in the order they were stored."""
+        """The starts and ends of every firing of these incidents, in the order of storing."""
 
 
 class Leases(Closable, Protocol):
-    """The right to lead, for one of the daemons that share a database. Called from one thread.
+    """The right to lead, for one of the daemons that share a database. Use it from one thread.
 
-    After a DatabaseError the lease may or may not still be valid.
+    After a DatabaseError, it is unknown whether the lease is still valid.
     """
 
     def acquire(self) -> Lease | Occupied:
         """Acquire the lease if it is free, expired or released.
 
-        One of several callers gets it, and the epoch grows by one.
+        Only one of several callers gets the lease. The epoch grows by one.
         """
 
     def renew(self, lease: Lease) -> bool:
-        """Extend the lease by its full time, from a moment during the call.
+        """Extend the lease by its full time, counted from some moment during the call.
 
         False if another daemon has acquired it.
         """
@@ -186,7 +192,7 @@ class Leases(Closable, Protocol):
 class RunStore(Protocol):
     """Claims on slots, and the results of runs."""
 
-    def claim(  # noqa: PLR0913 - a claim is all of this
+    def claim(  # noqa: PLR0913 - a claim needs all of these
         self,
         comparison: str,
         slot: datetime,
@@ -199,16 +205,17 @@ class RunStore(Protocol):
     ) -> Claim | None:
         """Claim the slot for one run. Exactly one caller wins. None if it cannot be claimed.
 
-        A slot can be claimed if it was never run, is ``abandoned``, or is ``running`` past its
+        A slot can be claimed if it was never run, is ``abandoned``, or still ``running`` after its
         ``until``. With ``rerun`` a finished slot can be claimed too. It keeps its results until
-        ``finish`` replaces them (``has_ok``: of an ok run). ``attempt`` grows by one.
+        ``finish`` replaces them. The claim's ``has_ok`` says whether these are results of a run
+        with status ok. ``attempt`` grows by one.
         """
 
     def held_claim(self, comparison: str, slot: datetime) -> Claim | None:
-        """The claim on the slot, expired or not. None if there is none."""
+        """The claim on the slot, even if it has expired. None if there is no claim."""
 
     def release(self, claim: Claim) -> None:
-        """Release a claim without a run.
+        """Give up a claim without having run the slot.
 
         A first attempt is deleted. A rerun shows its earlier results again.
         """
@@ -217,36 +224,37 @@ class RunStore(Protocol):
         """Store a complete result in one transaction, and return the run's number.
 
         - Replaces the result of an earlier attempt for the slot. If the claim keeps the earlier
-          attempt, that one keeps the claim's number and this run gets a new number.
-        - Stores one pending delivery for each start of a firing and each of ``receivers``, also for
-          an older firing that a receiver has no delivery of. Ends are delivered to the receivers
-          that have a delivery of the start.
-        - Writes a state only if the stored ``judged_slot`` is older and the stored state (quiet if
-          there is none) is the one that the state or its transition started from. Leaves out the
-          transitions of other states.
-        - Deletes stored lists of earlier slots, except of runs that wait for relevance.
+          attempt, that attempt keeps the claim's number, and this run gets a new number.
+        - Stores one pending delivery for each start of a firing and each of ``receivers``. If a
+          receiver has no delivery of an older firing, it gets one too. Ends are delivered to the
+          receivers that have a delivery of the start.
+        - Writes a state only if two conditions are met. The stored ``judged_slot`` is older. The
+          stored state (quiet if there is none) is the one from which the new state follows.
+          Transitions of other states are not stored.
+        - Deletes stored lists of earlier slots, but not those of runs that wait for relevance.
 
-        A second call changes nothing. Returns None and stores nothing if another process has taken
-        over the claim.
+        A second call changes nothing. If another process has taken over the claim, returns None and
+        stores nothing.
         """
 
     def abandon(self, claim: Claim, *, reason: str, at: datetime) -> bool:
-        """Take the slot from the owner of this claim, which hangs. Its later results are refused.
+        """Take the slot from the owner of this claim, who hangs. The owner's results are refused.
 
-        A first attempt becomes ``abandoned``. A rerun shows its earlier results.
-        False if the claim is no longer valid.
+        A first attempt becomes ``abandoned``. A rerun shows its earlier results again.
+        Returns False if the claim is no longer valid.
         """
 
     def abandon_expired(self, now: datetime, *, sparing: Collection[int] = ()) -> int:
-        """Mark runs with expired claims as abandoned, except ids in ``sparing``.
+        """Mark runs with expired claims as abandoned, except runs with ids in ``sparing``.
 
-        Returns how many.
+        Returns the number of marked runs.
         """
 
     def awaiting_relevance(self, comparison: str, *, since: datetime) -> tuple[Run, ...]:
-        """Ok runs from this slot on with stored lists and without relevance, oldest first.
+        """Runs with status ok and stored lists that wait for relevance, oldest first.
 
-        Leaves out runs that are being run again.
+        Only runs of this slot or later slots are returned. Runs that are being run again are left
+        out.
         """
 
     def store_relevance(
@@ -257,10 +265,10 @@ class RunStore(Protocol):
         scores: Scores | None,
         at: datetime,
     ) -> bool:
-        """Add metrics of relevance to a stored run. Replaces its results of these metrics.
+        """Add metrics of relevance to a stored run. Replaces the run's results of these metrics.
 
-        A second call only changes the time. Returns False and stores nothing if the run was run
-        again, or is being run again.
+        A second call only changes the time. If the slot was run again or is being run again,
+        returns False and stores nothing.
         """
 
 
@@ -276,9 +284,9 @@ class History(Protocol):
     def latest(
         self, comparisons: Sequence[str], *, until: datetime | None = None
     ) -> tuple[LatestRun, ...]:
-        """Newest finished run (ok, insufficient, failed, abandoned) of each named comparison.
+        """The newest finished run (ok, insufficient, failed, abandoned) of each named comparison.
 
-        ``until``: newest slot. It ignores runs that were stored while a clock ran ahead.
+        Runs of slots after ``until`` are ignored, as they were stored while a clock was ahead.
         """
 
     def changes(
@@ -290,7 +298,7 @@ class History(Protocol):
     ) -> tuple[frozenset[str], Watermark]:
         """Comparisons for which `latest` may have changed since ``seen``, and the new watermark.
 
-        Detects newer runs and changes of alerts, but no deletions or labels of older runs.
+        Detects newer runs and changes of alerts. Does not detect deletions or labels of older runs.
         """
 
     def runs(
@@ -301,7 +309,7 @@ class History(Protocol):
         since: datetime | None = None,
         until: datetime | None = None,
     ) -> tuple[Run, ...]:
-        """Stored runs of any status from ``since`` to ``until``, newest slot first."""
+        """Stored runs with any status from ``since`` to ``until``, newest slot first."""
 
     def run_records(
         self,
@@ -310,24 +318,24 @@ class History(Protocol):
         after: datetime | None,
         limit: int,
     ) -> tuple[RunRecord, ...]:
-        """The oldest ``limit`` finished runs of later slots, with any status, oldest first."""
+        """The oldest ``limit`` finished runs of later slots with any status, oldest first."""
 
     def record(self, run_id: int) -> RunRecord | None:
-        """One run with its results, without an explanation that this version cannot read.
+        """One run with its results. None if there is no such run.
 
-        None if there is no such run.
+        If this version cannot read the explanation, it is left out.
         """
 
     def evidence(self, run_id: int) -> tuple[Evidence, ...]:
-        """Evidence of one run: worst users first, then representative users, each by position."""
+        """The evidence of one run: worst users, then representative users, each by position."""
 
     def kept_lists(self, run_id: int) -> KeptLists | None:
         """The stored lists of one run, or None. DatabaseError if they are damaged."""
 
     def run_scores(self, run_id: int, metrics: Sequence[str]) -> Scores:
-        """All users' scores of these metrics in one run, users ascending by code point.
+        """All users' scores of these metrics in one run. Users ascend by code point.
 
-        Leaves out metrics without stored scores. Has no users if no metric is left.
+        Leaves out metrics without stored scores. If no metric is left, there are no users.
         """
 
 
@@ -337,19 +345,19 @@ class AlertStore(Protocol):
     def installation(self, *, create: bool) -> str:
         """The random, permanent id of this database.
 
-        Created if there is none and ``create``, else empty.
+        If there is none, it is created with ``create`` True. Otherwise it is empty.
         """
 
     def states(
         self, comparison: str | None = None, *, state: State | None = None
     ) -> tuple[AlertState, ...]:
-        """Alerts of the comparison or of all, in this state or any, by alert and segment."""
+        """Alert states, by alert and segment. None selects all comparisons or all states."""
 
     def firing(self) -> tuple[Transition, ...]:
-        """The transitions that started all current firings, oldest first."""
+        """The transition that started each current firing, oldest first."""
 
     def transitions(self, *, comparison: str | None, limit: int | None) -> tuple[Transition, ...]:
-        """The newest ``limit`` transitions in the order they were stored."""
+        """The newest ``limit`` transitions, in the order of storing."""
 
     def store_states(
         self,
@@ -358,18 +366,18 @@ class AlertStore(Protocol):
         *,
         receivers: Sequence[str],
     ) -> None:
-        """Store states judged outside a run, with transitions and deliveries, as `finish` does."""
+        """Store states that no run judged, with transitions and deliveries. Works like `finish`."""
 
     def retire(self, transitions: Sequence[Transition], *, receivers: Sequence[str]) -> None:
-        """End states whose rule or comparison was removed, with transitions and deliveries.
+        """End the states whose rule or comparison was removed, with transitions and deliveries.
 
-        Leaves out a state that has changed since then.
+        Leaves out a state that has changed since it was read.
         """
 
     def rewind(self, comparison: str, *, slot: datetime, now: datetime) -> None:
-        """After a clock was set back, let ``slot`` change states judged in slots after ``now``.
+        """Allow ``slot`` to change states that were judged in slots after ``now``.
 
-        Nobody is notified.
+        This is needed after a clock was set back. Nobody is notified.
         """
 
     def acknowledge(
@@ -381,9 +389,10 @@ class AlertStore(Protocol):
         reason: str,
         at: datetime,
     ) -> tuple[Transition, ...]:
-        """Acknowledge firings (alert, segment), and notify the receivers of their starts.
+        """Acknowledge firings (alert, segment). Notifies the receivers that got their starts.
 
-        Returns the transitions of alerts that fire and that the author had not acknowledged yet.
+        Returns the transitions. Leaves out alerts that do not fire, and firings that this author
+        had acknowledged before.
         """
 
     def resolve(
@@ -394,28 +403,28 @@ class AlertStore(Protocol):
         reason: str,
         at: datetime,
     ) -> tuple[Transition, ...]:
-        """End firings (alert, segment) by hand, and notify the receivers of their starts.
+        """End firings (alert, segment) by hand. Notifies the receivers that got their starts.
 
-        Returns the transitions of alerts that did fire.
+        Returns the transitions. Leaves out alerts that do not fire.
         """
 
     def accept(self, level: Transition) -> Transition:
-        """Store that a level is normal from its slot on, as a transition of ACCEPTED.
+        """Store that a level is normal, beginning with its slot, as a transition of ACCEPTED.
 
-        Returns the transition that is already stored for the slot, if there is one.
+        If a transition is already stored for the slot, returns that one.
         """
 
     def undo_acceptance(self, comparison: str, slot: datetime) -> Transition | None:
-        """Delete the acceptance of the level from this slot on. Returns it, or None."""
+        """Delete the acceptance of the level that began in this slot. Returns it, or None."""
 
     def add_silence(self, silence: Silence) -> Silence:
-        """Store a silence. Returns it with its number."""
+        """Store a silence. Returns the silence with its number."""
 
     def silences(self, *, ending_after: datetime | None) -> tuple[Silence, ...]:
-        """Silences that end after this time, or all for None, oldest first."""
+        """The silences that end after this time, oldest first. None selects all silences."""
 
     def expire_silence(self, number: int, *, now: datetime) -> bool:
-        """End a silence now. False if no silence of that number is left to end."""
+        """End a silence now. Returns False if there is no such silence, or if it has ended."""
 
 
 class Outbox(Protocol):
@@ -432,9 +441,10 @@ class Outbox(Protocol):
     ) -> tuple[Delivery, ...]:
         """Lease waiting and held deliveries of one comparison to this receiver, oldest first.
 
-        It is the comparison whose delivery is due longest, except one that another process delivers
-        to this receiver now. If there are more than ``limit``, due deliveries come first. Exactly
-        one caller gets a delivery, so that none overtakes an older one of its alert and segment.
+        Selects the comparison whose delivery has been due for the longest time. Leaves out
+        comparisons for which another process sends to this receiver now. If there are more than
+        ``limit`` deliveries, due ones come first. Only one caller gets a delivery, so that no
+        delivery overtakes an older delivery of the same alert and segment.
         """
 
     def firing_snapshot(
@@ -445,13 +455,16 @@ class Outbox(Protocol):
         *,
         now: datetime,
     ) -> FiringSnapshot:
-        """Current firings, and what the receiver got of them, these changes and their incidents."""
+        """The current firings, and what the receiver got of them.
+
+        This includes the firings and incidents of ``changes``.
+        """
 
     def briefing(self, comparison: str, slot: datetime) -> Briefing:
-        """The explanation, examples and models of the run of this slot, as far as they are stored.
+        """The explanation, examples and models of the run of this slot, if they are stored.
 
-        Examples are one user of each leading group of the explanation, else the two users with the
-        lowest scores.
+        The examples are one user of each leading group of the explanation. Without an explanation
+        they are the two users with the lowest scores.
         """
 
     def mark_sending(
@@ -464,14 +477,15 @@ class Outbox(Protocol):
     ) -> None:
         """Mark deliveries before they are sent in the message with this key.
 
-        If no outcome is recorded, they may have arrived. Extends the owner's leases to ``until``.
+        If no outcome is recorded later, the deliveries may have arrived. Extends the owner's leases
+        to ``until``.
         """
 
     def record(self, *notifications: Notification) -> None:
         """Store the outcome of deliveries and update their status.
 
-        A pending delivery is due again at ``next_attempt_at``. An attempt with the same outcome as
-        the one before adds no row.
+        A pending delivery is due again at ``next_attempt_at``. If an attempt has the same outcome
+        as the attempt before, it adds no row.
         """
 
     def due_repetitions(self, receiver: str, *, now: datetime, limit: int) -> tuple[Delivery, ...]:
@@ -484,50 +498,54 @@ class Outbox(Protocol):
         at: datetime,
         message_key: str | None,
     ) -> None:
-        """Set when these are sent again, and the key of the repetition that may have arrived."""
+        """Set when to send these starts again, and the key if a repetition may have arrived."""
 
     def delivered(self, receiver: str, *, ended_since: datetime) -> tuple[Transition, ...]:
-        """Starts of current firings, and ends since then, that this receiver got, as stored."""
+        """The starts of current firings and the recent ends that this receiver got.
+
+        Only ends after ``ended_since`` are returned. The order is that of storing.
+        """
 
     def retry_refused(self, now: datetime, *, receivers: Sequence[str]) -> int:
         """Retry what these receivers refused: starts of current firings, and ends of the last day.
 
-        Returns the number of deliveries.
+        Returns the number of deliveries that are retried.
         """
 
     def give_up_removed(self, *, configured: Sequence[str], now: datetime) -> int:
-        """Give up deliveries to receivers that are not in ``configured``. Returns how many."""
+        """Give up deliveries to receivers that are not in ``configured``. Returns their number."""
 
     def deliveries(self, *, receiver: str | None, settled: int, limit: int) -> tuple[Delivery, ...]:
-        """The oldest ``limit`` waiting deliveries to this receiver (to all with None), as stored.
+        """The oldest ``limit`` waiting deliveries to this receiver, in the order of storing.
 
-        Before them, oldest first, the newest ``settled`` deliveries that were given up or dropped.
+        None selects all receivers. Before them come the newest ``settled`` deliveries that were
+        given up or dropped, oldest first.
         """
 
     def waiting(self, now: datetime, *, held: bool = False) -> Mapping[str, tuple[int, float]]:
-        """Pending or ``held`` deliveries by receiver: how many, and the oldest's age in seconds.
+        """The number of pending or ``held`` deliveries, and the oldest age in seconds, by receiver.
 
-        Counts only starts among held deliveries, because held ends hide no alert.
+        Of held deliveries only starts are counted, because a held end hides no alert.
         """
 
     def records(self) -> Mapping[str, ReceiverRecord]:
-        """Each receiver's last success and last error in the newest 50,000 outcomes."""
+        """The last success and the last error of each receiver, in the newest 50,000 outcomes."""
 
     def given_up(self, *, since: datetime) -> Mapping[str, int]:
-        """Deliveries given up since then, by receiver. Receivers that were removed do not count."""
+        """By receiver, how many deliveries were given up since then. Omits removed receivers."""
 
 
 class Maintenance(Protocol):
     """Maintenance of the database: health, size, and deletion of expired data."""
 
     def ping(self) -> None:
-        """DatabaseError if the database does not answer or its schema is wrong."""
+        """Raise DatabaseError if the database does not answer or its schema is wrong."""
 
     def probe_write(self) -> None:
         """Write and flush a stored value. DatabaseError if the database cannot be written now."""
 
     def record_outage(self, since: datetime, until: datetime) -> None:
-        """Store a time in which the database was away, or a later end of it. Kept for a week."""
+        """Store an outage of the database, or a later end of the same outage. Kept for a week."""
 
     def away_s_since(self, instant: datetime) -> float:
         """How many seconds the database was away in outages that ended after the instant."""
@@ -535,17 +553,19 @@ class Maintenance(Protocol):
     def prune(self, cutoffs: Cutoffs, *, now: datetime) -> Pruned:
         """Delete data of older slots, in many small transactions.
 
-        - Refused (``Pruned.reason``) if neither runs nor the server's clock confirm ``now``.
+        - Deletes nothing if neither runs nor the server's clock confirm ``now``. ``Pruned.reason``
+          says so.
         - Keeps states, and transitions with waiting deliveries.
         - Rolls up past days first. Deletes explanations together with evidence.
-        - Deletes stored lists earlier, except each comparison's newest ones and those that wait for
-          relevance. Deletes scores by days on PostgreSQL.
+        - Deletes stored lists earlier, except the newest lists of each comparison and lists that
+          wait for relevance. Deletes scores by full days on PostgreSQL.
         """
 
     def sizes(self, *, refresh: bool = True) -> Mapping[DataKind, int]:
-        """Bytes on disk of each kind of data.
+        """The bytes on disk of each kind of data.
 
-        Without ``refresh`` the last result, because SQLite must read most of its file to measure.
+        Without ``refresh`` this is the last result, because SQLite must read most of its file to
+        measure.
         """
 
 

@@ -11,7 +11,7 @@ _PORTS = 65535
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """Host and port of ``host:port`` or ``[v6]:port``, else ValueError.
+    """The host and port of ``host:port`` or ``[v6]:port``. ValueError for any other text.
 
     The host of ``:29108`` is empty, which means all interfaces.
     """
@@ -34,7 +34,7 @@ def _is_host(text: str) -> bool:
 def is_loopback(host: str) -> bool:
     """Whether only this machine can reach the host.
 
-    False for host names other than localhost, because they may resolve to any address.
+    False for every host name but localhost, because a name may resolve to any address.
     """
     try:
         return ipaddress.ip_address(host).is_loopback

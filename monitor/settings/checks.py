@@ -49,13 +49,13 @@ _EXAMPLES = {
     Need.RELEVANCE: "relevance: {file: {path: ..., user: ..., items: ..., grades: ...}}",
 }
 _NO_PANEL = (
-    "panel keeps the fixed users of users.sample, and there are none: add fixed: ... to "
+    "panel means the fixed users of users.sample, but there are none: add fixed: ... to "
     "users.sample, or write a number of users, such as 10000"
 )
 _NEVER_CERTAIN = (
-    "stop_when: decided needs rules on metrics, all with below or above, on the mean of bounded "
-    "scores or share_below(x): what is learned, or a percentile, is certain only when all are "
-    "asked"
+    "stop_when: decided ends a run before all users are asked, so each rule on a metric needs "
+    "below or above, with share_below(x) or the mean of bounded scores: change the rules, or "
+    "remove stop_when"
 )
 _FILE = ("scores_to", "file", "path")
 _OF_A_DATABASE = ("", "-wal", "-shm", "-journal", ".lock")
@@ -67,7 +67,7 @@ def check_settings(
     context: Mapping[str, object],
     access: AccessOptions | None,
 ) -> Iterator[Problem]:
-    """Problems of several settings together."""
+    """Yield the problems of settings that do not fit together."""
     settings = Partial(Settings, raw, context)
     comparisons: list[tuple[int, Partial]] = []
     names: set[str | None] = set()
@@ -86,7 +86,7 @@ def check_settings(
 
 
 def _names(comparisons: Sequence[tuple[int, Partial]]) -> Iterator[Problem]:
-    """Names that occur twice, and candidates whose comparison would have an invalid name."""
+    """Report names that occur twice, and candidates whose comparison would have an invalid name."""
     names: list[tuple[KeyPath, Any]] = []
     of_candidates: list[tuple[KeyPath, str | None]] = []
     for n, comparison in comparisons:
@@ -111,7 +111,7 @@ def _listen(settings: Partial, access: AccessOptions | None) -> Iterator[Problem
     if not settings.has("web_config_file"):
         missing = "there is no authentication"
     elif access is not None:
-        missing = "web_config_file names no users: TLS alone keeps nobody out"
+        missing = "web_config_file names no users (TLS alone keeps nobody out)"
     else:
         return  # the file cannot be read, which is reported as a problem of the file
     yield Problem(("listen",), f"can be reached from other machines, and {missing}: {_ADVICE}")
@@ -124,12 +124,13 @@ def _retention(retention: Partial) -> Iterator[Problem]:
         if retention.has(key) and runs is not None and age is not None and age > runs:
             yield Problem(
                 ("retention", key),
-                "must not be longer than retention.runs: rankwatch deletes it with its run",
+                "must not be longer than retention.runs, because it is deleted with its run: "
+                "shorten it",
             )
 
 
 def _receivers(settings: Partial, context: Mapping[str, object]) -> Iterator[Problem]:
-    """Names of receivers that occur twice, and unknown names in routes and fallbacks."""
+    """Report names of receivers that occur twice, and unknown names in routes and fallbacks."""
     receivers: list[ReceiverOptions] = []
     names: list[tuple[KeyPath, str]] = []
     items = settings.items("receivers")
@@ -154,7 +155,9 @@ def _references(settings: Partial, receivers: Collection[str]) -> Iterator[Probl
     for name, fallback in fallbacks.items():
         names += [(("fallbacks", name), name), (("fallbacks", name), fallback)]
         if name == fallback:
-            yield Problem(("fallbacks", name), "a receiver cannot be its own fallback")
+            yield Problem(
+                ("fallbacks", name), "a receiver cannot be its own fallback: name another receiver"
+            )
     choices = ", ".join(sorted(receivers)) or "none"
     for path, name in names:
         if isinstance(name, str) and name not in receivers:
@@ -211,7 +214,7 @@ def _schedule(comparison: Partial) -> Iterator[Problem]:
     cron = comparison.get("cron")
     zone = comparison.get("timezone")
     if not comparison.has("every", "cron"):
-        yield Problem((), "when does it run? give every (such as every: 15m) or cron")
+        yield Problem((), "has no schedule: give every (such as every: 15m) or cron")
         return
     if comparison.has("every") and comparison.has("cron"):
         yield Problem(("cron",), "give either every or cron, not both")
@@ -219,10 +222,14 @@ def _schedule(comparison: Partial) -> Iterator[Problem]:
     if comparison.has("timezone") and not comparison.has("cron", "holidays", "only_between"):
         yield Problem(
             ("timezone",),
-            "belongs to cron, only_between and holidays; every counts from 1970-01-01 00:00 UTC",
+            "is only for cron, only_between and holidays, while a period counts from "
+            "1970-01-01 00:00 UTC: remove it",
         )
     if comparison.has("offset") and not comparison.has("every"):
-        yield Problem(("offset",), "belongs to every; with cron, the expression says when")
+        yield Problem(
+            ("offset",),
+            "is only for the key every, because a cron expression has its own times: remove it",
+        )
     offset = comparison.get("offset")
     if offset is not None and every is not None and offset >= every:
         yield Problem(("offset",), f"must be shorter than every: {format_duration(every)}")
@@ -245,19 +252,22 @@ def _schedule(comparison: Partial) -> Iterator[Problem]:
 
 
 def _metrics(comparison: Partial) -> Iterator[Problem]:
-    """Metrics and arm metrics that occur twice, use more than k items, or lack an input."""
+    """Report metrics and arm metrics that occur twice, use more than k items, or lack an input."""
     k = comparison.get("k")
     metrics = [(("metrics", n), _parsed(parse, name)) for n, name in comparison.items("metrics")]
     arm_metrics = [
         (("arm_metrics", n), _parsed(parse_arm_metric, name))
         for n, name in comparison.items("arm_metrics")
     ]
-    yield from duplicates(metrics, f"{TWICE}, perhaps in another spelling")
-    yield from duplicates(arm_metrics, TWICE)
+    yield from duplicates(metrics, f"{TWICE}, perhaps in another spelling: remove one of them")
+    yield from duplicates(arm_metrics, f"{TWICE}: remove one of them")
     for path, metric in metrics:
         depth = None if metric is None else metric.depth
         if depth is not None and k is not None and depth > k:
-            yield Problem(path, f"looks at {depth} items, and lists are cut to k: {k}")
+            yield Problem(
+                path,
+                f"looks at {depth} items, but k cuts lists to {k}: raise k, or lower the depth",
+            )
         yield from _check_metric_input(path, metric, comparison)
     for path, arm_metric in arm_metrics:
         yield from _check_metric_input(path, arm_metric, comparison)
@@ -269,7 +279,9 @@ def _users(comparison: Partial) -> Iterator[Problem]:
     are_pulled = all(SOURCES[source.kind].is_pulled for source in lists.values())
     if floor is not None and floor.temporal and not are_pulled:
         yield Problem(
-            ("noise_floor",), "temporal needs lists that are pulled: give serve or retrain"
+            ("noise_floor",),
+            "temporal does not go with lists that are joined in files or in Spark: give serve or "
+            "retrain",
         )
     users = comparison.get("users")
     if users is None:
@@ -285,7 +297,7 @@ def _users(comparison: Partial) -> Iterator[Problem]:
     if users.all and comparison.get("pairs"):
         yield Problem(
             ("pairs",),
-            "would ask other users than those of the baseline: name the users' file in users",
+            "would not ask the same users as the other comparisons: name the users' file in users",
         )
     yield from _sample(users.sample_size, comparison)
 
@@ -300,7 +312,7 @@ def _sample(size: SampleSize | None, comparison: Partial) -> Iterator[Problem]:
 
 
 def _lists(comparison: Partial) -> dict[tuple[str, ...], SourceOptions]:
-    """The sources of the arms and of the retrained noise floor, by their paths."""
+    """The sources of the arms and of the retrained noise floor, by their key paths."""
     lists = _arms(comparison)
     floor = comparison.get("noise_floor")
     if floor is not None and floor.retrain is not None:
@@ -309,7 +321,7 @@ def _lists(comparison: Partial) -> dict[tuple[str, ...], SourceOptions]:
 
 
 def _can_be_certain(comparison: Partial) -> bool:
-    """Whether each rule on a metric can be decided before all users were asked."""
+    """Whether each rule on a metric can be certain before all users were asked."""
     if comparison.get("default_rules"):
         return False
     rules = [options.to_rule(1) for options in comparison.get("rules") or () if options.metric]
@@ -326,7 +338,7 @@ def _scores_files(
         if file is not None:
             files.append((("comparisons", n, *_FILE), file))
     yield from duplicates(
-        files, "another comparison writes its scores to this file: paths must differ"
+        files, "another comparison writes its scores to this file: name another file"
     )
     url = settings.get("database")
     database = None if url is None else file_of(parse_url(url))
@@ -336,7 +348,9 @@ def _scores_files(
     of_database |= {f"{database.resolve()}{end}" for end in _OF_A_DATABASE}
     for path, file in files:
         if file in of_database:
-            yield Problem(path, "is a file of the database, which would be lost: name another")
+            yield Problem(
+                path, "is a file of the database, and would be overwritten: name another file"
+            )
 
 
 def _scores_file(comparison: Partial) -> str | None:
@@ -345,9 +359,9 @@ def _scores_file(comparison: Partial) -> str | None:
 
 
 def _place(path: str | Path) -> str:
-    """The same text for all spellings of a path.
+    """The path in one spelling for all paths to the same file.
 
-    A link at its end is not followed, because writing replaces the link.
+    A link at the end of the path is not followed, because writing replaces the link.
     """
     folder, name = os.path.split(path)
     return os.path.join(os.path.realpath(folder), name)  # noqa: PTH118 - what may be a template
@@ -371,12 +385,13 @@ def _outputs(comparison: Partial) -> Iterator[Problem]:
         file = getattr(source, "file", None)
         if file is not None and _place(file.path) == path:
             yield Problem(
-                _FILE, f"is the file that {key} is read from, which would be lost: name another"
+                _FILE,
+                f"is the file that {key} is read from, and would be overwritten: name another file",
             )
 
 
 def _lists_of_last_run(comparison: Partial) -> Iterator[Problem]:
-    """Settings that need the lists of the last run, if these are not stored for the same users."""
+    """Report settings that need the last run's lists of the same users, if these are not stored."""
     if comparison.has("relevance") and lacks_lists(comparison):
         yield Problem(
             ("keep_lists",),
@@ -395,8 +410,8 @@ def _lists_of_last_run(comparison: Partial) -> Iterator[Problem]:
     if size is not None and not size.fixed:
         yield Problem(
             ("noise_floor",),
-            "a temporal noise floor compares with the lists of the last run, and rotating users "
-            "were not asked then: add fixed: ... to users.sample, or take {serve: true} or "
+            "a temporal noise floor compares with the lists of the last run, but that run did not "
+            "ask the rotating users: add fixed: ... to users.sample, or use {serve: true} or "
             "{retrain: SOURCE}",
         )
 
@@ -426,6 +441,9 @@ def _check_metric_input(
             )
     elif need == ArmNeed.KEEP_LISTS:
         if lacks_lists(comparison):
-            yield Problem(path, "compares with the lists of the last run: remove keep_lists")
+            yield Problem(
+                path,
+                "compares with the lists of the last run, which are not stored: remove keep_lists",
+            )
     elif need is not None and not comparison.has(need):
         yield Problem(path, f"needs {need}: add {_EXAMPLES[Need(need)]} to the comparison")

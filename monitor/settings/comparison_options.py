@@ -22,7 +22,7 @@ from monitor.sources import (
     UsersOptions,
 )
 
-# Names of the alerts. A rule of the same name replaces the alert.
+# The names of the alerts. A rule with the same name replaces the alert.
 CONDITION_ALERTS = {
     Condition.ERROR: "RunFailing",
     Condition.NO_DATA: "NoData",
@@ -52,17 +52,18 @@ class ErrorOptions(ConditionOptions):
     for_runs: value_types.RunCount = Field(
         default=2,
         alias="for",
-        description="Consecutive runs before the alert fires.",
+        description="How many consecutive runs must meet the condition before the alert fires.",
     )
 
 
 class NoDataOptions(ErrorOptions):
-    """Runs that compared too few users to be judged, by all rules or by one."""
+    """Runs that compared too few users for all rules, or for one of them."""
 
     segments: Literal["all", "named", "each"] = Field(
         default="named",
-        description="`all`: one alert for all users together. `named`: also one for each segment "
-        "that a rule names or in which an alert fires. `each`: one for every segment.",
+        description="`all`: there is one alert for all users together. `named`: there is also one "
+        "for each segment that a rule names or in which an alert fires. `each`: there is one for "
+        "every segment.",
     )
 
 
@@ -71,14 +72,14 @@ class TooFewOptions(ErrorOptions):
 
     segments: Literal["all", "each"] = Field(
         default="all",
-        description="`all`: one alert for all users together. `each`: one for each segment, `all` "
-        "included.",
+        description="`all`: there is one alert for all users together. `each`: there is one for "
+        "each segment, including `all`.",
     )
 
     for_runs: value_types.RunCount = Field(
         default=3,
         alias="for",
-        description="Consecutive runs before the alert fires.",
+        description="How many consecutive runs must meet the condition before the alert fires.",
     )
     severity: Severity = Field(default=Severity.INFO, description="Severity of the alert.")
 
@@ -88,14 +89,14 @@ class StaleOptions(ConditionOptions):
 
     after: value_types.RunCount = Field(
         default=3,
-        description="Consecutive due runs without success before the alert fires. Only the daemon "
-        "checks this.",
+        description="How many consecutive due runs must lack a success before the alert fires. "
+        "Only the daemon checks this.",
     )
     severity: Severity = Field(default=Severity.CRITICAL, description="Severity of the alert.")
 
 
 class ConditionsOptions(Options):
-    """What happens while runs cannot be judged. Such runs never count as healthy."""
+    """What happens while runs cannot be judged. Rules never learn from such runs."""
 
     error: ErrorOptions = Field(
         default_factory=ErrorOptions, description="A run failed. Its alert is `RunFailing`."
@@ -113,7 +114,7 @@ class ConditionsOptions(Options):
     )
 
     def over(self, defaults: Self) -> Self:
-        """The values that are set here, key by key, else the defaults."""
+        """A copy in which each key that is not set here has its value in ``defaults``."""
         merged = {
             name: getattr(defaults, name).model_copy(update=options.model_dump(exclude_unset=True))
             for name, options in self._by_condition()
@@ -122,13 +123,13 @@ class ConditionsOptions(Options):
 
     @property
     def ignored(self) -> frozenset[Condition]:
-        """Conditions under which no alert waits for a verdict."""
+        """The conditions with the policy `ignore`: no alert waits for a verdict then."""
         return frozenset(
             condition for condition, each in self._by_condition() if each.policy == "ignore"
         )
 
     def to_rules(self) -> tuple[ConditionRule, ...]:
-        """One rule for each condition that has an alert."""
+        """A rule for each condition that has an alert."""
         rules = []
         for condition, options in self._by_condition():
             if options.policy == "alert":
@@ -148,10 +149,13 @@ class ConditionsOptions(Options):
 
 
 class NoiseFloorOptions(OneOf):
-    """How similar the baseline is to itself, to separate drift from noise. Exactly one of these."""
+    """Measures how similar the baseline is to itself, to separate drift from noise.
+
+    Set exactly one of these keys.
+    """
 
     serve: Literal[True] | None = Field(
-        default=None, description="The baseline is asked twice at the same time, without caches."
+        default=None, description="Asks the baseline twice at the same time, without caches."
     )
     temporal: Literal[True] | None = Field(
         default=None,
@@ -184,31 +188,32 @@ class ComparisonOptions(Options):
 
     _keys: tuple[str, ...] = PrivateAttr(default=())
     name: value_types.ComparisonName = Field(
-        description="Unique name; a metric label and part of URLs.", examples=["home-feed"]
+        description="Unique name. It is a label of metrics and a part of URLs.",
+        examples=["home-feed"],
     )
     description: str | None = Field(default=None, max_length=1000, description="Free text.")
     every: Duration | None = Field(
         default=None,
-        description="Time between runs, counted from 1970-01-01 00:00 UTC: `15m` runs at :00, :15, "
-        ":30, :45.",
+        description="Time between runs, counted from 1970-01-01 00:00 UTC. With `15m` runs take "
+        "place at :00, :15, :30 and :45.",
     )
     offset: Duration | None = Field(
         default=None,
-        description="Delay of each run of `every`, such as `20s`. Different offsets spread many "
-        "comparisons over the interval.",
+        description="Delays each run of `every` by this time, such as `20s`. Give comparisons "
+        "different offsets to spread them over the interval.",
     )
     cron: value_types.CronText | None = Field(
         default=None,
-        description="Instead of `every`: minute, hour, day, month, weekday as in crontab(5). 0 and "
-        "7 are Sunday.",
+        description="Replaces `every`: minute, hour, day of month, month and weekday as in "
+        "crontab(5). 0 and 7 are Sunday.",
         examples=["*/15 * * * *", "30 6 * * mon-fri"],
     )
     only_between: value_types.HoursText | None = Field(
         default=None,
         description="Hours of the day, in `timezone`, in which runs may begin. If the end is "
-        "earlier, they include midnight. Slots at other times are not due, so they are never "
-        "missed. At other times neither a late daemon nor `run-once` without `--slot` begins a "
-        "run.",
+        "earlier than the start, the hours go over midnight. Slots at other times are not due, so "
+        "they are never missed. At other times a late daemon begins no run. `run-once` begins one "
+        "only with `--slot`.",
         examples=["01:00-05:00", "22:00-06:00"],
     )
     timezone: value_types.ZoneName = Field(
@@ -219,9 +224,9 @@ class ComparisonOptions(Options):
     holidays: tuple[value_types.DaysText, ...] = Field(
         default=(),
         max_length=1000,
-        description="Days, or first and last days, on which users behave differently. Rules that "
-        "learn do not judge runs of these days and do not learn from them, and their firing "
-        "alerts continue. Thresholds and conditions are judged as usual.",
+        description="Days on which users behave differently: single days, or a first and a last "
+        "day. Rules that learn do not judge runs of these days, and do not learn from them. Their "
+        "firing alerts continue. Thresholds and conditions are judged as usual.",
         examples=[["2026-12-24..2026-12-26", "2027-01-01"]],
     )
     k: int = Field(
@@ -240,14 +245,14 @@ class ComparisonOptions(Options):
         min_length=1,
         max_length=20,
         description="Sources of several candidates, with or without `candidate`. `b` becomes the "
-        "comparison `NAME.b` with all other settings of this one. In a slot these comparisons "
-        "share the users, and the baseline is read once. Lists that are joined in files or in "
-        "Spark are read again for each.",
+        "comparison `NAME.b` with all other settings of this comparison. In each slot these "
+        "comparisons share the users, and the baseline is read once. Lists that are joined in "
+        "files or in Spark are read again for each comparison.",
     )
     pairs: bool = Field(
         default=False,
         description="Whether `candidates` are also compared with each other, from the same lists. "
-        "`NAME.b.c` compares `c` with `b`. It is measured and shown, but no rule judges it.",
+        "`NAME.b.c` compares `c` with `b`. It is measured and shown, but not judged by any rule.",
     )
     users: UsersOptions = Field(description="The users that both arms are asked for.")
     metrics: tuple[value_types.MetricName, ...] = Field(
@@ -255,7 +260,7 @@ class ComparisonOptions(Options):
         min_length=1,
         max_length=50,
         description="How the similarity of two lists is measured. `rankwatch metrics` lists the "
-        "metrics. Quote a name with a comma.",
+        "metrics. Put a name that contains a comma in quotes.",
         examples=[["extended_tau", "rbo(p=0.9)", "overlap"]],
     )
     arm_metrics: tuple[value_types.ArmMetricName, ...] = Field(
@@ -268,7 +273,8 @@ class ComparisonOptions(Options):
         default=None,
         ge=1,
         le=10**12,
-        description="Items that could be listed (default: the items that the arms list).",
+        description="The number of items that could be listed (default: the number that the arms "
+        "list).",
     )
     item_weights: ItemWeightsOptions | None = Field(
         default=None,
@@ -276,7 +282,7 @@ class ComparisonOptions(Options):
     )
     item_titles: ItemTitlesOptions | None = Field(
         default=None,
-        description="Titles of items, shown with their ids in lists.",
+        description="Titles of items. Lists show them with the items' ids.",
     )
     item_url: value_types.ItemUrl | None = Field(
         default=None,
@@ -286,18 +292,18 @@ class ComparisonOptions(Options):
     )
     relevance: RelevanceOptions | None = Field(
         default=None,
-        description="Items that were relevant to users, for metrics that need them. They may "
+        description="Items that were relevant to users, for metrics that need them. This data may "
         "arrive days later. No rule judges these metrics.",
     )
     noise_floor: NoiseFloorOptions | None = Field(
         default=None,
         description="Measures how similar the baseline is to itself. Rules can then use two more "
-        "metrics for each metric M: `floor(M)`, and `over_floor(M)`, which is how much farther the "
-        "candidate is from the baseline, user by user.",
+        "metrics for each metric M. `floor(M)` compares the baseline with itself. `over_floor(M)` "
+        "is how much farther the candidate is from the baseline, user by user.",
     )
     false_alarm_every: Duration = Field(
         default=timedelta(days=90),
-        description="Accepted time between two false alarms, of all rules that learn, together.",
+        description="All rules that learn may together cause one false alarm in this time.",
     )
     rules: Annotated[tuple[RuleOptions, ...], RulesOrDefault] = Field(
         default=(),
@@ -321,58 +327,59 @@ class ComparisonOptions(Options):
     )
     group_for: Duration | None = Field(
         default=None,
-        description="Alerts join an incident until seven times this duration after its first "
-        "alert (default: 1d, or three intervals if longer).",
+        description="An alert joins an incident if it begins at most seven times this duration "
+        "after the incident's first alert (default: 1d, or three intervals if they are longer).",
     )
     deadline: Duration | None = Field(
         default=None,
-        description="Longest time for one run, shorter than the interval (default: 10m, at most "
-        "0.8 of the interval).",
+        description="Longest time for one run. It must be shorter than the interval (default: 10m, "
+        "but at most 0.8 of the interval).",
     )
     min_paired_share: float = Field(
         default=0.5,
         ge=0,
         le=1,
-        description="A run that compares a smaller share of its users is `insufficient`.",
+        description="A run is `insufficient` if it compares a smaller share of its users.",
     )
     max_segment_values: int = Field(
         default=50,
         ge=1,
         le=1000,
-        description="Most values of one segment dimension. The most frequent ones are used.",
+        description="The largest number of values of a segment dimension. The most frequent values "
+        "are used.",
     )
     evidence_users: int = Field(
         default=10,
         ge=0,
         le=1000,
-        description="Example users of each kind whose lists are stored.",
+        description="How many example users of each kind have their lists stored.",
     )
     keep_scores: value_types.KeepChoice = Field(
         default=Keep.ALL,
-        description="Users whose scores are stored, in addition to summaries: `all` compared "
-        "users, the `panel` (the fixed users of the sample), a number of users, the same in each "
-        "run, or `none`. `true` means all, `false` none. Example users (`evidence_users`) are "
-        "always stored.",
+        description="Whose scores are stored, in addition to summaries. `all` means all compared "
+        "users, and `panel` the fixed users of the sample. A number means that many users, the "
+        "same in each run. `none` means no users. `true` is the same as `all`, and `false` as "
+        "`none`. Scores of example users (`evidence_users`) are always stored.",
     )
     scores_to: ScoresToOptions | None = Field(
         default=None,
         description="Where the scores of all compared users are written, independent of "
-        "`keep_scores`. Metrics of relevance that arrives after the run are not included.",
+        "`keep_scores`. If relevance arrives after the run, its metrics are not included.",
     )
     keep_lists: value_types.KeepChoice | None = Field(
         default=None,
-        description="Users whose lists are stored, as in `keep_scores`. Explanations compare them "
-        "with the lists of the next run (default: all users if relevance, a temporal noise floor "
-        "or an arm metric needs them, else none).",
+        description="Whose lists are stored, with the same values as `keep_scores`. Explanations "
+        "compare these lists with those of the next run (default: all users if relevance, a "
+        "temporal noise floor or an arm metric needs them, else none).",
     )
-    seed: int = Field(default=0, ge=0, le=2**63 - 1, description="Seed of the users drawn.")
+    seed: int = Field(default=0, ge=0, le=2**63 - 1, description="Seed for the choice of users.")
     reference: str | None = Field(
         default=None,
         min_length=1,
         max_length=200,
-        description="A name for what is normal. Change it to accept a change: rules then learn "
-        "only from later runs. With `model_version` rules learn separately for each version of the "
-        "arms' models.",
+        description="A name for what is normal. To accept a change, change this name: rules then "
+        "learn from later runs only. With the name `model_version` rules learn separately for each "
+        "version of the arms' models.",
         examples=["since release 42", "model_version"],
     )
 
@@ -386,18 +393,18 @@ class ComparisonOptions(Options):
 
     @property
     def family(self) -> str:
-        """The name in the file, which the comparisons of several candidates have in common."""
+        """The name in the file. The comparisons of several candidates have it in common."""
         return self.name.removesuffix("".join(map(".{}".format, self._keys)))
 
     @property
     def arms(self) -> tuple[str, str]:
-        """The names of the arms among all arms of the family."""
+        """The names of the two arms within the family."""
         names = [f"{self.family}.{key}" for key in self._keys] or ["candidate"]
         baseline, candidate = ["baseline", *names][-2:]
         return baseline, candidate
 
     def by_candidate(self) -> Iterator["ComparisonOptions"]:
-        """A comparison for each candidate, and with ``pairs`` for each pair of candidates."""
+        """One comparison for each candidate, and with ``pairs`` one for each pair of candidates."""
         if self.candidate is not None:
             yield self
         for key, source in self.candidates.items():

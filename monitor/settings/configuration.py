@@ -1,4 +1,4 @@
-"""The configuration file as typed, frozen options. Checks of several settings are in `checks`."""
+"""The configuration file as typed, frozen options. `checks` checks several settings together."""
 
 import socket
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,22 +33,22 @@ _MOST_BYTES = 4096
 MatcherText = Annotated[str, as_printed_by(Matcher.parse)]
 """``name=value``, ``name!=value``, ``name=~"regex"`` or ``name!~"regex"``."""
 _MATCHED = (
-    "All of them must match: `name=value`, `!=`, `=~` (a regular expression over the whole value) "
-    "or `!~`, of `alert`, `comparison`, `segment`, `severity`, `metric`, `statistic` or a label "
-    "of the rule."
+    "Matchers, all of which must match: `name=value`, `name!=value`, `name=~regex` (for the whole "
+    "value) or `name!~regex`. A name is `alert`, `comparison`, `segment`, `severity`, `metric`, "
+    "`statistic` or a label of the rule."
 )
 
 
 def read_key(path: str) -> bytes:
-    """The key in the file, without the last line break, else ValueError."""
+    """The key in the file, without the last line break. ValueError if there is no valid key."""
     try:
         key = read_bounded(path, _MOST_BYTES).rstrip(b"\r\n")
     except OSError as error:
         raise ValueError(f"cannot read {path}: {error.strerror}") from None
     if len(key) < LEAST_BYTES:
         raise ValueError(
-            f"{path} holds {len(key)} bytes: a key has {LEAST_BYTES} at least, such as openssl "
-            "rand -hex 32 writes"
+            f"{path} has only {len(key)} bytes: write a key of at least {LEAST_BYTES} bytes, for "
+            "example with openssl rand -hex 32"
         )
     return key
 
@@ -58,19 +58,19 @@ class PrivacyOptions(Options):
 
     users: Literal["plain", "hmac"] = Field(
         default="plain",
-        description="`hmac`: users are stored and shown as keyed hashes of their ids "
-        "(HMAC-SHA-256). Requests to sources have the ids, and web pages find a user by the id.",
+        description="With `hmac`, users are stored and shown as keyed hashes of their ids "
+        "(HMAC-SHA-256). Requests to sources contain the ids. Web pages find a user by the id.",
     )
     key_file: Annotated[ConfigPath, readable_by(read_key)] | None = Field(
         default=None,
-        description=f"File with the key of `hmac`, {LEAST_BYTES} bytes or more, such as `openssl "
-        "rand -hex 32` writes. After a change of the key no user can be compared with earlier "
+        description=f"File with the key of `hmac`, {LEAST_BYTES} bytes or more. `openssl rand -hex "
+        "32` writes such a key. After a change of the key no user can be compared with earlier "
         "runs.",
         examples=["users.key"],
     )
     items: Literal["shown", "hidden"] = Field(
         default="shown",
-        description="`hidden`: messages name no items and show no lists. Web pages still do.",
+        description="With `hidden`, messages name no items and show no lists. Web pages still do.",
     )
 
     def _problems(self) -> Iterator[str]:
@@ -96,23 +96,23 @@ class RetentionOptions(Options):
     lists: Duration | None = Field(
         default=None,
         description="Lists of all compared users. They are deleted earlier if nothing needs them "
-        "(default: as `scores`).",
+        "(default: the same as `scores`).",
     )
     evidence: Duration = Field(
         default=timedelta(days=90), description="Lists of example users, and explanations."
     )
     summaries: Duration | None = Field(
         default=None,
-        description="Summaries, coverage and expectations of segments other than `all`. What rules "
-        "learned from them is not deleted (default: as `runs`).",
+        description="Summaries, coverage and expectations of all segments but `all`. The numbers "
+        "that rules learn from stay as long as the run (default: the same as `runs`).",
     )
     runs: Duration = Field(default=timedelta(days=400), description="Runs, with all their data.")
     daily: Duration = Field(
-        default=timedelta(days=5 * 365), description="Daily rollups, by segment and metric."
+        default=timedelta(days=5 * 365), description="Daily roll-ups, by segment and metric."
     )
 
     def cutoffs(self, now: datetime) -> Cutoffs:
-        """Data from before these instants is deleted."""
+        """The instants before which each kind of data is deleted."""
         return Cutoffs(
             scores=now - self.scores,
             lists=now - (self.lists or self.scores),
@@ -127,10 +127,10 @@ class LogOptions(Options):
     """What the daemon writes to standard error."""
 
     format: Literal["auto", "console", "json"] = Field(
-        default="auto", description="`auto`: `console` on a terminal, else `json`."
+        default="auto", description="`auto` means `console` on a terminal, else `json`."
     )
     level: Literal["debug", "info", "warning", "error"] = Field(
-        default="info", description="Lowest level that is logged."
+        default="info", description="The lowest level that is logged."
     )
 
 
@@ -140,7 +140,7 @@ class RouteOptions(Options):
     match: tuple[MatcherText, ...] = Field(
         default=(),
         max_length=50,
-        description=f"{_MATCHED} None: every alert.",
+        description=f"{_MATCHED} Without matchers the route matches every alert.",
         examples=[["severity=critical"]],
     )
     receivers: tuple[str, ...] = Field(
@@ -156,7 +156,7 @@ class RouteOptions(Options):
     )
 
     def to_route(self, peers: Mapping[str, Sequence[str]]) -> Route:
-        """The route. ``peers`` are the receivers of each name."""
+        """The route. ``peers`` has the receivers of each name."""
         receivers: set[str] = set()
         for name in self.receivers:
             receivers.update(peers.get(name, ()))
@@ -168,7 +168,7 @@ class RouteOptions(Options):
 
 
 class MaintenanceOptions(Options):
-    """A time in which no notifications are sent, such as a nightly retraining."""
+    """A time in which no notifications are sent, for example during a nightly training."""
 
     name: str = Field(
         min_length=1,
@@ -179,11 +179,12 @@ class MaintenanceOptions(Options):
     match: tuple[MatcherText, ...] = Field(
         default=(),
         max_length=50,
-        description=f"{_MATCHED} None: every alert.",
+        description=f"{_MATCHED} Without matchers the window matches every alert.",
         examples=[["comparison=home-feed"]],
     )
     cron: CronText = Field(
-        description="When it begins: minute, hour, day, month, weekday as in crontab(5).",
+        description="When the window begins: minute, hour, day of month, month and weekday as in "
+        "crontab(5).",
         examples=["0 2 * * *"],
     )
     timezone: ZoneName = Field(
@@ -191,10 +192,10 @@ class MaintenanceOptions(Options):
         description="Time zone of `cron`.",
         examples=["Europe/Berlin"],
     )
-    lasts: Duration = Field(alias="for", description="How long it lasts.", examples=["2h"])
+    lasts: Duration = Field(alias="for", description="How long the window lasts.", examples=["2h"])
 
     def to_window(self) -> MaintenanceWindow:
-        """The window. Its schedule finds its ends."""
+        """The window. Its schedule is that of its ends."""
         matchers = tuple(map(Matcher.parse, self.match))
         schedule = Cron.parse(self.cron, self.timezone)
 
@@ -221,8 +222,8 @@ class Settings(Options):
     database: DatabaseUrl = Field(
         default=SecretStr("sqlite:///rankwatch.db"),
         validate_default=True,
-        description="SQLAlchemy URL, SQLite or PostgreSQL. A relative SQLite path starts at this "
-        "file's directory.",
+        description="SQLAlchemy URL of a SQLite or PostgreSQL database. A relative path of a "
+        "SQLite file starts at this file's directory.",
         examples=[
             "sqlite:///rankwatch.db",
             "postgresql://rankwatch:${DB_PASSWORD}@db.internal/rankwatch",
@@ -230,51 +231,53 @@ class Settings(Options):
     )
     answers_folder: ConfigPath | None = Field(
         default=None,
-        description="Folder for answers of HTTP services until their run is stored. After a "
-        "restart the run requests only the missing answers (default: `rankwatch.db-answers` next "
-        "to an SQLite `rankwatch.db`). Not used with `users: hmac`.",
+        description="Folder that stores answers of HTTP services until their run is stored. After "
+        "a restart the run requests only the missing answers (default: `rankwatch.db-answers` next "
+        "to a SQLite file `rankwatch.db`). The folder is not used with `users: hmac`.",
     )
     max_series: int = Field(
         default=10_000,
         ge=0,
         le=1_000_000,
-        description="Most series of segments on /metrics. The smallest segments are omitted, and "
-        "`rankwatch_series_cut` counts them. Segment `all`, and alerts that fire or are pending, "
-        "are never omitted.",
+        description="The largest number of series of segments on /metrics. If there are more, the "
+        "series of the smallest segments are left out, and `rankwatch_series_cut` counts them. "
+        "Segment `all`, and alerts that fire or are pending, are never left out.",
     )
     installation: str | None = Field(
         default=None,
         pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:/-]{0,62}$",
-        description="Name of this rankwatch, if several notify the same receivers. It is the label "
-        "`installation` of alerts and a part of the keys of incidents (default: no label, and a "
-        "random id in the database). Firing alerts do not change their keys.",
+        description="Name of this rankwatch, needed if several notify the same receivers. Alerts "
+        "have it as their label `installation`, and it is a part of the keys of incidents "
+        "(default: no label, and a random id in the database). The keys of firing alerts do not "
+        "change.",
         examples=["shop-eu"],
     )
     lease: LeaseTime = Field(
         default=timedelta(seconds=15),
-        description="If several daemons use one PostgreSQL database, one leads. A standby takes "
-        "over so long after the leader stopped or froze, 5s to 5m.",
+        description="If several daemons use one PostgreSQL database, one of them leads. This is "
+        "the time, from 5s to 5m, after which a standby takes over from a leader that stopped or "
+        "froze.",
     )
     listen: Address = Field(
         default=DEFAULT_LISTEN, description="Host and port of /metrics, /-/healthy and /-/ready."
     )
     listen_without_authentication: bool = Field(
         default=False,
-        description="Must be true if other machines can reach `listen`, and `web_config_file` has "
-        "no passwords or client certificates. Then anybody who reaches the port can read "
-        "everything there.",
+        description="Must be true if other machines can reach `listen` without passwords or client "
+        "certificates in `web_config_file`. Then anybody who reaches the port can read everything "
+        "there.",
     )
     web_config_file: ConfigPath | None = Field(
         default=None,
         description="File with TLS, client certificates and basic authentication for `listen`, in "
         "the format of Prometheus' exporter-toolkit. Certificates are reloaded when their files "
-        "change. The file itself is reloaded with the configuration.",
+        "change. This file is reloaded with the configuration.",
         examples=["web.yaml"],
     )
     external_url: PublicUrl = Field(
         default_factory=_default_url,
-        description="URL of this daemon for links in alerts (default: from `listen`, https with "
-        "TLS).",
+        description="URL of this daemon for links in alerts (default: made from `listen`, with "
+        "https if there is TLS).",
     )
     conditions: ConditionsOptions = Field(
         default_factory=ConditionsOptions,
@@ -288,42 +291,44 @@ class Settings(Options):
     receivers: tuple[ReceiverOptions, ...] = Field(
         default=(),
         max_length=100,
-        description="Who is notified when an alert fires, is acknowledged or resolves.",
+        description="Receivers of notifications when an alert fires, is acknowledged or resolves.",
     )
     pings: tuple[PingOptions, ...] = Field(
         default=(),
         max_length=100,
-        description="Dead-man pings: sent for every run, so that silence is noticed.",
+        description="Dead-man pings. They are sent for every run, so that somebody notices if they "
+        "stop.",
     )
     concurrent_runs: int = Field(
         default=8,
         ge=1,
         le=100,
-        description="Most runs at the same time. The run that has waited longest starts first. "
-        "Runs that have used half of their deadline do not count. A quarter more, at least one, "
-        "are for comparisons whose last run used the full deadline.",
+        description="The largest number of runs at the same time. The run that has waited longest "
+        "starts first. Runs that have used half of their deadline are not counted. A quarter more "
+        "runs, at least one, are possible for comparisons whose last run used its full deadline.",
     )
     database_alert_after: Duration = Field(
         default=timedelta(minutes=2),
-        description="Every receiver is notified directly if the database is unreachable for so "
-        "long (alert `DatabaseAway`).",
+        description="If the database is unreachable for this time, every receiver is notified "
+        "directly (alert `DatabaseAway`).",
     )
     routes: tuple[RouteOptions, ...] = Field(
         default=(),
         max_length=200,
-        description="Which receivers get which alerts. The first route that matches decides. "
-        "Alerts that match no route go to all receivers.",
+        description="Which receivers get which alerts. The first route that matches an alert "
+        "decides. An alert that matches no route goes to all receivers.",
     )
     fallbacks: Mapping[str, str] = Field(
         default_factory=dict,
-        description="By receiver, another receiver for messages that the first one rejects "
-        "permanently, such as `{pagerduty: email}`.",
+        description="Names another receiver for messages that a receiver rejects permanently. With "
+        "`{pagerduty: email}`, `email` gets what `pagerduty` rejects.",
         examples=[{"pagerduty": "email"}],
     )
     maintenance: tuple[MaintenanceOptions, ...] = Field(
         default=(),
         max_length=100,
-        description="Times without notifications. Alerts that still fire at the end are sent then.",
+        description="Times without notifications. If an alert still fires at the end of such a "
+        "time, it is sent then.",
     )
     retention: RetentionOptions = Field(
         default_factory=RetentionOptions, description="How long results are stored."
@@ -339,7 +344,7 @@ class Settings(Options):
     def _expand(
         cls, comparisons: tuple[ComparisonOptions, ...], info: ValidationInfo
     ) -> tuple[ComparisonOptions, ...]:
-        # `conditions` is defined before `comparisons`, so it has been read.
+        # The field `conditions` is defined before `comparisons`, so its value is known here.
         defaults = info.data.get("conditions", ConditionsOptions())
         expanded: list[ComparisonOptions] = []
         for comparison in comparisons:
@@ -349,11 +354,11 @@ class Settings(Options):
 
     @property
     def access(self) -> AccessOptions | None:
-        """The content of the web configuration file, None without one."""
+        """The content of the web configuration file, or None without such a file."""
         return self._access
 
     def with_access(self, access: AccessOptions | None) -> Self:
-        """A copy with that content. With TLS the default of ``external_url`` is https."""
+        """A copy with this content. With TLS the default of ``external_url`` begins with https."""
         copy = self.model_copy()
         is_encrypted = access is not None and access.tls_server_config.is_on
         if is_encrypted and "external_url" not in self.model_fields_set:
@@ -376,7 +381,7 @@ class Settings(Options):
 
 
 def receivers_by_name(receivers: Sequence[ReceiverOptions]) -> dict[str, tuple[str, ...]]:
-    """The receivers of each name. Several peers have one name each and one name for all."""
+    """The receivers of each name. Several peers have a name each, and one common name."""
     by_name: dict[str, tuple[str, ...]] = {}
     for entry in receivers:
         peers = entry.receiver_names

@@ -1,4 +1,4 @@
-"""The default rules, `rules: default`. They learn what is normal, so they need no thresholds."""
+"""The default rules of `rules: default`. They learn what is normal, so they have no thresholds."""
 
 import re
 from collections import Counter
@@ -13,13 +13,13 @@ from monitor.model.statistics import CHURN, TRAITS, CoverageShare, DerivedMetric
 from monitor.settings.comparison_options import ComparisonOptions
 from monitor.settings.rule_options import RuleOptions
 
-# Further metrics whose mean has a rule: each metric weighs changes differently.
+# How many further metrics have a rule on their mean. Each metric weighs changes differently.
 _OTHERS = 2
-# Runs without a drop or jump before its alert resolves, so that an intermittent fault is one alert.
-# Trends and frozen arms resolve with the first such run: half of the healthy runs are worse than
-# expected, and an arm that was trained again is not frozen.
+# An alert on a drop or jump resolves after this many good runs, so that an intermittent fault is
+# one alert. An alert on a trend or a frozen arm resolves with the first good run. Half of the
+# healthy runs are worse than expected, and an arm that was trained again is not frozen.
 _RESOLVE_AFTER = 2
-# One rule for each cause, so that users without a list make one alert.
+# One rule for each cause, so that users without a list cause only one alert.
 _LACKS = {
     "MissingLists": Lack.MISSING,
     "EmptyLists": Lack.EMPTY,
@@ -32,14 +32,14 @@ _LACKS = {
     "FirstItemDiffers": Lack.FIRST_DIFFERS,
     "IdenticalLists": Lack.IDENTICAL,
 }
-# The alert on identical lists fires with the second run. With one run it caused 7 of the 14 false
-# alerts of the benchmark `calibration` over 40 segments.
+# The alert on identical lists fires in the second run. When it fired in the first run, it caused 7
+# of the 14 false alerts of the benchmark `calibration` over 40 segments.
 _FOR = {Lack.IDENTICAL: 2}
 _OF_BOTH_ARMS = (Lack.REVERSED, Lack.FIRST_DIFFERS, Lack.IDENTICAL)
 
 
 def rules_of(options: ComparisonOptions) -> tuple[RuleOptions, ...]:
-    """The rules in the file, and with ``default_rules`` those default rules with other names."""
+    """The rules in the file. With ``default_rules``, also the default rules with other names."""
     if not options.default_rules:
         return options.rules
     names = {rule.alert for rule in options.rules}
@@ -48,7 +48,7 @@ def rules_of(options: ComparisonOptions) -> tuple[RuleOptions, ...]:
 
 
 def default_rules(options: ComparisonOptions) -> tuple[RuleOptions, ...]:
-    """Rules on the first metric, on the means of two more, on coverage, and on frozen arms."""
+    """Rules on the first metric, on two other metrics' means, on coverage and on frozen arms."""
     metrics = [
         metric for metric in map(parse, options.metrics) if metric.need is not Need.RELEVANCE
     ]
@@ -58,7 +58,7 @@ def default_rules(options: ComparisonOptions) -> tuple[RuleOptions, ...]:
         rules += _of_others(metrics[: 1 + _OTHERS])
     rules += _of_coverage(Arm.CANDIDATE, options)
     rules += _of_coverage(Arm.BASELINE, options)
-    # Changes that are too small for one run add up over runs.
+    # A change that is too small to detect in one run adds up over runs.
     for name in ("SharedList", "TopReversed"):
         trend = _rule(alert=f"{name}Trend", coverage=_LACKS[name], learned="trend", segments="each")
         rules.append(trend)
@@ -90,7 +90,7 @@ def _of_coverage(arm: Arm, options: ComparisonOptions) -> Iterator[RuleOptions]:
 
 
 def _of_first(metric: Metric, options: ComparisonOptions) -> Iterator[RuleOptions]:
-    # The mean shows what affects all users. The tail and distant users show what affects few.
+    # The mean shows a change for all users. Low percentiles and shares show a change for few users.
     name = str(metric)
     drop = {"learned": "drop", "segments": "each", "resolve_after": _RESOLVE_AFTER}
     trend = {"learned": "trend", "segments": "each"}
@@ -117,9 +117,9 @@ def _rule(**keys: Hashable) -> RuleOptions:
 
 
 def name_metrics(metrics: Sequence[Metric]) -> list[str]:
-    """Each metric's part of an alert's name: ``Rbo``.
+    """Each metric's part of an alert's name, such as ``Rbo``.
 
-    It has the parameters if two of the metrics differ only in them: ``RboP09`` and ``RboP098``.
+    If two metrics differ only in their parameters, the part includes them: ``RboP09``, ``RboP098``.
     """
     count = Counter(metric.name for metric in metrics)
     names = []
@@ -130,7 +130,7 @@ def name_metrics(metrics: Sequence[Metric]) -> list[str]:
 
 
 def _of_others(watched: list[Metric]) -> Iterator[RuleOptions]:
-    """Rules on all of the metrics but the first."""
+    """Rules on each metric except the first."""
     names = name_metrics(watched)
     for metric, name in zip(watched[1:], names[1:], strict=True):
         change = "Drop" if metric.higher_is_more_alike else "Rise"
@@ -144,7 +144,7 @@ def _of_others(watched: list[Metric]) -> Iterator[RuleOptions]:
 
 
 def _floors(metric: Metric, k: int) -> tuple[float, ...]:
-    """Half and a quarter of the way from the score of disjoint lists to that of identical lists.
+    """The scores a half and a quarter of the way from disjoint to identical lists.
 
     Empty if the metric has no such bounds.
     """

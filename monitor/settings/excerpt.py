@@ -1,6 +1,6 @@
-"""The database and the comparison names of a configuration, for commands that need no more.
+"""Reads only the database and the comparison names of a configuration.
 
-They are read quickly, and problems of other keys do not matter.
+This is quick, and problems with other keys do not matter. Some commands need no more.
 """
 
 from collections.abc import Iterator, Mapping
@@ -27,9 +27,9 @@ class DatabaseSettings:
 
 
 def load_database_settings(path: Path) -> DatabaseSettings:
-    """The database and names of comparisons. Variables and secrets of other keys are not read.
+    """Read the database and the names of comparisons, but no variables or secrets of other keys.
 
-    Raises ConfigError, which lists all problems, if these keys alone cannot be read.
+    If these keys cannot be read alone, raises ConfigError with all problems of the file.
     """
     text = read_text(path)
     base = path.absolute().parent
@@ -46,9 +46,9 @@ def load_database_settings(path: Path) -> DatabaseSettings:
 
 
 def names_in(entry: object) -> Iterator[tuple[KeyPath, str | None]]:
-    """The names of the comparisons that an entry of ``comparisons`` makes, by their keys.
+    """The names of the comparisons that an entry of ``comparisons`` defines, by their key paths.
 
-    A name is None if it is no text.
+    A name that is no text becomes None.
     """
     if not isinstance(entry, Mapping):
         yield ("name",), None

@@ -1,4 +1,4 @@
-"""The JSON Schema of the configuration file, made from the options. Editors use it."""
+"""The JSON Schema of the configuration file, made from the options. Editors use the schema."""
 
 from datetime import timedelta
 from typing import Any
@@ -21,7 +21,7 @@ _COMMON = {"description", "default", "examples"}
 
 
 class _WrittenSchema(GenerateJsonSchema):
-    """Values as they are written in the file: none is null, and a duration is ``15m``."""
+    """Describes values as they are written in the file: without null, and durations as ``15m``."""
 
     def nullable_schema(self, schema: NullableSchema) -> JsonSchemaValue:
         return self.generate_inner(schema["schema"])
@@ -46,7 +46,10 @@ def json_schema() -> dict[str, Any]:
     )
     schema["$defs"]["Variable"] = _VARIABLE
     schema["patternProperties"] = {
-        "^x-": {"description": "Free space, for YAML anchors to be used elsewhere in the file."}
+        "^x-": {
+            "description": "Any content. Put YAML anchors here that other parts of the file refer "
+            "to."
+        }
     }
     properties = schema["properties"]
     properties["external_url"].pop("default", None)
@@ -62,7 +65,7 @@ def _relax(node: Any) -> Any:  # noqa: ANN401 - any JSON
     copy: dict[str, Any] = {}
     for key, value in node.items():
         if key in {"properties", "$defs"}:
-            # Their keys are names, and a setting may be called ``title``.
+            # The keys of these mappings are names, and a setting may have the name ``title``.
             copy[key] = {name: _relax(schema) for name, schema in value.items()}
         elif key not in _GENERATED and (key, value) != ("default", None):
             copy[key] = _relax(value)

@@ -1,4 +1,4 @@
-"""Reads configuration files as typed settings, or raises an error with all problems and lines."""
+"""Reads configuration files as typed settings. An error lists all problems with their lines."""
 
 import copy
 from collections.abc import Collection, Mapping
@@ -32,7 +32,7 @@ _RULES_ADVICE = (
 
 
 def load_settings(path: Path, environ: Mapping[str, str] | None = None) -> Settings:
-    """Read and check the file. ConfigError lists all problems, one a line, by line."""
+    """Read and check the file. ConfigError lists each problem on its own line, in file order."""
     return parse_settings(
         read_text(path),
         name=str(path),
@@ -48,7 +48,7 @@ def parse_settings(
     base_dir: Path,
     environ: Mapping[str, str] | None = None,
 ) -> Settings:
-    """Like `load_settings` for a text; relative paths in it start at ``base_dir``."""
+    """Read and check a text like `load_settings`. Its relative paths start at ``base_dir``."""
     return check_document(read_mapping(text, name, environ), name, base_dir)
 
 
@@ -59,9 +59,9 @@ def check_document(
     *,
     inside: KeyPath = (),
 ) -> Settings:
-    """Settings of a document.
+    """The settings of a document.
 
-    Problems are reported under ``name``, by key paths below ``inside``.
+    Problems are reported for the file ``name``, with key paths below ``inside``.
     """
     context: dict[str, object] = {"base_dir": str(base_dir)}
     raw = document.mapping
@@ -73,13 +73,15 @@ def check_document(
     problems = [*problems, *unreported(check_settings(raw, context, access), problems)]
     if settings is None or problems or access_lines:
         lines = dict.fromkeys((*report_lines(document, problems, name, inside), *access_lines))
-        unexplained = f"{name}: is not valid, for an unknown reason: a defect of rankwatch"
+        unexplained = (
+            f"{name}: is not valid, but no problem was found: report this defect of rankwatch"
+        )
         raise ConfigError("\n".join(lines) or unexplained)
     return settings.with_access(access)
 
 
 def _read_access(path: str | None) -> tuple[AccessOptions | None, list[str]]:
-    """The options of the web configuration file, and lines with all its problems.
+    """The options of the web configuration file, and one line for each of its problems.
 
     The options are None if there is no file or if it has problems.
     """
@@ -115,9 +117,9 @@ def load_with_rules(
     rules: Path,
     names: Collection[str],
 ) -> tuple[ComparisonOptions, ...]:
-    """The named comparisons, or all if there are no names, with the rules of the file ``rules``.
+    """Settings with the named comparisons, or all without names, and the rules of another file.
 
-    That file is a configuration, or has only ``rules:``, ``false_alarm_every:`` or both.
+    The file ``rules`` is a configuration, or has only ``rules:``, ``false_alarm_every:`` or both.
     ConfigError lists all problems.
     """
     settings = load_settings(path)
@@ -170,9 +172,9 @@ def _with_rules(
     place: int,
     name: str,
 ) -> ComparisonOptions:
-    """The comparison of this name and place, with the keys of the document of ``rules``.
+    """The comparison of this name and place, changed by the keys in the document of ``rules``.
 
-    They are checked as a part of the configuration. Problems name the file ``rules``.
+    The keys are checked as a part of the configuration. Problems name the file ``rules``.
     """
     document = read_mapping(read_text(path), str(path), None)
     inside = ("comparisons", place)

@@ -1,4 +1,4 @@
-"""Problems of a configuration as text that says what to do, and the keys of a model."""
+"""Problems of a configuration as texts that say what to do, and the valid keys of a model."""
 
 import difflib
 import re
@@ -21,8 +21,8 @@ _TEXTS = {
     "int": "a whole number",
     "float": "a number",
     "string": "text",
-    "list": "a list (one '- ...' a line, or [...])",
-    "tuple": "a list (one '- ...' a line, or [...])",
+    "list": "a list (one '- ...' on each line, or [...])",
+    "tuple": "a list (one '- ...' on each line, or [...])",
     "dict": "a mapping (key: value)",
     "mapping": "a mapping (key: value)",
     "model": "a mapping (key: value)",
@@ -41,15 +41,15 @@ _LIMITS = {
 }
 _LITERAL = re.compile(r"'([^']*)'")
 
-MAX_PROBLEMS = 100  # of one file; further problems are only counted
+MAX_PROBLEMS = 100  # reported for one file; further problems are only counted
 MISSING = "is missing, and must be given"
 TWICE = "is in this list already"
-NAME_TAKEN = "another {} has this name already: names must differ"
+NAME_TAKEN = "another {} has this name already: choose another name"
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One problem: where and what. ``line`` is set if the path does not lead to the line."""
+    """One problem and its key path. ``line`` is set if the path does not lead to the line."""
 
     path: KeyPath
     message: str
@@ -57,7 +57,7 @@ class Problem:
 
 
 class MisfitKind(Enum):
-    """Why a value, or a missing value, does not fit a form that the model accepts."""
+    """Why a value, or a missing value, has no form that the model accepts."""
 
     MISSING = auto()
     UNKNOWN_KEY = auto()
@@ -66,10 +66,10 @@ class MisfitKind(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Misfit:
-    """One form that a value does not fit.
+    """Why a value does not have one of the accepted forms.
 
-    ``wanted`` completes "must be", and joins the messages of several forms. ``nearest`` is the
-    valid key that resembles an unknown key.
+    ``wanted`` completes the words "must be". One message joins the ``wanted`` of several forms.
+    ``nearest`` is the valid key that is most similar to an unknown key.
     """
 
     kind: MisfitKind
@@ -95,13 +95,13 @@ def dotted_path(path: KeyPath) -> str:
 
 
 def nearest_word(word: object, words: Iterable[str]) -> str | None:
-    """The most similar one of ``words``, None if none is similar."""
+    """The word of ``words`` that is most similar. None if no word is similar."""
     close = difflib.get_close_matches(str(word).lower(), list(words), n=1, cutoff=0.6)
     return close[0] if close else None
 
 
 def suggestion(word: object, words: Iterable[str]) -> str:
-    """``; did you mean "x"?`` if one of ``words`` is similar, else empty."""
+    """The text ``; did you mean "x"?`` if one of ``words`` is similar, else empty text."""
     nearest = nearest_word(word, words)
     return f'; did you mean "{nearest}"?' if nearest else ""
 
@@ -113,7 +113,7 @@ def unknown_key(key: object, valid_keys: Sequence[str]) -> Misfit:
     if nearest:
         message += f'; did you mean "{nearest}"?'
     elif valid_keys:
-        message += f"; known here: {', '.join(valid_keys)}"
+        message += f"; valid keys are {', '.join(valid_keys)}"
     return Misfit(kind=MisfitKind.UNKNOWN_KEY, message=message, nearest=nearest)
 
 
@@ -123,7 +123,7 @@ def wrong_value(
     context: Mapping[str, object],
     value: object,
 ) -> Misfit:
-    """Pydantic's error ``kind`` as a misfit: what is expected, without a quote of the value."""
+    """Pydantic's error ``kind`` as a misfit. It says what is expected, but quotes no value."""
     wanted = None
     if kind in {"value_error", "assertion_error"}:
         text = str(context.get("error", message))
@@ -157,7 +157,7 @@ def _wanted(kind: str, context: Mapping[str, object], value: object) -> str | No
 
 
 def one_message(misfits: Sequence[Misfit]) -> str:
-    """One message for a value that fits none of several forms."""
+    """One message for a value that has none of several accepted forms."""
     wanted = [misfit.wanted for misfit in misfits if misfit.wanted]
     if len(wanted) == len(misfits):
         return "must be " + " or ".join(dict.fromkeys(wanted))
@@ -165,12 +165,12 @@ def one_message(misfits: Sequence[Misfit]) -> str:
 
 
 def within(path: KeyPath, problems: Iterable[Problem]) -> Iterator[Problem]:
-    """The problems of a part, with the path of the part before their paths."""
+    """The problems of a part of the document. Their paths begin with the path of the part."""
     return (replace(each, path=(*path, *each.path)) for each in problems)
 
 
 def duplicates(named: Iterable[tuple[KeyPath, Hashable]], message: str) -> Iterator[Problem]:
-    """A problem for each entry with the name of an earlier one."""
+    """A problem for each entry that has the name of an earlier entry."""
     seen: set[Hashable] = set()
     for path, name in named:
         if name is not None and name in seen:
@@ -179,7 +179,7 @@ def duplicates(named: Iterable[tuple[KeyPath, Hashable]], message: str) -> Itera
 
 
 def models_in(annotation: object) -> Iterator[type[BaseModel]]:
-    """Models in an annotation, also in lists, mappings and unions."""
+    """The models in an annotation, including those in lists, mappings and unions."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
     for part in get_args(annotation):
@@ -187,7 +187,7 @@ def models_in(annotation: object) -> Iterator[type[BaseModel]]:
 
 
 def keys_of(model: type[BaseModel]) -> list[str]:
-    """Keys as in the file, with ``*_file`` for secrets."""
+    """The keys as written in the file, with ``*_file`` for secrets."""
     keys: list[str] = []
     for name, field in _fields(model):
         keys.append(field.alias or name)
@@ -203,7 +203,7 @@ def _fields(model: type[BaseModel]) -> Iterable[tuple[str, FieldInfo]]:
 
 
 def keys_at(model: type[BaseModel], path: KeyPath) -> list[str]:
-    """Valid keys at that path below ``model``; none if there are no options at the path."""
+    """The valid keys at that path below ``model``. There are none if the path has no options."""
     models: list[type[BaseModel]] = [model]
     for step in path:
         if isinstance(step, int):
@@ -213,7 +213,7 @@ def keys_at(model: type[BaseModel], path: KeyPath) -> list[str]:
             for name, field in chain.from_iterable(map(_fields, models))
             if (field.alias or name) == step
         ]
-        # A step that is no field is a key in a mapping of options.
+        # If a step is no field, it is a key in a mapping of options.
         if annotations:
             models = list(chain.from_iterable(map(models_in, annotations)))
     return list(dict.fromkeys(chain.from_iterable(map(keys_of, models))))

@@ -1,4 +1,4 @@
-"""Checks of the keys of one rule, together and with their comparison."""
+"""Checks whether the keys of one rule fit each other and their comparison."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,7 @@ from monitor.settings.problems import TWICE, Problem, duplicates, suggestion
 from monitor.settings.rule_options import JudgedMetric, parse_judged_metric
 from monitor.settings.validation import Partial
 
-# A key, the keys that it excludes, and the message for each of these.
+# For each key: the keys that it excludes, and the message for an excluded key.
 _EXCLUDED = {
     "frozen": (
         (
@@ -32,23 +32,24 @@ _EXCLUDED = {
     ),
     "coverage": (
         ("metric", "statistic"),
-        "does not go with coverage, which is a share of the users asked: remove one of them",
+        "does not go with coverage, which is itself a share of users: remove this key or coverage",
     ),
     "learned": (
         ("below", "above", "resolve_above", "resolve_below"),
-        "does not go with learned: the limit comes from the runs before",
+        "does not go with learned, which learns its limit from earlier runs: remove this key",
     ),
 }
 
 
 def check_rule(rule: Partial, comparison: Partial) -> Iterator[Problem]:
-    """Problems of one rule of the comparison."""
+    """Yield the problems of one rule of the comparison."""
     if rule.has("frozen"):
         yield from _excluded(rule, "frozen")
         if lacks_lists(comparison):
             yield Problem(
                 ("frozen",),
-                "compares with the lists of the last run: remove keep_lists from the comparison",
+                "compares with the lists of the last run, which are not stored for all users: "
+                "remove keep_lists from the comparison",
             )
         return
     if rule.has("coverage"):
@@ -61,7 +62,7 @@ def check_rule(rule: Partial, comparison: Partial) -> Iterator[Problem]:
 
 
 def lacks_lists(comparison: Partial) -> bool:
-    """Whether the comparison does not keep the lists of all users."""
+    """Whether the comparison does not store the lists of all users."""
     return comparison.get("keep_lists") not in (None, Keep.ALL)
 
 
@@ -84,7 +85,7 @@ def _metric(rule: Partial, comparison: Partial) -> Iterator[Problem]:
     if judged.derived and not comparison.has("noise_floor"):
         yield Problem(
             ("metric",),
-            "needs a noise floor: add noise_floor: {temporal: true}, or another, to the comparison",
+            "needs a noise floor: add one to the comparison, such as noise_floor: {temporal: true}",
         )
     metrics = comparison.get("metrics")
     if metrics is not None and str(judged.metric) not in metrics:
@@ -105,10 +106,14 @@ def _coverage(rule: Partial, comparison: Partial) -> Iterator[Problem]:
     if Lack.UNCHANGED in (rule.get("coverage") or "") and comparison.get("keep_lists") is Keep.NONE:
         yield Problem(
             ("coverage",),
-            "compares with the lists of the last run: remove keep_lists from the comparison",
+            "compares with the lists of the last run, which are not stored: remove keep_lists from "
+            "the comparison",
         )
     if rule.has("below"):
-        yield Problem(("below",), "the share of users grows as less is covered: write above")
+        yield Problem(
+            ("below",),
+            "does not go with coverage, whose shares rise as more lists are at fault: write above",
+        )
 
 
 def _thresholds(rule: Partial, k: int | None) -> Iterator[Problem]:
@@ -116,14 +121,15 @@ def _thresholds(rule: Partial, k: int | None) -> Iterator[Problem]:
         yield from _learned(rule)
         return
     if rule.has("watch"):
-        yield Problem(("watch",), "goes with learned: a threshold has its side in below or above")
+        yield Problem(
+            ("watch",),
+            "is only for learned, because below and above name their own side: remove it",
+        )
     if rule.has("below") and rule.has("above"):
         yield Problem(("above",), "give either below or above, not both")
         return
     if not rule.has("below", "above"):
-        yield Problem(
-            (), "has no threshold: give below (or, for share_below, above), or learned: drop"
-        )
+        yield Problem((), "has no threshold: give below (above for share_below), or learned: drop")
         return
     if rule.has("below"):
         yield from _side(rule, "below", "resolve_above", "resolve_below")
@@ -153,7 +159,8 @@ def _side(
         return
     yield Problem(
         (resolve,),
-        f"must be {order} {side}: {threshold:g}, or the alert would end while it is in breach",
+        f"must be {order} {threshold:g}, the value of {side}: the alert would end while the rule "
+        "is in breach",
     )
 
 
@@ -163,17 +170,18 @@ def _learned(rule: Partial) -> Iterator[Problem]:
     if rule.has("coverage") and kind == "drop":
         yield Problem(
             ("learned",),
-            "a share of users without a list does not drop when it is bad: write learned: jump",
+            "drop does not go with coverage, whose shares rise as more lists are at fault: write "
+            "jump",
         )
     if not rule.has("coverage") and kind == "jump":
         yield Problem(
             ("learned",),
-            "jump goes with coverage: write drop, which finds every run beyond the normal range",
+            "jump is only for coverage: write drop, which finds every run outside the normal range",
         )
 
 
 def _reach(rule: Partial, side: str, resolve: str, k: int | None) -> Iterator[Problem]:
-    """Thresholds that the statistic can never pass, so that the rule fires never or always."""
+    """Report thresholds that the statistic can never pass. Such a rule fires never or always."""
     if rule.has("coverage"):
         yield from _bounds(rule, side, resolve, "a share", 0.0, 1.0)
         return
@@ -192,7 +200,8 @@ def _reach(rule: Partial, side: str, resolve: str, k: int | None) -> Iterator[Pr
     if not lowest < floor <= highest:
         yield Problem(
             ("statistic",),
-            f"{name} is between {lowest:g} and {highest:g}: so must be the x of share_below(x)",
+            f"{name} is always between {lowest:g} and {highest:g}: choose such an x for "
+            "share_below(x)",
         )
     if side == "below" and judged.drifts is Direction.BELOW:
         yield Problem(("below",), f"{statistic} grows as the lists drift apart: write above")
@@ -208,7 +217,9 @@ def _bounds(
     lowest: float,
     highest: float,
 ) -> Iterator[Problem]:
-    message = f"can never be reached: {name} is between {lowest:g} and {highest:g}"
+    message = (
+        f"can never be reached, because {name} is between {lowest:g} and {highest:g}: change it"
+    )
     threshold = rule.get(side)
     end = rule.get(resolve)
     is_reachable = True
@@ -224,7 +235,9 @@ def _bounds(
 
 def _segments(rule: Partial, comparison: Partial) -> Iterator[Problem]:
     segments = [(n, name) for n, name in rule.items("segments") if isinstance(name, str)]
-    yield from duplicates(((("segments", n), name) for n, name in segments), TWICE)
+    yield from duplicates(
+        ((("segments", n), name) for n, name in segments), f"{TWICE}: remove one of them"
+    )
     users = comparison.get("users")
     if users is None:
         return
@@ -233,7 +246,7 @@ def _segments(rule: Partial, comparison: Partial) -> Iterator[Problem]:
         dimension, separator, _ = name.partition("=")
         if not separator or name == ALL or dimension in dimensions:
             continue
-        hint = suggestion(dimension, dimensions) or f": it has {', '.join(dimensions) or 'none'}"
+        hint = suggestion(dimension, dimensions) or f", which has {', '.join(dimensions) or 'none'}"
         yield Problem(("segments", n), f"its dimension is not among users.segments{hint}")
 
 
@@ -247,5 +260,6 @@ def _users_asked(rule: Partial, comparison: Partial) -> Iterator[Problem]:
     if min_users > sampled:
         yield Problem(
             ("min_users",) if rule.has("min_users") else (),
-            f"could never judge: min_users is {min_users}, and a run asks for {sampled} users",
+            f"the rule would never judge, because min_users is {min_users} and a run asks only "
+            f"{sampled} users: lower min_users, or ask more users",
         )

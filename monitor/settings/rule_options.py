@@ -1,4 +1,4 @@
-"""Options of one rule, the rule that they make, and the word for the default rules."""
+"""Options of one rule, and how they become a rule. Also reads the word for the default rules."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ _OF_EVERY_RULE = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedMetric:
-    """What a rule judges: the scores of a metric, of the noise floor, or their difference."""
+    """What a rule judges: a metric's scores, the noise floor's scores, or their difference."""
 
     metric: Metric
     derived: DerivedMetric | None = None
@@ -38,12 +38,12 @@ class JudgedMetric:
 
     @property
     def drifts(self) -> rules.Direction:
-        """The side to which it moves as lists drift apart."""
+        """The side to which the values move as lists drift apart."""
         grows = self.derived is DerivedMetric.OVER_FLOOR or not self.metric.higher_is_more_alike
         return rules.Direction.ABOVE if grows else rules.Direction.BELOW
 
     def bounds(self, k: int | None) -> tuple[float, float]:
-        """Lowest and highest possible value, of lists of at most k items where k is known."""
+        """The lowest and the highest possible value. If k is given, lists have at most k items."""
         if k is None:
             low = self.metric.low
             high = self.metric.high
@@ -55,7 +55,7 @@ class JudgedMetric:
 
 
 def parse_judged_metric(text: str) -> JudgedMetric:
-    """The metric of a name: ``rbo(p=0.9)``, ``floor(rbo(p=0.9))``, ``over_floor(rbo)``.
+    """Parse a name such as ``rbo(p=0.9)``, ``floor(rbo(p=0.9))`` or ``over_floor(rbo)``.
 
     MetricError for an unknown name.
     """
@@ -67,7 +67,7 @@ JudgedMetricName = Annotated[str, value_types.as_printed_by(parse_judged_metric)
 
 
 class RuleOptions(Options):
-    """When to alert: a statistic or a share of users is beyond a limit for some runs in a row."""
+    """When to alert: a statistic or a share of users passes a limit for some runs in a row."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -94,93 +94,94 @@ class RuleOptions(Options):
     )
     metric: JudgedMetricName | None = Field(
         default=None,
-        description="One of the comparison's metrics M. With a noise floor also `floor(M)` or "
-        "`over_floor(M)`. `coverage` or `frozen` can replace this key.",
+        description="One of the comparison's metrics M. With a noise floor, `floor(M)` and "
+        "`over_floor(M)` are possible too. A rule may have `coverage` or `frozen` instead.",
         examples=["rbo(p=0.9)"],
     )
     coverage: value_types.CoverageName | None = Field(
         default=None,
-        description="Instead of `metric`: a share of users. Of all users: the list is `missing`, "
-        "`empty`, `short` or has items twice (`duplicated`), the request `failed`, or the user was "
-        "not compared (`unpaired`). Of the compared users: many users have the same list "
-        "(`shared_list`), the list is that of the last run although others changed "
-        "(`unchanged_list`, for which lists are stored), the first three items are those of the "
-        "baseline in mostly reversed order (`top_reversed`), the first item differs "
-        "(`first_differs`), or the list is that of the baseline (`identical_list`). It is the "
-        "share of the candidate unless an arm is named.",
+        description="Replaces `metric` by a share of users. It is the candidate's share unless an "
+        "arm is named. Shares of all users: the list is `missing`, `empty` or `short`, it has "
+        "items twice (`duplicated`), the request `failed`, or the user was not compared "
+        "(`unpaired`). Shares of the compared users: many users have the same list "
+        "(`shared_list`). The list is the same as in the last run although other lists changed "
+        "(`unchanged_list`, which needs stored lists). The first three items are those of the "
+        "baseline in mostly reversed order (`top_reversed`). The first item differs "
+        "(`first_differs`). The list is that of the baseline (`identical_list`).",
         examples=["missing", "failed(baseline)", "shared_list"],
     )
     frozen: Arm | None = Field(
         default=None,
-        description="Instead of `metric`: the lists of this arm do not change, for longer than "
-        "ever before, while those of the other arm change. Lists are stored for this.",
+        description="Replaces `metric`. The rule is in breach if this arm's lists have not changed "
+        "for longer than ever before, while the other arm's lists change. Lists are stored for "
+        "this.",
         examples=["candidate"],
     )
     statistic: value_types.StatisticName = Field(
         default="mean",
-        description="`mean`, a percentile `p01` to `p99`, or `share_below(x)`, the share of users "
-        "with a score below x.",
+        description="`mean`, a percentile from `p01` to `p99`, or `share_below(x)`. The last is "
+        "the share of users with a score below x.",
         examples=["mean", "p05", "share_below(0.3)"],
     )
     segments: Annotated[
         Literal["all", "each"] | tuple[value_types.SegmentName, ...], value_types.SegmentChoice
     ] = Field(
         default="all",
-        description="`all` users together, `each` segment (`all` included), or a list such as "
-        "`[all, country=UK]`.",
+        description="`all` judges all users together. `each` judges every segment, including "
+        "`all`. A list such as `[all, country=UK]` names segments.",
         examples=["each", ["all", "country=UK"]],
     )
     below: FiniteFloat | None = Field(
-        default=None, description="In breach while the statistic is below this."
+        default=None, description="The rule is in breach while the statistic is below this."
     )
     above: FiniteFloat | None = Field(
         default=None,
-        description="In breach while the statistic is above this. `share_below` grows as lists "
-        "drift apart.",
+        description="The rule is in breach while the statistic is above this. Use this for "
+        "`share_below`, which grows as lists drift apart.",
     )
     learned: Literal["drop", "trend", "jump"] | None = Field(
         default=None,
-        description="Instead of a threshold: the limit is learned from at least five earlier "
-        "healthy runs. `drop` (with `coverage`: `jump`) is in breach if one run is beyond what is "
-        "expected, `trend` if runs add up to a lasting change.",
+        description="Replaces a threshold: the limit is learned from at least five earlier healthy "
+        "runs. With `drop` (`jump` for `coverage`) the rule is in breach if one run is outside the "
+        "expected range. With `trend` it is in breach if runs add up to a lasting change.",
     )
     watch: Literal["drift", "improvement"] = Field(
         default="drift",
-        description="With `learned`: the side that is in breach. `improvement` finds lists that "
+        description="Which change is in breach, for `learned` only. `improvement` finds lists that "
         "are suspiciously similar.",
     )
     for_runs: value_types.RunCount = Field(
         default=1,
         alias="for",
-        description="Consecutive runs in breach before the alert fires.",
+        description="How many consecutive runs must be in breach before the alert fires.",
     )
     resolve_above: FiniteFloat | None = Field(
         default=None,
-        description="With `below`: a firing alert resolves once the statistic reaches this "
+        description="A firing alert with `below` resolves once the statistic reaches this "
         "(default: the threshold).",
     )
     resolve_below: FiniteFloat | None = Field(
         default=None,
-        description="With `above`: a firing alert resolves once the statistic reaches this "
+        description="A firing alert with `above` resolves once the statistic reaches this "
         "(default: the threshold).",
     )
     resolve_after: value_types.RunCount = Field(
         default=1,
-        description="Consecutive recovered runs before a firing alert resolves. With 2 or more an "
-        "intermittent fault is one alert.",
+        description="How many consecutive runs must have recovered before a firing alert resolves. "
+        "With 2 or more, an intermittent fault is one alert.",
     )
     min_users: int = Field(
         default=30,
         ge=1,
         le=10**9,
-        description="With scores of fewer users the verdict is `too_few`, never a breach.",
+        description="If fewer users have a score, the verdict is `too_few` and never a breach.",
     )
     severity: rules.Severity = Field(
         default=rules.Severity.WARNING, description="Severity of the alert."
     )
     dry_run: bool | None = Field(
         default=None,
-        description="Whether the alert is stored without notifications (default: as the "
+        description="Whether the alert is stored without notifications (default: the value of the "
         "comparison).",
     )
     runbook_url: value_types.PublicUrl | None = Field(
@@ -213,7 +214,7 @@ class RuleOptions(Options):
 
     @property
     def _limit(self) -> rules.Limit:
-        """The learned limit, or the threshold with its side and the value where it resolves."""
+        """The learned limit, or the threshold with its side and the value that resolves alerts."""
         if self.learned is not None:
             return self._learned_limit
         if self.below is not None:
@@ -230,7 +231,7 @@ class RuleOptions(Options):
 
     @property
     def _learned_limit(self) -> rules.LearnedLimit:
-        """The side that the rule watches, with the value that the statistic cannot pass there."""
+        """The learned limit: the side that the rule watches, and the last value on that side."""
         low = 0.0
         high = 1.0
         if self.coverage is not None:
@@ -241,7 +242,7 @@ class RuleOptions(Options):
             if Statistic.parse(self.statistic).floor is None:
                 low, high = judged.bounds(None)
             else:
-                is_above = not is_above  # the share below x grows as the scores drop
+                is_above = not is_above  # share_below(x) grows as the scores drop
             if self.watch == "improvement":
                 is_above = not is_above
         direction = rules.Direction.BELOW

@@ -1,4 +1,4 @@
-"""When a comparison runs: slots in UTC, by a period or by a cron expression as in crontab(5)."""
+"""When a comparison runs: slots in UTC, given by a period or a cron expression (crontab(5))."""
 
 # ruff: noqa: D102 - the base's docstrings are the contract
 
@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-SHORTEST_INTERVAL = timedelta(seconds=1)  # the least time between two runs
+SHORTEST_INTERVAL = timedelta(seconds=1)  # the shortest allowed time between two runs
 _DAY = timedelta(days=1)
 _INSTANT = timedelta(microseconds=1)
 _MONTHS = tuple(name.lower() for name in calendar.month_abbr[1:])
@@ -31,24 +31,24 @@ _MACROS = {
     "@annually": "0 0 1 1 *",
 }
 _PART = re.compile(r"(?:\*|(?P<first>\w+)(?:-(?P<last>\w+))?)(?:/(?P<step>\d{1,4}))?")
-# Two days of the same date are at most so far apart: 29 February, across the year 2100.
+# The longest time between two days of the same date: 29 February, across the year 2100.
 _FURTHEST_DAYS = 9 * 366
 
 
 class Schedule(ABC):
-    """An endless series of slots. Arguments are aware instants, results are in UTC."""
+    """An endless series of slots. Arguments are aware instants. Results are in UTC."""
 
     __slots__ = ()
 
     @property
     @abstractmethod
     def interval(self) -> timedelta:
-        """The shortest time from one slot to the next, without clock changes."""
+        """The shortest time from one slot to the next. Clock changes are ignored."""
 
     @property
     @abstractmethod
     def longest(self) -> timedelta:
-        """The longest time from one slot to the next, without clock changes."""
+        """The longest time from one slot to the next. Clock changes are ignored."""
 
     @abstractmethod
     def latest(self, now: datetime) -> datetime:
@@ -74,7 +74,7 @@ class Schedule(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Every(Schedule):
-    """A slot each ``period``, counted from 1970-01-01 00:00 UTC plus ``offset``."""
+    """One slot in each ``period``, counted from 1970-01-01 00:00 UTC plus ``offset``."""
 
     period: timedelta
     offset: timedelta = timedelta(0)
@@ -101,7 +101,7 @@ class _Field:
     words: tuple[str, ...] = ()
 
     def parse(self, expression: str) -> frozenset[int]:
-        """The values of a field of a cron expression, else ValueError."""
+        """The values of a field of a cron expression. ValueError for an invalid field."""
         return frozenset(chain.from_iterable(map(self._part, expression.split(","))))
 
     def _part(self, text: str) -> range:
@@ -150,9 +150,9 @@ _FIELDS = (
 class Cron(Schedule):
     """Slots of a cron expression: minute, hour, day of month, month, weekday (0 and 7 are Sunday).
 
-    If both day fields are restricted (without ``*``), one of them must match. At a clock change,
-    slots of every hour are skipped in a skipped hour and occur twice in a repeated hour. Slots of
-    certain hours move to the end of a skipped hour, and occur once in a repeated hour.
+    If neither day field is ``*``, one of them must match. At a clock change an hour is skipped or
+    repeated. If the expression names every hour, its slots are skipped or occur twice in that hour.
+    Otherwise they move to the end of a skipped hour, and occur once in a repeated hour.
     """
 
     text: str
@@ -166,11 +166,11 @@ class Cron(Schedule):
 
     @classmethod
     def parse(cls, text: str, zone: str = "UTC") -> Self:
-        """Read an expression; ValueError if it is invalid, never occurs, or the zone is unknown."""
+        """Read an expression. ValueError if it is invalid or never occurs, or for unknown zones."""
         words = _MACROS.get(text.strip(), text).split()
         if len(words) != len(_FIELDS):
             raise ValueError(
-                "a cron expression has five fields (minute hour day month weekday), found "
+                "a cron expression needs five fields (minute hour day month weekday), but has "
                 f"{len(words)}"
             )
         minutes, hours, days, months, weekdays = map(_Field.parse, _FIELDS, words)
@@ -185,7 +185,9 @@ class Cron(Schedule):
             every_hour=len(hours) == 24,  # noqa: PLR2004 - hours of a day
         )
         if next(_days_of(cron), None) is None:
-            raise ValueError("this cron expression never occurs: no month it names has such a day")
+            raise ValueError(
+                "this cron expression never occurs: change the day, which none of its months has"
+            )
         return cron
 
     @property
@@ -227,7 +229,8 @@ class Cron(Schedule):
         is_wanted: Callable[[datetime], bool],
         pick: Callable[[list[datetime]], datetime],
     ) -> datetime:
-        # A clock change may move a slot to the next day, so the neighbours of each day count too.
+        # A clock change may move a slot to the next day, so this also searches the days before and
+        # after.
         start = instant.astimezone(self.zone).date() - step
         for n in range(_FURTHEST_DAYS):
             day = start + n * step
@@ -245,7 +248,7 @@ class Cron(Schedule):
 
 @dataclass(frozen=True, slots=True)
 class OnlyBetween(Schedule):
-    """The ``slots`` from the hour of the day in ``opens`` to the hour in ``closes``."""
+    """The slots of a schedule that are between the hours ``opens`` and ``closes`` of the day."""
 
     slots: Schedule
     opens: Cron
@@ -282,7 +285,7 @@ def schedule_of(
     offset: timedelta | None = None,
     hours: str | None = None,
 ) -> Schedule:
-    """The schedule of a period with its offset, or of a cron expression, within these hours.
+    """The schedule of a period with its offset, or of a cron expression, limited to these hours.
 
     ValueError if the hours contain no slot.
     """
@@ -299,11 +302,11 @@ def schedule_of(
         slot = slots.next(schedule.opens.next(slot) - _INSTANT)
         if schedule.is_open(slot):
             return schedule
-    raise ValueError("no slot of the schedule is in these hours")
+    raise ValueError("no slot of the schedule is in these hours: change the hours or the schedule")
 
 
 def parse_hours(hours: str, zone: str = "UTC") -> tuple[Cron, Cron]:
-    """The begin and the end of hours of the day such as ``22:00-06:00``, else ValueError."""
+    """The schedules of the begin and the end of hours such as ``22:00-06:00``, else ValueError."""
     first, _, end = map(str.strip, hours.partition("-"))
     if end == "24:00":
         end = "00:00"
@@ -322,7 +325,7 @@ def parse_hours(hours: str, zone: str = "UTC") -> tuple[Cron, Cron]:
 
 
 def parse_zone(name: str) -> ZoneInfo:
-    """The time zone of that IANA name, else ValueError."""
+    """The time zone with this IANA name. ValueError if there is none."""
     try:
         return ZoneInfo(name)
     except (OSError, ValueError, KeyError):  # a folder, a path outside, an unknown name
@@ -341,10 +344,10 @@ def _slots(cron: Cron, day: date) -> tuple[datetime, ...]:
 
 
 def _instants(local: datetime, *, every_hour: bool) -> tuple[datetime, ...]:
-    """The instants of a local time: one, unless a clock change skips or repeats the time.
+    """The instants of a local time. There is one, unless a clock change skips or repeats the time.
 
-    With ``every_hour`` a skipped time has none and a repeated time has two. Otherwise a skipped
-    time is the end of the gap, and a repeated time is the first of the two.
+    With ``every_hour`` a skipped time has no instant, and a repeated time has two. Otherwise a
+    skipped time has the end of the gap, and a repeated time has the first of its two instants.
     """
     first = local.replace(fold=0).astimezone(UTC)
     second = local.replace(fold=1).astimezone(UTC)
@@ -357,7 +360,7 @@ def _instants(local: datetime, *, every_hour: bool) -> tuple[datetime, ...]:
 
 
 def _gap_end(local: datetime, before: datetime, after: datetime) -> datetime:
-    """The second after ``before``, and at most ``after``, at which the clock skips ``local``."""
+    """The second at which the clock skips ``local``. It is after ``before``, at most ``after``."""
     old_offset = before.astimezone(local.tzinfo).utcoffset()
 
     def has_jumped(seconds: int) -> bool:
@@ -369,7 +372,7 @@ def _gap_end(local: datetime, before: datetime, after: datetime) -> datetime:
 
 
 def _days_of(cron: Cron) -> Iterator[int]:
-    """Days with slots, counted from 2000-01-01."""
+    """Yield the days with slots, as numbers of days since 2000-01-01."""
     for n in range(_FURTHEST_DAYS):
         if cron.has_day(date(2000, 1, 1) + n * _DAY):
             yield n
@@ -387,7 +390,7 @@ def _gap(cron: Cron, pick: Callable[[Iterable[int]], int]) -> timedelta:
 
 @lru_cache(maxsize=1024)
 def _longest_pause(schedule: OnlyBetween) -> timedelta:
-    # Within 40 days a period that does not divide a day nearly returns to the same hours.
+    # Even if the period does not divide a day, 40 days show nearly the longest pause.
     ends = [EPOCH]
     for _ in range(40):
         ends.append(schedule.closes.next(ends[-1]))

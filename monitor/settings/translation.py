@@ -1,4 +1,4 @@
-"""Makes comparisons, schedules and the notification policy from options."""
+"""Turns options into comparisons, schedules and the notification policy."""
 
 import hashlib
 import json
@@ -58,7 +58,7 @@ def to_schedule(options: ComparisonOptions) -> Schedule:
 
 
 def policy_of(settings: Settings) -> NotificationPolicy:
-    """The notification policy. The name of a receiver with several peers means all of them."""
+    """The notification policy. If a receiver has several peers, its name means all of them."""
     peers = receivers_by_name(settings.receivers)
     fallbacks: dict[str, str] = {}
     for name, fallback in settings.fallbacks.items():
@@ -80,7 +80,7 @@ def policy_of(settings: Settings) -> NotificationPolicy:
 
 
 def to_comparison(options: ComparisonOptions) -> Comparison:
-    """The comparison as the pipeline runs it, without sources."""
+    """The comparison in the form that the pipeline runs, without its sources."""
     return Comparison(
         name=options.name,
         family=options.family,
@@ -135,7 +135,7 @@ def _judging_plan(options: ComparisonOptions) -> JudgingPlan:
 
 
 def _period(days: str, zone: ZoneInfo) -> tuple[datetime, datetime]:
-    """Begin and end, in UTC, of the days in that time zone."""
+    """The begin and the end, in UTC, of these days in that time zone."""
     first, last = parse_days(days)
     begin = datetime.combine(first, time(), zone)
     end = datetime.combine(last + timedelta(days=1), time(), zone)
@@ -143,9 +143,9 @@ def _period(days: str, zone: ZoneInfo) -> tuple[datetime, datetime]:
 
 
 def _rules(options: ComparisonOptions) -> tuple[Rule, ...]:
-    """Rules on drift, then the rules on conditions whose name no rule on drift has.
+    """The rules on drift, and then the rules on conditions with names that no drift rule has.
 
-    The comparison decides about dry runs where a rule does not.
+    If a rule does not say whether it is a dry run, the comparison decides.
     """
     rules: list[Rule] = []
     for rule_options in rules_of(options):
@@ -161,10 +161,10 @@ def _rules(options: ComparisonOptions) -> tuple[Rule, ...]:
 
 
 def kept_lists(options: ComparisonOptions) -> Keep | int:
-    """Whose lists are stored.
+    """Which users' lists are stored, by the configuration or by default.
 
-    If the configuration does not say it: all lists if relevance arrives later or if a metric or the
-    noise floor needs the lists of the last run, else none.
+    By default all lists are stored if relevance arrives later, or if a metric or the noise floor
+    needs the lists of the last run. Otherwise no lists are stored.
     """
     if options.keep_lists is not None:
         return options.keep_lists
@@ -181,8 +181,8 @@ def kept_lists(options: ComparisonOptions) -> Keep | int:
 def config_hash(options: ComparisonOptions) -> str:
     """SHA-256 over everything that changes what a score means.
 
-    Left out are rules, schedule, storage, keys marked `NOT_IN_HASH`, the common folder of the arms'
-    files, and all secrets but URLs, which enter without user and password.
+    The hash does not cover rules, schedule, storage, keys marked `NOT_IN_HASH`, and the common
+    folder of the arms' files. It covers no secrets except URLs without their user and password.
     """
     arms: dict[str, Any] = {}
     metrics = map(parse, options.metrics)
@@ -201,7 +201,7 @@ def config_hash(options: ComparisonOptions) -> str:
 
 
 def _without_folder(part: dict[str, Any]) -> dict[str, Any]:
-    """The part with local paths relative to the folder that all of its files have in common."""
+    """A copy of the part whose local paths are relative to the common folder of its files."""
     encoded = re.sub('"sqlite:/+', '"/', json.dumps(part))
     folders = _FOLDER.findall(encoded)
     folder = os.path.commonpath(folders) if folders else ""
@@ -212,7 +212,7 @@ def _without_folder(part: dict[str, Any]) -> dict[str, Any]:
 
 
 def _meaning(value: object) -> object:
-    """The value as JSON, without secrets."""
+    """The value in JSON's types, without secrets."""
     if isinstance(value, BaseModel):
         return _meaning_of_model(value)
     if isinstance(value, SecretStr):
@@ -229,7 +229,7 @@ def _meaning(value: object) -> object:
 
 
 def _meaning_of_model(model: BaseModel) -> dict[str, object]:
-    # Without nulls: a setting that a later version adds does not change the hash while it is unset.
+    # Without nulls. If a later version adds a setting that is not set, the hash does not change.
     meaning: dict[str, object] = {}
     for name, field in type(model).model_fields.items():
         value = getattr(model, name)

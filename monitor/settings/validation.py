@@ -1,6 +1,6 @@
-"""Validation of a document against a model: every problem with its key path and line.
+"""Validates a document against a model, and reports every problem with its key path and line.
 
-This module has no settings.
+This module defines no settings.
 """
 
 import errno
@@ -35,14 +35,14 @@ from monitor.settings.problems import (
 from monitor.settings.yaml_document import MAX_BYTES, YamlDocument, parse_yaml
 
 _ModelT = TypeVar("_ModelT", bound=BaseModel)
-# Messages hide values of variables. Shorter values are not hidden, because they may be words.
+# Messages hide values of variables, except shorter values, because these may be usual words.
 _SHORTEST_SECRET = 4
 
 _ADVICE = "write one with `rankwatch init`, or name another with --config"
 
 
 class Partial:
-    """Typed values of the keys that can be read, and defaults of missing keys."""
+    """The typed values of all keys that can be read, and the defaults of missing keys."""
 
     def __init__(self, model: type[Options], raw: object, context: Mapping[str, object]) -> None:
         self.raw: Mapping[str, object] = raw if isinstance(raw, Mapping) else {}
@@ -50,17 +50,17 @@ class Partial:
         self._context = dict(context)
 
     def has(self, *keys: str) -> bool:
-        """Whether any of the keys has a value, valid or not, that is not null."""
+        """Whether one of the keys has a value other than null. The value may be invalid."""
         return any(self.raw.get(key) is not None for key in keys)
 
     def misspells(self, *keys: str) -> bool:
-        """Whether an unknown key, which is reported anyway, is similar to one of these."""
+        """Whether an unknown key is similar to one of these. Unknown keys are reported anyway."""
         valid_keys = {field.alias or name for name, field in self._model.model_fields.items()}
         unknown = (key for key in self.raw if key not in valid_keys)
         return any(nearest_word(key, keys) for key in islice(unknown, MAX_PROBLEMS))
 
     def get(self, key: str) -> Any:  # noqa: ANN401 - a value of the field's type
-        """The key's value, or its default if the key is missing; None if it cannot be read."""
+        """The key's value, or its default if the key is missing. None for an unreadable value."""
         fields = self._model.model_fields.items()
         name, field = next(entry for entry in fields if (entry[1].alias or entry[0]) == key)
         if key not in self.raw:
@@ -73,7 +73,7 @@ class Partial:
             return None
 
     def items(self, key: str) -> list[tuple[int, object]]:
-        """Position and raw value of a list's items; empty if the value is no list."""
+        """The position and raw value of each item of a list. Empty if the value is no list."""
         items = self.raw.get(key)
         return list(enumerate(items)) if isinstance(items, list) else []
 
@@ -94,7 +94,7 @@ def read_text(
     most: int = MAX_BYTES,
     may_be_pipe: bool = True,
 ) -> str:
-    """Text of a configuration file of at most ``most`` bytes, else ConfigError."""
+    """The text of a configuration file. ConfigError if it has more than ``most`` bytes."""
     try:
         content = read_bounded(path, most, may_be_pipe=may_be_pipe)
     except FileNotFoundError:
@@ -103,7 +103,7 @@ def read_text(
         problem = f"cannot be read: {error.strerror}"
         if error.errno == errno.EFBIG:
             size = f"{most >> 20} MiB" if most >> 20 else f"{most >> 10} KiB"
-            problem = f"is larger than {size}, which is no configuration"
+            problem = f"is larger than {size}, too large for a configuration"
         raise ConfigError(f"{path}: {problem}") from None
     try:
         return content.decode("utf-8-sig")
@@ -119,7 +119,7 @@ def read_mapping(
     *,
     example: str = "comparisons: [...]",
 ) -> YamlDocument:
-    """The document of a text that is a mapping. ConfigError, which names ``name``, for others."""
+    """The document of a text. ConfigError, which names ``name``, if it is no mapping."""
     document = parse_yaml(text, name, os.environ if environ is None else environ)
     if not isinstance(document.data, dict):
         raise ConfigError(
@@ -134,7 +134,7 @@ def validate_document(
     document: YamlDocument,
     context: dict[str, object],
 ) -> tuple[_ModelT | None, list[Problem]]:
-    """The value of the model, None if it is invalid, and all problems of the document."""
+    """The value of the model (None if it is invalid), and all problems of the document."""
     raw = document.data
     value, errors = validate(model, raw, context)
     if _restore_texts(document, raw, errors):
@@ -156,8 +156,8 @@ def validate(
 
 
 def _restore_texts(document: YamlDocument, raw: object, errors: Iterable[Any]) -> bool:
-    # A number in the file may be a text, ``name: 2024`` or ``token: ${DIGITS}``. That depends on
-    # the model.
+    # A number in the file may have to be a text, as in ``name: 2024`` or ``token: ${DIGITS}``. The
+    # model decides.
     changed = False
     for error in errors:
         path, _ = _resolve(error["loc"], raw)
@@ -173,7 +173,7 @@ def _restore_texts(document: YamlDocument, raw: object, errors: Iterable[Any]) -
 def _shape(model: type[BaseModel], errors: Sequence[Any], raw: object) -> Iterator[Problem]:
     """Pydantic's errors as one problem for each key.
 
-    If a value may have several forms, the problem is that of the nearest form.
+    If a value may have one of several forms, the problem describes the nearest form.
     """
     misfits: dict[KeyPath, list[Misfit]] = defaultdict(list)
     guesses: set[KeyPath] = set()
@@ -182,8 +182,8 @@ def _shape(model: type[BaseModel], errors: Sequence[Any], raw: object) -> Iterat
         value = _at(raw, path)
         lacks_valid_items = error["type"] == "too_short" and isinstance(value, list) and bool(value)
         if error["type"] == "default_factory_not_called" or lacks_valid_items:
-            # The cause is another problem: that of a setting that the default needs, or of the
-            # list's items.
+            # Another problem is the cause: a setting that the default needs, or an item of the
+            # list.
             continue
         if is_guess:
             guesses.add(path)
@@ -211,7 +211,7 @@ def _misfit(
 ) -> Misfit:
     kind = error["type"]
     if kind == "extra_forbidden":
-        # Searching for a similar key is slow, and a file may have thousands of unknown ones.
+        # The search for a similar key is slow, and a file may have thousands of unknown keys.
         return unknown_key(path[-1], keys_at(model, path[:-1]) if seeks else [])
     if kind == "missing":
         return Misfit(kind=MisfitKind.MISSING, message=MISSING)
@@ -224,7 +224,7 @@ def _resolve(
     *,
     may_be_absent: bool = False,
 ) -> tuple[KeyPath, bool]:
-    """The key path of pydantic's location, and whether it leaves out names of union members."""
+    """The key path for pydantic's location, and whether names of union members were left out."""
     path: KeyPath = ()
     here: Any = raw
     is_guess = False
@@ -258,7 +258,7 @@ def _at(raw: object, path: KeyPath) -> Any:  # noqa: ANN401 - raw input is anyth
 
 
 def unreported(problems: Iterable[Problem], reported: Sequence[Problem]) -> Iterator[Problem]:
-    """The problems of keys that have no reported problem."""
+    """Those problems whose keys have no reported problem yet."""
     paths = {problem.path for problem in reported}
     return (problem for problem in problems if problem.path not in paths)
 
@@ -269,9 +269,9 @@ def report_lines(
     name: str,
     inside: KeyPath = (),
 ) -> Iterator[str]:
-    """Problems as ``name:line: key: message``, by line, at most MAX_PROBLEMS.
+    """At most MAX_PROBLEMS lines ``name:line: key: message``, in the order of lines.
 
-    Key paths below ``inside`` begin there. Values of variables are hidden.
+    Key paths below ``inside`` are shortened to begin there. Values of variables are hidden.
     """
     secrets = [value for value in document.expanded if len(value) >= _SHORTEST_SECRET]
     secrets.sort(key=len, reverse=True)
@@ -288,4 +288,4 @@ def report_lines(
         place = [f"{name}:{line}", dotted_path(path), shown]
         yield ": ".join(filter(None, place))
     if len(by_line) > MAX_PROBLEMS:
-        yield f"{name}: and {len(by_line) - MAX_PROBLEMS} problems more"
+        yield f"{name}: and {len(by_line) - MAX_PROBLEMS} more problems"

@@ -1,4 +1,4 @@
-"""Types of the values of settings. Each type checks a text and stores its canonical form."""
+"""Types for the values of settings. Each type checks a text and stores its canonical form."""
 
 import re
 from collections.abc import Callable
@@ -34,7 +34,7 @@ _DURATION_LIKE = re.compile(r"\d+(?:\.\d+)?\s*[a-z]+", re.IGNORECASE)
 
 
 def as_printed_by(parse_text: Callable[[str], object]) -> AfterValidator:
-    """Store the text of the parsed value. A MonitorError of the parser becomes a ValueError."""
+    """Parse the text and store the printed value. A MonitorError becomes a ValueError."""
 
     def check(text: str) -> str:
         try:
@@ -46,9 +46,9 @@ def as_printed_by(parse_text: Callable[[str], object]) -> AfterValidator:
 
 
 def parse_metric(text: str) -> Metric:
-    """The metric of that name.
+    """The metric with this name.
 
-    ValueError for a name that YAML cut at its comma, MetricError for an unknown name.
+    ValueError if YAML cut the name at a comma. MetricError if the name is unknown.
     """
     if text.count("(") != text.count(")"):
         raise ValueError(
@@ -59,7 +59,10 @@ def parse_metric(text: str) -> Metric:
 
 
 def parse_days(days: str) -> tuple[date, date]:
-    """First and last day of ``2026-12-24..2026-12-26`` or of one day, else ValueError."""
+    """The first and last day of a text ``2026-12-24..2026-12-26`` or ``2026-12-24``.
+
+    ValueError for any other text.
+    """
     begin, _, end = days.partition("..")
     try:
         first = date.fromisoformat(begin.strip())
@@ -69,7 +72,7 @@ def parse_days(days: str) -> tuple[date, date]:
         last = date.min
     if first > last or first.year < _FIRST_YEAR or last.year > _LAST_YEAR:
         raise ValueError(
-            "must be a day such as 2026-12-24, or the first and the last of several: "
+            "must be a day such as 2026-12-24, or a first and a last day such as "
             "2026-12-24..2026-12-26"
         )
     return first, last
@@ -94,7 +97,7 @@ def _database(secret: SecretStr, info: ValidationInfo) -> SecretStr:
         parse_url(secret)
         return secret if base is None else absolute_url(secret, Path(base))
     except ConfigError as error:
-        # The setting and its value are named by the problem, and not quoted here.
+        # The problem names the setting already, and must not quote its value.
         raise ValueError(re.sub(r"^database: (?:'[^']*' )?", "", str(error))) from None
 
 
@@ -157,7 +160,7 @@ PublicUrl = Annotated[
     must(web_url_of, "must be a URL: https://host/path"),
     must(
         _has_no_user,
-        "must not contain a user or password: everybody who is notified sees it",
+        "must not contain a user or password, because everybody who is notified sees the URL",
     ),
 ]
 

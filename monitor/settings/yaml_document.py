@@ -1,8 +1,8 @@
-"""YAML text as plain data, with a line for each key path and with ``${NAME}`` expanded.
+"""Reads YAML text as plain data, finds the line of each key path, and expands ``${NAME}``.
 
 Unlike in YAML 1.1, ``yes``, ``no``, ``on``, ``off``, dates, ``1:30`` and all keys are text. Only
-basic tags are allowed. ``$${`` means ``${``. A ``$`` before another character does not change. This
-module reads no file and has no settings.
+basic tags are allowed. ``$${`` means ``${``. A ``$`` before any other character stays as it is.
+This module reads no file and defines no settings.
 """
 
 import re
@@ -32,23 +32,22 @@ _FLOAT = re.compile(
     r"[-+]?(?:\.\d+|\d+(?:\.\d*)?)(?:[eE][-+]?\d+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)",
     re.ASCII,
 )
-# From escapes, or from a variable that is not UTF-8. Unlike JSON, YAML has no surrogate pairs.
+# These come from escapes, or from a variable that is not UTF-8. YAML has no surrogate pairs.
 _UNFIT = re.compile("[\0\ud800-\udfff]")
-_IS_UNFIT = 'contains "\\0" or half of a character, which no text can have'
+_IS_UNFIT = 'contains "\\0" or half of a character: remove it'
 _TAGS = frozenset(
     f"tag:yaml.org,2002:{name}" for name in ("str", "int", "float", "bool", "null", "map", "seq")
 )
 _STRING_TAG = "tag:yaml.org,2002:str"
 _SYNTAX_ADVICE = {
-    "found undefined alias": (
-        "an alias without its anchor; a value that begins with * must be quoted"
-    ),
+    "found undefined alias": ("an alias has no anchor; put a value that begins with * in quotes"),
     "found duplicate anchor": (
-        "an anchor is given twice; a value that begins with & must be quoted"
+        "an anchor is given twice; put a value that begins with & in quotes"
     ),
-    "found undefined tag handle": "an unknown tag; a value that begins with ! must be quoted",
+    "found undefined tag handle": "a tag is unknown; put a value that begins with ! in quotes",
     "found character '\\t'": "a tab cannot indent or begin a value; use spaces",
-    "expected a single document": "a second document begins here; only one is read",
+    "expected a single document": "a second document begins here; remove it, because only one is "
+    "read",
 }
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
 _HARMLESS = re.compile(r"['\"](?:<[a-z ]+>|.|\\.|key|alias|anchor|tag|scalar)['\"]")
@@ -59,9 +58,9 @@ _Parser: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # not every PyYAML
 
 
 class _Fast(Composer, _Parser):  # type: ignore[misc]
-    """Reads eight times as fast, by libyaml.
+    """A parser that uses libyaml, which is eight times as fast.
 
-    Python makes the nodes, because deep nesting is an error in Python and a crash in C.
+    Python makes the nodes, because deep nesting raises an error in Python but crashes in C.
     """
 
     def __init__(self, stream: str) -> None:
@@ -70,9 +69,9 @@ class _Fast(Composer, _Parser):  # type: ignore[misc]
 
 
 def _expand(text: str, environ: Mapping[str, str]) -> tuple[str, list[str]]:
-    """The text with expanded variables, and their values.
+    """The text with expanded variables, and the variables' values.
 
-    ValueError names a variable that is not set.
+    If a variable is not set, ValueError names it.
     """
     values: list[str] = []
 
@@ -91,8 +90,7 @@ def _value(match: re.Match[str], environ: Mapping[str, str]) -> str:
     default = match["default"]
     if name is None:
         raise ValueError(
-            "a ${ without a name and a }: write ${NAME} or ${NAME:-default}, or $${ for a "
-            "literal ${"
+            "a ${ has no name or no }: write ${NAME} or ${NAME:-default}, or $${ for a literal ${"
         )
     value = environ.get(name)
     if default is not None:
@@ -106,14 +104,14 @@ def _value(match: re.Match[str], environ: Mapping[str, str]) -> str:
 
 
 class EmptyConfigError(ConfigError):
-    """The text has only blanks and comments."""
+    """The text has nothing but blanks and comments."""
 
 
 @dataclass(slots=True)
 class YamlDocument:
     """Plain data, the line of each key path, problems, and the values of variables.
 
-    ``texts`` are unquoted values as they are written, for settings that are text.
+    ``texts`` has unquoted values as they were written, for settings that are text.
     """
 
     data: object = None
@@ -124,24 +122,24 @@ class YamlDocument:
 
     @property
     def mapping(self) -> dict[str, Any]:
-        """The data of a document that is a mapping."""
+        """The data of the document, which must be a mapping."""
         return self.data if isinstance(self.data, dict) else {}
 
     def line(self, path: KeyPath) -> int:
-        """Line of the key or list item at this path, or of its nearest parent."""
+        """The line of the key or list item at this path, or else of its nearest parent."""
         while path and path not in self.lines:
             path = path[:-1]
         return self.lines.get(path, 1)
 
 
 def parse_yaml(text: str, name: str, environ: Mapping[str, str]) -> YamlDocument:
-    """The text as plain data, with ``${NAME}`` expanded.
+    """Read the text as plain data, with ``${NAME}`` expanded.
 
-    ConfigError, which names ``name``, if it is no YAML document.
+    If the text is no YAML document, raises ConfigError, which names ``name``.
     """
     node = _compose(text, name)
     if node is None:
-        raise EmptyConfigError(f"{name}: is empty; write a configuration with: rankwatch init")
+        raise EmptyConfigError(f"{name}: is empty: write a configuration with `rankwatch init`")
     builder = _Builder(name, environ)
     builder.document.data = builder.build(node, (), node.start_mark.line + 1)
     return builder.document
@@ -156,13 +154,15 @@ def _compose(text: str, name: str) -> Node | None:
         return yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
-        problem = f"{name}:{line}: a control character is here; only text is allowed"
+        problem = f"{name}:{line}: a control character is here: remove it"
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = f"{name}:{mark.line + 1}" if mark else name
         problem = f"{place}: {_syntax(error)}"
     except (RecursionError, ValueError, OverflowError):  # ValueError: "\U00110000", "%YAML 9999..."
-        problem = f"{name}: nested too deeply, or an escape or directive out of range"
+        problem = (
+            f"{name}: is nested too deeply, or has an escape or a directive that is out of range"
+        )
     raise ConfigError(problem)
 
 
@@ -194,7 +194,7 @@ class _Builder:
         self.document.lines[path] = line
         if node.tag not in _TAGS and not _is_implicit(node):
             self._report(
-                path, line, "a tag is not allowed here; a value that begins with ! must be quoted"
+                path, line, "a tag is not allowed here; put a value that begins with ! in quotes"
             )
             return None
         if isinstance(node, ScalarNode):
@@ -213,11 +213,11 @@ class _Builder:
     def _admit(self, node: Node, path: KeyPath) -> None:
         self._values += 1
         if id(node) in self._open:
-            message = "an alias is inside of the value that it refers to"
+            message = "an alias is inside the value that it refers to: remove it"
         elif self._values > _MAX_VALUES:
-            message = f"there are more than {_MAX_VALUES} values, with those of aliases"
+            message = f"there are more than {_MAX_VALUES} values, including those of aliases"
         elif len(path) > _MAX_DEPTH:
-            message = f"nested more than {_MAX_DEPTH} levels deep"
+            message = f"values are nested more than {_MAX_DEPTH} levels deep"
         else:
             return
         raise ConfigError(f"{self._name}:{node.start_mark.line + 1}: {message}")
@@ -236,7 +236,11 @@ class _Builder:
             line = key.start_mark.line + 1
             if name in built:
                 first = self.document.lines[*path, name]
-                self._report((*path, name), line, f"given twice; it is already on line {first}")
+                self._report(
+                    (*path, name),
+                    line,
+                    f"is given twice, first on line {first}: remove one of them",
+                )
             else:
                 built[name] = self.build(value, (*path, name), line)
         for key, value in merged:
@@ -246,14 +250,14 @@ class _Builder:
         return built
 
     def _merged(self, node: Node, path: KeyPath) -> Iterator[tuple[Node, Node]]:
-        """The pairs of ``<<: *anchor``. Of pairs with the same key the first is used."""
+        """The pairs that ``<<: *anchor`` adds. If pairs have the same key, the first is used."""
         for source in node.value if isinstance(node, yaml.SequenceNode) else [node]:
             self._admit(source, path)
             if not isinstance(source, MappingNode):
                 self._report(
                     path,
                     node.start_mark.line + 1,
-                    "<< takes an alias of a mapping, such as <<: *defaults",
+                    "<< needs an alias of a mapping: write for example <<: *defaults",
                 )
                 continue
             self._open.add(id(source))
@@ -274,7 +278,7 @@ class _Builder:
         self._report(
             path,
             node.start_mark.line + 1,
-            "a key must be plain text; text with {braces} must be quoted",
+            "a key must be plain text; put text with {braces} in quotes",
         )
         return None
 
@@ -297,12 +301,12 @@ class _Builder:
 
 
 def _is_implicit(node: Node) -> bool:
-    # The parser derives some tags by the rules of YAML 1.1 (dates, ``=``).
+    # The parser itself derives some tags by the rules of YAML 1.1, for dates and ``=``.
     return isinstance(node, ScalarNode) and not node.style and node.tag in _DERIVED
 
 
 def _plain(node: ScalarNode, scalar: str, *, is_variable: bool) -> object:
-    # An empty variable is empty text, never null.
+    # An empty variable means empty text, never null.
     if node.style or (node.tag == _STRING_TAG and not is_variable):
         return scalar
     if not is_variable and _NULL.fullmatch(scalar):

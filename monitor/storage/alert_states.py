@@ -1,7 +1,7 @@
-"""Alert states, transitions and their deliveries: which may be stored, their rows, and back.
+"""Decides which alert states and transitions to store, and reads and writes their rows.
 
 Another run may have changed a state since a run read it. `admit` compares with the stored state
-when the result is written. The next run judges again what `admit` refuses.
+when the result is written. If `admit` refuses a state, the next run judges the alert again.
 """
 
 import hashlib
@@ -34,7 +34,7 @@ IS_LASTING_START = and_(
     transitions.c.dedup_key.is_not_distinct_from(alert_states.c.dedup_key),
     alert_states.c.state == State.FIRING,
 )
-"""Whether a transition started a firing that lasts; for joins of transitions and states."""
+"""Whether a transition started a firing that still lasts. For joins of transitions and states."""
 
 _NEXT = timedelta(microseconds=1)
 
@@ -68,7 +68,7 @@ def upsert(
     *,
     keeps_acknowledgement: bool = True,
 ) -> None:
-    """Insert states, or replace the stored ones."""
+    """Insert states, or replace the stored states."""
     if not states:
         return
     new = insert(connection, alert_states)
@@ -86,10 +86,10 @@ def admit(
     states: Sequence[AlertState],
     changes: Sequence[Transition],
 ) -> tuple[list[AlertState], list[Transition]]:
-    """Return the states that follow from the stored ones, and the transitions of these states.
+    """Return the states that may replace the stored states, and the transitions to them.
 
-    A state that follows has a newer slot. Either the state is the same, or a transition leads from
-    the stored state to it. An alert without a stored state is quiet.
+    The slot of such a state is newer than the stored slot. Either both states are the same, or a
+    transition leads from the stored state to the new one. An alert without a stored state is quiet.
     """
     causes = {key_of(change): change for change in reversed(changes)}
     admitted = []
@@ -130,7 +130,10 @@ def announce(
 
 
 def in_free_slots(connection: Connection, changes: Sequence[Transition]) -> list[Transition]:
-    """Move each transition to the first instant, from its slot on, without a stored equal one."""
+    """Move each transition to the first free instant at or after its slot.
+
+    An instant is free if no transition with the same identity is stored for it.
+    """
     free = list(changes)
     while True:
         stored = _ids_of(connection, free)
@@ -169,7 +172,7 @@ def read_states(
 ) -> tuple[AlertState, ...]:
     """Return alert states by comparison, alert and segment.
 
-    ``comparison`` and ``state`` select; None selects all.
+    ``comparison`` and ``state`` limit the selection; None does not.
     """
     query = select(alert_states).order_by(
         alert_states.c.comparison, alert_states.c.alert, alert_states.c.segment
@@ -182,7 +185,7 @@ def read_states(
 
 
 def read_firing(connection: Connection, comparison: str | None = None) -> tuple[Transition, ...]:
-    """Return the transition that started each firing that lasts, oldest first.
+    """Return the transition that started each current firing, oldest first.
 
     ``comparison`` None selects all comparisons.
     """
@@ -250,7 +253,10 @@ def _with_free_keys(
 
 
 def _as_started(connection: Connection, changes: Sequence[Transition]) -> list[Transition]:
-    """Give ends the labels of their starts, even if the rule has changed: receivers need these."""
+    """Give each end the labels of its start, because receivers match the two by labels.
+
+    The rule may have other labels by now.
+    """
     keys = {change.dedup_key for change in changes if change.is_end} - {None}
     started = list(changes)
     if not keys:
@@ -274,7 +280,7 @@ def _deliver_lasting_starts(
     lasting: Sequence[AlertState],
     receivers: Sequence[str],
 ) -> None:
-    """Add a pending delivery of each firing's start for every receiver without a delivery of it."""
+    """Deliver the start of each firing to every receiver that has no delivery of the start yet."""
     keys = [state.dedup_key for state in lasting]
     if not keys or not receivers:
         return
@@ -300,7 +306,10 @@ def _deliver_lasting_starts(
 def _receivers_of_starts(
     connection: Connection, changes: Sequence[Transition]
 ) -> dict[str | None, list[str]]:
-    """Return the receivers of the start, by key, for changes that are not starts themselves."""
+    """Return the receivers that have a delivery of each firing's start, by the firing's key.
+
+    Returns only firings of announced changes. Changes that are starts are ignored.
+    """
     keys = {change.dedup_key for change in changes if change.is_announced and not change.is_start}
     receivers: dict[str | None, list[str]] = {}
     if not keys:
@@ -322,7 +331,7 @@ def _identity(change: Transition) -> tuple[object, ...]:
 
 
 def _ids_of(connection: Connection, changes: Sequence[Transition]) -> dict[tuple[object, ...], int]:
-    """Return ids by identity of the stored transitions of these comparisons and slots."""
+    """Return the id of each stored transition of these comparisons and slots, by its identity."""
     names = {change.comparison for change in changes}
     slots = {change.slot for change in changes}
     query = select(transitions).where(

@@ -1,7 +1,7 @@
-"""SqlAlertStore: alert states and transitions stored outside of runs, and silences.
+"""SqlAlertStore: stores silences, and changes of alert states that no run makes.
 
-A standby and commands may store what people do: acknowledge, resolve, silence and expire. The
-leader delivers it. The locks on comparisons separate it from runs.
+People acknowledge, resolve, silence and expire. A standby and commands may store these changes.
+The leader delivers them. Locks on comparisons keep runs from changing the same alerts meanwhile.
 """
 
 # ruff: noqa: D102 - the port's docstrings are the contract
@@ -98,7 +98,7 @@ class SqlAlertStore:
             announce(connection, in_free_slots(connection, ended), receivers)
 
     def rewind(self, comparison: str, *, slot: datetime, now: datetime) -> None:
-        # The states stay. Only since when they last, and the slot that judged them, move back.
+        # The states stay the same. Only their begin, and the slot that judged them, move back.
         earlier = {alert_states.c.judged_slot: slot - _JUST_BEFORE, alert_states.c.since: slot}
         with self._database.write() as connection:
             lock_comparisons(connection, [comparison])
@@ -221,7 +221,7 @@ def _lock_firing(
     comparison: str,
     alerts: Sequence[tuple[str, str]],
 ) -> list[tuple[AlertState, Transition]]:
-    """Return the states of these alerts that fire, with the transitions that started them.
+    """Return the firing states among these alerts, each with the transition that started it.
 
     No other transaction can change the states before this one ends.
     """

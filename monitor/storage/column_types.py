@@ -1,8 +1,8 @@
 """Column types: instants, names that are keys, free text, documents.
 
-Databases do not store U+0000 and lone surrogates. They are written as escapes that start with
-U+2400. A name longer than `KEY_BYTES` would not fit into an index. Its first `KEY_PREFIX`
-characters, an ellipsis and its SHA-256 are stored instead.
+Databases cannot store U+0000 and lone surrogates, so these characters are written as escapes that
+start with U+2400. A name longer than `KEY_BYTES` would not fit into an index. Its first
+`KEY_PREFIX` characters, an ellipsis and its SHA-256 are stored instead.
 """
 
 # ruff: noqa: D102, ANN401, ARG002 - methods and signatures are those of TypeDecorator
@@ -83,7 +83,7 @@ def keys(names: list[str]) -> list[str]:
 
 
 def _walk(value: object, convert: Any) -> object:  # noqa: PLR0911 - one for each type
-    if type(value) is int:  # most values of documents are counts, so they come first
+    if type(value) is int:  # most values in documents are integers, so they come first
         return value
     if isinstance(value, str):
         return convert(value)
@@ -99,7 +99,7 @@ def _walk(value: object, convert: Any) -> object:  # noqa: PLR0911 - one for eac
 
 
 class Instant(TypeDecorator[datetime]):
-    """An aware instant, UTC in and out.
+    """An aware instant. It is written and read as UTC.
 
     PostgreSQL stores timestamptz. SQLite stores ISO 8601 text of one width, which sorts by time.
     """
@@ -112,11 +112,11 @@ class Instant(TypeDecorator[datetime]):
         return dialect.type_descriptor(kind)
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> Any:
-        """ValueError for a datetime without time zone, which names no instant."""
+        """Raise ValueError for a datetime without a time zone, because it names no instant."""
         if value is None:
             return None
         if value.tzinfo is None:
-            raise ValueError(f"{value.isoformat()} has no time zone; instants are aware")
+            raise ValueError(f"{value.isoformat()} has no time zone: pass an aware datetime")
         utc = value.astimezone(UTC)
         if dialect.name == "sqlite":
             return utc.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
@@ -156,7 +156,7 @@ class Name(Words):
 
 
 class Document(TypeDecorator[Any]):
-    """Lists and mappings of text and finite numbers: jsonb, on SQLite JSON text."""
+    """Lists and mappings of text and finite numbers, stored as jsonb, or on SQLite as JSON text."""
 
     impl = JSON(none_as_null=True)
     cache_ok = True
@@ -174,7 +174,7 @@ class Document(TypeDecorator[Any]):
 
 
 class Values(Document):
-    """Dataclasses of one kind as a document, without fields that have their default."""
+    """Dataclasses of one kind, stored as a document. Fields with their default are left out."""
 
     cache_ok = True
 

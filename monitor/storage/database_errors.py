@@ -1,4 +1,7 @@
-"""Drivers' errors as DatabaseError and SchemaError, without their texts, which may have secrets."""
+"""Translates drivers' errors to DatabaseError and SchemaError.
+
+The new errors do not quote the drivers' texts, which may contain secrets.
+"""
 
 import os
 import re
@@ -24,7 +27,7 @@ _Problem = tuple[str, bool, DatabaseTrouble]
 """What is wrong and what to do, whether retrying is useless, and the kind of trouble."""
 
 _NO_ACCESS = (
-    "cannot be opened, permission denied: give this account access to it",
+    "cannot be opened because permission was denied: give this account access to it",
     True,
     _T.DENIED,
 )
@@ -42,7 +45,7 @@ _SQLITE: dict[int, _Problem] = {
         True,
         _T.READ_ONLY,
     ),
-    sqlite3.SQLITE_FULL: ("cannot grow, the disk is full: free some space", False, _T.DISK),
+    sqlite3.SQLITE_FULL: ("cannot grow because the disk is full: free some space", False, _T.DISK),
     sqlite3.SQLITE_IOERR: (
         "cannot be read or written (input/output error): check the disk and its free space",
         False,
@@ -72,12 +75,12 @@ _POSTGRES: dict[str, _Problem] = {
         _T.DENIED,
     ),
     "42501": (
-        "does not permit this: grant the user the right to use and create tables in the schema",
+        "denies the user a right: grant the user the right to use and create tables in the schema",
         True,
         _T.DENIED,
     ),
     "2BP01": (
-        "has a view or another object that depends on this: drop that object first",
+        "has a view or another object that depends on the table: drop that object first",
         True,
         _T.OTHER,
     ),
@@ -180,7 +183,7 @@ def _sqlite_problem(error: sqlite3.Error, url: URL) -> _Problem | None:
         return _READ_ONLY_DISK
     if code in _SQLITE:
         return _SQLITE[code]
-    # SQLite has no code of its own for these.
+    # SQLite has no result code for a missing table or column.
     if str(error).startswith(("no such table", "no such column", "table ")):
         return None
     return _unforeseen(error, getattr(error, "sqlite_errorname", type(error).__name__))

@@ -47,7 +47,7 @@ def parse_url(url: SecretStr | str) -> URL:
 
 
 def absolute_url(url: SecretStr, base: Path) -> SecretStr:
-    """Return the URL; a relative path of a SQLite file is below ``base``. See `parse_url`."""
+    """Read the URL with `parse_url`. Resolve a relative path of a SQLite file below ``base``."""
     parsed = parse_url(url)
     file = file_of(parsed)
     if file is None:
@@ -65,7 +65,7 @@ def file_of(url: URL) -> Path | None:
 
 
 def describe(url: URL) -> str:
-    """Name the database in a message: its file, or its name, host and port; no secrets."""
+    """Name the database in a message, without secrets: by its file, or by name, host and port."""
     file = file_of(url)
     if file is not None:
         return f"SQLite database {file}"

@@ -1,4 +1,4 @@
-"""The lease on leading, which one daemon holds."""
+"""The lease that makes one daemon the leader."""
 
 # ruff: noqa: D102 - the port's docstrings are the contract
 
@@ -50,7 +50,7 @@ _END_OLDER = text(
 
 def open_leases(url: URL, *, holder: str, lasts: timedelta) -> Leases:
     """Return the lease of this database for one daemon."""
-    # It has its own connections, so that a renewal never waits for those of runs.
+    # It has its own connections, so that a renewal never waits for a connection that a run uses.
     file = file_of(url)
     if file is not None:
         return SqliteLeases(Database(url), FileLock(file=file, holder=holder))
@@ -143,9 +143,9 @@ def installation_of(connection: Connection, *, create: bool) -> str:
 
 
 def store_outage(connection: Connection, since: datetime, until: datetime) -> None:
-    """Store when the database was away, as the times of a lease that nobody can take.
+    """Store an outage of the database as the times of a lease that nobody can take.
 
-    Deletes outages that ended more than `_OUTAGES_KEPT` before.
+    Deletes outages that ended more than `_OUTAGES_KEPT` before ``until``.
     """
     is_old = and_(_IS_OUTAGE, leases.c.expires_at < until - _OUTAGES_KEPT)
     connection.execute(delete(leases).where(is_old))
@@ -158,7 +158,7 @@ def store_outage(connection: Connection, since: datetime, until: datetime) -> No
 def away_s_since(connection: Connection, instant: datetime) -> float:
     """Return how many seconds the database was away in outages that ended after the instant.
 
-    Several daemons may have stored one outage: what overlaps counts once.
+    Several daemons may have stored the same outage, so overlapping times are counted once.
     """
     times = select(leases.c.acquired_at, leases.c.expires_at).order_by(leases.c.acquired_at)
     ended = connection.execute(times.where(_IS_OUTAGE, leases.c.expires_at > instant))
@@ -177,15 +177,15 @@ def terminate_older_epochs(database: Database, epoch: int) -> None:
     if database.is_sqlite:
         return
     # A frozen daemon would keep its locks. Its transactions cannot be committed, so nothing is
-    # lost. If the server does not permit to end them, they end by their own time limit.
+    # lost. If this account may not end them, they end by their own time limit.
     with suppress(DatabaseError), database.write() as connection:
         connection.execute(_END_OLDER, {"epoch": epoch})
 
 
 def read_lease(connection: Connection) -> tuple[str | None, Occupied | None]:
-    """Return the last holder of the lease on PostgreSQL, and who holds it now.
+    """Return the last holder of the lease on PostgreSQL, and its present holder.
 
-    None if nobody ever held it, or holds it now.
+    The first is None if nobody ever held the lease, the second if nobody holds it now.
     """
     left = func.extract("epoch", leases.c.expires_at - func.clock_timestamp())
     row = connection.execute(
@@ -199,7 +199,7 @@ def read_lease(connection: Connection) -> tuple[str | None, Occupied | None]:
 
 
 def _take(connection: Connection, holder: str, lasts: timedelta | None) -> int | None:
-    """Take the lease if it is free, without end if ``lasts`` is None.
+    """Take the lease if it is free. If ``lasts`` is None, the lease never expires.
 
     Returns the new epoch; None if the lease is not free.
     """

@@ -2,7 +2,7 @@
 
 A piece has the lists of one arm for up to `USERS_AT_ONCE` users. Columns: ``user``, ``items``,
 ``scores`` if the arm has them. The baseline's pieces also have ``segments``: numbers of the names
-in the file's metadata. A CRC-32 precedes each piece; damaged bytes are a ValueError.
+in the file's metadata. A CRC-32 precedes each piece. Damaged bytes raise ValueError.
 """
 
 import json
@@ -21,9 +21,9 @@ from monitor.model.runs import KeptLists
 
 USERS_AT_ONCE = 100_000
 ITEMS_AT_ONCE = 2_000_000
-"""Most users, and about the most items, of one piece."""
+"""The largest number of users, and about the largest number of items, of one piece."""
 END_BYTES = 1 << 16
-"""So many last bytes of a piece contain its metadata, unless there are very many segments."""
+"""The metadata of a piece is within its last 64 KiB, unless there are very many segments."""
 _NAMES = b"segments"
 _CHECKSUM_BYTES = 4
 
@@ -47,7 +47,7 @@ def pack(lists: KeptLists) -> Iterator[tuple[Arm, int, bytes]]:
 
 
 def unpack(pieces: Mapping[Arm, Sequence[bytes]]) -> KeptLists:
-    """Return the lists of these pieces, which are in order.
+    """Return the lists of these pieces. The pieces of each arm must be in order.
 
     ValueError if they are damaged or do not belong together.
     """
@@ -70,7 +70,7 @@ def may_contain(end: bytes, user: str) -> bool:
     try:
         users = pq.read_metadata(pa.BufferReader(end)).row_group(0).column(0).statistics
     except (ValueError, IndexError, OSError):
-        return True  # the metadata is longer or damaged, which reading the piece reports
+        return True  # the metadata is longer, or damaged: only reading the piece shows which
     return users is None or not users.has_min_max or users.min <= user <= users.max
 
 
@@ -131,7 +131,7 @@ def _checksum(content: bytes) -> bytes:
 
 
 def _open(payload: bytes) -> pq.ParquetFile:
-    """Open the piece; ValueError if its checksum differs, as Parquet itself checks nothing."""
+    """Open the piece. ValueError if its checksum differs. Parquet itself checks nothing."""
     content = payload
     if not payload.startswith(b"PAR1"):  # earlier versions wrote no checksum
         content = payload[_CHECKSUM_BYTES:]
@@ -162,7 +162,7 @@ def _flatten(column: pa.ChunkedArray) -> tuple[Integers, pa.Array]:
 
 
 def _segments(table: pa.Table) -> dict[str, Rows]:
-    """Return rows of the baseline's table by segment name, ascending.
+    """Return the ascending rows of each segment in the baseline's table, by the segment's name.
 
     ValueError for the candidate's table, which has no segments.
     """

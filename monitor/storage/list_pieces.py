@@ -1,4 +1,4 @@
-"""Kept lists as rows of ``kept_lists``, each a piece of one arm's lists."""
+"""Stores the lists of runs in ``kept_lists``. Each row is a piece of one arm's lists."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ HAS_LISTS = exists(select(kept_lists.c.run_id).where(kept_lists.c.run_id == runs
 
 
 def encode_lists(lists: KeptLists | None) -> tuple[tuple[Arm, int, bytes], ...]:
-    """Return arm, number and bytes of every piece; nothing for None."""
+    """Return the arm, number and bytes of every piece. Without lists there are no pieces."""
     if lists is None:
         return ()
     from monitor.storage import list_parquet
@@ -51,7 +51,7 @@ def store_lists(
 
     Call it after the alert states are stored.
     """
-    # Without pieces the comparison's last lists are an earlier run's.
+    # If there are no pieces, the comparison's last lists are those of an earlier run.
     if not pieces:
         return
     for arm, part, payload in pieces:
@@ -71,7 +71,7 @@ def store_lists(
 
 
 def read_lists(database: Database, run_id: int) -> KeptLists | None:
-    """Return the lists of the run; None if it kept none; DatabaseError if they are damaged."""
+    """Return the run's lists, or None if it stored none. DatabaseError if they are damaged."""
     query = (
         select(kept_lists.c.arm, kept_lists.c.payload)
         .where(kept_lists.c.run_id == run_id)
@@ -88,7 +88,7 @@ def read_lists(database: Database, run_id: int) -> KeptLists | None:
         return list_parquet.unpack(pieces)
     except ValueError as error:
         msg = (
-            f"the lists kept with run {run_id} are damaged ({error}): delete its rows in "
+            f"the stored lists of run {run_id} are damaged ({error}): delete its rows in "
             "kept_lists, or run its slot again"
         )
         raise DatabaseError(msg) from None
@@ -97,7 +97,7 @@ def read_lists(database: Database, run_id: int) -> KeptLists | None:
 def lists_of_user(connection: Connection, run_id: int, user: str) -> UserLists | None:
     """Return both lists of one user of the run; None if they are not stored.
 
-    Pieces are large, so only the last bytes of each are read, and then those that may match.
+    Pieces are large. So the last bytes of each are read first, and then the pieces that may match.
     """
     from monitor.storage import list_parquet
 
@@ -121,7 +121,7 @@ def lists_of_user(connection: Connection, run_id: int, user: str) -> UserLists |
 
 
 def last_run_with_lists(connection: Connection, comparison: str, before: datetime) -> int | None:
-    """Return the id of the newest ok run of an earlier slot whose lists are stored."""
+    """Return the id of the newest run with an earlier slot, status ok and stored lists."""
     is_earlier = runs.c.scheduled_for < before
     newest = newest_ok(comparison, is_earlier, HAS_LISTS).limit(1)
     run_id: int | None = connection.scalar(newest)
@@ -139,7 +139,7 @@ def onset_of(connection: Connection, comparison: str) -> datetime | None:
 
 
 def _onset() -> Select[Any]:
-    # A condition, such as missing users, may last for months without any fault in the lists.
+    # Alerts on conditions, such as missing users, may last for months without a fault in the lists.
     conditions = select(transitions.c.alert).where(
         transitions.c.metric == METRIC_LABELS[RuleKind.CONDITION]
     )
@@ -150,12 +150,12 @@ def _onset() -> Select[Any]:
 def runs_with_unneeded_lists(before: datetime | None, now: datetime) -> Select[tuple[int]]:
     """Select settled runs whose lists can be deleted.
 
-    All lists of slots before ``before`` can be deleted. Without ``before``, or of later slots, some
-    lists stay:
+    All lists of slots before ``before`` can be deleted. If the slot is later, or ``before`` is
+    None, these lists stay:
 
-    - those of the comparison's newest ok run with lists
-    - those of the newest such run before the alerts that last
-    - those of runs that wait for relevance
+    - the lists of the comparison's newest run with status ok and lists
+    - the lists of the newest such run before the present alerts began
+    - the lists of runs that wait for relevance
     """
     later = runs.alias("later")
     newest = select(func.max(later.c.scheduled_for)).where(

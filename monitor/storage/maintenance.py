@@ -25,9 +25,12 @@ from monitor.storage.tables.run_tables import daily, runs
 from monitor.storage.transactions import Database, LeaseFence
 
 CONFIRMED_AFTER = timedelta(days=2)
-"""Only slots at least so old confirm a clock, as a daemon stores runs under a wrong clock too."""
+"""A slot confirms the clock only if it is at least this old.
+
+A daemon with a wrong clock stores runs too, so newer slots prove nothing.
+"""
 LONGEST_GAP = timedelta(days=8)
-"""The newest of these slots may be so much older. Schedules rarer than weekly have more time."""
+"""How much older the newest confirming slot may be. A schedule rarer than weekly gets longer."""
 
 _SKEW = timedelta(hours=1)
 _ADVICE = (
@@ -36,7 +39,8 @@ _ADVICE = (
 )
 
 _TAKEN_OVER = (
-    "the daemon that ran it was stopped, frozen or cut off: another took over under epoch {epoch}"
+    "the daemon that ran it was stopped, frozen or cut off: "
+    "another daemon took over under epoch {epoch}"
 )
 _NAMES = {
     DataKind.SCORES: ("scores",),
@@ -70,7 +74,7 @@ TABLES: Mapping[DataKind, tuple[Table, ...]] = {
 
 
 class SqlMaintenance:
-    """Port Maintenance over SQLAlchemy Core, and what else the daemon does to a database."""
+    """Port Maintenance over SQLAlchemy Core, with further methods that only the daemon needs."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -100,16 +104,16 @@ class SqlMaintenance:
             return leases.away_s_since(connection, instant)
 
     def stand_by(self) -> None:
-        """Write nothing from now on: each attempt is a LeaseLostError."""
+        """From now on, refuse to write: each attempt raises LeaseLostError."""
         self._database.fence = LeaseFence()
 
     def lead(self, lease: Lease, *, patience: timedelta, now: datetime) -> Mapping[str, int]:
         """Write under this lease from now on, and take over claims and leases of earlier epochs.
 
-        ``patience``: how long a transaction may be idle. Returns numbers of abandoned runs by
+        A transaction may be idle for ``patience``. Returns the number of abandoned runs of each
         comparison. LeaseLostError if another daemon has taken the lease.
         """
-        # From here on rankwatch refuses to write to a replaced file.
+        # From now on rankwatch refuses to write to a replaced file.
         self._database.pin()
         self._database.fence = LeaseFence(lease=lease, patience=patience)
         leases.terminate_older_epochs(self._database, lease.epoch)
@@ -161,32 +165,32 @@ class SqlMaintenance:
 
 
 def doubt_about(connection: Connection, now: datetime) -> str | None:
-    """Explain why ``now`` must not decide what is old; None if it is confirmed.
+    """Explain why ``now`` cannot decide which data is old. None if ``now`` is confirmed.
 
-    A clock that is years ahead would delete data that nobody can restore.
+    If the clock is years ahead, rankwatch would delete data that nobody can restore.
     """
     if not is_sqlite(connection):
         server = connection.execute(select(func.clock_timestamp())).scalar_one()
         if now - server > _SKEW:
             return (
-                f"this machine's clock says {format_instant(now)}, the database's "
+                f"this machine's clock says {format_instant(now)}, and the database's clock says "
                 f"{format_instant(server)}: {_ADVICE}"
             )
     confirming = _newest_slots(connection, now - CONFIRMED_AFTER)
     if not confirming:
-        # Without a slot that is old enough, nothing is old enough to be deleted.
+        # If no slot is old enough, no data is old enough to be deleted.
         return None
     gap = max(LONGEST_GAP, 2 * (confirming[0] - confirming[-1]))
     if now - CONFIRMED_AFTER - confirming[0] <= gap:
         return None
     return (
-        f"this machine's clock says {format_instant(now)}, and before that no run is newer "
-        f"than {format_instant(confirming[0])}: {_ADVICE}"
+        f"this machine's clock says {format_instant(now)}, but the newest run before the last two "
+        f"days is from {format_instant(confirming[0])}: {_ADVICE}"
     )
 
 
 def _newest_slots(connection: Connection, until: datetime) -> list[datetime]:
-    """Return the two newest slots, newest first; without runs the newest day of the roll-up."""
+    """Return the two newest slots, newest first. Without runs, return the newest rolled-up day."""
     slots = select(runs.c.scheduled_for).where(runs.c.scheduled_for <= until).distinct()
     newest_two = slots.order_by(runs.c.scheduled_for.desc()).limit(2)
     newest = list(connection.scalars(newest_two))
@@ -197,7 +201,10 @@ def _newest_slots(connection: Connection, until: datetime) -> list[datetime]:
 
 
 def bytes_by_kind(connection: Connection) -> dict[DataKind, int]:
-    """Return bytes on disk of each kind, with indexes, without free pages of a SQLite file."""
+    """Return the bytes on disk of each kind of data, with its indexes.
+
+    Free pages of a SQLite file are not counted.
+    """
     is_file = is_sqlite(connection)
     bytes_of_table = _sqlite_bytes_of if is_file else bytes_of
     sizes = dict.fromkeys(TABLES, 0)
@@ -207,7 +214,7 @@ def bytes_by_kind(connection: Connection) -> dict[DataKind, int]:
         for table in tables:
             sizes[kind] += bytes_of_table(connection, table.name)
     if is_file:
-        # Scores have the pages that no other table uses: to count them would read most of the file.
+        # Scores use the remaining pages. Counting them directly would read most of the file.
         pages = _pragma(connection, "page_count") - _pragma(connection, "freelist_count")
         used_bytes = pages * _pragma(connection, "page_size")
         sizes[DataKind.SCORES] = max(0, used_bytes - sum(sizes.values()))
@@ -217,7 +224,7 @@ def bytes_by_kind(connection: Connection) -> dict[DataKind, int]:
 def _kind(connection: Connection, kind: DataKind, used: int) -> KindSize:
     """Count the runs with data of the kind, and find the oldest slot.
 
-    Days and alerts have no runs: the oldest day or transition is the oldest slot.
+    Daily roll-ups and alerts have no runs. Their oldest day or transition replaces the slot.
     """
     table = TABLES[kind][0]
     if table in (alert_states, daily):

@@ -1,4 +1,4 @@
-"""SqlOutbox: deliveries, from the lease to the outcome."""
+"""SqlOutbox: leases deliveries and stores their outcomes."""
 
 # ruff: noqa: D102 - the port's docstrings are the contract
 
@@ -67,15 +67,15 @@ _DELIVER_AGAIN = (
 _LONGEST_LEASE = timedelta(minutes=10)
 _LONGEST_HELD = timedelta(minutes=2)
 _LONGEST_PAUSE = timedelta(hours=2)
-"""No delivery is leased, held or put off for so long."""
+"""These three times are longer than a delivery is ever leased, held or put off."""
 _RETRIED_FOR = timedelta(days=1)
-"""How long after a final refusal a changed configuration still retries an end."""
+"""After a configuration change, refused ends are retried if the refusal is not older than this."""
 _OUTCOMES = 50_000
-"""Newest outcomes among which the last success and error of each receiver are searched."""
+"""How many of the newest outcomes are searched for each receiver's last success and error."""
 _EXAMPLES = 2
-"""Users whose lists a message shows if no explanation names users."""
+"""How many users' lists a message shows if no explanation names users."""
 _IN_TURN = (case((deliveries.c.message_key.is_(None), 1), else_=0), deliveries.c.message_key)
-"""Deliveries that may have arrived come first, message by message: a message is repeated whole."""
+"""Deliveries that may have arrived come first, grouped by message: whole messages are repeated."""
 _GIVEN_UP = (DeliveryStatus.DEAD, DeliveryStatus.DROPPED)
 _IS_WAITING = deliveries.c.status.in_(WAITING)
 _COLUMNS = (
@@ -301,8 +301,8 @@ class SqlOutbox:
         )
         status = newest.c.status
         reason = newest.c.reason
-        # A delivery that joined an incident without a message has a reason. One that was not tried
-        # has none.
+        # A delivery that joined an incident without a message has a reason. A delivery that was not
+        # tried has no reason.
         is_success = and_(status == DeliveryStatus.SENT, reason.is_(None))
         is_failed = status.in_((DeliveryStatus.PENDING, DeliveryStatus.DEAD))
         is_error = and_(is_failed, reason.is_not(None), ~newest.c.is_receiver_removed)
@@ -344,7 +344,7 @@ class SqlOutbox:
 
 
 def record_outcomes(connection: Connection, outcomes: Sequence[Notification]) -> None:
-    """Store the outcomes, and move the deliveries that no other attempt has settled meanwhile."""
+    """Store the outcomes, and update each delivery that no other attempt has settled meanwhile."""
     stored = _lock(connection, [outcome.delivery_id for outcome in outcomes])
     news = []
     moves = []
@@ -362,8 +362,8 @@ def record_outcomes(connection: Connection, outcomes: Sequence[Notification]) ->
             moves.append(_moved(outcome))
             if outcome.fallback:
                 refused.append((row.transition_id, outcome.fallback, outcome.at))
-    # The number of statements does not grow with the deliveries. A run may have a thousand of them,
-    # and on SQLite all other writers wait.
+    # The number of statements does not depend on the number of deliveries. A run may have a
+    # thousand deliveries, and on SQLite all other writers wait meanwhile.
     if news:
         connection.execute(notifications.insert(), news)
     if moves:
@@ -416,7 +416,7 @@ def _moved(outcome: Notification) -> dict[str, object]:
 def _deliver_to_fallbacks(
     connection: Connection, refused: Sequence[tuple[int, str, datetime]]
 ) -> None:
-    """Deliver each transition to a fallback receiver, from the instant on."""
+    """Add a delivery of each refused transition to its fallback receiver, due at the instant."""
     again = []
     fresh = []
     for number, receiver, at in refused:
@@ -428,8 +428,8 @@ def _deliver_to_fallbacks(
 
 
 def end_leases(connection: Connection, owner: str) -> None:
-    """End the leases of a process that can record nothing any more."""
-    # Another process sends again what the owner sent and did not record.
+    """End the leases of a process that can no longer record outcomes."""
+    # If the owner sent a message without recording it, another process sends the message again.
     is_leased = and_(_IS_WAITING, deliveries.c.leased_by == owner)
     connection.execute(
         update(deliveries).where(is_leased).values(leased_by=None, leased_until=None)
@@ -445,7 +445,10 @@ def _select(*columns: Any) -> Select[Any]:  # noqa: ANN401 - columns and tables
 
 
 def _comparison_due_longest(connection: Connection, receiver: str, now: datetime) -> str | None:
-    """Return the comparison whose delivery is due longest, without those being delivered now."""
+    """Return the comparison whose delivery has been due for the longest time.
+
+    Leaves out comparisons with a delivery that is being sent now.
+    """
     is_waiting = and_(deliveries.c.receiver == receiver, _IS_WAITING)
     leased = _select(transitions.c.comparison).where(is_waiting, _is_leased(now))
     due = _select(transitions.c.comparison).where(
@@ -465,7 +468,7 @@ def _is_being_delivered(
     comparison: str,
     now: datetime,
 ) -> bool:
-    # A newer delivery must not overtake it.
+    # A newer delivery must not overtake a delivery that is being sent.
     lock_comparisons(connection, {comparison})
     leased = _select(deliveries.c.id).where(
         deliveries.c.receiver == receiver,
@@ -478,7 +481,7 @@ def _is_being_delivered(
 
 def _is_due(now: datetime) -> ColumnElement[bool]:
     is_untried = and_(deliveries.c.status == DeliveryStatus.PENDING, deliveries.c.attempts == 0)
-    # A delivery is put off for longer than rankwatch ever does if a clock was set back.
+    # After a clock was set back, the time of the next attempt may be too far away.
     is_held_too_long = and_(
         deliveries.c.status == DeliveryStatus.HELD,
         deliveries.c.next_attempt_at > now + _LONGEST_HELD,
@@ -503,9 +506,9 @@ def _sent_rows(
     comparison: str,
     changes: Sequence[Transition],
 ) -> list[Row[Any]]:
-    """Return starts and ends that the receiver was sent or may have got, in order of storing.
+    """Return the starts and ends that the receiver got or may have got, in the order of storing.
 
-    They are those of the changes' firings and incidents.
+    Only the firings and incidents of ``changes`` are searched.
     """
     is_sent = or_(deliveries.c.status == DeliveryStatus.SENT, deliveries.c.may_be_known)
     query = _select(transitions, deliveries.c.status, deliveries.c.settled_at).where(
@@ -524,7 +527,7 @@ def _sent_rows(
 
 
 def _starts_after_ends(rows: Sequence[Row[Any]]) -> tuple[Transition, ...]:
-    """Return starts that were sent after the last sent end of their incident, as they were sent."""
+    """Return the starts sent after their incident's last sent end, in the order of sending."""
     sent = [row for row in rows if row.status == DeliveryStatus.SENT and row.incident is not None]
     sent.sort(key=attrgetter("settled_at"))
     ended_at = {row.incident: row.settled_at for row in sent if row.to_state != State.FIRING}
@@ -541,7 +544,7 @@ def _refused(
     comparison: str,
     keys: Iterable[str],
 ) -> frozenset[tuple[str, str]]:
-    """Return receivers that refused the start of a firing for good, each with the firing's key."""
+    """Return each receiver that refused a firing's start permanently, with the firing's key."""
     query = _select(deliveries.c.receiver, transitions.c.dedup_key).where(
         transitions.c.comparison == comparison, deliveries.c.status == DeliveryStatus.DEAD, IS_START
     )

@@ -1,4 +1,4 @@
-"""SqlPageStore: the queries of pages, each of which uses an index."""
+"""SqlPageStore: the queries of web pages. Each query uses an index."""
 
 # ruff: noqa: D102 - the port's docstrings are the contract
 
@@ -105,7 +105,7 @@ class SqlPageStore:
             _IS_FINISHED,
             runs.c.scheduled_for.between(since, until),
         )
-        # This is no join: PostgreSQL would start processes for it, which take longer than these
+        # For a join PostgreSQL would start processes. Starting them takes longer than these
         # look-ups.
         mean = select(summaries.c.mean).where(is_measured).scalar_subquery()
         candidates = select(
@@ -179,7 +179,7 @@ class SqlPageStore:
             rows = connection.execute(query.where(is_wanted).order_by(summaries.c.position)).all()
             newest = coverage_of(connection, ids[-1:]).get(ids[-1]) if ids else None
         means: dict[str, dict[int, float | None]] = defaultdict(partial(dict.fromkeys, ids))
-        # A segment of which too little was compared has no mean.
+        # A segment has no mean if too few of its users were compared.
         users = {each.segment: each.paired for each in newest.rows} if newest is not None else {}
         for run_id, segment, mean, n in rows:
             means[segment][run_id] = mean
@@ -373,7 +373,7 @@ def _conditions(wanted: IncidentFilter) -> list[ColumnElement[bool]]:
 
 
 def _has(change: FromClause, *conditions: ColumnElement[bool]) -> ColumnElement[bool]:
-    """Return whether the incident has such a change."""
+    """Return whether a change of the incident meets these conditions."""
     of_incident = exists().where(change.c.incident == transitions.c.incident, *conditions)
     # A firing without an incident matches its own row. Two look-ups by an index are faster than OR.
     same = exists().where(change.c.id == transitions.c.id, *conditions)
@@ -381,9 +381,9 @@ def _has(change: FromClause, *conditions: ColumnElement[bool]) -> ColumnElement[
 
 
 def _lowest(candidates: Select[Any], most: int) -> Select[Any]:
-    """Select at most so many runs: the newest one, and one of each group of neighbours.
+    """Select at most ``most`` runs: the newest run, and one run of each group of neighbours.
 
-    That is the group's run without a mean, or with the lowest mean.
+    In each group, select a run without a mean. If all runs have one, select the lowest mean.
     """
     run = candidates.subquery().c
     group = case(
@@ -419,7 +419,7 @@ def _scores_of_user(
         scores.c.user_id == user,
     )
     if not is_sqlite(connection):
-        # With the day PostgreSQL reads one partition only.
+        # The day lets PostgreSQL read one partition only.
         is_users = and_(is_users, scores.c.day == utc_day(runs.c.scheduled_for))
     values = [scores.c[f"v{place}"] for place in range(1, PLACES + 1)]
     return (

@@ -1,8 +1,8 @@
 """The partitions of ``scores`` on PostgreSQL: one for each UTC day of slots, and a default one.
 
-A partition is dropped once all its runs are too old. If a day's partition could not be created in
-time, the default partition stores the rows, which are deleted run by run. On SQLite ``scores`` is
-one table.
+A partition is dropped once all its runs are too old. If a day's partition cannot be created in
+time, the default partition stores the day's rows. These rows are deleted run by run. On SQLite
+``scores`` is one table.
 """
 
 import re
@@ -38,7 +38,7 @@ from monitor.storage.tables.run_tables import runs, scores
 from monitor.storage.transactions import Database
 
 LOCK_WAIT_S = 2.0
-"""Longest wait for a lock to create or drop a partition; all other users of the table queue too."""
+"""Longest wait for the lock to create or drop a partition. All users of the table wait too."""
 
 _DAY = timedelta(days=1)
 # "ranks": only one transaction creates partitions at a time.
@@ -66,14 +66,14 @@ _EXPECTED = {
     "42P07",  # the partition exists already
     "23514",  # the default partition has rows of the day
 }
-"""SQLSTATEs for which a partition is created or dropped at another time."""
+"""SQLSTATEs after which rankwatch tries again later to create or drop the partition."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partition:
     """Scores of the slots from midnight of ``first`` (UTC) up to midnight of ``end``."""
 
-    name: str  # as statements spell it
+    name: str  # in the spelling for SQL statements
     first: date
     end: date
 
@@ -98,7 +98,7 @@ def of_run(connection: Connection, run_id: int, of: Table = scores) -> ColumnEle
         return runs.c.id == run_id
     if of is not scores or is_sqlite(connection):
         return of.c.run_id == run_id
-    # With the day PostgreSQL reads one partition, without it the key of each.
+    # The day lets PostgreSQL read one partition. Otherwise it searches the index of each.
     slot_day = select(utc_day(runs.c.scheduled_for)).where(runs.c.id == run_id).scalar_subquery()
     return and_(scores.c.run_id == run_id, scores.c.day == slot_day)
 
@@ -118,7 +118,7 @@ def read_partitions(connection: Connection) -> list[Partition]:
 def ensure_partitions(database: Database, days: Iterable[date]) -> None:
     """Create missing partitions of these days.
 
-    If that would wait for too long, the default partition stores the scores.
+    If a lock cannot be had in time, the default partition stores the scores.
     """
     if database.is_sqlite:
         return
@@ -131,9 +131,9 @@ def ensure_partitions(database: Database, days: Iterable[date]) -> None:
 
 
 def drop_past(database: Database, before: datetime) -> tuple[int, tuple[str, ...]]:
-    """Drop partitions of slots before, oldest first, until one is in use.
+    """Drop the partitions of slots before ``before``, oldest first. Stop at one that is in use.
 
-    Returns about how many rows were deleted, and why partitions were not dropped.
+    Returns the estimated number of deleted rows, and why partitions were not dropped.
     """
     with database.read() as connection:
         past = [each for each in read_partitions(connection) if _is_past(connection, each, before)]
@@ -173,7 +173,7 @@ def rows_of(connection: Connection, name: str) -> int:
 
 
 def is_of_dialect(connection: Connection) -> Callable[..., bool]:
-    """For Alembic: return whether this database has a column.
+    """For Alembic: return a check whether a database of this kind has an item of the schema.
 
     Only PostgreSQL has the columns that partitions need.
     """
@@ -186,7 +186,7 @@ def is_of_dialect(connection: Connection) -> Callable[..., bool]:
 
 
 def without_partitions(connection: Connection) -> Callable[[str | None, str, Any], bool]:
-    """For Alembic: return whether a name is not that of a partition, as no table declares those."""
+    """For Alembic: return a check that excludes partitions, because no table declares them."""
     partitions: set[str | None] = set()
     if not is_sqlite(connection):
         names = (
@@ -211,8 +211,8 @@ def _create(connection: Connection, day: date) -> None:
     connection.execute(_TAKE_TURNS)
     if any(partition.name == name for partition in read_partitions(connection)):
         return
-    # To attach a table locks the default partition only. To create it as a partition would lock
-    # all users of the table.
+    # Attaching a table locks the default partition only. Creating it as a partition would lock
+    # out all users of the table.
     connection.execute(text(f"CREATE TABLE {name} (LIKE scores INCLUDING ALL)"))
     bounds = f"FROM ('{day}') TO ('{day + _DAY}')"
     connection.execute(text(f"ALTER TABLE scores ATTACH PARTITION {name} FOR VALUES {bounds}"))
@@ -246,7 +246,7 @@ def _try(
 ) -> tuple[str, BaseException | None]:
     """Take the step without waiting for long.
 
-    Returns SQLSTATE and error if the step failed for an expected reason; else no error.
+    Returns the SQLSTATE and the error if the step failed for an expected reason.
     """
     connection.execute(text(f"SET LOCAL lock_timeout = {LOCK_WAIT_S * 1000:.0f}"))
     try:

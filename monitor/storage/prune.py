@@ -1,4 +1,4 @@
-"""Pruning: expired rows are deleted in small steps, after the daily roll-up that outlives them."""
+"""Pruning: rolls up past days, and then deletes expired rows in small steps."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -68,13 +68,13 @@ _SERIES = (summaries.c.segment, summaries.c.metric)
 _SHARE = "share_below("
 
 SETTLING = timedelta(hours=1)
-"""A run is stored so long after its end at most; days that changed later are rolled up again."""
+"""A run is stored at most this long after its end. A day that changed later is rolled up again."""
 FINAL = datetime(9999, 1, 1, tzinfo=UTC)
-"""``built_at`` of a day that is not rolled up again, as some of its summaries may be pruned."""
+"""``built_at`` of a day that is never rolled up again: some of its summaries may be pruned."""
 _INSTANT = timedelta(microseconds=1)
 TRANSITIONS_AT_ONCE = 500
 _DAYS_AHEAD = 2
-"""Partitions are created for so many days ahead, so that no run has to create one."""
+"""How many days ahead partitions are created, so that no run has to create one."""
 DETAILS: tuple[Table, ...] = (
     coverage_reasons,
     coverage,
@@ -101,7 +101,7 @@ def prune(database: Database, cutoffs: Cutoffs, now: datetime) -> Pruned:
     if database.is_sqlite:
         scored = _settled_with(scores, scores_before)
     else:
-        # Partitions are dropped. Only rows of the default partition are deleted run by run.
+        # Whole partitions are dropped. Only the default partition's rows are deleted run by run.
         counts["scores"], obstacles = drop_past(database, scores_before)
         scored = runs_in_default(scores_before)
     evidence_before = max(cutoffs.evidence, cutoffs.runs)
@@ -129,7 +129,10 @@ def _delete_of_runs(
     tables: Sequence[Table],
     query: Select[tuple[int]],
 ) -> Counter[str]:
-    """Delete rows of the query's runs, oldest slot first, one transaction for each run."""
+    """Delete the rows of each run that the query selects, oldest slot first.
+
+    Each run has its own transaction.
+    """
     counts: Counter[str] = Counter()
     for (run_id,) in database.rows(query.order_by(runs.c.scheduled_for)):
         with database.write() as connection:
@@ -146,8 +149,8 @@ def _delete_of_runs(
 def _is_selected(connection: Connection, query: Select[tuple[int]], run_id: int) -> bool:
     """Return whether the query still selects the run, and lock the run until the transaction ends.
 
-    The query ran long before. A slot that was run again meanwhile has new rows. A run that is
-    locked now is left for the next pruning.
+    Some time has passed since the query ran. If a slot was run again meanwhile, it has new rows.
+    The next pruning deletes a run that is locked now.
     """
     again = (
         query.where(runs.c.id == run_id)
@@ -189,7 +192,7 @@ def _delete_batch_of_transitions(database: Database, before: datetime) -> Counte
 
 
 def _prunable_transitions(before: datetime) -> Select[tuple[int]]:
-    """Select old transitions, without those of lasting firings or with waiting deliveries."""
+    """Select old transitions whose firing has ended and whose deliveries no longer wait."""
     same = transitions.alias("same")
     is_waiting = exists(
         select(deliveries.c.id)
@@ -211,7 +214,7 @@ def _prunable_transitions(before: datetime) -> Select[tuple[int]]:
 
 
 def _execute(connection: Connection, statement: Delete) -> Counter[str]:
-    # The plus drops zeros: the counter is empty if nothing was deleted.
+    # The plus sign drops zeros, so the counter is empty if nothing was deleted.
     return +Counter({str(statement.table): connection.execute(statement).rowcount})
 
 
@@ -227,12 +230,12 @@ def roll_up(
     complete_from: datetime,
     now: datetime,
 ) -> None:
-    """Roll up the past days after ``since`` that have no sums, or whose runs changed since.
+    """Roll up each past day after ``since`` that has no sums, or whose runs changed afterwards.
 
-    A day before ``complete_from`` is rolled up once, and stays even if the retention grows later.
+    A day before ``complete_from`` is rolled up once. Its sums stay even if the retention grows.
     """
     with database.write() as connection:
-        # Summaries of these days may be pruned: sums of the rest would be too small.
+        # Some summaries of these days may be deleted already, so new sums would be too small.
         connection.execute(
             update(daily)
             .where(daily.c.day < complete_from, daily.c.built_at < FINAL)
@@ -254,7 +257,7 @@ def _due(
     since: datetime,
     now: datetime,
 ) -> Iterator[tuple[str, datetime, datetime]]:
-    """Yield comparison, midnight and newest change of each day to roll up, oldest day first."""
+    """Yield the comparison, midnight and newest change of each day to roll up, oldest day first."""
     first = midnight(since - _INSTANT) + _DAY
     stored = select(daily.c.comparison, daily.c.day, func.max(daily.c.built_at)).where(
         daily.c.day >= first

@@ -33,16 +33,16 @@ _RENAMED = {
     "order": "by_order",
     "length": "by_length",
 }
-"""Column of a field, where the table has no column of the field's own name."""
+"""The column of each field that the table stores under another name."""
 
 _Value = TypeVar("_Value")
 _COMPARISON_LOCK = 0x72616E6B  # "rank": the first half of the advisory locks on comparisons
 IN_LIST = 10_000
-"""Most values of one IN list: SQLite allows 32,766 in a statement, PostgreSQL 65,535."""
+"""The largest number of values in an IN list. SQLite allows 32,766, PostgreSQL 65,535."""
 
 
 def to_row(item: DataclassInstance, table: Table, **others: object) -> dict[str, Any]:
-    """Return the item's fields by column of the table, and the ``others`` as they are.
+    """Return the item's fields by column of the table, and add ``others`` unchanged.
 
     Fields without a column are left out.
     """
@@ -102,11 +102,11 @@ def chunks(values: Iterable[_Value]) -> Iterator[list[_Value]]:
 
 
 def lock_comparisons(connection: Connection, names: Iterable[str]) -> None:
-    """Let no other transaction change these comparisons' alerts until this one ends."""
+    """Keep other transactions from changing these comparisons' alerts until this one ends."""
     if is_sqlite(connection):
         return
     # A row that does not exist yet cannot be locked, so advisory locks are used.
-    # They end with the transaction, so connection poolers do no harm.
+    # These locks end with the transaction, so they also work behind a connection pooler.
     lock = text("SELECT pg_advisory_xact_lock(:space, :number)")
     numbers = {zlib.crc32(name.encode(errors="surrogatepass")) - 2**31 for name in names}
     for number in sorted(numbers):

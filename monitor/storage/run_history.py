@@ -47,17 +47,17 @@ WAITS_FOR_RELEVANCE = and_(
     runs.c.labelled_at.is_(None),
     HAS_LISTS,
 )
-"""Whether a run's metrics of relevance are missing and can still be added."""
+"""Whether a run has no metrics of relevance yet and can still get them."""
 
 RECENT_RUNS = 40
-"""Runs whose means come with the newest run, for pages with many comparisons."""
+"""How many runs' means are returned with the newest run, for pages with many comparisons."""
 
 _EXPLAINED = 7
-"""Newest ok runs that may explain an alert which fires some runs after its fault began."""
+"""How many of the newest runs may explain an alert that fires some runs after its fault began."""
 _HEALTHY_AMONG = (64, 2000)
-"""Newest ok runs among which healthy ones are searched.
+"""How many of the newest runs with status ok are searched for healthy runs.
 
-The second number is used if the first finds too few, as after an alert that fired for long.
+The second number is used if the first finds too few, for example after a long alert.
 """
 
 
@@ -98,7 +98,7 @@ class SqlHistory:
         )
 
     def _read_lists(self, run_id: int | None, name: str, unreadable: list[str]) -> KeptLists | None:
-        """Return the run's lists; if they are damaged, add a sentence to ``unreadable`` instead."""
+        """Return the run's lists. If they are damaged, add a sentence to ``unreadable`` instead."""
         if run_id is None:
             return None
         try:
@@ -139,7 +139,7 @@ class SqlHistory:
             if last > seen.transition:
                 later = select(transitions.c.comparison).where(transitions.c.id > seen.transition)
                 changed.update(connection.scalars(later.distinct()))
-        # Numbers that go backwards are those of another database, such as a backup.
+        # If the numbers go backwards, this is another database, such as a restored backup.
         is_other_database = last < seen.transition
         for name in comparisons:
             if is_other_database or marks.get(name) != seen.runs.get(name):
@@ -209,7 +209,7 @@ def _past_runs(connection: Connection, request: MemoryRequest) -> tuple[PastRun,
     models = connection.execute(select(runs.c.id, runs.c.models).where(runs.c.id.in_(ids)))
     models_by_run = {row.id: row.models for row in models}
     lessons = run_results.lessons_of(connection, ids)
-    # The newest run's counts include those of the runs before.
+    # The newest run's counts include the counts of earlier runs.
     standstills = run_results.standstills_of(connection, ids[-1:])
     past = {}
     ids_without_lessons = []
@@ -238,7 +238,7 @@ def _anew_since(
 ) -> datetime | None:
     """Return the slot from which rules learn again after a change of the configuration.
 
-    None once there are enough runs, or if the configuration never changed.
+    None if there are enough runs, or if the configuration never changed.
     """
     if not request.runs or len(past) >= MIN_HEALTHY_RUNS:
         return None
@@ -269,8 +269,8 @@ def _floor_overlaps(connection: Connection, request: MemoryRequest) -> tuple[flo
 def _healthy_splits(connection: Connection, request: MemoryRequest) -> tuple[Split, ...]:
     """Return the splits of the newest healthy earlier runs of the configuration, oldest first.
 
-    An ok run is healthy if no drift alert was pending or firing after it, and no expectation was
-    suspicious. Runs without a split are skipped.
+    A run is healthy if its status is ok, no drift alert was pending or firing after it, and no
+    expectation was suspicious. Runs without a split are skipped.
     """
     if not request.splits:
         return ()
@@ -281,8 +281,8 @@ def _healthy_splits(connection: Connection, request: MemoryRequest) -> tuple[Spl
         if len(quiet) >= request.splits or len(slots) < among:
             break
     chosen = quiet[-request.splits :]
-    # Among many segments one is always near some trend. Only the expectations for all users make a
-    # run suspicious.
+    # With many segments, there is always one close to a trend. So only the expectations for all
+    # users can make a run suspicious.
     expectations = run_results.expectations_of(connection, chosen, segment=ALL)
     splits = run_results.splits_of(connection, chosen)
     healthy = []
@@ -296,12 +296,12 @@ def _healthy_splits(connection: Connection, request: MemoryRequest) -> tuple[Spl
 def _last_explained(
     connection: Connection, request: MemoryRequest
 ) -> tuple[tuple[datetime, Explanation], ...]:
-    """Return slot and explanation of the newest ok runs, newest first."""
+    """Return slot and explanation of the newest runs with status ok, newest first."""
     if not request.splits:
         return ()
     slots = _newest_ok(connection, request, _EXPLAINED)
     alarms = _alarms_after(connection, request.comparison, slots.values())
-    # Runs before the last end of all alerts belong to another fault.
+    # If all alerts had ended after some run, the runs before it belong to another fault.
     start = 0
     for place, (before, after) in enumerate(pairwise(alarms), start=1):
         if before and not after:
@@ -318,7 +318,10 @@ def _last_explained(
 def _runs_with_lists(
     connection: Connection, request: MemoryRequest
 ) -> tuple[int | None, int | None]:
-    """Return two earlier ok runs with lists: the newest, and the newest before lasting alerts."""
+    """Return the newest earlier run with lists, and the newest from before the present alerts.
+
+    Both runs have the status ok.
+    """
     last = last_run_with_lists(connection, request.comparison, request.before)
     onset = onset_of(connection, request.comparison)
     if onset is None or onset >= request.before:
@@ -331,7 +334,10 @@ def _is_earlier_ok(request: MemoryRequest) -> tuple[ColumnElement[bool], ...]:
 
 
 def _newest_ok(connection: Connection, request: MemoryRequest, limit: int) -> dict[int, datetime]:
-    """Return slots by id of the newest earlier ok runs of the configuration, oldest first."""
+    """Return the slots of the newest earlier runs of the configuration with status ok, by run id.
+
+    The oldest run comes first.
+    """
     is_past = (runs.c.config_hash == request.config_hash, runs.c.scheduled_for < request.before)
     query = run_results.newest_ok(request.comparison, *is_past).limit(limit)
     return {row.id: row.scheduled_for for row in reversed(connection.execute(query).all())}
@@ -342,9 +348,9 @@ def _alarms_after(
     comparison: str,
     slots: Iterable[datetime],
 ) -> list[dict[tuple[str, str], State]]:
-    """Return for each slot the drift alerts, by name and segment, that were not quiet after it.
+    """For each slot, return the states of the drift alerts that were not quiet after it.
 
-    The slots ascend.
+    The keys are name and segment of the alert. The slots must ascend.
     """
     # Alerts on conditions, such as coverage, do not make a run unhealthy.
     query = (
@@ -475,7 +481,7 @@ def _recent(
     run: Run,
     metric: str | None,
 ) -> tuple[tuple[datetime, float | None], ...]:
-    """Return slot and mean of the metric over all users in the newest ok runs, oldest first."""
+    """Return the slot and the mean over all users of the newest ok runs, oldest first."""
     if metric is None:
         return ()
     is_measured = and_(

@@ -1,4 +1,4 @@
-"""The results of a run as rows of the tables that belong to it, and back as dataclasses."""
+"""Writes the results of a run as rows of tables, and reads them back as dataclasses."""
 
 import json
 import math
@@ -54,12 +54,12 @@ _About = tuple[tuple[str, str, tuple[str, ...]], ...]
 RUN_TABLES: tuple[Table, ...] = tuple(
     table for table in reversed(metadata.sorted_tables) if "run_id" in table.c
 )
-"""Tables whose rows belong to a run, in an order that foreign keys permit to delete."""
+"""Tables whose rows belong to a run, in an order in which foreign keys permit to delete."""
 _HABITS = "habits"
 
 
 def replace_results(connection: Connection, result: RunResult) -> None:
-    """Store what the run measured, except its lists, in place of an earlier attempt's results."""
+    """Replace an earlier attempt's results by what the run measured, except its lists."""
     run_id = result.claim.run_id
     for table in RUN_TABLES:
         connection.execute(delete(table).where(of_run(connection, run_id, table)))
@@ -108,7 +108,7 @@ def put_summaries(
     for position, summary in enumerate(measured, start=first):
         rows.append(_summary_row(position, summary))
         for statistic, value in summary.statistics.items():
-            # A missing row stands for a missing value.
+            # A value that is missing has no row.
             if not math.isnan(value):
                 values.append(
                     {
@@ -123,7 +123,7 @@ def put_summaries(
 
 
 def newest_ok(comparison: str, *conditions: ColumnElement[bool]) -> Select[Any]:
-    """Select id and slot of the comparison's ok runs that meet these conditions, newest first."""
+    """Select id and slot of the comparison's ok runs that meet the conditions, newest first."""
     is_ok = (runs.c.comparison == comparison, runs.c.status == RunStatus.OK)
     return (
         select(runs.c.id, runs.c.scheduled_for)
@@ -159,7 +159,7 @@ def expectations_of(
 def standstills_of(
     connection: Connection, run_ids: Sequence[int]
 ) -> dict[int, dict[str, Standstill]]:
-    """Return by run and alert what each rule on standstill counted."""
+    """Return what each rule on standstill counted, by run and alert."""
     by_run: dict[int, dict[str, Standstill]] = defaultdict(dict)
     query = select(standstills).where(standstills.c.run_id.in_(run_ids))
     for row in connection.execute(query):
@@ -173,7 +173,7 @@ def coverage_of(
     *,
     segment: str | None = None,
 ) -> dict[int, Coverage]:
-    """Return coverage by run, for runs with coverage; ``segment`` None selects all segments."""
+    """Return the coverage of each run that has one. ``segment`` None selects all segments."""
     counts = select(coverage).where(coverage.c.run_id.in_(run_ids)).order_by(coverage.c.position)
     reasons = select(coverage_reasons).where(coverage_reasons.c.run_id.in_(run_ids))
     if segment is not None:
@@ -224,7 +224,7 @@ def _by_run(
     run_ids: Sequence[int],
     item: Callable[[Row[Any]], _T],
 ) -> dict[int, tuple[_T, ...]]:
-    """Return the items made of the runs' rows, by run, in the order of the query."""
+    """Make one item of each row of these runs. Return them by run, in the order of the query."""
     by_run: dict[int, list[_T]] = defaultdict(list)
     for row in connection.execute(query.where(query.selected_columns.run_id.in_(run_ids))):
         by_run[row.run_id].append(item(row))
@@ -256,7 +256,7 @@ def _summary_row(position: int, summary: Summary) -> dict[str, object]:
 
 
 def lesson_rows(expectations: Iterable[Expectation]) -> list[dict[str, object]]:
-    """Return the lessons of one run as one row; no row if no expectation names its series."""
+    """Return the lessons of one run as one row. No row if no expectation names its series."""
     by_alert = {
         alert: lesson for alert, lesson in to_lessons(expectations).items() if lesson.series
     }
@@ -272,7 +272,7 @@ def lesson_rows(expectations: Iterable[Expectation]) -> list[dict[str, object]]:
 def lessons_of(connection: Connection, run_ids: Sequence[int]) -> dict[int, dict[str, Lesson]]:
     """Return lessons by run and alert.
 
-    A run has no lessons if their numbers do not fit. Its summaries are used instead.
+    A run gets no lessons if the stored numbers do not fit. Its summaries are used instead.
     """
     query = select(lessons.c.run_id, lessons.c.about, lessons.c.numbers).where(
         lessons.c.run_id.in_(run_ids)
@@ -333,7 +333,7 @@ def store_explanation(connection: Connection, result: RunResult) -> None:
 
 
 def explanations_of(connection: Connection, run_ids: Sequence[int]) -> dict[int, Explanation]:
-    """Return explanations by run, for runs with an explanation that this version can read."""
+    """Return the explanation of each run that has one that this version can read."""
     by_run = {}
     query = select(explanations).where(explanations.c.run_id.in_(run_ids))
     for row in connection.execute(query):
@@ -344,7 +344,7 @@ def explanations_of(connection: Connection, run_ids: Sequence[int]) -> dict[int,
 
 
 def splits_of(connection: Connection, run_ids: Sequence[int]) -> dict[int, Split]:
-    """Return splits by run, for runs with a split."""
+    """Return the split of each run that has one."""
     query = select(splits).where(
         splits.c.run_id.in_(run_ids), splits.c.segment == ALL, splits.c.n > 0
     )

@@ -1,4 +1,7 @@
-"""SqlRunStore: claims on slots, each changed by one conditional statement, and results of runs."""
+"""SqlRunStore: claims on slots, and results of runs.
+
+One conditional statement makes each change of a claim.
+"""
 
 # ruff: noqa: D102 - the port's docstrings are the contract
 
@@ -36,7 +39,7 @@ from monitor.storage.transactions import Database
 from monitor.storage.user_scores import replace_scores
 
 _FINISHED = (RunStatus.OK, RunStatus.INSUFFICIENT, RunStatus.FAILED)
-_RELEASED = "given back unrun"
+_RELEASED = "the slot was given back before the run began"
 _EXPIRED = "its claim expired: the process that ran it was stopped or hung"
 
 
@@ -102,7 +105,7 @@ class SqlRunStore:
                 connection.execute(released)
 
     def finish(self, result: RunResult, *, receivers: Sequence[str]) -> int | None:
-        # This comes before the transaction, for which other writers wait.
+        # This is computed before the transaction begins, because other writers wait for its end.
         pieces = list_pieces.encode_lists(result.lists)
         if result.scores is not None:
             ensure_partitions(self._database, [day_of_slot(result.claim.slot)])
@@ -119,7 +122,7 @@ class SqlRunStore:
             return result.claim.run_id
 
     def abandon(self, claim: Claim, *, reason: str, at: datetime) -> bool:
-        # A higher attempt refuses what the holder may still store.
+        # With the higher attempt the database refuses what the old owner may still store.
         abandoned = (
             update(runs)
             .where(_is_held(claim), runs.c.claimed_until.is_not(None))
@@ -171,7 +174,7 @@ class SqlRunStore:
 
 
 def _begun(batches: Iterable[Scores]) -> Iterable[Scores]:
-    """Compute the first batch now: it may sort all users, for which no transaction must wait."""
+    """Compute the first batch now. It may sort all users, which must not prolong a transaction."""
     rest = iter(batches)
     return chain(list(islice(rest, 1)), rest)
 
@@ -188,7 +191,7 @@ def _is_held(claim: Claim) -> ColumnElement[bool]:
 
 
 def _unless(condition: ColumnElement[bool], new: Mapping[str, object]) -> dict[str, Case[Any]]:
-    """Return the new values of columns of ``runs``, which keep theirs if the condition holds."""
+    """Return new values of columns of ``runs``. Rows that meet the condition keep their values."""
     values = {}
     for name, value in new.items():
         column = runs.c[name]
@@ -197,7 +200,7 @@ def _unless(condition: ColumnElement[bool], new: Mapping[str, object]) -> dict[s
 
 
 def as_abandoned(reason: str, at: datetime) -> dict[str, Case[Any]]:
-    """Return new values for a run whose claim ends: abandoned, unless it had finished before."""
+    """Return the new values of a run whose claim ends. An unfinished run becomes abandoned."""
     abandoned = {"status": RunStatus.ABANDONED, "reason": reason, "finished_at": at}
     return _unless(runs.c.status != RunStatus.RUNNING, abandoned)
 
@@ -207,16 +210,16 @@ def _claim(row: Row[Any], **others: object) -> Claim:
 
 
 def _set_earlier_aside(connection: Connection, claim: Claim) -> Claim:
-    """Keep the finished run of the slot under a name of its own.
+    """Rename the finished run of the slot, so that it is kept.
 
-    Returns the claim on a new row; the same claim if no run has finished.
+    Returns the claim on a new row. If no run has finished, returns the same claim.
     """
     is_earlier = and_(_is_held(claim), runs.c.status.in_(_FINISHED))
     query = select(runs).where(is_earlier).with_for_update()
     row = connection.execute(query).mappings().one_or_none()
     if row is None:
         return claim
-    # The earlier attempt keeps its id, to which its results refer.
+    # The earlier attempt keeps its id, because its results refer to this id.
     attempt = claim.attempt - 1
     earlier = update(runs).where(runs.c.id == claim.run_id)
     connection.execute(
@@ -246,7 +249,7 @@ def _finish_claim(connection: Connection, result: RunResult) -> bool:
 
 
 def _replace_summaries(connection: Connection, run_id: int, measured: Sequence[Summary]) -> None:
-    """Store summaries in place of those of the same metrics, and after those of other metrics."""
+    """Replace the summaries of these metrics. They are stored after those of other metrics."""
     metrics = {summary.metric for summary in measured}
     for table in (statistics, summaries):
         connection.execute(

@@ -1,4 +1,4 @@
-"""The schema's version: read it, check it and migrate it; who works with the database meanwhile."""
+"""Reads, checks and migrates the schema's version, and finds out who uses the database."""
 
 from __future__ import annotations
 
@@ -27,14 +27,12 @@ from monitor.storage.transactions import Database, require_file
 if TYPE_CHECKING:
     from alembic.config import Config
 
-# Alembic is imported only to change or compare the schema: it takes as long to import as all that
-# reading commands import.
+# Alembic is imported only to change or compare the schema. Its import takes as long as all the
+# other imports of a command that only reads.
 
 _LOCK = 0x72616E6B  # "rank": the key of the advisory lock that upgrades take
 _OLDEST_POSTGRES = (14,)
-_NEWER = (
-    "install the newer rankwatch that wrote it, then `rankwatch db upgrade` has nothing left to do"
-)
+_NEWER = "install the newer version of rankwatch that wrote it"
 
 
 def migrations() -> Path:
@@ -78,7 +76,7 @@ def current(url: SecretStr | str) -> str | None:
 
 
 def check(url: SecretStr | str) -> list[str]:
-    """Return each difference between the database's schema and this version's as one line."""
+    """Return one line for each difference between the database's schema and this version's."""
     from alembic.autogenerate import compare_metadata
     from alembic.runtime.migration import MigrationContext
 
@@ -164,7 +162,7 @@ def rewrite(connection: Connection) -> None:
 def require_head(connection: Connection, place: str) -> None:
     """Check that the schema has the newest version.
 
-    SchemaError if not. DatabaseError for a server that is too old.
+    SchemaError if it has another version. DatabaseError if the server is too old.
     """
     if not is_sqlite(connection):
         _require_postgres(connection, place)
@@ -179,7 +177,7 @@ def require_head(connection: Connection, place: str) -> None:
 
 
 def advise(version: str | None) -> str:
-    """Return what to do about a database of a version other than the newest one."""
+    """Return what to do about a database that does not have the newest version."""
     return UPGRADE if version is None or version in _versions() else _NEWER
 
 
@@ -266,7 +264,7 @@ def _leader(connection: Connection) -> str | None:
     _, leader = read_lease(connection)
     if leader is None:
         return None
-    return f"{leader.holder} (leads, for {leader.free_in_s:.0f} s more if it is not renewed)"
+    return f"{leader.holder} (leads; its lease ends in {leader.free_in_s:.0f} s unless renewed)"
 
 
 def _runner(connection: Connection) -> str | None:

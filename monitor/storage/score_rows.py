@@ -1,4 +1,4 @@
-"""Rows of ``scores`` by each database's fastest path: a binary COPY, or many rows a statement."""
+"""Writes rows of ``scores`` as fast as the database can: COPY, or many rows in one statement."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 CHUNK = 20_000
-"""Users whose rows are in memory at once: about 2 MB in PostgreSQL's format."""
+"""How many users' rows are in memory at once. They are about 2 MB in PostgreSQL's format."""
 
 MetricsByPart = Sequence[Sequence[str]]
 """The metrics of each part, in the order of their columns in a row."""
 
 _USERS_A_STATEMENT = 50
-"""Fifty users in a statement take less than half the time of single ones."""
+"""One statement for fifty users takes less than half the time of fifty statements."""
 _EPOCH_OF_POSTGRES = date(2000, 1, 1)
 _SIGNATURE = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 _TRAILER = b"\xff\xff"
@@ -81,8 +81,8 @@ def binary_rows(
     """Return the rows in the binary format of PostgreSQL's COPY.
 
     A row is the number of its fields, then length and content of each field, big-endian. NULL has
-    the length -1 and no content. ``values``: for each metric one float64 for each user, NaN for
-    NULL. Columns without a metric, up to ``width``, are NULL.
+    the length -1 and no content. ``values`` has an array for each metric, with one float64 for each
+    user and NaN for NULL. Columns without a metric, up to ``width``, are NULL.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -146,7 +146,7 @@ def _without_nulls(rows: np.ndarray[Any, Any], is_null: np.ndarray[Any, Any]) ->
 def _chunks(
     parts: MetricsByPart, batches: Iterable[Scores]
 ) -> Iterator[tuple[list[str], int, list[Floats]]]:
-    """Yield stored names, part and the part's columns of values, for `CHUNK` users at once."""
+    """Yield the stored names, the part and its columns of values, `CHUNK` users at a time."""
     for batch in batches:
         for start in range(0, len(batch.users), CHUNK):
             chunk = slice(start, start + CHUNK)

@@ -14,7 +14,7 @@ from monitor.scratch import room_trouble, scratch_database
 
 MEMORY = "100MB"
 THREADS = 2
-"""More threads would need more memory than that."""
+"""More threads would need more memory than `MEMORY`."""
 BATCH = 100_000
 
 

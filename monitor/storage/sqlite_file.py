@@ -21,7 +21,7 @@ from monitor.storage.database_url import file_of
 _MOST_PROBLEMS = 20
 _HOLDER_BYTES = 200
 _PROCESS = re.compile(r"(\S+):([0-9]{1,9}) since")
-"""A holder that is a process: its host and its process id."""
+"""Matches a holder that is a process, by its host and process id."""
 _WAIT_S = 30.0
 _INDEX_PROBLEMS = (
     "missing from index",
@@ -64,7 +64,7 @@ def exposure(url: URL) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class PinnedFiles:
-    """The files of a database in use as they were at first, the database file first."""
+    """The files of a database as they were when its use began. The database file comes first."""
 
     anchor: Any  # an open connection: SQLite removes none of the files while it is open
     identities: Mapping[Path, tuple[int, int] | None]
@@ -72,7 +72,7 @@ class PinnedFiles:
     @classmethod
     def of(cls, file: Path, anchor: Any) -> Self:  # noqa: ANN401 - the driver's own
         """Note the files as they are now."""
-        # SQLite opens its log at the first read only.
+        # SQLite opens its log only when it first reads.
         anchor.cursor().execute("SELECT count(*) FROM sqlite_master").fetchall()
         real = file.resolve()
         files = (file, real.with_name(f"{real.name}-wal"), real.with_name(f"{real.name}-shm"))
@@ -83,7 +83,7 @@ class PinnedFiles:
         for path, first in self.identities.items():
             if first is not None and identity(path) != first:
                 became = "replaced by another file" if path.exists() else "deleted or moved away"
-                todo = "rankwatch writes no more: put the file back, or restart rankwatch"
+                todo = "rankwatch no longer writes to it: put the file back, or restart rankwatch"
                 return f"cannot be used: {path} was {became} while in use: {todo}"
         return None
 
@@ -101,7 +101,7 @@ def find_damage(file: Path) -> list[str]:
         except sqlite3.DatabaseError as error:
             if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_CORRUPT:
                 raise
-            # SQLite gives no details if it cannot go on.
+            # SQLite gives no details if it cannot continue.
             problems.append("the content of pages is damaged")
     return [] if problems == ["ok"] else problems[:_MOST_PROBLEMS]
 
@@ -206,7 +206,7 @@ def holder_of(file: Path) -> str | None:
 def _holder_in(opened: int) -> str:
     """Return the holder that a locked file names.
 
-    If that is an ended process of this machine, an unknown process has the lock.
+    If that process of this machine has ended, an unknown process has the lock.
     """
     content = os.pread(opened, _HOLDER_BYTES, 0).decode(errors="replace").strip()
     process = _PROCESS.match(content)

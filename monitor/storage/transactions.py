@@ -1,4 +1,4 @@
-"""Connections and transactions of one database, fenced by the lease; errors are translated."""
+"""Connections and transactions of one database. Checks the lease, and translates errors."""
 
 import threading
 import time
@@ -25,7 +25,7 @@ from monitor.storage.sqlite_file import PinnedFiles, make_private
 from monitor.storage.tables.run_tables import leases
 
 LOCK_WAIT_S = 30.0
-"""How long a transaction waits for another one that writes."""
+"""How long a transaction waits for another transaction that writes."""
 QUEUE_WAIT_S = 300.0
 """How long a writer of SQLite waits for the other writers of this process."""
 LEADING = "daemon"
@@ -50,16 +50,16 @@ _POSTGRES_SETTINGS: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseFence:
-    """Lets only the lease's own epoch write, and nobody without a lease."""
+    """Lets a daemon write only while it has the lease and no later epoch has begun."""
 
     lease: Lease | None = None
-    patience: timedelta = timedelta(0)  # the server ends a transaction that is idle for longer
+    patience: timedelta = timedelta(0)  # the server ends transactions that are idle for longer
 
     def enter(self, connection: Connection) -> None:
-        """Check the lease when a transaction begins; LeaseLostError if it is not ours any more."""
+        """Check the lease when a transaction begins. LeaseLostError if another daemon has it."""
         if self.lease is None:
             raise LeaseLostError(
-                f"{describe(connection.engine.url)}: this daemon stands by: nothing was written"
+                f"{describe(connection.engine.url)}: this daemon is a standby: nothing was written"
             )
         query: Select[Any] = select(exists().where(is_current(self.lease)))
         if not is_sqlite(connection):
@@ -73,7 +73,7 @@ class LeaseFence:
     def leave(self, connection: Connection) -> None:
         """Check the lease right before the commit, and keep it ours until then.
 
-        LeaseLostError if it is not ours any more.
+        LeaseLostError if another daemon has it.
         """
         if is_sqlite(connection) or self.lease is None:
             return
@@ -90,8 +90,8 @@ class LeaseFence:
 class WriterQueue:
     """The writers of this process to one SQLite file, in the order in which they came.
 
-    SQLite lets one transaction write at a time. Its own waiting is no queue: under load some
-    writers would wait without end.
+    SQLite lets one transaction write at a time, and lets waiting writers in without any order.
+    Under load some writers would wait for ever.
     """
 
     _guard: threading.Lock = field(default_factory=threading.Lock)
@@ -130,9 +130,9 @@ def _writers_of(_file: Path) -> WriterQueue:
 class Database:
     """One database: a pool of connections, and the two kinds of transaction.
 
-    Threads may share it. ``on_error`` is called with every error before it is raised; it must not
-    use the database. ``fence``: the check that transactions must pass to write. ``patience_s``: how
-    long transactions wait for locks, and for a server that does not answer.
+    Threads may share it. Before an error is raised, ``on_error`` is called with it, and must not
+    use the database. Transactions that write must pass the check of ``fence``. They wait for
+    ``patience_s`` seconds for a lock, and for a server that does not answer.
     """
 
     def __init__(self, url: URL, *, patience_s: float | None = None) -> None:
@@ -145,8 +145,8 @@ class Database:
         self._engine = _sqlite_engine(url) if self.is_sqlite else _postgres_engine(url, patience_s)
         self._renewals = 0
         self._is_closed = False
-        # New pools keep these listeners. To add one later is not safe: another thread may return a
-        # connection at that moment.
+        # New pools keep these listeners. Adding one later is not safe, because another thread may
+        # return a connection at that moment.
         event.listen(self._engine, "do_connect", self._stamp)
         event.listen(self._engine, "checkin", self._close_old)
         driver = self._engine.dialect.dbapi
@@ -175,8 +175,8 @@ class Database:
     def write(self, *, is_fenced: bool = True) -> Iterator[Connection]:
         """Begin a transaction that may write; any exception rolls it back.
 
-        On SQLite it is the only one that writes. ``is_fenced`` False is for what every daemon may
-        write at any time, whether it leads or not.
+        On SQLite only one transaction writes at a time. ``is_fenced`` False is for data that every
+        daemon may write at any time, whether it leads or not.
         """
         fence = self.fence if is_fenced else None
         with self._transaction(is_writing=True) as connection:
@@ -197,8 +197,8 @@ class Database:
         return _writers_of(file.resolve()).turn(describe(self.url))
 
     def pin(self) -> None:
-        """Refuse from now on to work if a file of SQLite is not the same as at the first call."""
-        # Open connections would go on with a deleted file, new connections with another file.
+        """From now on, refuse to work if a file of the SQLite database is deleted or replaced."""
+        # Open connections would still use the deleted file, and new connections the other file.
         file = file_of(self.url)
         if file is None or self._pinned is not None:
             return
@@ -215,7 +215,7 @@ class Database:
             raise DatabaseError(f"{describe(self.url)} {change}")
 
     def use_write_ahead_log(self) -> None:
-        """Let readers and the writer of a SQLite file work at the same time, from now on."""
+        """From now on, let readers and the writer of a SQLite file work at the same time."""
         # Two processes that wait for the lock of this change would block each other, so rankwatch
         # does not wait but retries.
         deadline = time.monotonic() + LOCK_WAIT_S
@@ -254,12 +254,12 @@ class Database:
             raise
 
     def renew(self) -> None:
-        """Use new connections from now on; connections in use are closed when they are returned."""
+        """From now on, use new connections. Those in use are closed when they are returned."""
         self._renewals += 1
         self._engine.dispose()
 
     def close(self) -> None:
-        """Close every connection; those in use by another thread when it returns them."""
+        """Close every connection. If another thread uses one, it is closed when it is returned."""
         self._is_closed = True
         self.renew()
         if self._pinned is not None:
@@ -279,7 +279,7 @@ class Database:
 
 
 def require_file(url: URL) -> None:
-    """DatabaseError if a SQLite file is missing: to open it would create an empty one."""
+    """Raise DatabaseError if a SQLite file is missing, as opening it would create an empty one."""
     file = file_of(url)
     if file is not None and not file.exists():
         msg = (
@@ -338,7 +338,7 @@ def _postgres_engine(url: URL, patience_s: float | None) -> Engine:
 
 
 def is_current(lease: Lease) -> ColumnElement[bool]:
-    """Return whether nobody has taken the lease since."""
+    """Return whether no other daemon has taken the lease."""
     # The holder is compared too, as epochs may repeat after a restore.
     return and_(
         leases.c.name == LEADING, leases.c.epoch == lease.epoch, leases.c.holder == lease.holder

@@ -27,8 +27,8 @@ def store_scores(
 ) -> None:
     """Insert every user's scores of the run of this slot; NaN becomes NULL.
 
-    All batches have the same metrics. Users that ascend, also from batch to batch, are appended to
-    the table's key; other users take more time.
+    All batches must have the same metrics. Storing is fastest if the users ascend, within a batch
+    and from batch to batch.
     """
     # Commands that only read need no numpy.
     from monitor.storage.score_rows import copy_rows, insert_rows
@@ -40,8 +40,8 @@ def store_scores(
     names = list(head.by_metric)
     parts = [names[start : start + PLACES] for start in range(0, len(names), PLACES)]
     first = _store_places(connection, run_id, parts)
-    # The driver's own connection, in the transaction that SQLAlchemy began: SQLAlchemy itself would
-    # double the time.
+    # This is the driver's own connection, in the transaction that SQLAlchemy began. Storing the
+    # rows with SQLAlchemy would take twice as long.
     driver = connection.connection.driver_connection
     batches = chain([head], batches)
     if is_sqlite(connection):
@@ -65,7 +65,7 @@ def replace_scores(
     connection.execute(
         delete(score_places).where(is_of_run, score_places.c.metric_id.in_(replaced))
     )
-    # Rows with another metric stay. No place leads to their replaced values any more.
+    # Rows that also have another metric stay. ``score_places`` no longer names their old values.
     placed = select(score_places.c.part).where(is_of_run)
     connection.execute(
         delete(scores).where(of_run(connection, run_id), scores.c.part.not_in(placed))

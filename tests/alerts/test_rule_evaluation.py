@@ -203,7 +203,9 @@ def test_a_share_prints_whose_and_is_of_the_candidate_where_no_arm_is_named():
 
 
 def test_what_is_no_share_is_refused_with_all_there_are():
-    said = r"use unpaired, or one of missing, empty, short, duplicated, failed, .*, with an arm"
+    said = (
+        r"use unpaired, or one of missing, empty, short, duplicated, failed, .*, followed by an arm"
+    )
     for name in ("", "lost", "missing(candidates)", "unpaired(candidate)", "missing(candidate"):
         with pytest.raises(ConfigError, match=said):
             CoverageShare.parse(name)

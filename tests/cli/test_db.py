@@ -154,7 +154,7 @@ def test_on_postgresql_a_lease_or_a_run_under_way_keeps_the_schema_until_it_ran_
     ) as leases:
         lease = leases.acquire()
         assert isinstance(lease, Lease)
-        assert_refused("db downgrade -- -1 | 4 | host:7 (leads, for ")
+        assert_refused("db downgrade -- -1 | 4 | host:7 (leads; its lease ends in ")
         leases.release(lease)
     until_after_all = datetime(2100, 1, 1, tzinfo=UTC)
     with closing(open_store(postgres_url, create=False)) as store:
@@ -181,7 +181,7 @@ def write_version(version: object) -> None:
 def test_of_a_newer_schema_the_newer_program_is_advised():
     write_version("9999")
     for told in (db("check").stderr, db("current").stdout):
-        assert "install the newer rankwatch" in told
+        assert "install the newer version of rankwatch" in told
         assert "run `rankwatch db upgrade`" not in told
 
 

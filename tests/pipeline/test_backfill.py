@@ -164,7 +164,7 @@ def test_damaged_lists_are_told_and_do_not_hold_up_the_next(store):
     )
 
     assert (first[0], second) == (SLOT, (SLOT + DAY, None))
-    assert f"lists kept with run {broken} are damaged" in str(first[1])
+    assert f"stored lists of run {broken} are damaged" in str(first[1])
 
 
 def test_nothing_is_asked_where_no_metric_needs_relevance(store):

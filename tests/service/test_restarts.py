@@ -127,7 +127,7 @@ def test_the_log_says_every_ten_seconds_how_far_a_pull_is_and_a_terminal_shows_a
         "12,000 of 50,000 users answered, 2,000 of them before a restart, 31 failed, 955 a "
         "second, 0 min 40 s left, "
     )
-    assert logs[0]["progress"] == f"{told}which a restart would lose: /data: it is full"
+    assert logs[0]["progress"] == f"{told}a restart would lose these answers: /data: it is full"
     assert {"feed baseline", "12031/50000"} <= set(
         re.findall(r"feed \w+|\d+/\d+", capsys.readouterr().err)
     )

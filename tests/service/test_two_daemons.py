@@ -141,7 +141,10 @@ def _one_run_a_slot(url: str) -> None:
     assert len({run.slot for run in runs}) == len(runs)
     assert RunStatus.RUNNING not in {run.status for run in runs}
     assert [run.reason for run in runs if run.status is RunStatus.ABANDONED] == [
-        "the daemon that ran it was stopped, frozen or cut off: another took over under epoch 2"
+        (
+            "the daemon that ran it was stopped, frozen or cut off: "
+            "another daemon took over under epoch 2"
+        )
     ]
 
 

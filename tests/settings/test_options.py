@@ -148,7 +148,7 @@ def load(folder: Path) -> None:
         (None, "cannot read {key}: No such file or directory"),
         (
             b"hunter2" * 4 + b"\n\n",
-            "{key} holds 28 bytes: a key has 32 at least, such as openssl rand -hex 32 writes",
+            "{key} has only 28 bytes: write a key of at least 32 bytes, for example with openssl rand -hex 32",
         ),
         (b"hunter2" * 1000, "cannot read {key}: it holds more than 4096 bytes"),
     ],

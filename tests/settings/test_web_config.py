@@ -56,7 +56,7 @@ def test_a_file_that_is_none_or_too_large_is_not_read(tmp_path):
         with pytest.raises(ConfigError, match=r": cannot be read: it is no file$"):
             load_with(tmp_path, "", web_config_file=name)
     with pytest.raises(
-        ConfigError, match=r"web\.yaml: is larger than 256 KiB, which is no configuration$"
+        ConfigError, match=r"web\.yaml: is larger than 256 KiB, too large for a configuration$"
     ):
         load_with(tmp_path, "#" * ((1 << 18) + 1))
 
@@ -73,8 +73,7 @@ def test_no_text_holds_what_no_file_and_no_page_can_take(tmp_path, web):
         with pytest.raises(ConfigError) as caught:
             load_with(tmp_path, web.replace("U", unfit))
         said = (
-            f'{tmp_path}/web.yaml:1: {TEXTS[web]}: contains "\\0" or half of a character, '
-            "which no text can have"
+            f'{tmp_path}/web.yaml:1: {TEXTS[web]}: contains "\\0" or half of a character: remove it'
         )
         assert str(caught.value) == said
 
@@ -114,8 +113,8 @@ def test_a_file_that_changes_after_it_was_found_right_opens_nothing(tmp_path):
 
 
 REFUSAL = (
-    ": listen: can be reached from other machines, and web_config_file names no users: TLS alone "
-    "keeps nobody out: use 127.0.0.1, or give a web_config_file with basic_auth_users or "
+    ": listen: can be reached from other machines, and web_config_file names no users (TLS alone "
+    "keeps nobody out): use 127.0.0.1, or give a web_config_file with basic_auth_users or "
     "client_auth_type: RequireAndVerifyClientCert, or set listen_without_authentication: true"
 )
 

@@ -90,7 +90,7 @@ def test_a_full_disk_is_named_and_passes(file):
         broken = result(claim, reason="x" * 5_000_000)
 
         with pytest.raises(
-            DatabaseError, match="cannot grow, the disk is full: free some space"
+            DatabaseError, match="cannot grow because the disk is full: free some space"
         ) as caught:
             store.runs.finish(broken, receivers=())
 
@@ -120,8 +120,8 @@ TooManyConnections | | accepts no more connections
 ReadOnlySqlTransaction | | is read-only
 DeadlockDetected | | rolled the transaction back in favour of another one
 LockNotAvailable | | is locked by another transaction
-DependentObjectsStillExist | | has a view or another object that depends on this: drop that object first
-InsufficientPrivilege | | does not permit this: grant the user the right
+DependentObjectsStillExist | | has a view or another object that depends on the table: drop that object first
+InsufficientPrivilege | | denies the user a right: grant the user the right
 AdminShutdown | | is starting, is stopping or ended the statement
 DuplicateTable | | has a table of this name that was created at the same time: try again
 UndefinedTable | "scores_2024_01_08" | is dropping a partition of scores at this moment: try again

@@ -309,8 +309,8 @@ def test_a_takeover_abandons_what_older_epochs_run_and_only_that(store, opened):
     given_up = found["home-feed", SLOT]
     assert given_up.status is RunStatus.ABANDONED
     assert (
-        given_up.reason
-        == "the daemon that ran it was stopped, frozen or cut off: another took over under epoch 2"
+        given_up.reason == "the daemon that ran it was stopped, frozen or cut off: "
+        "another daemon took over under epoch 2"
     )
     assert found["home-feed", SLOT - HOUR].status is RunStatus.OK
     assert found["of-a-command", SLOT].status is RunStatus.RUNNING
@@ -355,7 +355,7 @@ def test_a_standby_writes_nothing(store):
     own = copied(store)
     own.maintenance.stand_by()
 
-    with pytest.raises(LeaseLostError, match="this daemon stands by: nothing was written"):
+    with pytest.raises(LeaseLostError, match="this daemon is a standby: nothing was written"):
         claimed(own)
     own.maintenance.probe_write()
     assert runs_of(store) == ()
@@ -436,7 +436,7 @@ def test_a_file_of_sqlite_that_is_swapped_under_the_daemon_is_not_written_and_no
             with pytest.raises(
                 DatabaseError,
                 match=(
-                    f"{SWAPPED[how]} while in use: rankwatch writes no more: .*restart rankwatch"
+                    f"{SWAPPED[how]} while in use: rankwatch no longer writes to it: .*restart rankwatch"
                 ),
             ):
                 work()

@@ -147,12 +147,12 @@ def test_damaged_lists_are_a_database_error_that_says_what_to_do(store):
         connection.execute(kept_lists.update().values(payload=b"PAR1 this is no Parquet PAR1"))
 
     with pytest.raises(
-        DatabaseError, match=rf"lists kept with run {run_id} are damaged .*run its slot again"
+        DatabaseError, match=rf"stored lists of run {run_id} are damaged .*run its slot again"
     ):
         store.history.kept_lists(run_id)
     assert store.history.kept_lists(run_id + 1) is None
     (said,) = memory_of(store, SLOT + DAY).unreadable
-    assert said.startswith(f"lists of the last run: the lists kept with run {run_id} are damaged")
+    assert said.startswith(f"lists of the last run: the stored lists of run {run_id} are damaged")
 
 
 def test_last_lists_are_those_of_the_newest_earlier_ok_run_that_kept_any(store):

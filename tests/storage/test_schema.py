@@ -290,7 +290,7 @@ def test_a_newer_schema_is_refused_and_left_alone(database_url):
     schema_version.upgrade(database_url)
     execute(database_url, "UPDATE alembic_version SET version_num = '9999'")
 
-    with pytest.raises(SchemaError, match=r"9999, .* not know: install the newer rankwatch"):
+    with pytest.raises(SchemaError, match=r"9999, .* not know: install the newer version"):
         open_store(database_url, create=True)
     with pytest.raises(SchemaError, match="which this program does not know"):
         schema_version.upgrade(database_url)

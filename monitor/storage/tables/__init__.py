@@ -1,1 +1,1 @@
-"""Every table of the database, also for people who write SQL; migrations create them."""
+"""Every table of the database. Migrations create the tables. People may query them with SQL."""

@@ -107,7 +107,7 @@ deliveries = numbered_table(
 
 - ``may_be_known``: an attempt may have arrived, but no answer confirms it
 - ``reason``: why the delivery is held, failed or was given up
-- ``message_key``: key of the message that may have arrived, under which it is repeated
+- ``message_key``: key of the message that may have arrived; it is repeated with this key
 - ``settled_at``: when the delivery was sent, given up or dropped
 - ``repeat_at``: when to send a start again
 """
@@ -122,7 +122,7 @@ notifications = numbered_table(
     Column("is_receiver_removed", Boolean, nullable=False, server_default=false()),
     Index(None, "delivery_id"),
 )
-"""Outcomes of deliveries: one row if an attempt ended differently from the one before."""
+"""Outcomes of deliveries. An attempt adds a row if it ended differently from the last attempt."""
 
 silences = numbered_table(
     "silences",
@@ -130,4 +130,4 @@ silences = numbered_table(
     *filled(Words, "author", "comment"),
     *filled(Instant, "created_at", "starts_at", "ends_at"),
 )
-"""Alerts without notifications until ``ends_at``; all ``matchers`` must match, as typed."""
+"""Alerts that match all ``matchers`` cause no notifications until ``ends_at``."""

@@ -70,11 +70,11 @@ runs = numbered_table(
         "scheduled_for",
     ),
 )
-"""``claimed_until`` is set while a process runs the slot. During a rerun the other columns stay.
+"""``claimed_until`` is set while a process runs the slot. A rerun keeps the other columns.
 
 ``labels_until`` is set if metrics of relevance are wanted, ``labelled_at`` once they are stored.
 ``epoch`` is the epoch of the lease under which a daemon claimed the slot; NULL for a command.
-``models`` is NULL if no version is known. ``reasons`` are the values of which ``reason`` is made.
+``models`` is NULL if no version is known. ``reason`` is the text for the values in ``reasons``.
 """
 
 stages = table_of_runs(
@@ -160,9 +160,9 @@ expectations = table_of_runs(
     *optional(Number, "expected", "bound", "z", "evidence", "evidence_bound", "opposite_bound"),
     key=("alert", "segment"),
 )
-"""What rules that learn the normal values expected of the run.
+"""The values that learning rules expected of the run.
 
-NULL if they had learned from too few runs (``learned_from``).
+The values are NULL if the rule had learned from too few runs (``learned_from``).
 """
 
 lessons = table_of_runs(
@@ -171,18 +171,19 @@ lessons = table_of_runs(
     *filled(LargeBinary, "numbers"),
     is_large=True,
 )
-"""What later runs learn from, packed: to read it takes at most a tenth of the summaries' time.
+"""Packed numbers that later runs learn from.
 
-``about``: a JSON list of alert, series and segments of each rule. ``numbers``: little-endian
-doubles in five groups, each with one number for each of these segments:
+Reading them takes at most a tenth of the time for the summaries. ``about`` is a JSON list of
+the alert, series and segments of each rule. ``numbers`` has little-endian doubles in five
+groups. Each group has one number for each segment:
 
 - the value on the judged scale
 - its sampling error
 - its z
 - the share of users without a score
-- what it added to evidence over runs
+- what the run added to evidence over runs
 
-NaN is no value.
+NaN means that there is no value.
 """
 
 standstills = table_of_runs(
@@ -192,7 +193,7 @@ standstills = table_of_runs(
     *filled(Integer, "missed", "longest", "changes"),
     key=("alert",),
 )
-"""How long an arm's lists had not changed at the run, for each rule on standstill.
+"""For how long an arm's lists had not changed when the run began, for each rule on standstill.
 
 The next run continues the count.
 """
@@ -207,7 +208,7 @@ splits = table_of_runs(
     Column("kinds", Document),
     key=("segment",),
 )
-"""What later runs are compared with: one metric's mean distance from identical lists, by part.
+"""One metric's mean distance from identical lists, by part. Later runs are compared with it.
 
 ``kinds`` says how much each arm's lists changed since the run before. Earlier versions stored one
 row for each segment.
@@ -245,7 +246,7 @@ leases = Table(
 
 ``expires_at`` is NULL on SQLite, where the lock of a file next to the database is the lease. The
 ``holder`` of ``installation`` is the database's id, see `monitor.storage.leases.installation_of`.
-``outage since …`` has the begin and the end of a time in which the database was away.
+A row ``outage since …`` has the begin and the end of an outage of the database.
 """
 
 daily = Table(
@@ -267,8 +268,8 @@ daily = Table(
 )
 """The daily roll-up: the sums of the ok runs of one UTC day, see `monitor.storage.prune`.
 
-``built_at``: when the newest of these runs ended or got its labels. In the year 9999 the sums are
-final.
+``built_at``: when the newest of these runs ended or got its labels. A time in the year 9999 means
+that the sums are final.
 """
 
 metrics = Table(
@@ -281,7 +282,7 @@ metrics = Table(
 """Numbers of metrics, for ``score_places`` only; all other tables use the names."""
 
 PLACES = 8
-"""Metrics in one row of ``scores``."""
+"""The number of metrics in one row of ``scores``."""
 
 score_places = table_of_runs(
     "score_places",
@@ -289,7 +290,7 @@ score_places = table_of_runs(
     *filled(SmallInteger, "part", "place"),
     key=("metric_id",),
 )
-"""Where the run's ``scores`` have each metric: rows of this ``part``, column ``v<place>``."""
+"""Where ``scores`` has each metric of the run: rows of this ``part``, column ``v<place>``."""
 
 scores = Table(
     "scores",
@@ -307,9 +308,9 @@ scores = Table(
 
 NULL if the score is undefined, or if the column has no metric.
 
-There are no foreign keys: to check them for millions of rows would take longer than to store the
-rows. Rows come in the order of the key, so they are appended, and one user of one run is one
-look-up. Metrics that are measured later are a part of their own: rows are never rewritten.
+There are no foreign keys, because checking them would take longer than storing the rows. Rows
+are stored in the order of the key, so they are appended. Reading one user of one run takes one
+look-up. Metrics that are measured later get their own part, so rows are never rewritten.
 
 ``day``: the UTC day of the run's slot, by which PostgreSQL partitions, see
 `monitor.storage.partitions`. SQLite has no such column.
