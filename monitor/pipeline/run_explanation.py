@@ -162,7 +162,7 @@ def explain_run(  # noqa: PLR0913 - the past is three of them
         coverage=pairing.coverage.rows,
         changes=changes,
         is_older=former is not last,
-        habits=_pool_habits(past),
+        habits=_average_habits(past),
         usually_missing=_share_missing(past),
         drop=drop.amount if drop is not None and drop.is_clear else None,
     )
@@ -230,7 +230,7 @@ def _find_cause(
 ) -> tuple[Finding | None, bool | None]:
     """The fault, or the changed spelling of ids that looks like it.
 
-    Also whether the other arm did not change.
+    The second value is that of `find_fault`.
     """
     finding, other_is_unchanged = find_fault(scene) or (None, None)
     respelled = find_respelled(scene, finding, names.name_item, mismatches)
@@ -238,7 +238,9 @@ def _find_cause(
         return finding, other_is_unchanged
     if len(respelled.arms) > 1:
         other_is_unchanged = None
-    return respelled if shows_items else respelled.without_examples, other_is_unchanged
+    if not shows_items:
+        respelled = respelled.without_examples
+    return respelled, other_is_unchanged
 
 
 def _compare_metric(
@@ -354,17 +356,17 @@ def _share_habits(scene: Scene) -> Habits:
     return shares
 
 
-def _pool_habits(splits: Sequence[Split]) -> Habits:
-    """The habits, pooled over the runs that stored them."""
+def _average_habits(splits: Sequence[Split]) -> Habits:
+    """The habits: mean shares of the runs that stored them."""
     runs: dict[str, dict[str, list[Sequence[float]]]] = {}
     for split in splits:
         for arm, habits in split.habits.items():
             for habit, shares in habits.items():
                 runs.setdefault(arm, {}).setdefault(habit, []).append(shares)
-    pooled = {}
+    means = {}
     for arm, shares_by_habit in runs.items():
-        pooled[arm] = {habit: pool_bins(shares) for habit, shares in shares_by_habit.items()}
-    return pooled
+        means[arm] = {habit: pool_bins(shares) for habit, shares in shares_by_habit.items()}
+    return means
 
 
 def explained_items(explanation: Explanation | None) -> frozenset[str]:

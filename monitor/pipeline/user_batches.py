@@ -22,10 +22,10 @@ def users_at_once(k: int) -> int:
     return max(10_000, min(50_000, 1_000_000 // k))
 
 
-def pair_users(users: UserBatch, k: int, compares: IdComparison | None = None) -> Pairing:
+def pair_users(users: UserBatch, k: int, id_differences: IdComparison | None = None) -> Pairing:
     """Both arms' lists cut to k and paired, with weights and relevance.
 
-    ``compares`` looks at the ids of both arms.
+    ``id_differences`` collects differences between the ids of both arms.
     """
     return pair(
         users.panel,
@@ -34,7 +34,7 @@ def pair_users(users: UserBatch, k: int, compares: IdComparison | None = None) -
         k,
         item_weights=users.weights,
         relevance=users.relevance,
-        compares=compares,
+        compares=id_differences,
     )
 
 
@@ -93,10 +93,11 @@ def join_segments(
 ) -> dict[str, Rows]:
     """Rows by segment of parts that follow each other. ``counts``: users of each part.
 
-    Leaves out segments that no part has.
+    ``names``: all segments, in the order of the result. Leaves out segments that no part has.
     """
     joined: dict[str, list[Rows]] = {name: [] for name in names}
-    for start, segments in zip(np.cumsum([0, *counts]), parts, strict=False):
+    starts = np.cumsum([0, *counts])
+    for start, segments in zip(starts, parts, strict=False):
         for name, rows in segments.items():
             joined[name].append(rows + start)
     return {name: np.concatenate(rows) for name, rows in joined.items() if rows}
