@@ -152,7 +152,7 @@ class PageStore(Protocol):
         wanted: IncidentFilter,
         *,
         is_firing: bool,
-        before: int | None,
+        before_number: int | None,
         limit: int,
     ) -> tuple[IncidentStart, ...]:
         """The newest ``limit`` incidents before this number that fire, or that have ended."""
@@ -270,7 +270,8 @@ class History(Protocol):
     def memory_of(self, request: MemoryRequest) -> Memory:
         """What a run needs from earlier runs.
 
-        Damaged data is left out and named in ``unreadable``.
+        Lists only if the request wants them: those of the last run, and those from before the
+        alerts that fire. Damaged lists are left out, with a sentence in ``unreadable``.
         """
 
     def latest(
@@ -484,7 +485,10 @@ class Outbox(Protocol):
         at: datetime,
         message_key: str | None,
     ) -> None:
-        """Set when these are sent again, and the key of the repetition that may have arrived."""
+        """Set when these deliveries are sent again.
+
+        ``message_key``: the key of the repetition that may have arrived. None if none may have.
+        """
 
     def delivered(self, receiver: str, *, ended_since: datetime) -> tuple[Transition, ...]:
         """Starts of current firings, and ends since then, that this receiver got, as stored."""
@@ -498,10 +502,16 @@ class Outbox(Protocol):
     def give_up_removed(self, *, configured: Sequence[str], now: datetime) -> int:
         """Give up deliveries to receivers that are not in ``configured``. Returns how many."""
 
-    def deliveries(self, *, receiver: str | None, settled: int, limit: int) -> tuple[Delivery, ...]:
+    def deliveries(
+        self,
+        *,
+        receiver: str | None,
+        given_up_limit: int,
+        limit: int,
+    ) -> tuple[Delivery, ...]:
         """The oldest ``limit`` waiting deliveries to this receiver (to all with None), as stored.
 
-        Before them, oldest first, the newest ``settled`` deliveries that were given up or dropped.
+        Before them, oldest first, the newest ``given_up_limit`` that were given up or dropped.
         """
 
     def waiting(self, now: datetime, *, held: bool = False) -> Mapping[str, tuple[int, float]]:
