@@ -339,6 +339,7 @@ class Settings(Options):
     def _expand(
         cls, comparisons: tuple[ComparisonOptions, ...], info: ValidationInfo
     ) -> tuple[ComparisonOptions, ...]:
+        """One comparison for each candidate, with the defaults of `conditions`."""
         # `conditions` is defined before `comparisons`, so it has been read.
         defaults = info.data.get("conditions", ConditionsOptions())
         expanded: list[ComparisonOptions] = []
