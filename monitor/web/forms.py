@@ -154,6 +154,7 @@ SERVER_ANSWERS = {
 _WIDEST = 1e9
 """Metrics on lists of at most 10,000 items have narrower ranges."""
 _MOST_SEGMENTS = 50
+_REPEATABLE = "segment"
 
 FAILURE = {
     "type": "object",
@@ -204,7 +205,7 @@ class GateQuery(BaseModel, extra="forbid"):
     segments: Annotated[
         tuple[Text, ...],
         Field(
-            alias="segment",
+            alias=_REPEATABLE,
             max_length=_MOST_SEGMENTS,
             description="Segment to judge, or each; may be repeated.",
         ),
@@ -254,10 +255,12 @@ def answer_gate(site: Site, request: Request) -> Response:
 
 
 def _read_query(request: Request) -> dict[str, Any]:
+    """Return the options of the gate's query. InputError names those that cannot be read."""
     values: dict[str, Any] = {}
     for name in request.query_params:
         values[name] = request.query_params.getlist(name)
-        if name != "segment" and len(values[name]) == 1:
+        # Another option that occurs twice stays a list, which is refused below.
+        if name != _REPEATABLE and len(values[name]) == 1:
             values[name] = values[name][0]
     try:
         return dict(GateQuery.model_validate(values))

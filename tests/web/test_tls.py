@@ -239,6 +239,23 @@ def test_files_that_could_not_be_read_are_tried_again_though_their_content_stays
     assert logged.entries[0]["reason"]
 
 
+def test_the_refusal_of_files_ends_when_those_in_force_are_back(keys, tmp_path):
+    pair, now, are_refused = keys.authority.issue("linked"), 0.0, []
+    link = tmp_path / "tls.crt"
+    link.symlink_to(pair.cert)
+    certificates = CertificateStore(
+        TlsOptions(cert_file=str(link), key_file=str(pair.key)), clock=lambda: now
+    )
+    for target in (tmp_path / "absent", pair.cert):
+        link.unlink()
+        link.symlink_to(target)
+        now += 1
+        certificates.current()
+        are_refused.append(certificates.refusal is not None)
+
+    assert are_refused == [True, False]
+
+
 def test_rotation_keeps_the_listener_and_connections_that_there_are(keys, tmp_path):
     first, second = keys.authority.issue("first"), keys.authority.issue("second")
     shown = Pair(tmp_path / "tls.crt", tmp_path / "tls.key")
