@@ -113,8 +113,9 @@ def _of_first(metric: Metric, options: ComparisonOptions) -> Iterator[RuleOption
         yield _rule(alert=f"Users{word}", metric=name, statistic=share, **drop)
         yield _rule(alert=f"Users{word}Trend", metric=name, statistic=share, **trend)
     if options.noise_floor is not None:
-        yield _rule(alert="NoiseExcess", metric=DerivedMetric.OVER_FLOOR.of(name), **drop)
-        yield _rule(alert="NoiseExcessTrend", metric=DerivedMetric.OVER_FLOOR.of(name), **trend)
+        excess = DerivedMetric.OVER_FLOOR.of(name)
+        yield _rule(alert="NoiseExcess", metric=excess, **drop)
+        yield _rule(alert="NoiseExcessTrend", metric=excess, **trend)
 
 
 @cache

@@ -145,7 +145,7 @@ class WebServer:
         self._server.config.timeout_graceful_shutdown = max(1, int(timeout_s) - 1)
         self._server.should_exit = True
         self._front.is_closing = True
-        # uvicorn does not have connections before the end of their TLS handshake.
+        # uvicorn does not end connections whose TLS handshake is not over.
         self._front.end_connections()
         if self._thread is not None:
             self._thread.join(timeout_s)
