@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 import sqlalchemy as sa
 
-from servers.lists import as_text, write_csv, write_jsonl
+from servers.lists import as_text, source_of, write_csv, write_jsonl
 from servers.redis import emptied_redis, shared_redis
 
 Row = dict[str, Any]
@@ -37,10 +37,7 @@ def jsonl(rows: list[Row], folder: Path, **columns: str) -> dict[str, Any]:
 
 
 def sqlite(rows: list[Row], folder: Path, **columns: str) -> dict[str, Any]:
-    return database(rows, f"sqlite:///{folder / 'table.db'}", **columns)
-
-
-def database(rows: list[Row], url: str, **columns: str) -> dict[str, Any]:
+    url = f"sqlite:///{folder / 'table.db'}"
     names = list(rows[0] if rows else columns.values())
     engine = sa.create_engine(url)
     table = pd.DataFrame([*map(as_text, rows)], columns=names, dtype=object)
@@ -92,6 +89,11 @@ WRITERS: dict[str, Callable[..., dict[str, Any]]] = {
     "sqlite": sqlite,
 }
 Write = Callable[[Any, Path], dict[str, Any]]
+
+
+def source_with(given: dict[str, Any], **more: Any) -> Any:
+    """The source of lists with these options and more."""
+    return source_of(**{kind: options | more for kind, options in given.items()})
 
 
 def writers(names: Sequence[str], **columns: str) -> dict[str, Write]:
