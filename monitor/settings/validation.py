@@ -178,10 +178,9 @@ def _merge_errors(model: type[BaseModel], errors: Sequence[Any], raw: object) ->
     the one with an error inside the value, so an error of the whole value is ignored then.
     """
     misfits, union_paths = _collect_misfits(model, errors, raw)
-    misspelled: set[KeyPath] = set()
-    for path, (first, *_) in misfits.items():
-        if first.nearest:
-            misspelled.add((*path[:-1], first.nearest))
+    misspelled = {
+        (*path[:-1], first.nearest) for path, (first, *_) in misfits.items() if first.nearest
+    }
     for path, of_path in misfits.items():
         has_nearer_problem = path in union_paths and any(
             other[: len(path)] == path and len(other) > len(path) for other in misfits
