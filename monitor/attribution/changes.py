@@ -127,27 +127,25 @@ def compare_pairs(
 ) -> PairChanges:
     """Split the change of each pair's distance since an earlier run, by arm and part.
 
-    - ``former``: the earlier lists of the same users in the same codes. They are empty for users
-      without earlier lists.
-    - ``last``: the lists of the last run, if ``former`` are lists of another run.
-
-    Two ways lead from the former pair (B', C') to the present pair (B, C): over (B, C') and over
-    (B', C). On each way, one step changes the baseline and the other step changes the candidate.
-    An arm's share is the mean cost of its steps on the two ways (Shapley 1953). `walk_to` splits
-    each step into parts. The shares of both arms add up to the change.
-
-    An arm's share is 0 if its list is unchanged, and NaN if a score is undefined. The membership
-    part is 0 if both lists have the same items. Scores, weights and grades are ignored. The cost is
-    two walks and at most 24 scorings, usually 16.
+    ``former``: the same users' earlier lists in the same codes, empty for users without lists.
+    ``last``: the lists of the last run if that is another run. ``is_still`` counts lists that are
+    the same as in either run. Two ways lead from the former pair
+    (B', C') to the present one (B, C): over (B, C') and over (B', C). An arm's share is the mean
+    cost of its step on the two ways (Shapley 1953), each split by `walk_to`. The share is 0 where
+    the arm's list is unchanged and NaN where a score is undefined. Membership is exactly 0 for the
+    same items. Item scores, weights and grades are ignored. Costs two walks and at most 24 scorings,
+    mostly 16.
     """
     lists = _pair_runs(former, present)
 
+    # `walk_to` changes the candidate's list. So the arms swap places for the baseline's change, and
+    # swap back to be scored.
     def score_swapped(batch: PairBatch) -> Floats:
         return score(
             _pair(batch.candidate, batch.candidate_lengths, batch.baseline, batch.baseline_lengths)
         )
 
-    baseline, candidate = lists.values()
+    baseline, candidate = lists[Arm.BASELINE], lists[Arm.CANDIDATE]
     parts = {
         Arm.BASELINE: _split_change(baseline, candidate, score_swapped),
         Arm.CANDIDATE: _split_change(candidate, baseline, score),
@@ -191,7 +189,7 @@ def _align(
 
 
 def _pair_runs(former: PairBatch, present: PairBatch) -> dict[Arm, OwnLists]:
-    """Each arm's former and present lists, padded to the same width."""
+    """Each arm's former and present lists, padded to one width. Same users in the same order."""
     k = max(former.baseline.shape[1], present.baseline.shape[1])
     lists = {}
     for arm in Arm:

@@ -138,17 +138,20 @@ def _add_by_part(
 
 
 def _group_by_dimension(segments: Mapping[str, Rows]) -> list[dict[str, Rows]]:
-    """Rows by segment for each dimension, with `OTHERS`. Only ``all`` if there is no dimension."""
+    """Rows by segment for each dimension, with `OTHERS`. Without dimensions, one group of all."""
     dimensions: dict[str, dict[str, Rows]] = {}
     for segment, rows in sorted(segments.items()):
         if segment != ALL:
             dimensions.setdefault(_dimension(segment), {})[segment] = rows
     for dimension, members in dimensions.items():
-        others = np.delete(segments[ALL], np.concatenate([*members.values()]))
+        in_segments = np.concatenate([*members.values()])
+        others = np.setdiff1d(segments[ALL], in_segments, assume_unique=True)
         if len(others):
             # If a real segment has this name, its users are added to the users without a segment.
             name = f"{dimension}={OTHERS}"
-            members[name] = np.append(members.get(name, others[:0]), others)
+            if name in members:
+                others = np.append(members[name], others)
+            members[name] = others
     return [*dimensions.values()] or [{ALL: segments[ALL]}]
 
 
@@ -199,19 +202,24 @@ def _find_leader(
 ) -> SegmentFall | None:
     """The segment that fell clearly more than the other segments. None if there is no such segment.
 
-    The segment must pass `_SURE` and `_CONCENTRATED`. `_SURE` alone would not be enough, since
-    ``noise`` ignores how a segment varies between runs.
+    ``falls``: the segments of one dimension, largest excess first. ``noise`` ignores how a segment
+    varies between runs, so `_SURE` alone would not be enough.
     """
+    if len(falls) == 1:
+        return None
     first = falls[0]
-    others = 1 - falls[0].share_before
-    is_sure = first.excess > _SURE * noise * math.sqrt(first.share_before * others)
-    # If parts cancel each other out, their total is small. Then any excess is a large share of it.
+    others = 1 - first.share_before
+    # Standard error of the excess if random users were in the segment (binomial).
+    error = noise * math.sqrt(first.share_before * others)
+    # Parts that cancel out leave a small total, and anything would be a large share of it.
     total = math.fsum(parts.values())
     moved = max(abs(total), *map(abs, parts.values()))
-    is_own = first.excess >= _CONCENTRATED * others * moved
-    # If the other segments rose and this one did not, it does not explain a drop.
+    excess_if_alone = others * moved
+    is_sure = first.excess > _SURE * error
+    is_own = first.excess >= _CONCENTRATED * excess_if_alone
+    # The excess is also large if the others rose. Half of it must be the segment's own fall.
     has_fallen = first.within > 0 and first.within >= first.excess / 2
-    return first if len(falls) > 1 and is_sure and is_own and has_fallen else None
+    return first if is_sure and is_own and has_fallen else None
 
 
 def find_place(hit: Flags, usual: float, segments: Mapping[str, Rows]) -> str:

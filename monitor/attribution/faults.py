@@ -272,14 +272,15 @@ def _is_other_arm_unchanged(
     finding: Finding,
     suspected: Collection[Arm],
 ) -> bool | None:
-    """Return True if the other arm is unchanged, False if it changed no more than usual.
+    """Whether the arm without the fault returned the lists of the earlier run.
 
-    None if neither is true, or if this is not known.
+    True: nearly all its lists are unchanged. False: they changed no more than usual. None: its
+    usual changes are not known, it may have a fault too, or both arms have this one.
     """
-    others = [arm for arm in Arm if arm not in finding.arms]
-    if scene.changes is None or len(others) != 1 or others[0] in suspected:
+    other = finding.arms[0].other
+    if scene.changes is None or len(finding.arms) > 1 or other in suspected:
         return None
-    is_same = scene.changes.lists[others[0]].is_same
+    is_same = scene.changes.lists[other].is_same
     if is_same[scene.changes.is_known].mean() >= _UNCHANGED:
         return True
-    return False if others[0] in scene.habits else None
+    return False if other in scene.habits else None

@@ -13,7 +13,7 @@ from monitor.kernels.exposure import number_repeated
 from monitor.model.arrays import Codes, Flags, Floats, Integers, Rows
 from monitor.model.explanation import FaultKind
 
-_BINS = 10
+BINS = 10
 _LEAST_USERS = 5.0
 _SURE = 4.0
 
@@ -48,8 +48,8 @@ def bin_lists(lists: OwnLists, is_still: Flags) -> dict[Habit, Integers]:
     The bin is -1 if the user cannot be judged. Users without former lists cannot be judged.
     """
     is_known = ~np.isnan(lists.kept_share)
-    replaced = np.rint(_BINS * (1 - np.nan_to_num(lists.kept_share)))
-    turned = np.floor(_BINS * lists.turned_share)
+    replaced = np.rint(BINS * (1 - np.nan_to_num(lists.kept_share)))
+    turned = np.floor(BINS * lists.turned_share)
     bins = {
         Habit.REPLACED: replaced,
         Habit.TURNED: turned,
@@ -103,21 +103,22 @@ def find_excess(bins: Integers, usual: Sequence[float]) -> Outliers | None:
     if not len(judged):
         return None
     now, before = _tails(share_bins(judged), usual)
-    wanders = _HARDLY_WANDERS if len(now) <= _FEW_BINS else _WANDERS
-    at_most = np.minimum(1.0, wanders * before)
-    beyond = now - at_most
-    doubt = (_LEAST_USERS + _SURE * np.sqrt(len(judged) * before)) / len(judged)
-    beyond[now - before < doubt] = -np.inf
     if len(now) == 1:
         return None
-    least = 1 + int(np.argmax(beyond[1:]))
-    if beyond[least] <= 0:
+    wanders = _HARDLY_WANDERS if len(now) <= _FEW_BINS else _WANDERS
+    at_most = wanders * before
+    surplus = now - at_most
+    doubt = (_LEAST_USERS + _SURE * np.sqrt(len(judged) * before)) / len(judged)
+    surplus[now - before < doubt] = -np.inf
+    least = 1 + int(np.argmax(surplus[1:]))
+    if surplus[least] <= 0:
         return None
     return Outliers(
         least=least,
         usual=float(at_most[least]),
-        reversed=float(sum(usual[: _BINS - least + 1])),
-        beyond=float((now - before)[least] / max(1 - before[least], 1e-9)),
+        # Reversing a list moves it from bin b to bin BINS - b.
+        reversed=float(sum(usual[: BINS - least + 1])),
+        beyond=float((now - before)[least] / (1 - before[least])),
     )
 
 
@@ -163,8 +164,8 @@ _LEAST_SHARE = 0.001
 _MODELS = 500
 _SAMPLE = 300
 
-# A place on a scale. 0 is what the lists of two different users have in common. 1 is what two lists
-# of one user usually have in common. Above this place, lists are still the user's own.
+# Lists are still the user's own if they kept more of the former list than other users' lists have
+# of it. The threshold is this part of the way from there to what lists usually keep.
 _STILL_OWN = 0.12
 
 # New lists are other users' lists if they have enough in common with former lists. The unit is what
@@ -184,23 +185,31 @@ def find_shared(codes: Codes) -> tuple[Flags, Integers]:
 
 
 def judge_lists(lists: OwnLists, hit: Flags) -> FaultKind:
-    """Find out whether these lists are other users' lists, random lists, or other new lists."""
-    rows = _thin(np.flatnonzero(hit), _SAMPLE)
-    models = _thin(np.flatnonzero(lists.former_lengths), _MODELS)
-    former = _count_common(lists.former[rows], lists.former[models], rows, models)
-    present = _count_common(lists.present[rows], lists.former[models], rows, models)
-    own_share = float(np.nanmean(lists.kept_share[rows]))
-    strangers_share = former.mean() / max(1.0, float(lists.former_lengths[rows].mean()))
+    """Whether these lists are other users' lists, random, or just others than before.
+
+    The ``hit`` users have lists in both runs.
+    """
+    hit_users = _thin(np.flatnonzero(hit), _SAMPLE)
+    other_users = _thin(np.flatnonzero(lists.former_lengths), _MODELS)
+    models = lists.former[other_users]
+    common_before = _count_common(
+        lists.former[hit_users], models, code_users=hit_users, model_users=other_users
+    )
+    common_now = _count_common(
+        lists.present[hit_users], models, code_users=hit_users, model_users=other_users
+    )
+    own_share = lists.kept_share[hit_users].mean()
+    strangers_share = common_before.mean() / lists.former_lengths[hit_users].mean()
     ordinary = lists.kept_share[~hit & ~np.isnan(lists.kept_share)]
     usual_share = float(ordinary.mean()) if len(ordinary) else 1.0
-    # A list of another user has as little in common with the user's former list as the lists of
-    # any two users have.
-    if own_share > strangers_share + _STILL_OWN * (usual_share - strangers_share):
+    # Lists of other users are as far from the user's former list as the lists of any two users.
+    still_own_from = strangers_share + _STILL_OWN * (usual_share - strangers_share)
+    if own_share > still_own_from:
         return FaultKind.REPLACED
-    likest_now = present.max(axis=1).mean()
-    likest_before = former.max(axis=1).mean()
+    likest_now = common_now.max(axis=1).mean()
+    likest_before = common_before.max(axis=1).mean()
     is_like_one = likest_now >= _LIKEST * likest_before
-    if is_like_one and present.mean() >= _LIKE * former.mean():
+    if is_like_one and common_now.mean() >= _LIKE * common_before.mean():
         return FaultKind.MIXED_UP
     return FaultKind.NOISE
 
@@ -213,21 +222,23 @@ def _thin(rows: Rows, count: int) -> Rows:
 def _count_common(
     codes: Codes,
     models: Codes,
-    rows: Rows,
-    places: Rows,
+    *,
+    code_users: Rows,
+    model_users: Rows,
 ) -> npt.NDArray[np.float32]:
     """Number of items that each list has in common with each model, (lists, models).
 
-    It is 0 for a user's own former list.
+    0 where both are of one user.
     """
     items = np.unique(models[models >= 0])
     has_item = np.zeros((len(items), len(models)), dtype=np.float32)
     where = models >= 0
     has_item[np.searchsorted(items, models[where]), np.nonzero(where)[0]] = 1
-    item_places = np.searchsorted(items, codes).clip(0, max(0, len(items) - 1))
+    item_places = np.searchsorted(items, codes).clip(max=len(items) - 1)
     is_there = (codes >= 0) & (items[item_places] == codes)
     common = np.zeros((len(codes), len(models)), dtype=np.float32)
+    # Rank by rank, because an array of all ranks would be too large.
     for rank in range(codes.shape[1]):
         common += np.where(is_there[:, rank, None], has_item[item_places[:, rank]], 0)
-    common[rows[:, None] == places] = 0
+    common[code_users[:, None] == model_users] = 0
     return common

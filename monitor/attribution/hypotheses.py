@@ -9,8 +9,8 @@ import numpy as np
 
 from monitor.attribution.changes import OwnLists, PairChanges
 from monitor.attribution.habits import (
+    BINS,
     Habit,
-    Outliers,
     bin_lists,
     find_excess,
     find_shared,
@@ -43,8 +43,13 @@ _RARELY_LISTED = 5
 _KEPT_TOP = 0.1
 # If at least this share of the unchanged lists is shared by many users, the fault is a shared list.
 _MOST_SHARED = 0.5
-# If at least this share of the lists is unchanged in both arms, unchanged lists are not stale.
-_MOSTLY = 0.9
+# If this share of the lists is unchanged in both arms, there were no new data, and none is stale.
+_NO_NEW_DATA = 0.9
+# Items disappear every day. Items count as removed if their share of all listed items is this
+# multiple of the same share in the other arm.
+_TIMES_USUAL = 3
+# Lists that lost only removed items keep at least this share of what they usually keep.
+_KEPT_OF_USUAL = 0.8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -213,43 +218,37 @@ def _share_duplicated(scene: Scene, arm: Arm) -> float:
 
 
 def _find_stale(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | None:
-    """Users whose lists are those of the last run, while most other lists changed.
+    """Users whose lists are those of the last run, if more lists are than usual.
 
     If most of these users share a list, the fault is the shared list. It began in an earlier run.
     """
     suspicion = _exceed_habit(scene, arm, Habit.STILL)
-    # Some arms never change, so the arm needs a known habit. If both arms hardly changed, there may
-    # have been no new data.
+    # Some arms never change. Without a known past we cannot know whether this one does.
     if suspicion is None or arm not in scene.habits:
         return None
-    if min(changes.is_still[each][changes.is_known].mean() for each in Arm) >= _MOSTLY:
+    if min(changes.is_still[each][changes.is_known].mean() for each in Arm) >= _NO_NEW_DATA:
         return None
     is_shared, group = find_shared(scene.batch.of(arm)[0])
     if is_shared[suspicion.hit].mean() >= _MOST_SHARED:
+        # Healthy users may have unchanged lists, but not this list: no usual share applies.
         shared = replace(suspicion, hit=suspicion.hit & is_shared, habit=None, usual=0.0)
         return _describe_shared(scene, shared, group)
     return replace(suspicion, kind=FaultKind.STALE)
 
 
 def _find_removed_items(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | None:
-    """Users whose former lists had items that no user gets any more."""
-    lists, other_lists = changes.lists[arm], changes.lists[arm.other]
+    """Users whose former lists had items that hardly any user gets now."""
+    lists = changes.lists[arm]
     removed, share = lists.find_removed(_LISTED)
-    _, usual_share = other_lists.find_removed(_LISTED)
-    # A single item may disappear every day, so one removed item is no fault.
-    if share < _LEAST_REMOVED + 3 * usual_share or len(removed) < 2:  # noqa: PLR2004
+    _, usual_share = changes.lists[arm.other].find_removed(_LISTED)
+    # One item disappears every day.
+    if share < _LEAST_REMOVED + _TIMES_USUAL * usual_share or len(removed) < 2:  # noqa: PLR2004
         return None
+    # Items in few lists may disappear by chance. They count only now that others were removed.
     removed, share = lists.find_removed(_RARELY_LISTED)
     is_removed = np.isin(lists.former, removed)
-    # If lists also lost many other items, they changed for another reason.
-    left = np.maximum(1, lists.former_lengths - is_removed.sum(axis=1))
-    kept_of_left = float(np.nanmean((lists.kept_share * lists.former_lengths / left).clip(0, 1)))
-    usual_bins = scene.habits.get(arm, {}).get(Habit.REPLACED)
-    if usual_bins is None:
-        usually_kept = float(np.nanmean(other_lists.kept_share))
-    else:
-        usually_kept = 1 - float(np.arange(len(usual_bins)) @ np.array(usual_bins)) / 10
-    if kept_of_left < 0.8 * usually_kept:
+    # Lists that lost more items than these have changed for another reason.
+    if _kept_of_rest(lists, is_removed) < _KEPT_OF_USUAL * _usually_kept(scene, changes, arm):
         return None
     return Suspicion(
         kind=FaultKind.ITEMS_GONE,
@@ -258,6 +257,21 @@ def _find_removed_items(scene: Scene, changes: PairChanges, arm: Arm) -> Suspici
         judged=changes.is_known,
         detail={"items": float(len(removed)), "exposure": share},
     )
+
+
+def _kept_of_rest(lists: OwnLists, is_removed: Flags) -> float:
+    """Mean share of the items that were not removed, (n, k), that lists kept: 0 to 1."""
+    rest = np.maximum(1, lists.former_lengths - is_removed.sum(axis=1))
+    kept = lists.kept_share * lists.former_lengths / rest
+    return float(np.nanmean(kept.clip(0, 1)))
+
+
+def _usually_kept(scene: Scene, changes: PairChanges, arm: Arm) -> float:
+    """Mean share of items that lists usually keep, else that the other arm's lists kept now."""
+    shares = scene.habits.get(arm, {}).get(Habit.REPLACED)
+    if shares is None:
+        return float(np.nanmean(changes.lists[arm.other].kept_share))
+    return 1 - float(np.arange(len(shares)) @ np.array(shares)) / BINS
 
 
 def _find_replaced(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | None:
@@ -301,7 +315,7 @@ def _exceed_habit(scene: Scene, arm: Arm, habit: Habit) -> Suspicion | None:
     """
     bins = scene.bins[arm][habit]
     segment = ALL
-    excess: Outliers | None = find_excess(bins, usual_shares(scene, arm, habit))
+    excess = find_excess(bins, usual_shares(scene, arm, habit))
     if excess is None:
         # If similar users are frequent, a few hit users are outliers only within their segment.
         most_users = 0.0
@@ -332,8 +346,8 @@ def usual_shares(
 ) -> tuple[float, ...]:
     """Usual shares of users by bin, from the arm's past runs.
 
-    If the arm's past is not known, they are the shares of the other arm in this run. With ``rows``
-    they are never smaller than the shares of these users in the other arm.
+    With runs between the earlier lists and these, the wider of both. With ``rows``, at least as
+    wide as the shares of these users in the other arm.
     """
     other_bins = scene.bins[arm.other][habit]
     shares = scene.habits.get(arm, {}).get(habit)

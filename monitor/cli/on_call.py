@@ -389,8 +389,9 @@ def list_deliveries(
     The column `message` has a short form of the text.
     """
     with opened_database(config) as (store, _):
-        settled = _SETTLED if every else 0
-        deliveries = store.outbox.deliveries(receiver=receiver, settled=settled, limit=_MOST)
+        deliveries = store.outbox.deliveries(
+            receiver=receiver, given_up_limit=_SETTLED if every else 0, limit=_MOST
+        )
     columns = (
         "receiver comparison alert segment change at status attempts> next_attempt_at "
         "reason message"

@@ -132,13 +132,13 @@ class RunAccumulator:
         self._sampled: list[tuple[UserBatch, Scores]] = []
         self._pairing: Pairing | None = None
         self._unmeasured: dict[str, None] = {}
-        self._compares = IdComparison()
+        self._id_differences = IdComparison()
 
     def add(self, batch: UserBatch) -> None:
         """Pair, score and add the next batch."""
         measuring = self._comparison.measuring
         with self._stage("pair"):
-            pairing = pair_users(batch, measuring.k, self._compares)
+            pairing = pair_users(batch, measuring.k, self._id_differences)
         with self._stage("score"):
             metrics, unmeasured = score.scorable_metrics(measuring, pairing.batch)
             floor = score.measure_floor(batch, pairing, measuring.k, metrics, self.failed)
@@ -197,7 +197,7 @@ class RunAccumulator:
             sampled=(replace(users, weights=None, relevance=None), sampled_scores),
             unmeasured=tuple(self._unmeasured),
             failed=self.failed,
-            id_mismatches=self._compares.batches,
+            id_mismatches=self._id_differences.batches,
         )
 
     def merge(
@@ -225,7 +225,7 @@ class RunAccumulator:
         users, scores = part.sampled
         self._sampled.append((replace(users, weights=weights, relevance=relevance), scores))
         self._unmeasured |= dict.fromkeys(part.unmeasured)
-        self._compares.batches += part.id_mismatches
+        self._id_differences.batches += part.id_mismatches
         self._gather(part.scores)
 
     @property
@@ -245,7 +245,7 @@ class RunAccumulator:
     @property
     def id_mismatches(self) -> tuple[IdMismatch, ...]:
         """Differences between the arms in how items are spelled."""
-        return self._compares.mismatches
+        return self._id_differences.mismatches
 
     @property
     def notes(self) -> Mapping[tuple[Arm, CoverageReason], CoverageNote]:
@@ -277,7 +277,7 @@ class RunAccumulator:
 
     @property
     def lists(self) -> KeptLists | None:
-        """The lists that the comparison stores. They belong to paired users."""
+        """The lists that the comparison keeps, of paired users. None if no batch has any."""
         parts = self._lists
         if not parts:
             return None
@@ -288,6 +288,7 @@ class RunAccumulator:
             candidate=join_tables([part.candidate for part in parts]),
             segments=join_segments(counts, segments, self._segments),
         )
+        # Each batch was drawn from. A draw of draws is a draw of all.
         return self._drawn(joined)
 
     def _drawn(self, lists: KeptLists) -> KeptLists:

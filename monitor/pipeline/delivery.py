@@ -40,9 +40,9 @@ LEASE = timedelta(seconds=60)
 RECHECK_AFTER = timedelta(seconds=30)
 """How long after a decision a held delivery is decided again."""
 RESEND_ENDS_FOR = timedelta(minutes=5)
-"""How long ends are sent again to receivers that want alerts to be resent."""
-_REPETITION_ATTEMPTS = 4
-"""A failed repetition backs off as if it had failed this often, since it is not urgent."""
+"""How long ends are sent again to receivers that want alerts resent."""
+_REPETITION_BACKOFF = 4
+"""A failed repetition backs off as after so many earlier attempts: it is not urgent."""
 _BASE_S = 2.0
 _CAP_S = 300.0
 _LONGEST_RETRY_AFTER_S = 3600.0
@@ -313,23 +313,30 @@ class OutboxSender:
         deliveries: Sequence[Delivery],
         every: timedelta,
     ) -> None:
+        """Send a repetition, and store when its deliveries are repeated next.
+
+        A temporary failure is retried sooner than ``every``. Any failure is raised.
+        """
         now = self.clock.now()
+        # Stored before sending: if this process is killed meanwhile, the next one sends the message
+        # with the same key, so that the receiver can discard the second one.
         self.outbox.schedule_repetition(deliveries, at=now, message_key=message.key)
         try:
             self._send_with_picture(message)
         except DeliveryError as error:
             self.publisher.count("delivery_errors_total", self.receiver.name, error.trouble)
-            at = now + every
-            key = None
-            if not error.permanent:
-                at = next_attempt(
-                    _REPETITION_ATTEMPTS,
-                    now=now,
-                    draw=self.draw(),
-                    retry_after_s=error.retry_after_s,
-                )
-                if error.may_be_known or deliveries[0].message_key is not None:
-                    key = message.key
+            if error.permanent:
+                self.outbox.schedule_repetition(deliveries, at=now + every, message_key=None)
+                raise
+            at = next_attempt(
+                _REPETITION_BACKOFF,
+                now=now,
+                draw=self.draw(),
+                retry_after_s=error.retry_after_s,
+            )
+            # All deliveries of a message have the same key, or none if none may have arrived.
+            may_be_known = error.may_be_known or deliveries[0].message_key is not None
+            key = message.key if may_be_known else None
             self.outbox.schedule_repetition(deliveries, at=at, message_key=key)
             raise
         self.outbox.schedule_repetition(deliveries, at=now + every, message_key=None)

@@ -45,16 +45,20 @@ def summarize_gaps(gaps: Mapping[str, Sequence[Floats]]) -> dict[str, dict[str, 
 
 
 def describe_cached(arm: Arm, table: RankingTable) -> str | None:
-    """A sentence about the answers that came from a cache, with their age. None if they are few."""
+    """How many answers of the arm came from a cache, and their age.
+
+    None if hardly any did, or if the source does not report it.
+    """
     if table.traces is None:
         return None
-    users = np.isfinite(table.traces.age_s).sum()
-    if users <= _MAX_IGNORED_SHARE * len(table):
+    cached = np.isfinite(table.traces.age_s).sum()
+    if cached <= _MAX_IGNORED_SHARE * len(table):
         return None
     oldest_s = np.nanmax(table.traces.age_s)
+    # 0: the cache does not report how old its answers are.
     age = f", up to {oldest_s:,.0f} s old" if oldest_s else ""
     return (
-        f"the {arm} answered {users:,} of {len(table):,} users from a cache{age} "
+        f"the {arm} answered {cached:,} of {len(table):,} users from a cache{age} "
         f"({table.traces.sign})"
     )
 

@@ -79,13 +79,15 @@ class RuleSeries(Generic[RuleT_co]):
     def show(self, judged: float, users: int) -> float | None:
         """Convert a judged value to the scale that people read, within the range of the series.
 
-        None if the value is not finite. None for a share if there are no users.
+        ``judged``: the value on the judged scale, which is an angle for shares of users. None if it
+        is not finite, or a share of no users.
         """
         if not np.isfinite(judged) or (self.rule.is_share and not users):
             return None
         if not self.rule.is_share:
-            bounds = self.rule.scores if isinstance(self.rule, SimilarityRule) else None
-            return float(np.clip(judged, *(bounds or (-np.inf, np.inf))))
+            if isinstance(self.rule, SimilarityRule) and self.rule.scores is not None:
+                judged = np.clip(judged, *self.rule.scores)
+            return float(judged)
         share = float(from_angle(judged, users))
         # Converting an angle back is inexact, so less than half a user becomes no user.
         if share * users < HALF_A_USER:
@@ -167,12 +169,13 @@ def find_alarms(
     past: Sequence[PastRun],
     alerts: Collection[str],
 ) -> Flags:
-    """Whether any of these alerts was pending or firing after each past run, (runs, m).
+    """Whether any of these alerts was pending or firing after each past run, (runs, series).
 
     Alerts on the series' segment and alerts on all users are considered.
     """
     alarms = np.zeros((len(past), len(series)), dtype=np.bool_)
     for row, run in enumerate(past):
+        # The states are those of pending and firing alerts, by alert and segment.
         segments = {segment for alert, segment in run.states if alert in alerts}
         if segments:
             alarms[row] = [ALL in segments or watched.segment in segments for watched in series]

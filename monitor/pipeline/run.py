@@ -212,38 +212,42 @@ def _judge(
 
 
 def _storable(comparison: Comparison, measured: MeasuredRun, status: RunStatus) -> MeasuredRun:
-    """Select what is stored. Segments in which too few users were compared are left out."""
-    thin = thin_segments(measured.coverage, comparison.judging.min_paired_share)
+    """What the run stores, by its status: nothing of thin segments, scores as `keep_scores` says.
+
+    In thin segments too few users were compared.
+    """
     if status is RunStatus.FAILED:
+        # A failed run compared no users.
         measured = replace(measured, summaries=(), arm_scores=())
-    lists = None
-    is_ok = status is RunStatus.OK
-    if is_ok and measured.lists is not None:
-        # Segments with too few compared users are not measured later either.
-        segments = measured.lists.segments
-        thick = {name: rows for name, rows in segments.items() if name not in thin}
-        lists = replace(measured.lists, segments=thick)
+    if status is not RunStatus.OK:
+        # Later runs use only ok runs: to compare lists, to measure labels, and to explain drops.
+        measured = replace(measured, lists=None, is_labelled=False, split=None, explanation=None)
+    thin = thin_segments(measured.coverage, comparison.judging.min_paired_share)
+    lists = measured.lists
+    if lists is not None:
+        # Thin segments are not measured later either.
+        thick = {name: rows for name, rows in lists.segments.items() if name not in thin}
+        lists = replace(lists, segments=thick)
     return replace(
         measured,
         summaries=tuple(row for row in measured.summaries if row.segment not in thin),
         arm_scores=tuple(row for row in measured.arm_scores if row.segment not in thin),
         scores=_stored_scores(comparison, measured.scores),
         lists=lists,
-        is_labelled=is_ok and measured.is_labelled,
-        split=measured.split if is_ok else None,
-        explanation=measured.explanation if is_ok else None,
     )
 
 
 def _stored_scores(
     comparison: Comparison, scores: Iterable[Scores] | None
 ) -> Iterable[Scores] | None:
+    """The scores of the users that ``keep_scores`` selects, in batches. None without such users."""
     keep = comparison.measuring.keep_scores
     if scores is None or keep is Keep.NONE:
         return None
     if keep is Keep.ALL:
         return scores
     drawn: list[Scores] = []
+    # A draw of draws is a draw of all, so that memory does not grow with the batches.
     for batch in scores:
         drawn = [draw_scores(join_scores([*drawn, batch]), keep, comparison)]
     return drawn

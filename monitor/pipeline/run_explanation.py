@@ -167,7 +167,7 @@ def explain_run(  # noqa: PLR0913 - the past is three of them
         coverage=pairing.coverage.rows,
         changes=changes,
         is_older=former is not last,
-        habits=_pool_habits(past),
+        habits=_average_habits(past),
         usually_missing=_share_missing(past),
         drop=drop.amount if drop is not None and drop.is_clear else None,
     )
@@ -241,7 +241,7 @@ def _find_cause(
 ) -> tuple[Finding | None, bool | None]:
     """Find the fault. If a changed spelling of ids explains the fault, return that instead.
 
-    The second value says whether the other arm did not change. See `find_fault`.
+    The second value is that of `find_fault`.
     """
     finding, other_is_unchanged = find_fault(scene) or (None, None)
     respelled = find_respelled(scene, finding, names.name_item, mismatches)
@@ -249,7 +249,9 @@ def _find_cause(
         return finding, other_is_unchanged
     if len(respelled.arms) > 1:
         other_is_unchanged = None
-    return respelled if shows_items else respelled.without_examples, other_is_unchanged
+    if not shows_items:
+        respelled = respelled.without_examples
+    return respelled, other_is_unchanged
 
 
 def _compare_metric(
@@ -372,17 +374,17 @@ def _share_habits(scene: Scene) -> Habits:
     return shares
 
 
-def _pool_habits(splits: Sequence[Split]) -> Habits:
-    """Average the habits over the runs that stored them."""
+def _average_habits(splits: Sequence[Split]) -> Habits:
+    """The habits: mean shares of the runs that stored them."""
     runs: dict[str, dict[str, list[Sequence[float]]]] = {}
     for split in splits:
         for arm, habits in split.habits.items():
             for habit, shares in habits.items():
                 runs.setdefault(arm, {}).setdefault(habit, []).append(shares)
-    pooled = {}
+    means = {}
     for arm, shares_by_habit in runs.items():
-        pooled[arm] = {habit: pool_bins(shares) for habit, shares in shares_by_habit.items()}
-    return pooled
+        means[arm] = {habit: pool_bins(shares) for habit, shares in shares_by_habit.items()}
+    return means
 
 
 def explained_items(explanation: Explanation | None) -> frozenset[str]:

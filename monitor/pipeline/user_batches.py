@@ -22,10 +22,10 @@ def users_at_once(k: int) -> int:
     return max(10_000, min(50_000, 1_000_000 // k))
 
 
-def pair_users(users: UserBatch, k: int, compares: IdComparison | None = None) -> Pairing:
-    """Cut both arms' lists to k and pair them, with weights and relevance.
+def pair_users(users: UserBatch, k: int, id_differences: IdComparison | None = None) -> Pairing:
+    """Both arms' lists cut to k and paired, with weights and relevance.
 
-    ``compares`` compares the spelling of the ids of both arms.
+    ``id_differences`` collects differences between the ids of both arms.
     """
     return pair(
         users.panel,
@@ -34,7 +34,7 @@ def pair_users(users: UserBatch, k: int, compares: IdComparison | None = None) -
         k,
         item_weights=users.weights,
         relevance=users.relevance,
-        compares=compares,
+        compares=id_differences,
     )
 
 
@@ -96,10 +96,11 @@ def join_segments(
 ) -> dict[str, Rows]:
     """Join the rows by segment of several parts into rows of the joined parts.
 
-    ``counts`` are the numbers of users of the parts. Segments that no part has are left out.
+    ``names``: all segments, in the order of the result. Leaves out segments that no part has.
     """
     joined: dict[str, list[Rows]] = {name: [] for name in names}
-    for start, segments in zip(np.cumsum([0, *counts]), parts, strict=False):
+    starts = np.cumsum([0, *counts])
+    for start, segments in zip(starts, parts, strict=False):
         for name, rows in segments.items():
             joined[name].append(rows + start)
     return {name: np.concatenate(rows) for name, rows in joined.items() if rows}

@@ -158,7 +158,7 @@ class PageStore(Protocol):
         wanted: IncidentFilter,
         *,
         is_firing: bool,
-        before: int | None,
+        before_number: int | None,
         limit: int,
     ) -> tuple[IncidentStart, ...]:
         """The newest ``limit`` incidents with a lower number that fire, or that have ended."""
@@ -278,7 +278,8 @@ class History(Protocol):
     def memory_of(self, request: MemoryRequest) -> Memory:
         """What a run needs from earlier runs.
 
-        Damaged data is left out and named in ``unreadable``.
+        Lists only if the request wants them: those of the last run, and those from before the
+        alerts that fire. Damaged lists are left out, with a sentence in ``unreadable``.
         """
 
     def latest(
@@ -498,7 +499,10 @@ class Outbox(Protocol):
         at: datetime,
         message_key: str | None,
     ) -> None:
-        """Set when to send these starts again, and the key if a repetition may have arrived."""
+        """Set when these deliveries are sent again.
+
+        ``message_key``: the key of the repetition that may have arrived. None if none may have.
+        """
 
     def delivered(self, receiver: str, *, ended_since: datetime) -> tuple[Transition, ...]:
         """The starts of current firings and the recent ends that this receiver got.
@@ -515,11 +519,16 @@ class Outbox(Protocol):
     def give_up_removed(self, *, configured: Sequence[str], now: datetime) -> int:
         """Give up deliveries to receivers that are not in ``configured``. Returns their number."""
 
-    def deliveries(self, *, receiver: str | None, settled: int, limit: int) -> tuple[Delivery, ...]:
-        """The oldest ``limit`` waiting deliveries to this receiver, in the order of storing.
+    def deliveries(
+        self,
+        *,
+        receiver: str | None,
+        given_up_limit: int,
+        limit: int,
+    ) -> tuple[Delivery, ...]:
+        """The oldest ``limit`` waiting deliveries to this receiver (to all with None), as stored.
 
-        None selects all receivers. Before them come the newest ``settled`` deliveries that were
-        given up or dropped, oldest first.
+        Before them, oldest first, the newest ``given_up_limit`` that were given up or dropped.
         """
 
     def waiting(self, now: datetime, *, held: bool = False) -> Mapping[str, tuple[int, float]]:

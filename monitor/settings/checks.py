@@ -79,7 +79,7 @@ def check_settings(
     yield from _retention(Partial(RetentionOptions, settings.raw.get("retention"), context))
     yield from _names(comparisons)
     yield from _scores_files(settings, comparisons)
-    yield from _receivers(settings, context)
+    yield from _check_receivers(settings, context)
     yield from _pings(settings, context, names)
     for n, comparison in comparisons:
         yield from within(("comparisons", n), _comparison(comparison, context))
@@ -129,8 +129,8 @@ def _retention(retention: Partial) -> Iterator[Problem]:
             )
 
 
-def _receivers(settings: Partial, context: Mapping[str, object]) -> Iterator[Problem]:
-    """Report names of receivers that occur twice, and unknown names in routes and fallbacks."""
+def _check_receivers(settings: Partial, context: Mapping[str, object]) -> Iterator[Problem]:
+    """Names of receivers that occur twice, and unknown names in routes and fallbacks."""
     receivers: list[ReceiverOptions] = []
     names: list[tuple[KeyPath, str]] = []
     items = settings.items("receivers")
@@ -141,6 +141,7 @@ def _receivers(settings: Partial, context: Mapping[str, object]) -> Iterator[Pro
             path = ("receivers", n, receiver.kind, "name")
             names.extend((path, name) for name in receiver.receiver_names)
     yield from duplicates(names, NAME_TAKEN.format("receiver"))
+    # The name of a receiver that cannot be read would seem to be unknown.
     if len(receivers) == len(items):
         yield from _references(settings, receivers_by_name(receivers))
 
@@ -199,7 +200,7 @@ def _comparison(comparison: Partial, context: Mapping[str, object]) -> Iterator[
     yield from _schedule(comparison)
     yield from _metrics(comparison)
     yield from _lists_of_last_run(comparison)
-    yield from _outputs(comparison)
+    yield from _check_outputs(comparison)
     yield from _users(comparison)
     yield from duplicates(
         ((("rules", n, "alert"), rule.get("alert")) for n, rule in rules),
@@ -367,7 +368,8 @@ def _place(path: str | Path) -> str:
     return os.path.join(os.path.realpath(folder), name)  # noqa: PTH118 - what may be a template
 
 
-def _outputs(comparison: Partial) -> Iterator[Problem]:
+def _check_outputs(comparison: Partial) -> Iterator[Problem]:
+    """Files of scores that would have one candidate only, or would replace a source."""
     path = _scores_file(comparison)
     if path is None:
         return
@@ -428,6 +430,7 @@ def _check_metric_input(
     metric: Metric | ArmMetric | None,
     comparison: Partial,
 ) -> Iterator[Problem]:
+    """A problem if the metric needs a key that the comparison or its sources lack."""
     need = None if metric is None else metric.need
     if need == Need.SCORES:
         arms = []

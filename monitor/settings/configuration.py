@@ -344,7 +344,8 @@ class Settings(Options):
     def _expand(
         cls, comparisons: tuple[ComparisonOptions, ...], info: ValidationInfo
     ) -> tuple[ComparisonOptions, ...]:
-        # The field `conditions` is defined before `comparisons`, so its value is known here.
+        """One comparison for each candidate, with the defaults of `conditions`."""
+        # `conditions` is defined before `comparisons`, so it has been read.
         defaults = info.data.get("conditions", ConditionsOptions())
         expanded: list[ComparisonOptions] = []
         for comparison in comparisons:

@@ -48,20 +48,26 @@ def rules_of(options: ComparisonOptions) -> tuple[RuleOptions, ...]:
 
 
 def default_rules(options: ComparisonOptions) -> tuple[RuleOptions, ...]:
-    """Rules on the first metric, on two other metrics' means, on coverage and on frozen arms."""
+    """Rules on the first metric, on the means of two more, on coverage, and on frozen arms.
+
+    Trends of the first metric and of two kinds of coverage have rules too.
+    """
+    # Relevance arrives after the rules have judged the run.
     metrics = [
         metric for metric in map(parse, options.metrics) if metric.need is not Need.RELEVANCE
     ]
     rules: list[RuleOptions] = []
     if metrics:
-        rules += _of_first(metrics[0], options)
-        rules += _of_others(metrics[: 1 + _OTHERS])
+        first, *others = metrics
+        rules += _of_first(first, options)
+        rules += _of_others(first, others[:_OTHERS])
     rules += _of_coverage(Arm.CANDIDATE, options)
     rules += _of_coverage(Arm.BASELINE, options)
     # A change that is too small to detect in one run adds up over runs.
     for name in ("SharedList", "TopReversed"):
         trend = _rule(alert=f"{name}Trend", coverage=_LACKS[name], learned="trend", segments="each")
         rules.append(trend)
+    # Frozen arms show only if the lists of all users are stored.
     if options.keep_lists in (None, Keep.ALL):
         for arm in Arm:
             alert = f"{arm.capitalize()}Frozen"
@@ -107,8 +113,9 @@ def _of_first(metric: Metric, options: ComparisonOptions) -> Iterator[RuleOption
         yield _rule(alert=f"Users{word}", metric=name, statistic=share, **drop)
         yield _rule(alert=f"Users{word}Trend", metric=name, statistic=share, **trend)
     if options.noise_floor is not None:
-        yield _rule(alert="NoiseExcess", metric=DerivedMetric.OVER_FLOOR.of(name), **drop)
-        yield _rule(alert="NoiseExcessTrend", metric=DerivedMetric.OVER_FLOOR.of(name), **trend)
+        excess = DerivedMetric.OVER_FLOOR.of(name)
+        yield _rule(alert="NoiseExcess", metric=excess, **drop)
+        yield _rule(alert="NoiseExcessTrend", metric=excess, **trend)
 
 
 @cache
@@ -129,10 +136,10 @@ def name_metrics(metrics: Sequence[Metric]) -> list[str]:
     return names
 
 
-def _of_others(watched: list[Metric]) -> Iterator[RuleOptions]:
-    """Rules on each metric except the first."""
-    names = name_metrics(watched)
-    for metric, name in zip(watched[1:], names[1:], strict=True):
+def _of_others(first: Metric, others: Sequence[Metric]) -> Iterator[RuleOptions]:
+    """Rules on the means of the other metrics. Their names differ from the first one's too."""
+    _, *names = name_metrics([first, *others])
+    for metric, name in zip(others, names, strict=True):
         change = "Drop" if metric.higher_is_more_alike else "Rise"
         yield _rule(
             alert=f"{name}{change}",

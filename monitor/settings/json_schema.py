@@ -51,8 +51,7 @@ def json_schema() -> dict[str, Any]:
             "to."
         }
     }
-    properties = schema["properties"]
-    properties["external_url"].pop("default", None)
+    schema["properties"]["external_url"].pop("default", None)
     return {"$schema": _DIALECT, "title": "rankwatch configuration", **schema}
 
 
@@ -73,6 +72,7 @@ def _relax(node: Any) -> Any:  # noqa: ANN401 - any JSON
 
 
 def _with_variable(node: dict[str, Any]) -> dict[str, Any]:
+    """The schema, or a ``${NAME}`` in its place if the schema would refuse that text."""
     is_narrow = (
         node.get("type") in _NARROW
         or "pattern" in node

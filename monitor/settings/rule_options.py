@@ -220,14 +220,15 @@ class RuleOptions(Options):
         if self.below is not None:
             direction = rules.Direction.BELOW
             threshold = self.below
-            end = self.resolve_above
+            resolve_at = self.resolve_above
         else:
             direction = rules.Direction.ABOVE
+            # Each rule has one of `learned`, `below` and `above`. The 0.0 is for the type checker.
             threshold = self.above or 0.0
-            end = self.resolve_below
-        if end is None:
-            end = threshold
-        return rules.FixedLimit(direction=direction, value=threshold, resolve_at=end)
+            resolve_at = self.resolve_below
+        if resolve_at is None:
+            resolve_at = threshold
+        return rules.FixedLimit(direction=direction, value=threshold, resolve_at=resolve_at)
 
     @property
     def _learned_limit(self) -> rules.LearnedLimit:

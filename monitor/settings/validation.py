@@ -137,9 +137,10 @@ def validate_document(
     """The value of the model (None if it is invalid), and all problems of the document."""
     raw = document.data
     value, errors = validate(model, raw, context)
+    # `_restore_texts` changes ``raw``.
     if _restore_texts(document, raw, errors):
         value, errors = validate(model, raw, context)
-    problems = unreported(_shape(model, errors, raw), document.problems)
+    problems = unreported(_merge_errors(model, errors, raw), document.problems)
     return value, [*document.problems, *problems]
 
 
@@ -170,30 +171,18 @@ def _restore_texts(document: YamlDocument, raw: object, errors: Iterable[Any]) -
     return changed
 
 
-def _shape(model: type[BaseModel], errors: Sequence[Any], raw: object) -> Iterator[Problem]:
+def _merge_errors(model: type[BaseModel], errors: Sequence[Any], raw: object) -> Iterator[Problem]:
     """Pydantic's errors as one problem for each key.
 
-    If a value may have one of several forms, the problem describes the nearest form.
+    If a value may have several forms, pydantic reports errors of every form. The nearest form is
+    the one with an error inside the value, so an error of the whole value is ignored then.
     """
-    misfits: dict[KeyPath, list[Misfit]] = defaultdict(list)
-    guesses: set[KeyPath] = set()
-    for error in errors:
-        path, is_guess = _resolve(error["loc"], raw, may_be_absent=error["type"] == "missing")
-        value = _at(raw, path)
-        lacks_valid_items = error["type"] == "too_short" and isinstance(value, list) and bool(value)
-        if error["type"] == "default_factory_not_called" or lacks_valid_items:
-            # Another problem is the cause: a setting that the default needs, or an item of the
-            # list.
-            continue
-        if is_guess:
-            guesses.add(path)
-        misfits[path].append(_misfit(model, error, path, raw, seeks=len(misfits) <= MAX_PROBLEMS))
-    misspelled: set[KeyPath] = set()
-    for path, (first, *_) in misfits.items():
-        if first.nearest:
-            misspelled.add((*path[:-1], first.nearest))
+    misfits, union_paths = _collect_misfits(model, errors, raw)
+    misspelled = {
+        (*path[:-1], first.nearest) for path, (first, *_) in misfits.items() if first.nearest
+    }
     for path, of_path in misfits.items():
-        has_nearer_problem = path in guesses and any(
+        has_nearer_problem = path in union_paths and any(
             other[: len(path)] == path and len(other) > len(path) for other in misfits
         )
         is_misspelled = of_path[0].kind is MisfitKind.MISSING and path in misspelled
@@ -201,11 +190,33 @@ def _shape(model: type[BaseModel], errors: Sequence[Any], raw: object) -> Iterat
             yield Problem(path, one_message(of_path))
 
 
+def _collect_misfits(
+    model: type[BaseModel], errors: Sequence[Any], raw: object
+) -> tuple[dict[KeyPath, list[Misfit]], set[KeyPath]]:
+    """Misfits by key path, and the paths of values that may have several forms."""
+    misfits: dict[KeyPath, list[Misfit]] = defaultdict(list)
+    union_paths: set[KeyPath] = set()
+    for error in errors:
+        path, is_in_union = _resolve(error["loc"], raw, may_be_absent=error["type"] == "missing")
+        value = _at(raw, path)
+        lacks_valid_items = error["type"] == "too_short" and isinstance(value, list) and bool(value)
+        if error["type"] == "default_factory_not_called" or lacks_valid_items:
+            # The cause is another problem: that of a setting that the default needs, or of the
+            # list's items.
+            continue
+        if is_in_union:
+            union_paths.add(path)
+        # Similar keys are searched only for as many problems as are reported.
+        seeks = len(misfits) <= MAX_PROBLEMS
+        misfits[path].append(_misfit(model, error, path, value, seeks=seeks))
+    return misfits, union_paths
+
+
 def _misfit(
     model: type[BaseModel],
     error: Any,  # noqa: ANN401 - pydantic's
     path: KeyPath,
-    raw: object,
+    value: object,
     *,
     seeks: bool,
 ) -> Misfit:
@@ -215,7 +226,7 @@ def _misfit(
         return unknown_key(path[-1], keys_at(model, path[:-1]) if seeks else [])
     if kind == "missing":
         return Misfit(kind=MisfitKind.MISSING, message=MISSING)
-    return wrong_value(kind, error["msg"], error.get("ctx", {}), _at(raw, path))
+    return wrong_value(kind, error["msg"], error.get("ctx", {}), value)
 
 
 def _resolve(

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Annotated
@@ -59,23 +60,17 @@ def parse_metric(text: str) -> Metric:
 
 
 def parse_days(days: str) -> tuple[date, date]:
-    """The first and last day of a text ``2026-12-24..2026-12-26`` or ``2026-12-24``.
-
-    ValueError for any other text.
-    """
-    begin, _, end = days.partition("..")
-    try:
+    """First and last day of ``2026-12-24..2026-12-26`` or of one day, else ValueError."""
+    begin, dots, end = days.partition("..")
+    with suppress(ValueError):
         first = date.fromisoformat(begin.strip())
-        last = date.fromisoformat((end or begin).strip())
-    except ValueError:
-        first = date.max
-        last = date.min
-    if first > last or first.year < _FIRST_YEAR or last.year > _LAST_YEAR:
-        raise ValueError(
-            "must be a day such as 2026-12-24, or a first and a last day such as "
-            "2026-12-24..2026-12-26"
-        )
-    return first, last
+        last = date.fromisoformat(end.strip()) if dots else first
+        if first.year >= _FIRST_YEAR and first <= last and last.year <= _LAST_YEAR:
+            return first, last
+    raise ValueError(
+        "must be a day such as 2026-12-24, or the first and the last of several: "
+        "2026-12-24..2026-12-26"
+    )
 
 
 def _keep(value: object) -> object:
@@ -128,11 +123,11 @@ def _is_list_or_word(value: object) -> bool:
     return not isinstance(value, str) or value in {ALL, "each"}
 
 
-_is_choice = must(
-    _is_list_or_word,
-    "must be all, each, or a list of segments such as [all, country=UK]",
+SegmentChoice = BeforeValidator(
+    must(
+        _is_list_or_word, "must be all, each, or a list of segments such as [all, country=UK]"
+    ).func
 )
-SegmentChoice = BeforeValidator(_is_choice.func)
 
 
 def _has_no_unit(value: object) -> bool:

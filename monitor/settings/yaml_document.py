@@ -51,7 +51,7 @@ _SYNTAX_ADVICE = {
 }
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
 _HARMLESS = re.compile(r"['\"](?:<[a-z ]+>|.|\\.|key|alias|anchor|tag|scalar)['\"]")
-_UNLIKE = re.compile(r"[\t!]")  # libyaml treats tabs and tags differently
+_DIFFERS_IN_LIBYAML = re.compile(r"[\t!]")  # tabs and tags
 _DERIVED = frozenset(f"tag:yaml.org,2002:{name}" for name in ("timestamp", "value", "merge"))
 
 _Parser: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # not every PyYAML has libyaml
@@ -146,8 +146,9 @@ def parse_yaml(text: str, name: str, environ: Mapping[str, str]) -> YamlDocument
 
 
 def _compose(text: str, name: str) -> Node | None:
-    if not _UNLIKE.search(text):
-        # The other parser reports the error below.
+    """The document's node, None if it is empty. ConfigError if the text is no YAML."""
+    if not _DIFFERS_IN_LIBYAML.search(text):
+        # Errors are ignored here. The other parser finds them again below, and we know its messages.
         with suppress(yaml.YAMLError, ValueError, RecursionError):
             return yaml.compose(text, Loader=_Fast)
     try:

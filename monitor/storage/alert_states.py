@@ -253,26 +253,26 @@ def _with_free_keys(
 
 
 def _as_started(connection: Connection, changes: Sequence[Transition]) -> list[Transition]:
-    """Give each end the labels of its start, because receivers match the two by labels.
+    """Give each end the labels, metric and statistic of its start, even if the rule has changed.
 
-    The rule may have other labels by now.
+    Receivers need these to find the alert that ended.
     """
+    as_started = list(changes)
     keys = {change.dedup_key for change in changes if change.is_end} - {None}
-    started = list(changes)
     if not keys:
-        return started
+        return as_started
     query = select(transitions).where(transitions.c.dedup_key.in_(keys), IS_START)
-    starts = {row.dedup_key: transition_of_row(row) for row in connection.execute(query)}
+    start_by_key = {row.dedup_key: transition_of_row(row) for row in connection.execute(query)}
     for place, change in enumerate(changes):
-        start = starts.get(change.dedup_key)
+        start = start_by_key.get(change.dedup_key)
         if change.is_end and start is not None:
-            started[place] = replace(
+            as_started[place] = replace(
                 change,
                 labels=start.labels,
                 metric=start.metric,
                 statistic=start.statistic,
             )
-    return started
+    return as_started
 
 
 def _deliver_lasting_starts(

@@ -160,7 +160,7 @@ class SqlMaintenance:
             return DatabaseSize(
                 used_bytes=sum(sizes.values()),
                 free_bytes=free_bytes,
-                kinds=tuple(_kind(connection, kind, sizes[kind]) for kind in DataKind),
+                kinds=tuple(_measure_kind(connection, kind, sizes[kind]) for kind in DataKind),
             )
 
 
@@ -221,7 +221,7 @@ def bytes_by_kind(connection: Connection) -> dict[DataKind, int]:
     return sizes
 
 
-def _kind(connection: Connection, kind: DataKind, used: int) -> KindSize:
+def _measure_kind(connection: Connection, kind: DataKind, used: int) -> KindSize:
     """Count the runs with data of the kind, and find the oldest slot.
 
     Daily roll-ups and alerts have no runs. Their oldest day or transition replaces the slot.
@@ -229,12 +229,13 @@ def _kind(connection: Connection, kind: DataKind, used: int) -> KindSize:
     table = TABLES[kind][0]
     if table in (alert_states, daily):
         slot = daily.c.day if table is daily else transitions.c.scheduled_for
+        count = 0
         oldest = connection.scalar(select(func.min(slot)))
-        return KindSize(kind=kind, used_bytes=used, runs=0, oldest=oldest)
-    query = select(func.count(), func.min(runs.c.scheduled_for))
-    if table is not runs:
-        query = query.where(exists(select(table.c.run_id).where(table.c.run_id == runs.c.id)))
-    count, oldest = connection.execute(query).one()
+    else:
+        query = select(func.count(), func.min(runs.c.scheduled_for))
+        if table is not runs:
+            query = query.where(exists(select(table.c.run_id).where(table.c.run_id == runs.c.id)))
+        count, oldest = connection.execute(query).one()
     return KindSize(kind=kind, used_bytes=used, runs=count, oldest=oldest)
 
 

@@ -53,8 +53,10 @@ from monitor.storage.tables.run_tables import runs
 from monitor.storage.transactions import Database
 from monitor.texts.model_versions import write_models
 
-_TRIED = deliveries.c.attempts + bindparam("tried", type_=Integer)
-_MOVE = update(deliveries).where(deliveries.c.id == bindparam("moved_id")).values(attempts=_TRIED)
+_ATTEMPTS = deliveries.c.attempts + bindparam("new_attempts", type_=Integer)
+_MOVE = (
+    update(deliveries).where(deliveries.c.id == bindparam("moved_id")).values(attempts=_ATTEMPTS)
+)
 _DELIVER_AGAIN = (
     update(deliveries)
     .where(
@@ -268,17 +270,24 @@ class SqlOutbox:
             record_outcomes(connection, outcomes)
         return len(outcomes)
 
-    def deliveries(self, *, receiver: str | None, settled: int, limit: int) -> tuple[Delivery, ...]:
+    def deliveries(
+        self,
+        *,
+        receiver: str | None,
+        given_up_limit: int,
+        limit: int,
+    ) -> tuple[Delivery, ...]:
         query = _select(*_COLUMNS)
         if receiver is not None:
             query = query.where(deliveries.c.receiver == receiver)
         given_up = query.where(deliveries.c.status.in_(_GIVEN_UP))
-        newest = given_up.order_by(deliveries.c.settled_at.desc(), deliveries.c.id.desc()).limit(
-            settled
-        )
-        oldest = query.where(_IS_WAITING).order_by(deliveries.c.id).limit(limit)
+        newest_given_up = given_up.order_by(
+            deliveries.c.settled_at.desc(), deliveries.c.id.desc()
+        ).limit(given_up_limit)
+        oldest_waiting = query.where(_IS_WAITING).order_by(deliveries.c.id).limit(limit)
         with self._database.read() as connection:
-            rows = [*reversed(connection.execute(newest).all()), *connection.execute(oldest)]
+            newest_first = connection.execute(newest_given_up).all()
+            rows = [*reversed(newest_first), *connection.execute(oldest_waiting)]
         return tuple(map(_delivery, rows))
 
     def waiting(self, now: datetime, *, held: bool = False) -> Mapping[str, tuple[int, float]]:
@@ -359,7 +368,7 @@ def record_outcomes(connection: Connection, outcomes: Sequence[Notification]) ->
         if _is_news(row, outcome):
             news.append(to_row(outcome, notifications, attempted_at=outcome.at))
         if row.status in WAITING:
-            moves.append(_moved(outcome))
+            moves.append(_move_values(outcome))
             if outcome.fallback:
                 refused.append((row.transition_id, outcome.fallback, outcome.at))
     # The number of statements does not depend on the number of deliveries. A run may have a
@@ -396,12 +405,14 @@ def _is_news(row: Row[Any], outcome: Notification) -> bool:
     return not is_same or outcome.status is DeliveryStatus.SENT
 
 
-def _moved(outcome: Notification) -> dict[str, object]:
+def _move_values(outcome: Notification) -> dict[str, object]:
+    """Return the values for `_MOVE`, which also ends the lease."""
     return {
         "moved_id": outcome.delivery_id,
-        "tried": int(outcome.status not in (DeliveryStatus.HELD, DeliveryStatus.DROPPED)),
+        "new_attempts": int(outcome.status not in (DeliveryStatus.HELD, DeliveryStatus.DROPPED)),
         "status": outcome.status,
         "reason": outcome.reason,
+        # The column has no NULL. It is not read once the delivery is settled.
         "next_attempt_at": outcome.next_attempt_at or outcome.at,
         "settled_at": None if outcome.status in WAITING else outcome.at,
         "repeat_at": outcome.repeat_at,

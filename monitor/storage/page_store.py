@@ -309,28 +309,29 @@ class SqlPageStore:
         wanted: IncidentFilter,
         *,
         is_firing: bool,
-        before: int | None,
+        before_number: int | None,
         limit: int,
     ) -> tuple[IncidentStart, ...]:
+        # Versions without incidents stored firings without one: each is an incident of its own.
         key = func.coalesce(transitions.c.incident, transitions.c.dedup_key)
         firing = select(func.coalesce(alert_states.c.incident, alert_states.c.dedup_key)).where(
             alert_states.c.state == State.FIRING, alert_states.c.dedup_key.is_not(None)
         )
         earlier = transitions.alias()
-        is_later = exists().where(
+        has_earlier = exists().where(
             earlier.c.incident == transitions.c.incident,
             earlier.c.id < transitions.c.id,
             _is_start(earlier),
         )
-        is_wanted = key.in_(firing) if is_firing else key.not_in(firing)
+        has_status = key.in_(firing) if is_firing else key.not_in(firing)
         query = select(transitions.c.id, key, transitions.c.changed_at).where(
-            IS_START,
-            ~is_later,
-            is_wanted,
+            _is_start(transitions),
+            ~has_earlier,
+            has_status,
             *_conditions(wanted),
         )
-        if before is not None:
-            query = query.where(transitions.c.id < before)
+        if before_number is not None:
+            query = query.where(transitions.c.id < before_number)
         newest = query.order_by(transitions.c.id.desc()).limit(limit)
         rows = self._database.rows(newest)
         return tuple(IncidentStart(number=number, key=key, at=at) for number, key, at in rows)

@@ -385,15 +385,17 @@ def _histograms(
     columns = ("histogram_low", "histogram_high", "histogram_counts")
     query = select(*_SERIES, *(summaries.c[name] for name in columns))
     sums: dict[tuple[str, str], list[Any]] = {}
+    mixed: set[tuple[str, str]] = set()
     for start in range(0, len(ids), _RUNS_AT_ONCE):
-        is_chunk = summaries.c.run_id.in_(ids[start : start + _RUNS_AT_ONCE])
-        for segment, metric, low, high, counts in connection.execute(query.where(is_chunk)):
-            total = sums.setdefault((segment, metric), [low, high, [0] * len(counts)])
-            if total[:2] == [low, high] and len(total[2]) == len(counts):
-                total[2] = list(map(add, total[2], counts))
+        is_of_runs = summaries.c.run_id.in_(ids[start : start + _RUNS_AT_ONCE])
+        for segment, metric, *bins, counts in connection.execute(query.where(is_of_runs)):
+            series = segment, metric
+            *first_bins, total = sums.setdefault(series, [*bins, [0] * len(counts)])
+            if bins == first_bins and len(counts) == len(total):
+                total[:] = map(add, total, counts)
             else:
-                total[:] = None, None, []
+                mixed.add(series)
     histograms = {}
     for series, (low, high, counts) in sums.items():
         histograms[series] = dict(zip(columns, (low, high, counts or None), strict=True))
-    return histograms
+    return histograms | {series: dict.fromkeys(columns) for series in mixed}

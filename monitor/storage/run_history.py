@@ -82,13 +82,15 @@ class SqlHistory:
             )
             if not request.wants_last_lists:
                 return memory
-            last, former = _runs_with_lists(connection, request)
-            slot = connection.scalar(select(runs.c.scheduled_for).where(runs.c.id == former))
+            last, before_alerts = _runs_with_lists(connection, request)
+            slot = connection.scalar(select(runs.c.scheduled_for).where(runs.c.id == before_alerts))
         unreadable: list[str] = []
         last_lists = self._read_lists(last, "lists of the last run", unreadable)
         former_lists = last_lists
-        if former != last:
-            former_lists = self._read_lists(former, "lists from before the alerts", unreadable)
+        if before_alerts != last:
+            former_lists = self._read_lists(
+                before_alerts, "lists from before the alerts", unreadable
+            )
         return replace(
             memory,
             last_lists=last_lists,

@@ -103,14 +103,14 @@ def put_summaries(
     first: int = 0,
 ) -> None:
     """Insert summaries of the run in this order; the first one has the position ``first``."""
-    rows: list[dict[str, object]] = []
-    values: list[dict[str, object]] = []
+    summary_rows: list[dict[str, object]] = []
+    statistic_rows: list[dict[str, object]] = []
     for position, summary in enumerate(measured, start=first):
-        rows.append(_summary_row(position, summary))
+        summary_rows.append(_summary_row(position, summary))
         for statistic, value in summary.statistics.items():
             # A value that is missing has no row.
             if not math.isnan(value):
-                values.append(
+                statistic_rows.append(
                     {
                         "segment": summary.segment,
                         "metric": summary.metric,
@@ -118,8 +118,8 @@ def put_summaries(
                         "value": value,
                     }
                 )
-    _put(connection, run_id, summaries, rows)
-    _put(connection, run_id, statistics, values)
+    _put(connection, run_id, summaries, summary_rows)
+    _put(connection, run_id, statistics, statistic_rows)
 
 
 def newest_ok(comparison: str, *conditions: ColumnElement[bool]) -> Select[Any]:

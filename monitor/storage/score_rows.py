@@ -90,7 +90,7 @@ def binary_rows(
     names = pa.array(users, pa.string()).cast(pa.binary())
     offsets = np.frombuffer(names.buffers()[1], np.int32)[: len(users) + 1]
     rows = np.zeros(len(users), _layout(width))
-    rows["fields"] = 4 + width
+    rows["number_of_fields"] = 4 + width
     rows["run_length"] = 8
     rows["run"] = run_id
     rows["day_length"] = 4
@@ -110,9 +110,12 @@ def binary_rows(
 
 
 def _layout(width: int) -> np.dtype[Any]:
-    """Return the layout of a row without the user's name, which comes last."""
+    """Return the layout of a row in PostgreSQL's binary COPY format, up to the user's length.
+
+    That is the number of fields, and then the length and value of each. The user's bytes follow.
+    """
     fields = [
-        ("fields", ">i2"),
+        ("number_of_fields", ">i2"),
         ("run_length", ">i4"),
         ("run", ">i8"),
         ("day_length", ">i4"),

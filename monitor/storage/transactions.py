@@ -145,8 +145,9 @@ class Database:
         self._engine = _sqlite_engine(url) if self.is_sqlite else _postgres_engine(url, patience_s)
         self._renewals = 0
         self._is_closed = False
-        # New pools keep these listeners. Adding one later is not safe, because another thread may
-        # return a connection at that moment.
+        # `_stamp` notes after which renewal a connection was opened. `_close_old` closes it when it is
+        # returned after a later one. New pools keep these listeners. To add one later is not safe:
+        # another thread may return a connection at that moment.
         event.listen(self._engine, "do_connect", self._stamp)
         event.listen(self._engine, "checkin", self._close_old)
         driver = self._engine.dialect.dbapi

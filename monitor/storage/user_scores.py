@@ -27,10 +27,10 @@ def store_scores(
 ) -> None:
     """Insert every user's scores of the run of this slot; NaN becomes NULL.
 
-    All batches must have the same metrics. Storing is fastest if the users ascend, within a batch
-    and from batch to batch.
+    All batches have the same metrics. Ascending users are stored fastest, if each batch also begins
+    after the last user of the one before: new rows are then the last ones of the table's key.
     """
-    # Commands that only read need no numpy.
+    # Imported here, because it needs numpy, which commands that only read do not load.
     from monitor.storage.score_rows import copy_rows, insert_rows
 
     batches = iter(batches)
@@ -38,16 +38,16 @@ def store_scores(
     if head is None or not head.by_metric:
         return
     names = list(head.by_metric)
-    parts = [names[start : start + PLACES] for start in range(0, len(names), PLACES)]
-    first = _store_places(connection, run_id, parts)
-    # This is the driver's own connection, in the transaction that SQLAlchemy began. Storing the
-    # rows with SQLAlchemy would take twice as long.
+    metric_groups = [names[start : start + PLACES] for start in range(0, len(names), PLACES)]
+    first = _store_places(connection, run_id, metric_groups)
+    # The driver's own connection, in the transaction that SQLAlchemy began: SQLAlchemy itself would
+    # double the time.
     driver = connection.connection.driver_connection
     batches = chain([head], batches)
     if is_sqlite(connection):
-        insert_rows(driver, run_id, first, parts, batches)
+        insert_rows(driver, run_id, first, metric_groups, batches)
     else:
-        copy_rows(driver, run_id, day_of_slot(slot), first, parts, batches)
+        copy_rows(driver, run_id, day_of_slot(slot), first, metric_groups, batches)
 
 
 def replace_scores(

@@ -200,12 +200,15 @@ class CertificateStore:
         now = self._clock()
         if now - self._looked_at >= _LOOK_EVERY_S:
             self._looked_at = now
-            self._look()
+            self._load_if_changed()
         return self._context
 
-    def _look(self) -> None:
+    def _load_if_changed(self) -> None:
+        """Load changed files. They are tried each time, and a failure is reported once."""
         stamp = self._stamp()
         if stamp == self._loaded_stamp:
+            # The files in force may be back after others that were refused.
+            self._failed_stamp = self.refusal = None
             return
         try:
             self._load()

@@ -131,7 +131,7 @@ def create_app(
 ) -> Starlette:
     """Return the application.
 
-    Put a `RequestGuard` in front of it. The guard decides who may read everything and who may
+    `WebServer` wraps it in a `RequestGuard`, which decides who may read everything and who may
     reload.
     """
     # Pages have a few threads of their own. Even a flood of requests delays no scrape.
@@ -143,6 +143,7 @@ def create_app(
         as_json = _reader(site, threads, partial(_to_json, page, site), as_json=True)
         routes.append(Route(page.path, html, name=page.template))
         routes.append(Route(page.api, as_json, name=page.api))
+    # Forms are executed one at a time. Gates have threads of their own, and do not wait for pages.
     form = _form(site, tokens, CapacityLimiter(1))
     gate = _reader(site, CapacityLimiter(_READERS), partial(answer_gate, site), as_json=True)
     routes += [
@@ -173,11 +174,14 @@ def _reader(
     *,
     as_json: bool,
 ) -> Callable[[Request], Awaitable[Response]]:
+    """Return an endpoint that reads in one of the threads, and answers errors as page or JSON."""
+
     async def endpoint(request: Request) -> Response:
         fail = partial(_fail, site, as_json=as_json)
         try:
             with move_on_after(_PAGE_S):
                 return await run_sync(read, request, limiter=threads, abandon_on_cancel=True)
+            # The read was cancelled after `_PAGE_S`.
             return fail(
                 504,
                 "the page took too long",
@@ -352,10 +356,13 @@ def _scraper(metrics: Metrics) -> Callable[[Request], Awaitable[Response]]:
 
 
 def _probe(ask: Callable[[], str | None], word: str) -> Callable[[Request], Awaitable[Response]]:
+    """Return an endpoint for a probe. Only authenticated clients get the reason of a failure."""
+    # Probes wait for no page and no scrape.
     threads = CapacityLimiter(_RENDERERS)
 
     async def page(request: Request) -> Response:
         reason: str | None = f"no answer within {_HEALTH_S:g} s"
+        # If this is cancelled, the reason stays.
         with move_on_after(_HEALTH_S):
             reason = await run_sync(ask, limiter=threads, abandon_on_cancel=True)
         if reason is None:
@@ -368,7 +375,7 @@ def _probe(ask: Callable[[], str | None], word: str) -> Callable[[Request], Awai
 
 
 def _reloader(reload: Reload) -> Callable[[Request], Awaitable[Response]]:
-    threads = CapacityLimiter(1)
+    threads = CapacityLimiter(1)  # one reload at a time
 
     async def page(_: Request) -> Response:
         if await run_sync(reload, limiter=threads):

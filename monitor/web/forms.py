@@ -163,6 +163,7 @@ SERVER_ANSWERS = {
 _WIDEST = 1e9
 """The largest margin and reference. Metrics on lists of up to 10,000 items have smaller values."""
 _MOST_SEGMENTS = 50
+_REPEATABLE = "segment"
 
 FAILURE = {
     "type": "object",
@@ -213,7 +214,7 @@ class GateQuery(BaseModel, extra="forbid"):
     segments: Annotated[
         tuple[Text, ...],
         Field(
-            alias="segment",
+            alias=_REPEATABLE,
             max_length=_MOST_SEGMENTS,
             description="Segment to judge, or `each` for all of them. May be repeated.",
         ),
@@ -264,10 +265,12 @@ def answer_gate(site: Site, request: Request) -> Response:
 
 
 def _read_query(request: Request) -> dict[str, Any]:
+    """Return the options of the gate's query. InputError names those that cannot be read."""
     values: dict[str, Any] = {}
     for name in request.query_params:
         values[name] = request.query_params.getlist(name)
-        if name != "segment" and len(values[name]) == 1:
+        # Another option that occurs twice stays a list, which is refused below.
+        if name != _REPEATABLE and len(values[name]) == 1:
             values[name] = values[name][0]
     try:
         return dict(GateQuery.model_validate(values))

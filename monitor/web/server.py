@@ -141,10 +141,12 @@ class WebServer:
 
         May be called twice.
         """
+        # One second less, so that uvicorn closes what is left before ``timeout_s`` is over.
         self._server.config.timeout_graceful_shutdown = max(1, int(timeout_s) - 1)
         self._server.should_exit = True
         self._front.is_closing = True
-        self._front.end_connections()  # uvicorn does not end handshakes
+        # uvicorn does not end connections whose TLS handshake is not over.
+        self._front.end_connections()
         if self._thread is not None:
             self._thread.join(timeout_s)
 
@@ -257,6 +259,7 @@ class RequestGuard:
         return None if ANY_HOST.fullmatch(path) else plain_answer(421, _WRONG_HOST)
 
     async def _identify(self, credentials: Credentials, scope: Scope) -> Response | None:
+        """Return a refusal, or None to go on. Sets `IS_AUTHENTICATED` and `USER`."""
         if not credentials:
             scope[IS_AUTHENTICATED] = True
             return None

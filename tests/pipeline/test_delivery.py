@@ -109,7 +109,7 @@ class Scene:
         for each in receivers or (None,):
             pause = self.outlet(each, **options).deliver_due(should_stop=should_stop)
         counts = Counter(self.publisher.counts) - before
-        waiting = self.store.outbox.deliveries(receiver=name, settled=0, limit=100)
+        waiting = self.store.outbox.deliveries(receiver=name, given_up_limit=0, limit=100)
         return SimpleNamespace(
             **{outcome: counts[name, outcome] for outcome in ("sent", "retry", "dead", "dropped")},
             held=sum(each.status == "held" for each in waiting),

@@ -92,7 +92,7 @@ def test_a_sender_that_died_is_followed_under_the_same_key(scene):
     with pytest.raises(KeyboardInterrupt):
         scene.deliver()
     assert scene.deliver().sent == 0  # as long as the lease of the one that died lasts
-    (left,) = scene.store.outbox.deliveries(receiver="fake", settled=0, limit=9)
+    (left,) = scene.store.outbox.deliveries(receiver="fake", given_up_limit=0, limit=9)
     scene.fire(HOUR, segments=BOTH)
     scene.deliver(after=HOUR)
 

@@ -388,7 +388,7 @@ class Told(RuleBasedStateMachine):
         for _ in range(2):
             self.at += 90 * MINUTE
             self.deliver([])
-        waiting = self.store.outbox.deliveries(receiver="hook", settled=0, limit=1000)
+        waiting = self.store.outbox.deliveries(receiver="hook", given_up_limit=0, limit=1000)
         assert {each.status for each in waiting} <= {DeliveryStatus.HELD}
         assert all(any(why in (each.reason or "") for why in HELD_FOR) for each in waiting), waiting
         held = {each.transition.dedup_key for each in waiting if each.transition.is_start}

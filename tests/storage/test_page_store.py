@@ -185,14 +185,16 @@ def keys_of(
     **wanted: Any,
 ) -> list[str]:
     found = store.pages.incidents(
-        IncidentFilter(**wanted), is_firing=is_firing, before=before, limit=limit
+        IncidentFilter(**wanted), is_firing=is_firing, before_number=before, limit=limit
     )
     return [each.key for each in found]
 
 
 def test_incidents_that_ended_are_found_page_by_page_newest_first_and_come_whole(incidents):
     assert keys_of(incidents, is_firing=True) == ["one"]
-    (newest,) = incidents.pages.incidents(IncidentFilter(), is_firing=False, before=None, limit=1)
+    (newest,) = incidents.pages.incidents(
+        IncidentFilter(), is_firing=False, before_number=None, limit=1
+    )
     assert (newest.key, newest.at) == ("None A", SLOT + 2 * HOUR)
     assert keys_of(incidents, before=newest.number) == ["two"]
     changes = incidents.pages.incident_changes(["two", "None A"])

@@ -228,6 +228,23 @@ def test_files_that_could_not_be_read_are_tried_again_though_their_content_stays
     assert logged.entries[0]["reason"]
 
 
+def test_the_refusal_of_files_ends_when_those_in_force_are_back(keys, tmp_path):
+    pair, now, are_refused = keys.authority.issue("linked"), 0.0, []
+    link = tmp_path / "tls.crt"
+    link.symlink_to(pair.cert)
+    certificates = CertificateStore(
+        TlsOptions(cert_file=str(link), key_file=str(pair.key)), clock=lambda: now
+    )
+    for target in (tmp_path / "absent", pair.cert):
+        link.unlink()
+        link.symlink_to(target)
+        now += 1
+        certificates.current()
+        are_refused.append(certificates.refusal is not None)
+
+    assert are_refused == [True, False]
+
+
 def test_encryption_can_be_put_in_force_on_a_running_server_and_ends_plain_connections(keys):
     with serving(access=access_of()) as site, closing(site.connect()) as regular:
         assert page_by(regular) == b"page\n"

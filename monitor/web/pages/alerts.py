@@ -117,9 +117,9 @@ def read_alerts_page(site: Site, query: Query) -> AlertsPage:
     ended: Sequence[IncidentStart] = ()
     older = None
     if state is not IncidentState.ENDED and before is None:
-        firing = pages.incidents(wanted, is_firing=True, before=None, limit=_MOST_FIRING)
+        firing = pages.incidents(wanted, is_firing=True, before_number=None, limit=_MOST_FIRING)
     if state is not IncidentState.FIRING:
-        candidates = pages.incidents(wanted, is_firing=False, before=before, limit=MOST + 1)
+        candidates = pages.incidents(wanted, is_firing=False, before_number=before, limit=MOST + 1)
         ended = _one_page(candidates)
         if len(candidates) > len(ended):
             older = ended[-1].number
@@ -172,35 +172,37 @@ def read_alert_page(site: Site, query: Query) -> AlertPage:
     comparison = transitions[0].comparison
     firing = {}
     for state in site.store.alerts.states(comparison, state=State.FIRING):
+        # The key is that of an incident, or of a firing that was stored before incidents were.
         if key in (state.incident, state.dedup_key):
             firing[state.dedup_key] = state
-    policy = site.policy()
     lasting = [change for change in transitions if change.is_start and change.dedup_key in firing]
-    held = []
-    for start in lasting:
-        why = "dry run" if policy.is_muted(start) else policy.in_maintenance(start, now)
-        if why:
-            held.append(f"{start.alert}: {why}")
     silences = []
     for silence in site.store.alerts.silences(ending_after=now):
         if any(is_silenced(silence, start) for start in lasting):
             silences.append(silence)
-    newest_slot = sentence = None
-    latest = site.latest_of(comparison)
-    if firing and latest:
-        newest_slot = latest.run.slot
-        if latest.explanation:
-            sentence = latest.explanation.sentence
+    latest = site.latest_of(comparison) if firing else None
+    explanation = latest.explanation if latest else None
     return AlertPage(
-        details=_incident(key, history.transitions, firing),
-        transitions=history.transitions,
+        details=_incident(key, transitions, firing),
+        transitions=transitions,
         attempts=history.attempts,
         messages=_sent_messages(site, history),
         silences=tuple(silences),
-        held_alerts=tuple(dict.fromkeys(held)),
-        newest_slot=newest_slot,
-        sentence=sentence,
+        held_alerts=_held_alerts(site, lasting, now),
+        newest_slot=latest.run.slot if latest else None,
+        sentence=explanation.sentence if explanation else None,
     )
+
+
+def _held_alerts(site: Site, starts: Sequence[Transition], now: datetime) -> tuple[str, ...]:
+    """Return the alerts that the configuration does not send now, each with the reason."""
+    policy = site.policy()
+    held = []
+    for start in starts:
+        why = "dry run" if policy.is_muted(start) else policy.in_maintenance(start, now)
+        if why:
+            held.append(f"{start.alert}: {why}")
+    return tuple(dict.fromkeys(held))
 
 
 def read_ended(site: Site, end: Transition) -> Incident | None:

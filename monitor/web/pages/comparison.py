@@ -289,9 +289,9 @@ def alert_spans(
     states: Iterable[AlertState],
     since: datetime,
 ) -> tuple[AlertSpan, ...]:
-    """Return when alerts fired after ``since``.
+    """Return the firings after ``since``: those that ended by their end, then those that last.
 
-    ``changes`` show when an alert began and ended. ``states`` show which alerts still fire.
+    ``changes``: starts and ends after ``since``, in their order. ``states``: those of now.
     """
     lasting = {}
     ended = []
@@ -300,10 +300,12 @@ def alert_spans(
         if change.is_start:
             lasting[place] = _span(change, change.slot, change.incident)
         else:
+            # A firing without a start here started before ``since``.
             span = lasting.pop(place, None) or _span(change, since, change.incident)
             ended.append(replace(span, ended_at=change.slot))
     for state in states:
         if state.state is State.FIRING:
+            # No change is needed: the state has the time of its start, also one before ``since``.
             span = _span(state, state.since, state.incident or state.dedup_key)
             lasting.setdefault((state.alert, state.segment), span)
     return (*ended, *lasting.values())

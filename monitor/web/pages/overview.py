@@ -180,7 +180,10 @@ def firing_of(states: Sequence[AlertState]) -> tuple[Firing, ...]:
 
 
 def state_of(latest: LatestRun) -> ComparisonState:
-    """Return the state of a comparison. Its alerts decide first, then its newest run."""
+    """Return the first state that applies: firing, no data, pending, learning, quiet.
+
+    A comparison has no data if its newest run is not ok.
+    """
     states = {state.state for state in latest.states}
     if State.FIRING in states:
         return ComparisonState.FIRING
@@ -189,7 +192,9 @@ def state_of(latest: LatestRun) -> ComparisonState:
     if State.PENDING in states:
         return ComparisonState.PENDING
     expected = {each.expected for each in latest.expectations if each.segment == ALL}
-    return ComparisonState.LEARNING if expected == {None} else ComparisonState.QUIET
+    # Rules judged all users, and none of them has learned yet what to expect.
+    is_learning = expected == {None}
+    return ComparisonState.LEARNING if is_learning else ComparisonState.QUIET
 
 
 def drop_rule(configured: Comparison | None, metric: str | None) -> str | None:
@@ -249,5 +254,5 @@ def read_daemon_page(site: Site, _: Query) -> DaemonPage:
         pending=outbox.waiting(now),
         held=outbox.waiting(now, held=True),
         records=outbox.records(),
-        deliveries=outbox.deliveries(receiver=None, settled=_DELIVERIES, limit=_DELIVERIES),
+        deliveries=outbox.deliveries(receiver=None, given_up_limit=_DELIVERIES, limit=_DELIVERIES),
     )

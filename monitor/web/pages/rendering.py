@@ -1,11 +1,10 @@
 """Renders templates, with their charts and tables. All values are escaped."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cache
 from importlib import resources
 from operator import attrgetter
-from typing import Any
 
 import jinja2
 from markupsafe import Markup, escape
@@ -188,17 +187,16 @@ def _table(
 ) -> Markup:
     """Return a table as HTML. A template would take four times as long.
 
-    A column whose name ends with > has numbers. With ``kind="rows"`` small screens stack the cells
-    of a row.
+    A column NAME> has numbers. ``kind``: ``rows`` for columns that are stacked on small screens.
     """
     heads = []
     starts = []
     for column in columns:
         name = escape(column.rstrip(">"))
         class_ = ' class="n"' if column.endswith(">") else ""
-        label = f' data-label="{name}"' if kind else ""
+        name_for_stack = f' data-label="{name}"' if kind == "rows" else ""
         heads.append(f'<th scope="col"{class_}>{name}</th>')
-        starts.append(f"<td{label}{class_}>")
+        starts.append(f"<td{name_for_stack}{class_}>")
     lines = []
     for row in rows:
         cells = []
@@ -207,8 +205,9 @@ def _table(
         lines.append(f"<tr>{''.join(cells)}</tr>\n")
     content = f"<thead><tr>{''.join(heads)}</tr></thead>\n<tbody>\n{''.join(lines)}</tbody>"
     table = element("table", Markup(content), class_=kind or None)  # noqa: S704 - parts are escaped
-    label = caption or "table"
-    return element("div", table, class_="scroll", tabindex=0, role="region", aria_label=label)
+    return element(
+        "div", table, class_="scroll", tabindex=0, role="region", aria_label=caption or "table"
+    )
 
 
 def _rows_of(objects: Iterable[object], *names: str) -> list[tuple[str, ...]]:
@@ -279,7 +278,7 @@ def _templates() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    filters: Mapping[str, Any] = {
+    environment.filters |= {
         "number": show_number,
         "duration": show_duration,
         "instant": show_instant,
@@ -287,19 +286,32 @@ def _templates() -> jinja2.Environment:
         "rows_of": _rows_of,
         "without_first": _without_first,
     }
-    environment.filters.update(filters)
-    functions: tuple[Callable[..., object], ...] = (
-        series_chart, distribution_chart, coverage_chart, drop_chart, segment_chart, user_chart,
-        draw_sparkline, draw_slopes, draw_thumbnail, arm_rows, explanation_tables,
-        explanation_title, _summary_rows, _coverage_rows, _table, link_to, linked_rows,
-        addresses.comparison_url, addresses.run_url, addresses.user_url, addresses.alert_url,
-        addresses.alerts_url,
-    )  # fmt: skip
-    for function in functions:
-        environment.globals[function.__name__.lstrip("_")] = function
     environment.globals |= {
+        "series_chart": series_chart,
+        "distribution_chart": distribution_chart,
+        "coverage_chart": coverage_chart,
+        "drop_chart": drop_chart,
+        "segment_chart": segment_chart,
+        "user_chart": user_chart,
+        "draw_sparkline": draw_sparkline,
+        "draw_slopes": draw_slopes,
+        "draw_thumbnail": draw_thumbnail,
+        "arm_rows": arm_rows,
+        "explanation_tables": explanation_tables,
+        "explanation_title": explanation_title,
+        "summary_rows": _summary_rows,
+        "coverage_rows": _coverage_rows,
+        "table": _table,
+        "link_to": link_to,
+        "linked_rows": linked_rows,
+        "comparison_url": addresses.comparison_url,
+        "run_url": addresses.run_url,
+        "user_url": addresses.user_url,
+        "alert_url": addresses.alert_url,
+        "alerts_url": addresses.alerts_url,
         "periods": tuple(PERIODS),
         "severities": tuple(Severity),
+        # What pages extend. The report replaces it, to use pages as its sections.
         "layout": "layout.html",
     }
     return environment
