@@ -114,7 +114,10 @@ STORES: list[tuple[Callable[[], Exception], str]] = [
     (lambda: of_store("NoSuchBucket"), "the bucket does not exist"),
     (lambda: of_store("SlowDown"), "the store accepts no more requests"),
     (lambda: socket.gaierror(socket.EAI_NONAME, ID), "the host name cannot be resolved"),
-    (lambda: of_tls(0), "the server has a certificate that cannot be trusted: check the certificate's dates"),
+    (
+        lambda: of_tls(0),
+        "the server has a certificate that cannot be trusted: check the certificate's dates",
+    ),
     (
         lambda: ssl.SSLError(1, f"[SSL: WRONG_VERSION_NUMBER] {ID}"),
         "the server did not speak TLS: check the port",
