@@ -48,7 +48,7 @@ def replay(name: str, folder: Path) -> tuple[set[str], set[bool], dict[str, Any]
 FAULTS = """
 # lists         alerts                                                       segment
 pop20           UsersBelowQuarter all, TailDrop all, NoiseExcess activity=q1  all            141 of 704 users (20 %) all get
-seg2-nonUK-pop  SimilarityDrop country=nonUK                             country=nonUK  those of country=nonUK, all get
+seg2-nonUK-pop  SimilarityDrop country=nonUK                             country=nonUK  the users in country=nonUK, all get
 """
 
 
