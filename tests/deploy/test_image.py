@@ -5,10 +5,6 @@ import re
 import shutil
 import stat
 import subprocess
-import sys
-import zipfile
-
-import pytest
 
 import monitor
 from deploy.shipped import DEPLOY, text_of, yaml_of
@@ -19,17 +15,6 @@ ROOT = DEPLOY.parent
 COMPOSE = yaml_of("compose.yaml")
 STEPS = re.findall(r"(?m)^ *([A-Z]+) +(.+)$", text_of("Dockerfile").replace("\\\n", " "))
 """The Dockerfile's instructions, each with its arguments on one line."""
-
-
-@pytest.mark.integration
-def test_the_wheel_that_the_image_installs_has_migrations_and_the_example(tmp_path):
-    options = ("--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", str(tmp_path))
-    subprocess.run([sys.executable, "-m", "pip", "wheel", *options, str(ROOT)], check=True)
-    (wheel,) = tmp_path.iterdir()
-    names = set(zipfile.ZipFile(wheel).namelist())
-    assert {"monitor/storage/migrations/env.py", "monitor/settings/rankwatch.yaml"} <= names
-    assert {"monitor/py.typed", "monitor/web/templates/layout.html"} <= names
-    assert not any(name.startswith("tests/") for name in names)
 
 
 def test_the_container_runs_as_a_numbered_user_who_owns_the_volume_alone():

@@ -304,7 +304,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.integration
-def test_a_wheel_holds_the_templates_and_the_migrations(tmp_path):
+def test_a_wheel_holds_the_templates_the_migrations_and_the_example_and_no_tests(tmp_path):
     command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory"]
     command.append(str(tmp_path))
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
@@ -320,4 +320,5 @@ def test_a_wheel_holds_the_templates_and_the_migrations(tmp_path):
     }
     assert versions
     assert templates
-    assert versions | templates <= names
+    assert versions | templates | {"monitor/settings/rankwatch.yaml"} <= names
+    assert not any(name.startswith("tests/") for name in names)
