@@ -91,11 +91,11 @@ def coverage_rule(share: str, **changes: Any) -> CoverageRule:
     )
 
 
-def lost_lists(text: str, users: int, asked: int, arm: Arm = Arm.CANDIDATE) -> RunReason:
-    """The arm gave no list to these users, for one cause."""
+def lost_lists(text: str, users: int, asked: int) -> RunReason:
+    """The candidate gave no list to these users, for one cause."""
     cause = LossCause(reason=CoverageReason.SERVER_ERROR, users=users, text=text)
     kind = RunReasonKind.LOST_LISTS
-    return RunReason(kind=kind, arm=arm, users=users, asked=asked, causes=(cause,))
+    return RunReason(kind=kind, arm=Arm.CANDIDATE, users=users, asked=asked, causes=(cause,))
 
 
 def comparison(**changes: Any) -> Comparison:

@@ -49,9 +49,7 @@ def rankwatch(
             process.kill()
             ended(process, None)
             raise subprocess.TimeoutExpired(args, timeout_s)
-        return Done(
-            args, exit_code, out.read_text(encoding="utf-8"), err.read_text(encoding="utf-8")
-        )
+        return Done(args, exit_code, out.read_text(), err.read_text())
 
 
 @contextmanager

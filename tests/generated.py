@@ -47,12 +47,12 @@ def texts() -> Iterator[tuple[Path, str]]:
 
 def _with(file: Path, part: str) -> tuple[Path, str]:
     """The file with this part between the two marks."""
-    before, _, rest = file.read_text(encoding="utf-8").partition(_BEGIN)
+    before, _, rest = file.read_text().partition(_BEGIN)
     return file, f"{before}{_BEGIN}\n{part.strip()}\n\n{_END}{rest.partition(_END)[2]}"
 
 
 def _prometheus_rule(file: Path) -> str:
-    rules = file.read_text(encoding="utf-8")
+    rules = file.read_text()
     groups = textwrap.indent(rules[rules.index("groups:\n") :], "  ")
     return _PROMETHEUS_RULE.format(
         source=file.name, name=file.name.removesuffix(".rules.yml").replace(".", "-"), groups=groups
@@ -61,4 +61,4 @@ def _prometheus_rule(file: Path) -> str:
 
 if __name__ == "__main__":
     for path, text in texts():
-        path.write_text(text, encoding="utf-8")
+        path.write_text(text)

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-GUIDE = (Path(__file__).parents[1] / "deploy/JSON.md").read_text(encoding="utf-8")
+GUIDE = (Path(__file__).parents[1] / "deploy/JSON.md").read_text()
 KEYS: dict[str, str] = dict(re.findall(r"(?m)^\| `(\w+)((?:\.[A-Z,]+)*)` \|", GUIDE))
 """Each key, with `.METRIC` or the like if its value is an object by names."""
 

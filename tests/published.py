@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from datetime import datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 from starlette.applications import Starlette
@@ -256,14 +257,8 @@ def fill(publisher: PrometheusPublisher) -> PrometheusPublisher:
     return publisher
 
 
-class Well:
-    """A daemon that is well."""
-
-    def unhealthy(self) -> str | None:
-        return None
-
-    def unready(self) -> str | None:
-        return None
+WELL = SimpleNamespace(unhealthy=lambda: None, unready=lambda: None)
+"""A daemon that is well."""
 
 
 def site(**given: Any) -> Site:
@@ -290,7 +285,7 @@ def site(**given: Any) -> Site:
 def pages(**given: Any) -> Starlette:
     """The application over what is given, and over nothing else."""
     shown = {each.name: given.pop(each.name) for each in fields(Site) if each.name in given}
-    nothing = {"metrics": lambda *_: (b"page\n", {}), "health": Well(), "reload": lambda: False}
+    nothing = {"metrics": lambda *_: (b"page\n", {}), "health": WELL, "reload": lambda: False}
     return create_app(**{"site": site(**shown), **nothing, **given})
 
 

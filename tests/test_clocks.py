@@ -15,14 +15,7 @@ ROOT = Path(__file__).parents[1]
 CLASSES = {"datetime", "date", "Timestamp"}
 METHODS = {"now", "utcnow", "today"}
 FUNCTIONS = {
-    "time",
-    "time_ns",
-    "gmtime",
-    "localtime",
-    "ctime",
-    "asctime",
-    "strftime",
-    "CLOCK_REALTIME",
+    *["time", "time_ns", "gmtime", "localtime", "ctime", "asctime", "strftime", "CLOCK_REALTIME"]
 }
 """What the module time has that reads the wall clock, or can."""
 OF_THE_PROGRAM = {"utc_now", "SystemClock"}
@@ -65,9 +58,7 @@ def test_only_a_few_named_files_read_the_wall_clock(folder):
     found = {}
     for path in (ROOT / folder).rglob("*.py"):
         name = str(path.relative_to(ROOT))
-        if name not in ALLOWED and (
-            reads := list(reads_of(path.read_text(encoding="utf-8"), program))
-        ):
+        if name not in ALLOWED and (reads := list(reads_of(path.read_text(), program))):
             found[name] = reads
     assert found == {}
 

@@ -58,7 +58,7 @@ def test_what_another_account_puts_into_the_temporary_folder_stops_no_run(
     os.utime(elsewhere, (0, 0))
     scratch._remove_leftovers.cache_clear()
 
-    def use() -> int:
+    def use():
         with scratch_database("60MB") as database:
             return len(database.execute("SELECT 1").fetchall())
 

@@ -111,7 +111,7 @@ def test_a_run_that_breaks_while_it_writes_leaves_the_file_of_before(tmp_path):
 
 
 def test_a_full_disk_leaves_nothing(monkeypatch, tmp_path):
-    def full(_: int) -> None:
+    def full(_):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)

@@ -40,7 +40,7 @@ from monitor.model.notifications import (
 from monitor.model.rankings import ALL
 from monitor.model.rules import Condition, ConditionRule, Severity
 from storage.worked import fired, silence
-from tables import cells
+from tables import cells, parsed
 
 SENT, HELD, DROPPED = DeliveryStatus.PENDING, DeliveryStatus.HELD, DeliveryStatus.DROPPED
 START = transition(incident="i")
@@ -175,7 +175,7 @@ WINDOW = MaintenanceWindow(
     ],
 )
 def test_start_is_held_and_end_of_what_was_told_is_sent_all_the_same(policy, silences, reason):
-    given: dict[str, Any] = {"policy": policy, "silences": silences}
+    given = {"policy": policy, "silences": silences}
     assert decide(START, **given) == decide(START, ungrouped=True, **given) == [(HELD, reason)]
     assert decide(END, **OVER, **TOLD, **given) == [SEND]
     assert decide(START, END, **OVER, **given)[1] == (DROPPED, NEVER)
@@ -191,22 +191,18 @@ def test_silences_hold_only_in_their_time_and_what_all_their_matchers_match():
         assert decide(START, silences=(other,)) == [SEND]
 
 
-@pytest.mark.parametrize(
-    ("segments", "proposed", "spares"),
-    [
-        (("all", "country=UK"), ("comparison=home-feed",), {"comparison": "other"}),
-        (
-            ("country=UK",),
-            ("comparison=home-feed", "segment=country=UK"),
-            {"segment": "country=FR"},
-        ),
-        ((' "a\\b" ',), ("comparison=home-feed", r'segment=" \"a\\b\" "'), {"segment": "all"}),
-        (("two\nlines",), ("comparison=home-feed",), {"comparison": "other"}),
-    ],
-)
+PROPOSED = parsed(r"""
+    [["all", "country=UK"], [], {"comparison": "other"}]
+    [["country=UK"], ["segment=country=UK"], {"segment": "country=FR"}]
+    [[" \"a\\b\" "], ["segment=\" \\\"a\\\\b\\\" \""], {"segment": "all"}]
+    [["two\nlines"], [], {"comparison": "other"}]
+""")
+
+
+@pytest.mark.parametrize(("segments", "proposed", "spares"), PROPOSED)
 def test_the_proposed_silence_holds_back_what_joins_the_incident(segments, proposed, spares):
-    assert propose_matchers("home-feed", segments) == proposed
-    placed = replace(SILENCE, matchers=proposed)
+    placed = replace(SILENCE, matchers=propose_matchers("home-feed", segments))
+    assert placed.matchers == ("comparison=home-feed", *proposed)
     joins = replace(START, alert="Other", segment=segments[-1])
     assert is_silenced(placed, joins)
     assert not is_silenced(placed, replace(joins, **spares))
@@ -222,7 +218,7 @@ def condition(statistic: str) -> Transition:
     ("statistic", "held"), [("error", True), ("no_data", True), ("stale", True), ("too_few", False)]
 )
 def test_drift_is_held_while_nothing_can_be_said_of_it_and_users_without_a_list_are_not(
-    statistic, *, held
+    statistic, held
 ):
     both = START, condition(statistic)
     assert decide(START, lasting=both)[0][0] is (HELD if held else SENT)
@@ -251,8 +247,8 @@ def test_a_condition_of_one_segment_holds_back_drift_of_that_one_only():
         )
 
 
-def route(text: str, receiver: str, *, goes_on: bool = False) -> Route:
-    return Route(matchers=(Matcher.parse(text),), receivers=frozenset({receiver}), goes_on=goes_on)
+def route(text: str, receiver: str) -> Route:
+    return Route(matchers=(Matcher.parse(text),), receivers=frozenset({receiver}))
 
 
 CRITICAL, OURS = route("severity=critical", "pager"), route("team=ranking", "chat")
@@ -269,7 +265,7 @@ CRITICAL, OURS = route("severity=critical", "pager"), route("team=ranking", "cha
         ((route("severity=info", "pager"),), True),  # where none matches all are told
     ],
 )
-def test_routes_choose_who_is_told_and_nothing_falls_between_them(routes, *, is_told):
+def test_routes_choose_who_is_told_and_nothing_falls_between_them(routes, is_told):
     policy = NotificationPolicy(routes=routes)
     assert decide(START, policy=policy) == [
         SEND if is_told else (DROPPED, "routed to other receivers")
@@ -505,12 +501,12 @@ def test_that_nothing_can_be_judged_joins_drift_and_is_joined_by_that_no_run_suc
 
 
 def test_an_outage_joins_failed_lists_and_what_began_with_it():
-    for alert, since, joins in (
-        ("FailedLists", 1, True),
-        ("MissingLists", 1, True),
-        ("SimilarityLow", 0, True),
-        ("SimilarityLow", 1, False),
-    ):
+    for alert, since, joins in parsed("""
+        ["FailedLists", 1, true]
+        ["MissingLists", 1, true]
+        ["SimilarityLow", 0, true]
+        ["SimilarityLow", 1, false]
+    """):
         first = opened(alert=alert)
         outage = opened(
             SLOT + 2 * HOUR, first, alert="Stale", since=SLOT + since * HOUR, **CONDITION
@@ -572,7 +568,7 @@ segment=country.UK
 
 
 @pytest.mark.parametrize("matches", [True, False])
-def test_a_matcher_matches_the_whole_value(*, matches):
+def test_a_matcher_matches_the_whole_value(matches):
     for text in (MATCHING if matches else NOT_MATCHING).strip().splitlines():
         assert Matcher.parse(f" {text} ").matches(MATCHED) is matches, text
 

@@ -1,6 +1,5 @@
 """A rule, route, window or silence that matches nothing is named, with the nearest name that exists."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
@@ -13,7 +12,6 @@ from monitor.alerts.unmatched import (
     named_segments,
     share_selectors,
 )
-from monitor.model.comparison import Comparison
 from monitor.model.segments import find_nearest, name_segment
 from monitor.texts.unmatched_names import write_unmatched
 from storage.worked import silence
@@ -108,7 +106,7 @@ def test_a_silence_is_held_against_the_alerts_that_were_judged():
     known = {name: comparison(name=name, rules=rules) for name in ("feed", "new")}
     unknown = {"feed": None}
 
-    def said(*matchers: str, comparisons: Mapping[str, Comparison | None] = unknown) -> str | None:
+    def said(*matchers: str, comparisons=unknown):
         placed = replace(silence(SLOT, SLOT), id=3, matchers=matchers)
         found = find_unmatched_silences([placed], states, comparisons)
         return write_unmatched(found[0]) if found else None

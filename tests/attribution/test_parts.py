@@ -77,7 +77,7 @@ def test_lists_without_a_baseline_have_no_parts(pair):
 
 @pytest.mark.parametrize("undefined", [math.nan, math.inf])
 def test_a_user_with_one_undefined_step_has_no_part_at_all(undefined):
-    def score(batch: PairBatch) -> np.ndarray:
+    def score(batch):
         return np.where(
             batch.candidate_lengths == 2, undefined, batch.candidate_lengths.astype(np.float64)
         )
@@ -161,7 +161,7 @@ def test_every_step_agrees_with_lists_built_one_by_one(name):
 def test_a_weight_goes_with_its_item():
     seen: list[PairBatch] = []
 
-    def watch(batch: PairBatch) -> np.ndarray:
+    def watch(batch):
         seen.append(batch)
         return np.zeros(len(batch))
 

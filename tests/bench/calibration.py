@@ -319,17 +319,17 @@ def watch(
             yield fired.reshape(-1, *now.shape), now[:, 0]
 
 
-def count_pages(world: World, stated: float = STATED, seed: int = 1) -> npt.NDArray[np.intp]:
+def count_pages(world: World) -> npt.NDArray[np.intp]:
     """Pages of each copy of a healthy world.
 
     What fires on after a page in the run before belongs to that page.
     """
-    return count_begun(looks_of(world, np.random.default_rng(seed), stated))
+    return count_begun(looks_of(world, np.random.default_rng(1)))
 
 
-def looks_of(world: World, rng: np.random.Generator, stated: float = STATED) -> Flags:
+def looks_of(world: World, rng: np.random.Generator) -> Flags:
     """Whether anything of a comparison fires, (runs, copies)."""
-    return np.array([np.any(fired, axis=(0, 2, 3)) for fired, _ in watch(world, rng, stated)])
+    return np.array([np.any(fired, axis=(0, 2, 3)) for fired, _ in watch(world, rng)])
 
 
 def count_begun(fires: Flags) -> npt.NDArray[np.intp]:

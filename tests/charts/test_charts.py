@@ -20,6 +20,7 @@ from monitor.charts.bars import Bar, draw_bars, draw_heat_map, draw_waterfall
 from monitor.charts.slope_chart import describe_move, draw_slopes, draw_thumbnail
 from monitor.charts.svg import Axis, axis_of, element, ticks, write_value
 from monitor.charts.time_chart import Level, Point, Span, draw_series, draw_sparkline, draw_stack
+from tables import parsed
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
 
@@ -51,14 +52,14 @@ def test_a_scale_goes_from_its_lowest_to_its_highest_value():
     assert (axis_of([1.0, None, math.nan, 3.0], 0, 1).low, axis_of([], 0, 1).high) == (0.88, 1.06)
 
 
-@pytest.mark.parametrize(
-    ("low", "high", "expected"),
-    [
-        (0.0, 1.0, [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]),
-        (0.47, 0.53, [0.48, 0.5, 0.52]),
-        (-1.0, 1.0, [-1.0, -0.5, 0.0, 0.5, 1.0]),
-    ],
-)
+TICKS = parsed("""
+    [0.0, 1.0, [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]]
+    [0.47, 0.53, [0.48, 0.5, 0.52]]
+    [-1.0, 1.0, [-1.0, -0.5, 0.0, 0.5, 1.0]]
+""")
+
+
+@pytest.mark.parametrize(("low", "high", "expected"), TICKS)
 def test_ticks_are_round_and_told_apart(low, high, expected):
     found = ticks(Axis(low, high, 0, 1))
     assert found == pytest.approx(expected)

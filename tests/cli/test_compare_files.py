@@ -77,7 +77,7 @@ def test_files_compare_as_the_same_lists_do_in_python(compared):
     for metric, row in monitor.summarize(frame).rename(columns={"median": "p50"}).iterrows():
         told = of_all(compared)[str(metric)]
         told |= told["statistics"]
-        for name in ("n", "n_undefined", "mean", "standard_error", "p05", "p50", "by_chance"):
+        for name in ["n", "n_undefined", "mean", "standard_error", "p05", "p50", "by_chance"]:
             assert told[name] == pytest.approx(row[name], abs=1e-12)
 
 

@@ -40,7 +40,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     set_clock(monkeypatch, SLOT)
     file = tmp_path / "rankwatch.yaml"
-    file.write_text(CONFIG, encoding="utf-8")
+    file.write_text(CONFIG)
     return file
 
 
@@ -147,7 +147,7 @@ def test_no_schema_is_taken_from_under_a_daemon_but_by_force_while_an_upgrade_on
 def test_on_postgresql_a_lease_or_a_run_under_way_keeps_the_schema_until_it_ran_out(
     config, postgres_url
 ):
-    config.write_text(CONFIG.replace("sqlite:///rankwatch.db", postgres_url), encoding="utf-8")
+    config.write_text(CONFIG.replace("sqlite:///rankwatch.db", postgres_url))
     db("upgrade")
     with closing(
         open_leases(parse_url(postgres_url), holder="host:7", lasts=timedelta(minutes=5))

@@ -5,7 +5,6 @@ import os
 import shutil
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -79,7 +78,7 @@ def test_lists_far_apart_are_a_breach_and_end_with_1_and_a_database_that_is_not_
 def test_the_certificate_holds_what_the_verdict_rests_on_and_is_the_same_but_for_its_time(stored):
     printed = rankwatch(f"{GATE} --json --certificate certificate.json")
     assert printed.returncode == 0, printed.stderr
-    found: dict[str, Any] = read_listed((stored / "certificate.json").read_text())
+    found = read_listed((stored / "certificate.json").read_text())
     assert found == json.loads(printed.stdout)
     names = ("verdict", "reason", "yardstick", "design", "users", "missing", "metric")
     told = ["safe", "decided", "identical", "rotating", 80, 0, "extended_tau"]
@@ -129,7 +128,7 @@ def test_no_error_ends_with_a_verdict(stored, monkeypatch):
         {GATE} --certificate pipe | 74 | rankwatch: pipe: it is no file but a pipe, socket or device: name a file
     """)
 
-    def broken(*_: object, **__: object) -> None:
+    def broken(*_: object, **__: object):
         raise ZeroDivisionError
 
     monkeypatch.setattr("monitor.service.gate.make_question", broken)

@@ -113,7 +113,7 @@ def test_only_the_word_of_a_daemon_counts(collector):
 
 
 def test_of_one_who_closes_it_is_said_what_was_seen_without_tls(collector):
-    def say(_: Collector, sock: socket.socket) -> None:
+    def say(_, sock):
         sock.sendall(b"SSH-2.0-OpenSSH_9.2\r\n")
         sock.shutdown(socket.SHUT_RDWR)
 

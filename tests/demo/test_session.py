@@ -115,7 +115,7 @@ def test_an_interrupt_stops_everything_and_what_was_logged_meanwhile_is_in_the_f
 ):
     looks = iter(range(2))
 
-    def look(*_: object, **__: object) -> tuple[()]:
+    def look(*_: object, **__: object):
         if next(looks, None) is None:
             logging.getLogger("monitor.test").warning("said in the demo")
             how()
@@ -131,7 +131,7 @@ def test_an_interrupt_stops_everything_and_what_was_logged_meanwhile_is_in_the_f
         f"Stopped. This lists the stored runs: rankwatch runs --config {tmp_path / 'rankwatch.yaml'}"
         in text
     )
-    assert "said in the demo" in (tmp_path / "rankwatch.log").read_text(encoding="utf-8")
+    assert "said in the demo" in (tmp_path / "rankwatch.log").read_text()
     assert "said in the demo" not in text
 
 
@@ -156,23 +156,23 @@ def test_wrong_usage_is_told(wrong):
 def test_what_an_earlier_demo_left_is_removed_and_what_somebody_added_stays(tmp_path):
     workspace = Workspace(tmp_path / "a" / "b")
     with open_workspace(workspace):
-        assert (workspace.directory / ".gitignore").read_text(encoding="utf-8") == "*\n"
+        assert (workspace.directory / ".gitignore").read_text() == "*\n"
         wal = workspace.database.with_name("rankwatch.db-wal")
         ours = (workspace.config, workspace.database, wal, workspace.users, workspace.log)
         for path in (*ours, workspace.directory / "notes.txt"):
-            path.write_text("old", encoding="utf-8")
+            path.write_text("old")
     with open_workspace(workspace):
         assert not any(path.exists() for path in ours)
-        assert (workspace.directory / "notes.txt").read_text(encoding="utf-8") == "old"
+        assert (workspace.directory / "notes.txt").read_text() == "old"
 
 
 def test_a_directory_that_cannot_be_had_is_a_one_line_error_and_left_alone(tmp_path):
     theirs, taken, ours = tmp_path / "theirs", tmp_path / "taken", Workspace(tmp_path / "ours")
     theirs.mkdir()
-    (theirs / "rankwatch.yaml").write_text("mine", encoding="utf-8")
+    (theirs / "rankwatch.yaml").write_text("mine")
     taken.touch()
     with open_workspace(ours):
-        ours.config.write_text("the first one's", encoding="utf-8")
+        ours.config.write_text("the first one's")
         for directory, says in (
             (theirs, "has files that the demo did not write"),
             (taken, "cannot write to .*taken: File exists: name another directory with --dir"),

@@ -13,6 +13,7 @@ from boards import DASHBOARDS
 from boards.queries import UnknownError, labels_by_name, prove
 from deploy import dashboards
 from servers import require
+from tables import cells
 
 
 @pytest.fixture(params=dashboards.NAMES)
@@ -47,15 +48,15 @@ def test_every_board_has_its_file():
     )
 
 
-@pytest.mark.parametrize(
-    ("query", "legend", "trouble"),
-    [
-        ("sum(rankwatch_no_such_series)", "", "no series is called rankwatch_no_such_series"),
-        ('rankwatch_leader{segment="all"}', "", "no label segment"),
-        ("sum by (colour) (rankwatch_runs_total)", "", "no label colour"),
-        ("rankwatch_leader", "{{comparison}}", "no label comparison"),
-    ],
-)
+WRONG = """
+sum(rankwatch_no_such_series)           -               no series is called rankwatch_no_such_series
+rankwatch_leader{segment="all"}         -               no label segment
+sum by (colour) (rankwatch_runs_total)  -               no label colour
+rankwatch_leader                        {{comparison}}  no label comparison
+"""
+
+
+@pytest.mark.parametrize(("query", "legend", "trouble"), cells(WRONG))
 def test_a_query_over_what_nothing_shows_is_refused(query, legend, trouble):
     with pytest.raises(UnknownError, match=trouble):
         prove(query, legend)

@@ -240,7 +240,7 @@ def test_what_is_skipped_and_lists_that_could_not_be_had_add_up_and_of_nobody_no
 def test_what_is_left_is_every_gauge_that_a_daemon_alone_does_not_have_of_one_comparison_or_of_none():
     families = published.filled().final()
 
-    def names_of(comparison: str | None) -> set[str]:
+    def names_of(comparison) -> set[str]:
         return {each.name for each in exposition.families_of_comparison(families, comparison)}
 
     outbox = {

@@ -97,7 +97,7 @@ def test_a_scrape_during_publications_never_sees_two_mixed(publisher):
     publisher.publish(publications[0])
     stop = threading.Event()
 
-    def keep_publishing() -> None:
+    def keep_publishing():
         while not stop.is_set():
             for one in publications:
                 publisher.publish(one)
@@ -116,7 +116,7 @@ def test_a_scrape_during_publications_never_sees_two_mixed(publisher):
 
 
 def test_a_part_of_the_page_that_fails_is_counted_and_takes_no_other_with_it(publisher):
-    def fail() -> float:
+    def fail():
         raise ZeroDivisionError
 
     publisher.publish([published.latest()])

@@ -237,7 +237,6 @@ def test_scores_that_are_none_are_refused(scores, message):
     ("scores", "message"),
     [
         ([1, 2], "found a value of type int where a list of numbers"),
-        (([1], [1]), "scores of the first list: row 0 has 1 scores for 2 items"),
         (([2, 1], [1, 2], [3]), "scores must be two lists of numbers"),
     ],
 )

@@ -3,7 +3,6 @@
 import itertools
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -32,7 +31,7 @@ def test_pad_equals_plain_python_and_leaves_the_codes_as_they_are(
     dtype, highest = kind
     lists = [[highest - item for item in row] for row in lists]
     offsets = np.cumsum([0, *map(len, lists)])
-    codes: npt.NDArray[np.signedinteger] = np.array([*itertools.chain(*lists)], dtype=dtype)
+    codes = np.array([*itertools.chain(*lists)], dtype=dtype)
     before = codes.copy()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ragged, "_ALL_PAIRS_MAX_K", all_pairs_max_k)

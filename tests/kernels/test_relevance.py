@@ -2,7 +2,6 @@
 
 import math
 import random
-from collections.abc import Callable
 from functools import partial
 
 import numpy as np
@@ -10,7 +9,6 @@ import pytest
 
 from kernels import reference
 from kernels import reference_relevance as slow
-from monitor.kernels import align
 from monitor.kernels import labels as module
 from monitor.kernels.relevance import cg, dcg, ndcg, of_arm
 from monitor.metrics import parse
@@ -47,16 +45,11 @@ def test_users_of_whom_nothing_is_known_are_undefined_in_every_arm():
         )
 
 
-def test_an_alignment_without_labels_is_refused():
-    with pytest.raises(ValueError, match="without labels"):
-        of_arm(align(reference.batch([([1], [1])])), "difference", lambda grades, _: cg(grades))
-
-
 @pytest.mark.parametrize("even", [True, False])
 @pytest.mark.parametrize("k", reference.SHORT)
 def test_every_measure_is_its_definition_however_the_pairs_are_cut(k, even, monkeypatch):
     monkeypatch.setattr(module, "_BLOCK_CELLS", 100)
-    definitions: dict[str, Callable[..., float]] = {
+    definitions = {
         "cg({})": slow.cg,
         "recall({})": slow.recall,
         "mrr({})": slow.reciprocal_rank,
@@ -84,8 +77,8 @@ def test_every_measure_is_its_definition_however_the_pairs_are_cut(k, even, monk
             np.testing.assert_allclose(found, literal, rtol=1e-12, atol=1e-12)
 
 
-def codes(*rows: list[int], k: int = 3) -> np.ndarray:
-    return reference.padded(rows, k)[0]
+def codes(*rows: list[int]) -> np.ndarray:
+    return reference.padded(rows, 3)[0]
 
 
 def test_a_table_without_grades_is_one_and_no_pairs_have_no_labels():

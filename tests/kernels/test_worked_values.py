@@ -215,10 +215,15 @@ def test_a_reversed_list_is_at_the_far_end_of_the_range(name, far_end):
         assert found == pytest.approx(float(far_end), abs=1e-14)
 
 
-def test_weights_and_scores_are_asked_for_in_words():
+def test_weights_scores_and_labels_are_asked_for_in_words():
     alignment = align(reference.batch([([1], [2])]))
-    with pytest.raises(ValueError, match="without weights"):
-        parse("element_weighted_tau").measure(alignment)
+    for name, lack in (
+        ("element_weighted_tau", "without weights"),
+        ("rbo_w", "scores, which were not given"),
+        ("recall", "without labels"),
+    ):
+        with pytest.raises(ValueError, match=lack):
+            parse(name).measure(alignment)
     with pytest.raises(ValueError, match="without scores"):
         rank_tied(alignment, np.arange(1))
 

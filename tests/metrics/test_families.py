@@ -10,14 +10,13 @@ from kernels import reference
 from kernels import reference_relevance as slow
 from metrics import known_pairs
 from monitor.errors import MetricError
-from monitor.kernels import Alignment, alignment
+from monitor.kernels import alignment
 from monitor.kernels.engines.choice import VARIABLE
 from monitor.kernels.rbo.untied import rbo_weight
 from monitor.metrics import METRICS as REGISTRY
 from monitor.metrics import expected_by_chance, parse, score_all
 from monitor.metrics import scores as scoring
 from monitor.metrics.rbo import Rbo, RboA, RboB, RboMax, RboMin, RboRes, RboTruncated, RboW
-from monitor.model.rankings import PairBatch
 from tables import cells
 
 
@@ -210,7 +209,7 @@ def test_neither_engine_nor_number_of_threads_changes_a_bit(engine, monkeypatch)
 
 
 def test_an_error_in_a_thread_ends_the_whole(monkeypatch):
-    def fail(_: PairBatch) -> Alignment:
+    def fail(_):
         raise MemoryError
 
     monkeypatch.setattr(scoring, "align", fail)

@@ -13,7 +13,7 @@ from factories import MINUTE, SLOT, HeldClock, claim, pull, rankings
 from monitor.model.comparison import Comparison
 from monitor.model.memory import Memory
 from monitor.model.rankings import ItemWeights, Pull, RelevanceTable, UserTable
-from monitor.model.runs import PullRequest, RunResult
+from monitor.model.runs import PullRequest
 from monitor.pipeline.pull import Arms
 from monitor.pipeline.run import execute
 
@@ -125,8 +125,8 @@ def ran(
     *,
     memory: Memory | None = None,
     **more: Any,
-) -> RunResult:
-    """One slot run over these answers."""
+) -> Any:
+    """The result of one slot run over these answers."""
     return execute(
         what, arms(baseline, candidate, asked, **more), claim(), memory or Memory(), StillClock()
     )

@@ -184,7 +184,7 @@ def test_nothing_is_asked_where_no_metric_needs_relevance(store):
     ids=["unreadable", "away", "hung"],
 )
 def test_a_slot_that_cannot_be_read_does_not_hold_up_the_next_and_a_source_that_is_away_is_asked_once(
-    store, trouble, said, *, goes_on
+    store, trouble, said, goes_on
 ):
     what = watched(deadline=timedelta(seconds=0.1 if isinstance(trouble, threading.Event) else 10))
     ran(store, what)

@@ -382,7 +382,7 @@ def test_a_firing_that_is_ended_by_hand_is_told_as_ended_and_may_fire_again(scen
 
 def test_what_joins_an_incident_is_no_message_of_its_own_and_ends_with_it(scene):
     pager = FakeReceiver("pager", treatment=Treatment(updates=Updates.UNPAGED))
-    both: dict[str, Any] = {"watched": EACH, "to": ("fake", "pager")}
+    both = {"watched": EACH, "to": ("fake", "pager")}
     scene.fire(**both)
     scene.deliver(scene.receiver, pager)
     scene.fire(HOUR, segments=SEGMENTS, **both)

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -28,6 +27,7 @@ from pipeline.test_delivery import (
     FakeReceiver,
     scene,
 )
+from tables import parsed
 
 __all__ = ["scene"]
 
@@ -90,7 +90,7 @@ def test_an_acknowledgement_of_a_part_does_not_read_as_one_of_the_whole_incident
 
 @pytest.mark.parametrize("stops", [False, True])
 def test_an_acknowledgement_follows_what_it_would_be_lost_behind_and_is_not_left_leased_by_who_stops_between_the_two(
-    scene, *, stops
+    scene, stops
 ) -> None:
     scene.receiver.errors = [SILENT]
     scene.fire()
@@ -217,14 +217,14 @@ def test_an_alert_that_fires_again_in_the_slot_in_which_it_fired_before_goes_on_
 
 
 def test_the_next_attempt_is_so_many_seconds_away():
-    for attempts, draw, asked, seconds in (
-        (5, 0.5, None, 32.0),
-        (8, 0.5, None, 150.0),
-        (10_000, 0.5, None, 150.0),
-        (0, 0.0, None, 0.0),
-        (0, 0.0, 86_400.0, 3600.0),
-        (0, 0.0, -5.0, 0.0),
-    ):
+    for attempts, draw, asked, seconds in parsed("""
+        [5, 0.5, null, 32.0]
+        [8, 0.5, null, 150.0]
+        [10000, 0.5, null, 150.0]
+        [0, 0.0, null, 0.0]
+        [0, 0.0, 86400.0, 3600.0]
+        [0, 0.0, -5.0, 0.0]
+    """):
         again = next_attempt(attempts, now=SLOT, draw=draw, retry_after_s=asked)
         assert (again - SLOT).total_seconds() == pytest.approx(seconds)
 
@@ -267,7 +267,7 @@ def test_a_message_whose_run_found_no_cause_has_the_newest_one_of_its_incident()
         slot: Briefing(explanation=explanation(sentence=sentence, finding=found))
         for slot, (sentence, found) in causes.items()
     }
-    outbox: Any = SimpleNamespace(briefing=lambda _, slot: briefings.get(slot, Briefing()))
+    outbox = SimpleNamespace(briefing=lambda _, slot: briefings.get(slot, Briefing()))
     starts = [start(slot=slot, dedup_key=str(slot)) for slot in slots]
     for number, known in ((0, None), (1, None), (2, "new"), (3, "new")):
         sent = message(starts[number], firing=tuple(starts[: number + 1]))

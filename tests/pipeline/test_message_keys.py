@@ -8,7 +8,6 @@ import pytest
 from factories import DAY, HOUR, MINUTE
 from monitor.errors import DeliveryError
 from monitor.model.notifications import Message, Treatment
-from monitor.pipeline.delivery import OutboxSender
 from monitor.storage import SqlStore
 from pipeline.test_delivery import DOWN, SILENT, FakeReceiver, Scene
 
@@ -104,7 +103,7 @@ def test_a_repetition_that_may_have_arrived_keeps_its_key_until_it_has(scene):
     scene.fire()
     scene.deliver()
     scene.receiver.errors = [SILENT, DOWN]
-    sender: OutboxSender = scene.outlet()
+    sender = scene.outlet()
     for pause in (DAY, HOUR, HOUR):
         scene.clock.pass_by(pause.total_seconds())
         if scene.receiver.errors:

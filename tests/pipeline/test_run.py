@@ -17,7 +17,7 @@ from monitor.model.memory import Memory
 from monitor.model.model_versions import follow
 from monitor.model.rankings import Arm, CoverageReason, Traces
 from monitor.model.rules import Learning
-from monitor.model.runs import EvidenceKind, MeasuredRun, RunResult, RunStatus, Scores
+from monitor.model.runs import EvidenceKind, MeasuredRun, RunStatus, Scores
 from monitor.pipeline import pull as pulling
 from monitor.pipeline import run as running
 from monitor.pipeline.pseudonyms import Pseudonyms
@@ -99,12 +99,11 @@ def test_users_added_for_a_segment_change_nothing_but_that_segment():
         for least in (0, 4)
     )
 
-    def of_all(run: RunResult) -> list[Any]:
-        measured: list[Any] = [*run.summaries, *run.arm_scores]
+    def of_all(run) -> list[Any]:
+        measured = [*run.summaries, *run.arm_scores]
         found = [each for each in measured if each.segment == "all"]
         return [*found, run.split, run.explanation]
 
-    assert topped.coverage is not None
     assert {row.segment: row.asked for row in topped.coverage.rows}.items() >= {
         ("all", 12),
         ("country=DE", 4),
@@ -119,7 +118,6 @@ def test_a_dead_arm_fails_the_run_and_judges_nothing_as_similar_or_drifted():
         "the candidate gave no list for 1 of 1 users: lists/2024-01-08.parquet: no such file; the "
         "baseline answered 1 of 1; nothing could be compared"
     )
-    assert result.coverage is not None
     assert result.coverage.all.users_by_reason == {(Arm.CANDIDATE, CoverageReason.UNAVAILABLE): 1}
     assert [state.outcome for state in result.states] == [Outcome.ERROR]
 
@@ -320,7 +318,6 @@ def test_a_segment_of_which_too_little_answered_is_neither_judged_nor_shown_nor_
     )
     asked = users(*names, country=["DE"] * 20 + ["UK"] * 10)
     result = ran(watching, pull({name: [1, 2] for name in names}), pull(candidate), asked)
-    assert result.lists is not None
     measured = [{each.segment for each in found} for found in (result.summaries, result.arm_scores)]
     assert [*measured, set(result.lists.segments)] == [{"all", "country=DE"}] * 3
     *_, kingdom = result.states
@@ -340,7 +337,7 @@ def test_arms_are_asked_at_once_so_that_two_that_hang_cost_one_deadline():
     both = threading.Barrier(2)
 
     class Hung(threading.Event):
-        def wait(self, timeout: float | None = None) -> bool:
+        def wait(self, timeout=None):
             return both.wait(timeout) >= 0
 
     ran(comparison(k=2, deadline=timedelta(seconds=60)), Hung(), Hung(), users("a"))
@@ -373,9 +370,7 @@ def test_of_thousands_of_runs_no_more_stop_on_the_wrong_side_than_promised(count
     assert asked.mean() <= most_asked
 
 
-def asked_of(
-    good: float, what: Comparison = STOPPING, **more: Any
-) -> tuple[RunResult, list[list[str]]]:
+def asked_of(good: float, what: Comparison = STOPPING, **more: Any) -> tuple[Any, list[list[str]]]:
     """A run in which this share of the users have equal lists, and whom each round asked."""
     lists = {name: [1, 2] if place < good * 400 else [3, 4] for place, name in enumerate(NAMES)}
     both = arms(
@@ -404,7 +399,6 @@ def test_a_run_asks_no_more_users_at_random_once_its_verdicts_are_certain(good, 
     result, rounds = asked_of(good, **more)
     everybody = [name for asked in rounds for name in asked]
     assert [state.outcome for state in result.states] == [outcome] * 3
-    assert result.coverage is not None
     assert (
         result.coverage.all.asked
         == result.coverage.all.paired

@@ -33,14 +33,14 @@ EVERYTHING = comparison(
     k=5,
     metrics=("extended_tau", "rbo(p=0.9)", "kendall_distance", "weighted_tau", "ndcg"),
     arm_metrics=(
-        *(
+        *[
             "catalogue_coverage",
             "exposure_gini",
             "mean_popularity",
             "novelty",
             "self_churn",
             "score_shift",
-        ),
+        ],
         *sorted(TRAITS),
     ),
     rules=(
@@ -251,7 +251,7 @@ def test_lists_that_are_measured_elsewhere_are_hidden_there():
 def test_scores_of_the_panel_are_those_of_its_fixed_users_in_every_run():
     asked = hidden(world(TEXTS)[0])
 
-    def users_kept(size: SampleSize) -> set[str]:
+    def users_kept(size) -> set[str]:
         scores = measured(asked, Memory(), sample=size, keep_scores=Keep.PANEL).run.scores
         return {user for batch in scores or () for user in batch.users}
 

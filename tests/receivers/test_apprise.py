@@ -13,8 +13,8 @@ from monitor.receivers.apprise import AppriseOptions, defuse
 from servers.webhook import Collector, answer, disconnect, hang, serve
 
 
-def url_of(collector: Collector, path: str = "canary-token") -> str:
-    return f"{collector.url.replace('http:', 'json:')}/{path}"
+def url_of(collector: Collector) -> str:
+    return f"{collector.url.replace('http:', 'json:')}/canary-token"
 
 
 def notifying(*urls: str, **options: Any) -> Receiver:

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import yaml
 
 from messages import HOSTILE, URL, hostile_message, message, send, start
 from monitor.errors import DeliveryError
@@ -125,7 +126,7 @@ def test_every_kind_of_receiver_shows_them_as_text(kind, request):
         if isinstance(server, MailServer):
             texts = require_harmless_mail(server.mails[-1])
         else:
-            collector: Collector = getattr(server, "collector", server)
+            collector = getattr(server, "collector", server)
             posted = collector.requests[-1]
             headers = posted.headers.values()
             # It went where the configuration says, and no header holds the name but encoded.
@@ -171,28 +172,20 @@ def refuse(kind: str, reply: Reply, request: pytest.FixtureRequest) -> tuple[Del
     return caught.value, f"{kind} at {collector.url}"
 
 
-REFUSALS = [
-    (401, {}, (True, False, None), "answered 401 Unauthorized: check its credentials"),
-    (
-        503,
-        {"Retry-After": "9"},
-        (False, True, 9.0),
-        "answered 503 Service Unavailable: it will be tried again",
-    ),
-    (
-        302,
-        {"Location": "/"},
-        (False, False, None),
-        "answered 302 Found: redirects are not followed: write the final URL",
-    ),
-]
+REFUSALS = yaml.safe_load("""
+- [401, {}, [true, false, null], "answered 401 Unauthorized: check its credentials"]
+- [503, {Retry-After: "9"}, [false, true, 9.0],
+   "answered 503 Service Unavailable: it will be tried again"]
+- [302, {Location: /}, [false, false, null],
+   "answered 302 Found: redirects are not followed: write the final URL"]
+""")
 
 
 @OVER_HTTP
 def test_a_refusal_names_the_receiver_and_is_permanent_or_tried_again(kind, request):
     for status, headers, wanted, said in REFUSALS:
         error, who = refuse(kind, answer(status, headers, f"{PATH} is gone".encode()), request)
-        assert (error.permanent, error.may_be_known, error.retry_after_s) == wanted
+        assert [error.permanent, error.may_be_known, error.retry_after_s] == wanted
         assert str(error) == f"{who} {said}"
     error, _ = refuse(
         kind, answer(413), request

@@ -52,16 +52,6 @@ def test_shares_that_cancel_out_are_given_as_amounts():
     )
 
 
-def test_an_alert_on_something_else_than_lists_is_not_explained_by_them():
-    found = content(
-        message(
-            start(metric="coverage", statistic="missing(candidate)", explanation=None),
-            briefing=briefing(),
-        )
-    )
-    assert (found.why, found.shares, found.entered, found.examples) == ((), (), (), ())
-
-
 def test_examples_that_nobody_chose_are_those_of_the_groups():
     assert [each.user for each in content(hostile_message("v-1")).examples] == ["v-1", "v-1"]
     no_choice = Briefing(explanation=hostile_message("v-1").briefing.explanation)  # type: ignore[union-attr]
@@ -206,13 +196,13 @@ def test_an_alert_on_users_without_a_list_is_explained_by_who_they_are_and_not_b
         statistic="missing(candidate)",
         explanation="4 of 9 users (44 %), exactly the users in a=b",
     )
-    found = content(message(told, briefing=briefing(explanation=explanation(finding=finding))))
-    assert (found.why, found.shares, found.entered, found.examples) == (
-        (told.explanation,),
-        (),
-        (),
-        (),
-    )
+    missing = briefing(explanation=explanation(finding=finding))
+    for alert, brief, why in (
+        (told, missing, (told.explanation,)),
+        (replace(told, explanation=None), briefing(), ()),
+    ):
+        found = content(message(alert, briefing=brief))
+        assert (found.why, found.shares, found.entered, found.examples) == (why, (), (), ())
 
 
 def test_the_subject_of_a_mail_stays_when_an_earlier_slot_or_a_severity_joins():

@@ -155,9 +155,7 @@ def test_what_was_changed_replayed_or_made_up_does_not_verify(collector):
     request = asked(collector, START, secret=SECRET)
     given = {name.lower(): value for name, value in request.headers.items()}
 
-    def verifies(
-        *, secret: str = SECRET, more: bytes = b"", later_s: float = 0.0, **headers: str
-    ) -> bool:
+    def verifies(*, secret=SECRET, more=b"", later_s=0.0, **headers: str):
         changed = given | {f"x-rankwatch-{name}": value for name, value in headers.items()}
         return verify(secret, changed, request.body + more, now=SLOT + timedelta(seconds=later_s))
 

@@ -197,17 +197,12 @@ def test_suspects_are_the_runs_since_the_drift_began_and_return_when_it_ends():
         assert count_suspects(gather(*surprises), 0.01).tolist() == [suspects]
 
 
-def test_correlation_is_found_with_caution():
+def test_correlation_is_found_with_caution_and_assumed_without_history():
     for correlation, least, most in ((0.0, 0.05, 0.25), (0.3, 0.3, 0.5), (0.6, 0.58, 0.75)):
         assert least < np.median(correlate(autoregressive(60, 500, correlation))) < most
-
-
-def test_without_history_correlation_is_assumed():
     for nothing in (np.empty((0, 1)), np.full((5, 1), np.nan)):
         assert correlate(nothing) == pytest.approx([0.2 + math.sqrt(0.96 / 10)])
-
-
-def test_runs_that_take_turns_count_as_uncorrelated_and_constant_ones_do_no_harm():
+    # Runs that take turns, and constant ones.
     assert correlate(np.tile([[1.0], [-1.0]], (30, 1))) == pytest.approx([0.0])
     assert np.isfinite(correlate(np.ones((30, 1)))).all()
 

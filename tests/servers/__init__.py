@@ -124,9 +124,9 @@ def listening(server: socketserver.TCPServer) -> Iterator[None]:
 
 
 @contextmanager
-def hanging_name(name: str = "hangs.invalid") -> Iterator[str]:
+def hanging_name() -> Iterator[str]:
     """A name of which DNS says nothing until the block ends."""
-    ended, real = threading.Event(), socket.getaddrinfo
+    name, ended, real = "hangs.invalid", threading.Event(), socket.getaddrinfo
 
     def hang_on(host: Any, *args: Any, **kwargs: Any) -> Any:
         if host == name:

@@ -41,10 +41,8 @@ def running_pgbouncer(postgres: PostgresServer) -> Iterator[int]:
     )
     home = Path(tempfile.mkdtemp(prefix="rankwatch-bouncer-"))
     users, config = home / "users", home / "pgbouncer.ini"
-    users.write_text(f'"{USER}" "{PASSWORD}"\n', encoding="utf-8")
-    config.write_text(
-        _CONFIG.format(server=postgres.port, port=port, users=users), encoding="utf-8"
-    )
+    users.write_text(f'"{USER}" "{PASSWORD}"\n')
+    config.write_text(_CONFIG.format(server=postgres.port, port=port, users=users))
     if account:
         for path in (home, users, config):
             shutil.chown(path, account)

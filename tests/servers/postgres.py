@@ -81,7 +81,7 @@ def unprivileged() -> str | None:
 
 def _create(home: Path, account: str | None) -> Path:
     data, password = home / "data", home / "password"
-    password.write_text(PASSWORD, encoding="utf-8")
+    password.write_text(PASSWORD)
     if account:
         for path in (home, password):
             shutil.chown(path, account, pwd.getpwnam(account).pw_gid)

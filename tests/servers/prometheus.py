@@ -88,7 +88,7 @@ def running_prometheus(
         "alerting": {"alertmanagers": [notified]},
         "scrape_configs": [targeted | dict(scrape or {})],
     }
-    config.write_text(yaml.safe_dump(document), encoding="utf-8")
+    config.write_text(yaml.safe_dump(document))
     stored, url = data or home / "data", f"http://127.0.0.1:{port}"
     own = [
         f"--config.file={config}",

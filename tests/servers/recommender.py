@@ -254,9 +254,7 @@ BEHAVIOURS: dict[str, Behaviour] = {
     "hang_up": _hang_up,
     "no_http": _no_http,
 }
-for _name, _answer_of in yaml.safe_load(
-    Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8")
-).items():
+for _name, _answer_of in yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text()).items():
     BEHAVIOURS[_name] = _bytes(_answer_of.pop("body").encode("latin-1"), **_answer_of)
 BEHAVIOURS["unavailable_twice"] = _until(2, BEHAVIOURS["unavailable"])
 BEHAVIOURS["limited_once"] = _until(1, _bytes(b"{}", "429 Too Many Requests", Retry_After="1"))

@@ -171,9 +171,9 @@ class _Handler(socketserver.StreamRequestHandler):
         return Request(line[0], line[1], headers, body)
 
 
-def serve(tls: ssl.SSLContext | None = None, port: int = 0) -> Iterator[Collector]:
+def serve(tls: ssl.SSLContext | None = None) -> Iterator[Collector]:
     """Run one until the generator is closed."""
-    server = _Server(("127.0.0.1", port), _Handler)
+    server = _Server(("127.0.0.1", 0), _Handler)
     server.tls = tls
     scheme = "http" if tls is None else "https"
     server.collector = Collector(url=f"{scheme}://127.0.0.1:{server.server_address[1]}")

@@ -77,7 +77,7 @@ def test_a_scraper_with_password_and_certificate_sees_the_daemon_through_reloads
             (str(client_pair.cert), str(client_pair.key)),
         )
 
-        def page(user: tuple[str, str] | None) -> requests.Response:
+        def page(user) -> requests.Response:
             return session.get(f"{watched.daemon.url}/metrics", auth=user, timeout=10)
 
         def statuses() -> list[int]:
@@ -122,7 +122,7 @@ def test_check_tells_of_certificates_that_end_soon_and_refuses_those_that_have_e
     world.write(KIM)
     end = end_of(world.folder / "web.crt")
 
-    def check(days_left: int) -> tuple[int, str]:
+    def check(days_left) -> tuple[int, str]:
         set_clock(monkeypatch, end - days_left * DAY)
         done = rankwatch(f"check --config {world.config}")
         return done.returncode, f"{done.stdout}{done.stderr}"

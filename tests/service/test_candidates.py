@@ -112,7 +112,7 @@ def test_each_pair_of_candidates_is_compared_from_the_lists_that_were_pulled_any
     world.configure({"feed": f"{world.several}\n    pairs: true\n    rules: default"})
     found = read_json(f"run-once feed --slot {AT}")
     assert [each["comparison"] for each in found] == [
-        f"feed.{key}" for key in ("a", "b", "c", "a.b", "a.c", "b.c")
+        f"feed.{key}" for key in ["a", "b", "c", "a.b", "a.c", "b.c"]
     ]
     assert all(server.attempts == dict.fromkeys(USERS, 1) for server in world.candidates.values())
 

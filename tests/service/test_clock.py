@@ -24,8 +24,8 @@ pytestmark = pytest.mark.usefixtures("url")
 NOON = datetime(2026, 3, 10, 12, tzinfo=UTC)
 
 
-def world(folder: Path, names: tuple[str, ...] = ("feed",)) -> Path:
-    config = write_world(folder, f"sqlite:///{folder}/rankwatch.db", every="1h", names=names)
+def world(folder: Path) -> Path:
+    config = write_world(folder, f"sqlite:///{folder}/rankwatch.db", every="1h")
     config.write_text(config.read_text().replace("for: 2", "for: 1"))
     return config
 

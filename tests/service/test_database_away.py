@@ -87,7 +87,7 @@ def test_a_database_that_is_away_at_the_start_is_waited_for_and_on_call_hears_of
         assert watched.value("database_up") == 1
 
 
-@pytest.mark.parametrize("fault", [Proxy.cut, Proxy.hang], ids=["cut", "silent"])
+@pytest.mark.parametrize("fault", [Proxy.cut, Proxy.hang])
 def test_after_a_fault_in_mid_run_the_slot_is_run_once_and_work_goes_on_by_itself_also_slowly(
     config, proxy, fault
 ):

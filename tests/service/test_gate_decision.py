@@ -293,7 +293,7 @@ def test_segments_are_safe_together_only_where_each_is(world):
 
 @pytest.mark.parametrize("keeps_lists", [False, True])
 def test_missing_users_count_in_their_own_segment_though_it_is_too_thin_to_be_kept(
-    world, *, keeps_lists
+    world, keeps_lists
 ):
     world.run(constant(-0.4), keeps_lists=keeps_lists, without=lambda name: int(name[1:]) % 4 == 0)
     found = figures(world.ask(segments=("each",)))
@@ -311,7 +311,7 @@ def test_a_segment_that_no_run_has_is_an_error_that_names_those_there_are(world)
 
 @pytest.mark.parametrize("keeps_lists", [False, True])
 def test_segments_kept_with_the_lists_outlive_the_users_and_others_are_not_guessed(
-    world, *, keeps_lists
+    world, keeps_lists
 ):
     world.run(constant(-0.4), keeps_lists=keeps_lists)
     expected = figures(world.ask(segments=("each",)))

@@ -75,7 +75,7 @@ def daily(call: Callable[[], object]) -> JobPlan:
 def test_one_of_a_name_is_at_work_at_a_time_until_it_is_abandoned():
     clock, ended, count = SteppedClock(), threading.Event(), []
 
-    def work() -> None:
+    def work():
         count.append(1)
         ended.wait(20)
 
@@ -98,7 +98,7 @@ def test_one_of_a_name_is_at_work_at_a_time_until_it_is_abandoned():
 def test_a_job_that_raises_is_logged_and_can_be_begun_again(monkeypatch):
     lines, count = captured(monkeypatch, scheduler), []
 
-    def fail() -> None:
+    def fail():
         count.append(1)
         raise ZeroDivisionError
 
@@ -126,7 +126,7 @@ def test_a_watchdog_that_is_held_up_or_whose_looks_fail_goes_on_and_does_not_cou
 ):
     clock, over, looks = SteppedClock(), threading.Event(), []
 
-    def look() -> None:
+    def look():
         looks.append(1)
         if how == "failing" and not over.is_set():
             raise ZeroDivisionError

@@ -187,7 +187,7 @@ def test_what_stands_for_users_does(life):
         SECRET.hide(user for user in USERS if len(user) < MAX_ID_LENGTH)
     )  # longer ones are nobody
 
-    def told(name: str) -> set[str]:
+    def told(name) -> set[str]:
         return set(re.findall("hmac-[0-9a-f]{32}", life.outputs[name].decode()))
 
     assert told("table scores") == hidden

@@ -58,7 +58,7 @@ def test_an_interrupt_waits_for_the_end_of_a_transaction_and_a_slot_that_was_cla
 ):
     work = getattr(store.runs, step)
 
-    def interrupt_and_work(*args: Any, **options: Any) -> Any:
+    def interrupt_and_work(*args: Any, **options: Any):
         os.kill(os.getpid(), signal.SIGINT)
         return work(*args, **options)
 
@@ -120,7 +120,7 @@ def test_a_storm_of_reloads_is_one_and_keeps_neither_the_watchdog_nor_the_end_wa
     reloads: list[int] = []
     signals, sent = os.pipe()
 
-    def reload() -> bool:
+    def reload():
         """Meanwhile somebody asks for more."""
         reloads.append(1)
         os.write(sent, bytes([signal.SIGHUP, signal.SIGHUP, signal.SIGTERM, signal.SIGHUP]))
@@ -141,7 +141,7 @@ def test_systemd_is_fed_only_while_the_daemon_is_well(channel, monkeypatch):
     asked: list[int] = []
     signals, sent = os.pipe()
 
-    def unhealthy() -> str | None:
+    def unhealthy():
         """Unwell twice, and well after that; the fifth look is the last."""
         asked.append(1)
         if len(asked) == 5:
@@ -246,7 +246,7 @@ def test_a_name_server_that_hangs_does_not_hold_up_the_end_of_the_process():
 
 @pytest.mark.parametrize(("left_s", "given_s"), [(STOP_IN_ALL_S, 10.0), (4.0, 4.0), (-1.0, 0.0)])
 def test_each_step_of_a_stop_gets_what_is_left_of_the_time_for_all(left_s, given_s, tmp_path):
-    daemon: Any = Daemon(tmp_path / "rankwatch.yaml")
+    daemon = Daemon(tmp_path / "rankwatch.yaml")
     seconds: list[float] = []
     daemon._end(seconds.append, 10.0)
 

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Mapping
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
@@ -13,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from factories import DAY, HOUR, SLOT, HeldClock
 from monitor.errors import DatabaseError
-from monitor.model.runs import LatestRun, RunStatus
+from monitor.model.runs import RunStatus
 from monitor.service.daemon import daemon as daemon_module
 from monitor.service.daemon.jobs import LatestRuns
 from monitor.storage import SqlStore
@@ -74,7 +73,7 @@ def test_a_reload_takes_a_comparison_away_whole_and_ends_its_alert_and_leaves_th
 ):
     hook = f'receivers: [{{webhook: {{url: "{collector.url}/hook"}}}}]\n'
 
-    def write(*names: str) -> Path:
+    def write(*names: str):
         config = write_config(tmp_path, url, every="1d", names=names, receivers=hook)
         config.write_text(config.read_text().replace("for: 2", "for: 1"))
         return config
@@ -103,7 +102,7 @@ def messages_to(collector: Collector) -> list[tuple[str, str]]:
 def test_a_reload_that_fails_whatever_the_reason_changes_one_value_and_a_mended_one_moves_its_time(
     tmp_path, url, monkeypatch
 ):
-    def fail(_: object) -> None:
+    def fail(_):
         raise TypeError
 
     config = write_world(tmp_path, url, every="1d")
@@ -184,7 +183,7 @@ def test_a_read_that_began_before_another_one_ended_puts_nothing_older_in_its_pl
 ):
     read = store.history.latest
 
-    def read_late(*names: Any, **until: Any) -> tuple[LatestRun, ...]:
+    def read_late(*names: Any, **until: Any):
         found = read(*names, **until)
         monkeypatch.undo()
         failed(store, 2)

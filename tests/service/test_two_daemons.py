@@ -203,9 +203,9 @@ def test_a_lease_is_renewed_every_third_of_its_time_and_nobody_is_sure_who_did_n
 
 
 def test_time_that_the_database_took_to_answer_counts_as_passed(clock):
-    leases: Any = Mock()
+    leases = Mock()
 
-    def answer_late() -> Lease:
+    def answer_late():
         clock.seconds += 9.0
         return MINE
 

@@ -57,7 +57,7 @@ def test_words_for_true_and_false_are_understood_where_one_is_wanted():
     ("word", "kept"),
     [("all", Keep.ALL), ("None", Keep.NONE), ("panel", Keep.PANEL), ("'500'", 500)],
 )
-def test_scores_are_kept_of_all_of_the_panel_of_so_many_or_of_none(word, *, kept):
+def test_scores_are_kept_of_all_of_the_panel_of_so_many_or_of_none(word, kept):
     sampled = MINIMAL.replace("user: id}}", "user: id}, sample: {fixed: 5, rotating: 5}}")
     assert load_comparison(f"{sampled}    keep_scores: {word}\n").keep_scores == kept
 

@@ -37,7 +37,7 @@ def test_a_shared_name_stands_for_every_peer():
 
 
 @pytest.mark.parametrize(("hour", "is_open"), [(0, False), (1, True), (2, True), (3, False)])
-def test_a_maintenance_window_is_open_from_its_slot_for_as_long_as_it_lasts(hour, *, is_open):
+def test_a_maintenance_window_is_open_from_its_slot_for_as_long_as_it_lasts(hour, is_open):
     (window,) = policy_of(load_text(MINIMAL + NOTIFICATION)).windows
     now = datetime(
         2024, 1, 8, hour, 30, tzinfo=UTC

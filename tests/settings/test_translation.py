@@ -206,7 +206,7 @@ OTHER_PLACES = """
 
 
 def test_the_hash_names_what_is_measured_and_not_where_files_lie():
-    def hash_of(places: str) -> str:
+    def hash_of(places) -> str:
         base, baseline, candidate, database = places.split()
         lists = "user: u, items: i"
         text = f"""
@@ -243,7 +243,7 @@ KEPT = {
 
 
 @pytest.mark.parametrize("kept", KEPT)
-def test_lists_are_kept_where_something_will_need_them(*, kept):
+def test_lists_are_kept_where_something_will_need_them(kept):
     for more in KEPT[kept]:
         assert comparison_of(f"{MINIMAL}    {more}\n").measuring.keep_lists == kept
 

@@ -142,7 +142,7 @@ def test_forms_are_applied_in_order_and_one_that_does_not_fit_leaves_the_id(form
 @pytest.mark.parametrize("kind", BY_RING)
 def test_every_kind_hands_over_lists_as_they_are_spelled_then(kind, tmp_path):
     is_table = kind.startswith(("file", "sql table"))
-    forms: Any = {"item_ids": ["lower", {"prefix": "item:"}, "int"]}
+    forms = {"item_ids": ["lower", {"prefix": "item:"}, "int"]}
     lists = {"u1": ["item:007", "ITEM:7", "x"], "u2": ["9"], "u3": ["Item:1"]}
     if is_table:
         forms["user_ids"] = ["strip", "lower"]

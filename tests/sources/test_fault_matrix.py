@@ -171,9 +171,7 @@ def make_faults(running: ExitStack, folder: Path, postgres: sa.URL) -> list[Cell
         "redis_hangs": proxied(shared_redis(), "hang"),
         "redis_trickles": proxied(shared_redis(), "slow", 1.0),
     }
-    text = Template(
-        Path(__file__).with_name("faults.yaml").read_text(encoding="utf-8")
-    ).safe_substitute(names)
+    text = Template(Path(__file__).with_name("faults.yaml").read_text()).safe_substitute(names)
     makers: Any = {"http": http, "redis": redis, "sql": sql, "file": file}
     cells = [Cell(**each) for each in yaml.safe_load(text)]
     return [replace(cell, candidate=makers[cell.kind](**cell.candidate)) for cell in cells]

@@ -22,7 +22,7 @@ from monitor.reading import ids
 from monitor.sources.list_collector import ListCollector
 from servers.lists import as_lists, pull_of
 from sources.tables import WRITERS
-from tables import parsed
+from tables import cells, parsed
 
 LONGEST = "é" * ids.MAX_ID_LENGTH
 PLAIN = parsed(r"""
@@ -147,7 +147,7 @@ def test_lists_of_objects_are_read_by_a_field_and_else_refused_with_that_advice(
     lists = {"u": STRUCTS, "v": [], "w": other}
     rows = [{"user": {"$oid": user}, "recs": recs} for user, recs in lists.items()]
 
-    def pull(user: str, items: str) -> Any:
+    def pull(user, items) -> Any:
         given = WRITERS[form](rows, tmp_path, user=user, items=items)["file"]
         return pull_of("u", "v", "w", file=given | {"max_unreadable": 0.5})
 
@@ -242,17 +242,17 @@ def test_values_that_only_fill_up_lists_are_no_items_in_files_wherever_they_stan
     assert str(pull.rankings.scores) == "[4. 2.]"
 
 
-@pytest.mark.parametrize(
-    ("text", "advice"),
-    [
-        ("['a', 'b']", "a list as Python prints it: write json.dumps"),
-        ("('a', None)", "a list as Python prints it"),
-        ("{a,b}", "an array of PostgreSQL: select it with to_json"),
-        ("['a' 'b']", "an array as numpy prints it"),
-        ("[1 2 3]", "an array as numpy prints it"),
-        ("a|b", "text with separators: write a JSON array, or one item a row"),
-    ],
-)
+PRINTED = """
+['a', 'b']   a list as Python prints it: write json.dumps
+('a', None)  a list as Python prints it
+{a,b}        an array of PostgreSQL: select it with to_json
+['a' 'b']    an array as numpy prints it
+[1 2 3]      an array as numpy prints it
+a|b          text with separators: write a JSON array, or one item a row
+"""
+
+
+@pytest.mark.parametrize(("text", "advice"), cells(PRINTED))
 def test_the_program_that_wrote_a_list_as_text_is_recognized(text, advice):
     lists = ListCollector(5)
     lists.add_cell("u", text)

@@ -67,7 +67,7 @@ def test_the_contract_is_kept_by_every_kind(kind):
     assert kind in tables.KINDS, "add it to KINDS in tests/sources/tables.py"
 
 
-BAD = yaml.safe_load(Path(__file__).with_name("bad_options.yaml").read_text(encoding="utf-8"))
+BAD = yaml.safe_load(Path(__file__).with_name("bad_options.yaml").read_text())
 
 
 @pytest.mark.parametrize(

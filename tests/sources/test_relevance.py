@@ -57,17 +57,16 @@ either_form = pytest.mark.parametrize("write", [OF_LISTS["parquet"], OF_ITEMS["c
 
 @every_kind
 def test_users_grade_items_and_of_an_item_graded_twice_the_highest_grade_counts(write, tmp_path):
-    rows: Graded = [
-        ("b", [3, 9, 1, 3, 3], [1, 0.5, 0, 3, 2]),
-        ("c", [9, 1], [2, 0.5]),
-        ("a", [42, 42], [0.5, 0.5]),
-    ]
+    rows = parsed("""
+        ["b", [3, 9, 1, 3, 3], [1, 0.5, 0, 3, 2]]
+        ["c", [9, 1], [2, 0.5]]
+        ["a", [42, 42], [0.5, 0.5]]
+    """)
+    (expected,) = parsed("""
+        {"b": {"3": 3.0, "9": 0.5, "1": 0.0}, "c": {"9": 2.0, "1": 0.5}, "a": {"42": 0.5}}
+    """)
 
-    assert by_user(read(**write(rows, tmp_path))) == {
-        "b": {"3": 3.0, "9": 0.5, "1": 0.0},
-        "c": {"9": 2.0, "1": 0.5},
-        "a": {"42": 0.5},
-    }
+    assert by_user(read(**write(rows, tmp_path))) == expected
 
 
 @either_form

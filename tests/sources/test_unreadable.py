@@ -161,7 +161,7 @@ def test_users_and_segments_are_counted(write, tmp_path):
 def test_relevance_without_a_user_is_counted(write, tmp_path):
     rows: list[Row] = [{"who": f"u{n}", "what": n} for n in range(99)]
 
-    def read(nobody: int) -> Any:
+    def read(nobody) -> Any:
         given = write(rows + [{"who": "", "what": 1}] * nobody, tmp_path, user="who", item="what")
         return open_relevance(RelevanceOptions.model_validate(given)).relevance(SLOT)
 

@@ -150,7 +150,7 @@ def test_files_that_are_replaced_while_they_are_read_are_read_again(tmp_path, mo
     file.write_text("id\n1\n")
     new.write_text("id\n7\n")
 
-    def replaced_meanwhile(*rows: Any) -> UserTable:
+    def replaced_meanwhile(*rows: Any):
         if new.exists():
             new.replace(file)
         return user_table(*rows)

@@ -1,14 +1,13 @@
 """Alert states and transitions: what a result may change, in which order, only once."""
 
 from dataclasses import replace
-from datetime import datetime
 from typing import Any
 
 import pytest
 
 import factories
 from factories import HOUR, SLOT, state
-from monitor.model.alerts import AlertState, State, accepted_level
+from monitor.model.alerts import State, accepted_level
 from monitor.model.memory import MemoryRequest
 from monitor.storage.alert_states import admit, key_of
 from storage.worked import LATER, fired, lease, note, resolved, run, transitions
@@ -139,7 +138,7 @@ def test_a_state_is_admitted_when_it_follows_from_the_stored_one_in_a_newer_slot
     before, after, cause_from = (None if word == "-" else State(word) for word in moves.split())
     assert after
 
-    def at(where: State, slot: datetime, key: str = "key") -> AlertState:
+    def at(where, slot, key="key") -> Any:
         return state(
             state=where, dedup_key=key if where is State.FIRING else None, judged_slot=slot
         )

@@ -57,7 +57,7 @@ def test_a_finished_slot_is_taken_only_to_run_it_again_and_shows_its_results_mea
 
 @pytest.mark.parametrize("is_given_back", [True, False])
 def test_a_rerun_given_back_or_up_shows_the_earlier_results_and_can_be_claimed(
-    store, *, is_given_back
+    store, is_given_back
 ):
     finish(store, claimed(store))
     before = newest(store)
@@ -185,7 +185,7 @@ def test_each_delivery_is_leased_by_one(stores):
             receivers=("hook",),
         )
 
-    def lease_all(number: int) -> list[int]:
+    def lease_all(number) -> list[int]:
         ids: list[int] = []
         while leased := lease(stores[number], LATER, owner=f"p:{number}"):
             ids += [delivery.id for delivery in leased]

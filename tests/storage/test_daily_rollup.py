@@ -103,17 +103,6 @@ def test_bins_that_changed_within_the_day_make_no_histogram_and_nothing_measured
     assert (alone.segment, alone.mean, alone.standard_error) == ("country=UK", 0.5, None)
 
 
-def test_a_slot_that_is_run_again_makes_its_day_anew(store):
-    stored(store, SLOT, summary())
-    stored(store, LATER, summary())
-    prune(store, now=SLOT + DAY)
-    stored(store, LATER, summary(mean=0.7), finished_at=SLOT + 2 * DAY)
-
-    prune(store, now=SLOT + 3 * DAY)
-
-    assert sums(store) == [(2, 0.6)]
-
-
 def test_days_outlive_segments_and_runs_and_go_at_their_own_age(store):
     for number in range(3):
         run(store, SLOT + number * DAY)

@@ -3,7 +3,6 @@
 import builtins
 import re
 import sqlite3
-from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 
@@ -60,12 +59,10 @@ def test_a_url_that_cannot_be_used_is_a_configuration_error_without_the_url(url,
 
 def test_a_file_that_is_no_database_is_left_alone(tmp_path):
     file = tmp_path / "notes.txt"
-    file.write_text(
-        "something else entirely, and long enough to be read as a page" * 50, encoding="utf-8"
-    )
+    file.write_text("something else entirely, and long enough to be read as a page" * 50)
 
     assert "is not a SQLite database: name another file" in str(failure(f"sqlite:///{file}"))
-    assert file.read_text(encoding="utf-8").startswith("something else")
+    assert file.read_text().startswith("something else")
 
 
 def test_a_locked_file_is_waited_for_and_then_named(file):
@@ -103,7 +100,7 @@ def test_a_full_disk_is_named_and_passes(file):
 def test_postgres_without_its_extra_says_what_to_install(monkeypatch):
     real = builtins.__import__
 
-    def without_psycopg(name: str, *rest: Any) -> Any:
+    def without_psycopg(name, *rest: Any):
         if name == "psycopg":
             raise ModuleNotFoundError(name)
         return real(name, *rest)
@@ -145,7 +142,7 @@ def test_states_of_postgres_are_told_in_words(name, text, says):
 
 def test_a_read_only_database_can_be_read_but_not_written_and_fails_its_probe(file):
     with closing(open_store(f"sqlite:///{file}", create=False)) as store:
-        writes: list[Callable[[], object]] = [lambda: attempt(store), store.maintenance.probe_write]
+        writes = [lambda: attempt(store), store.maintenance.probe_write]
         for write in writes:
             with store.database.read() as connection:
                 connection.exec_driver_sql("PRAGMA query_only = ON")

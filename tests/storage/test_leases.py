@@ -93,21 +93,10 @@ def taken_over(store: SqlStore, before: Leases, after: Leases) -> Lease:
     return won(after)
 
 
-def test_who_comes_second_is_told_who_leads_and_for_how_long(postgres, opened):
-    first, second = opened(postgres, "a:1"), opened(postgres, "b:2")
-    won(first)
-
-    standing = second.acquire()
-
-    assert isinstance(standing, Occupied)
-    assert (standing.holder, standing.epoch) == ("a:1", 1)
-    assert 0 < standing.free_in_s <= LASTS.total_seconds()
-
-
-def test_a_lease_is_kept_by_renewing_and_each_taking_is_a_new_epoch_that_knows_who_was_before(
+def test_a_lease_is_kept_until_it_is_given_back_and_each_taking_is_a_new_epoch_that_knows_who_was_before(
     store, opened
 ):
-    first, second = opened(store, "a:1"), opened(store, "b:2")
+    first, second = opened(store, "a:1"), opened(store, "b:2", timedelta(minutes=5))
     old = won(first)
     assert old == Lease(holder="a:1", epoch=1, before=None)
     assert [first.renew(old), first.renew(old)] == [True, True]
@@ -116,16 +105,11 @@ def test_a_lease_is_kept_by_renewing_and_each_taking_is_a_new_epoch_that_knows_w
 
     assert new == Lease(holder="b:2", epoch=old.epoch + 1, before="a:1")
     assert second.renew(new)
+    second.release(new)
+    assert won(opened(store, "c:3")).epoch == 3
 
 
-def test_what_was_given_back_is_free_at_once(store, opened):
-    first, second = opened(store, "a:1", timedelta(minutes=5)), opened(store, "b:2")
-    first.release(won(first))
-
-    assert won(second).epoch == 2
-
-
-def test_a_lease_that_ran_out_is_renewed_as_long_as_nobody_took_it_and_then_neither_renewed_nor_given_back(
+def test_a_lease_that_ran_out_is_renewed_until_somebody_takes_it_of_whom_the_first_is_told_then(
     postgres, opened
 ):
     first, second = opened(postgres, "a:1"), opened(postgres, "b:2")
@@ -138,7 +122,10 @@ def test_a_lease_that_ran_out_is_renewed_as_long_as_nobody_took_it_and_then_neit
     assert not first.renew(old)
     first.release(old)
     assert second.renew(new)
-    assert isinstance(first.acquire(), Occupied)
+    standing = first.acquire()
+    assert isinstance(standing, Occupied)
+    assert (standing.holder, standing.epoch) == ("b:2", 2)
+    assert 0 < standing.free_in_s <= LASTS.total_seconds()
 
 
 def test_the_same_name_in_a_new_epoch_is_somebody_else(store, opened):
@@ -160,7 +147,7 @@ def test_of_two_that_ask_at_once_one_wins_again_and_again(postgres, opened):
         for number in range(ROUNDS):
             gate = threading.Barrier(2)
 
-            def ask(leases: Leases, gate: threading.Barrier = gate) -> Lease | Occupied:
+            def ask(leases, gate=gate):
                 gate.wait(60)
                 return leases.acquire()
 
@@ -292,10 +279,14 @@ def count_sessions(store: SqlStore, condition: str) -> int:
         return int(connection.scalar(text(query)) or 0)
 
 
-def test_a_takeover_abandons_what_older_epochs_run_and_only_that(store, opened):
+def test_a_takeover_abandons_what_older_epochs_run_and_frees_what_they_send_and_only_that(
+    store, opened
+):
     first, second = opened(store, "a:1"), opened(store, "b:2")
     old_store = under(store, won(first))
-    run(store, SLOT - HOUR)
+    run(store, SLOT - HOUR, fired(SLOT - HOUR), receivers=("hook", "chat"))
+    (of_old,) = lease(old_store, SLOT, owner="a:1")
+    (_of_command,) = lease(store, SLOT, owner="c:3", receiver="chat")
     claimed(old_store, SLOT)
     claimed(old_store, SLOT - HOUR, rerun=True)
     claimed(store, SLOT, comparison="of-a-command")
@@ -305,6 +296,8 @@ def test_a_takeover_abandons_what_older_epochs_run_and_only_that(store, opened):
     counts = own.maintenance.lead(new, patience=LASTS, now=LATER)
 
     assert counts == {"home-feed": 1}
+    assert [each.id for each in lease(own, SLOT, owner="b:2")] == [of_old.id]
+    assert lease(own, SLOT, owner="b:2", receiver="chat") == ()
     found = {(each.comparison, each.slot): each for each in runs_of(store)}
     given_up = found["home-feed", SLOT]
     assert given_up.status is RunStatus.ABANDONED
@@ -318,20 +311,6 @@ def test_a_takeover_abandons_what_older_epochs_run_and_only_that(store, opened):
     assert (
         claimed(own, SLOT, now=SLOT).attempt == 3
     )  # one more than the abandoned one may still come with
-
-
-def test_a_takeover_frees_the_messages_that_the_last_holder_was_sending(store, opened):
-    first, second = opened(store, "a:1"), opened(store, "b:2")
-    old_store = under(store, won(first))
-    run(store, SLOT, fired(SLOT), receivers=("hook", "chat"))
-    (of_old,) = lease(old_store, SLOT, owner="a:1")
-    (_of_command,) = lease(store, SLOT, owner="c:3", receiver="chat")
-    new = taken_over(store, first, second)
-
-    own = under(store, new)
-
-    assert [each.id for each in lease(own, SLOT, owner="b:2")] == [of_old.id]
-    assert lease(own, SLOT, owner="b:2", receiver="chat") == ()
 
 
 def test_a_run_of_an_earlier_term_is_refused_even_when_its_own_daemon_leads_again(store, opened):

@@ -197,7 +197,7 @@ def test_only_the_newest_lists_stay_where_no_relevance_is_waited_for(store):
 def test_lists_from_before_an_alert_stay_while_it_lasts(store):
     """What the lists of every later run are held against, however long it fires."""
 
-    def moved(hour: int, was: State, now: State) -> dict[str, Any]:
+    def moved(hour, was, now) -> dict[str, Any]:
         slot = SLOT + hour * HOUR
         alert = factories.state(state=now, since=LATER, judged_slot=slot)
         change = factories.transition(from_state=was, to_state=now, slot=slot)
@@ -223,7 +223,7 @@ def test_lists_stay_while_relevance_may_come_and_the_newest_after_that(store):
     early = SLOT - 30 * DAY
     ids = [kept(store, SLOT + day * DAY, labels_until=SLOT + (day + 3) * DAY) for day in range(3)]
 
-    def left(now: Any) -> set[int]:
+    def left(now) -> set[int]:
         prune(store, scores=early, now=now)
         return with_lists(store)
 
@@ -272,7 +272,7 @@ def test_unlabelled_runs_are_those_that_can_still_be_labelled(store):
     claimed(store, SLOT + 4 * HOUR, rerun=True)
     last = kept(store, SLOT + 5 * HOUR, **waits)
 
-    def awaiting(since: datetime, comparison: str = "home-feed") -> list[int]:
+    def awaiting(since, comparison="home-feed") -> list[int]:
         found = store.runs.awaiting_relevance(comparison, since=since)
         assert all(run.labels_until and run.labelled_at is None for run in found)
         return [run.id for run in found]

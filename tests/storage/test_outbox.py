@@ -194,7 +194,7 @@ def test_a_start_is_repeated_at_its_time_and_then_at_the_next(owed):
     lasting = lease(owed, NOW)[1]
     owed.outbox.record(note(lasting, NOW, repeat_at=NOW + HOUR))
 
-    def due(now: datetime, receiver: str = "hook") -> bool:
+    def due(now, receiver="hook") -> bool:
         return bool(owed.outbox.due_repetitions(receiver, now=now, limit=9))
 
     assert [due(NOW + HOUR - MINUTE), due(NOW + HOUR)] == [False, True]
@@ -233,7 +233,7 @@ def test_what_receivers_know_is_what_they_were_sent_or_may_have_been(owed):
     changes = [first.transition, second.transition]
     owed.outbox.mark_sending([second], message_key="key", owner="a:1", until=NOW + MINUTE)
 
-    def known(comparison: str = "home-feed", receiver: str = "hook") -> set[str | None]:
+    def known(comparison="home-feed", receiver="hook") -> set[str | None]:
         return {*owed.outbox.firing_snapshot(comparison, receiver, changes, now=NOW).delivered}
 
     assert known() == {second.transition.dedup_key}

@@ -79,7 +79,7 @@ def test_of_many_runs_a_series_keeps_the_newest_and_the_lowest_or_one_without_a_
 def test_changes_are_those_of_the_slots_and_of_the_segment_and_neighbours_the_finished_runs_before_and_after(
     filled,
 ):
-    def changes(segment: str | None, first: int, last: int) -> list[tuple[str, Any]]:
+    def changes(segment, first, last) -> list[tuple[str, Any]]:
         found = filled.pages.changes(NAME, segment, since=SLOTS[first], until=SLOTS[last])
         return [(each.segment, each.slot) for each in found]
 

@@ -182,9 +182,9 @@ def finish(store: SqlStore, claim: Claim, **changes: Any) -> int | None:
     return store.runs.finish(result(claim, **changes), receivers=())
 
 
-def runs_of(store: SqlStore, comparison: str | None = None) -> tuple[Run, ...]:
+def runs_of(store: SqlStore) -> tuple[Run, ...]:
     """All runs, newest slot first."""
-    return store.history.runs(comparison=comparison, limit=99)
+    return store.history.runs(comparison=None, limit=99)
 
 
 def newest(store: SqlStore) -> LatestRun:

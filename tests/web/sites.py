@@ -20,8 +20,8 @@ KIM = ("kim", "correct horse")
 Answer = tuple[int, dict[str, str], bytes]
 
 
-def hashed(password: str, cost: int = 4, prefix: str = "2b") -> SecretStr:
-    made = bcrypt.hashpw(password.encode(), bcrypt.gensalt(cost)).decode()
+def hashed(password: str, prefix: str = "2b") -> SecretStr:
+    made = bcrypt.hashpw(password.encode(), bcrypt.gensalt(4)).decode()
     return SecretStr(f"${prefix}{made[3:]}")
 
 
@@ -123,7 +123,7 @@ def serving(
     reload = options.pop("reload", lambda: False)
     app = published.pages(
         metrics=lambda _accept, _encoding: (page, {}),
-        health=health or published.Well(),
+        health=health or published.WELL,
         reload=reload,
     )
     with running(app, tls=tls, access=access or access_of(**options), limits=limits) as site:

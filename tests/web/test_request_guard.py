@@ -29,7 +29,7 @@ def site(health: Any) -> Iterator[Site]:
 
 
 def test_pages_need_a_password(site):
-    for path in (
+    for path in [
         "/metrics",
         "/",
         "/api/v1/gate/feed",
@@ -37,7 +37,7 @@ def test_pages_need_a_password(site):
         "/-/ready/",
         "/-/",
         "//-/healthy",
-    ):
+    ]:
         status, headers, body = site.get(path)
         assert (status, body) == REFUSED
         assert headers["www-authenticate"] == 'Basic realm="rankwatch", charset="UTF-8"'
@@ -99,7 +99,7 @@ def test_strangers_connections_end_and_those_of_others_stay(site):
 def test_a_scrape_each_second_costs_bcrypt_once():
     compared: list[bytes] = []
 
-    def compare(password: bytes, _hashed: bytes) -> bool:
+    def compare(password, _hashed):
         compared.append(password)
         return True
 
@@ -227,12 +227,12 @@ def test_what_was_right_once_is_remembered_and_nothing_else_is():
 @pytest.mark.parametrize("is_right", [False, True])
 @pytest.mark.parametrize("user", ["kim", "joe", "\u00fc", "", "nobody"])
 def test_every_attempt_costs_as_many_rounds_as_the_costliest_hash_whoever_it_is_and_right_or_wrong(
-    user, *, is_right
+    user, is_right
 ):
     costs = {"kim": 4, "joe": 10, "\u00fc": 16, "": 5}
     rounds: list[int] = []
 
-    def compare(_: bytes, hashed: bytes) -> bool:
+    def compare(_, hashed):
         rounds.append(2 ** int(hashed[4:6]))
         return is_right
 

@@ -208,7 +208,7 @@ def test_files_that_could_not_be_read_are_tried_again_though_their_content_stays
     )
     first = certificates.current()
 
-    def open_at_the_third_try(options: TlsOptions) -> ssl.SSLContext:
+    def open_at_the_third_try(options):
         tries.append(options)
         if len(tries) < 3:
             raise fault

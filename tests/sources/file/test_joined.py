@@ -220,7 +220,7 @@ def found(measurement: Measurement) -> dict[str, Any]:
         second_ring("jsonl", int, "wide", "of the baseline", 10_000),
     ],
 )
-def test_a_join_finds_what_pulling_finds(tmp_path, *, kept, spell, form, users, batch_users):
+def test_a_join_finds_what_pulling_finds(tmp_path, kept, spell, form, users, batch_users):
     baseline, candidate, again = (
         write(
             tmp_path / f"{seed}.{kept}",
@@ -338,7 +338,7 @@ def test_a_file_that_is_written_anew_while_it_is_read_ends_the_run(files):
     copy = path.with_name("new")
     copy.write_bytes(path.read_bytes())
 
-    def read_and_replace(answers: Any) -> None:
+    def read_and_replace(answers) -> None:
         assert sum(len(batch.panel) for batch in answers.batches(50)) == SIZE
         copy.replace(path)
 
@@ -352,14 +352,14 @@ def test_a_file_that_is_written_anew_while_it_is_read_ends_the_run(files):
 def test_the_deadline_interrupts_a_join_again_and_again(files, monkeypatch):
     was_interrupted, interrupted_at = threading.Event(), database.interrupted_at
 
-    def noted(deadline: Any, interrupt: Callable[[], None]) -> Any:
-        def interrupt_and_tell() -> None:
+    def noted(deadline, interrupt):
+        def interrupt_and_tell():
             interrupt()
             was_interrupted.set()
 
         return interrupted_at(deadline, interrupt_and_tell)
 
-    def late(answers: Any) -> None:
+    def late(answers) -> None:
         assert was_interrupted.wait(60), "the first interrupt meets nothing to interrupt"
         # Nothing else is asked of the database: only another interrupt ends this.
         answers._database.execute(

@@ -71,7 +71,7 @@ def test_what_is_not_in_the_store_may_come_later(path):
 def test_credentials_that_are_refused_are_said_and_not_shown(store, monkeypatch):
     async def refused(*_: object, **__: object) -> None:
         msg = "The provided token has expired."
-        answer: Any = {"Error": {"Code": "ExpiredToken", "Message": msg}}
+        answer = {"Error": {"Code": "ExpiredToken", "Message": msg}}
         raise PermissionError(msg) from ClientError(answer, "ListObjectsV2")
 
     monkeypatch.setattr(type(store), "_call_s3", refused)

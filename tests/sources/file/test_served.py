@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from monitor.errors import SourceError
-from monitor.model.rankings import Arm, CoverageReason, Pull
+from monitor.model.rankings import Arm, CoverageReason
 from monitor.sources.file import FILE, FileSourceOptions
 from monitor.sources.file.views import ListView
 from servers.lists import SLOT, as_lists, pull_of
@@ -107,11 +107,11 @@ def test_a_log_is_read_to_its_last_whole_line_and_may_grow_meanwhile(
     log = write_log(tmp_path, kept, form)
     pull = ListView.pull_rows
 
-    def append(text: str) -> None:
+    def append(text) -> None:
         with Path(log["path"]).open("a") as file:
             file.write(text)
 
-    def grow(*given: Any) -> Pull:
+    def grow(*given: Any):
         append("more\n" + rest)
         return pull(*given)
 

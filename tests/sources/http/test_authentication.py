@@ -45,7 +45,7 @@ def test_a_request_is_signed_by_a_keyed_hash_of_its_time_and_body(tmp_path, monk
 
 
 def test_recombees_signature_stands_last_in_the_query_and_covers_all_before_it():
-    options: dict[str, Any] = {"profile": "recombee", "with": {"database": "shop"}, "items": "@"}
+    options = {"profile": "recombee", "with": {"database": "shop"}, "items": "@"}
     _, asked = asked_with("", auth={"hmac": {"secret": "private"}}, **options)
 
     before, _, signature = asked.target.partition("&hmac_sign=")

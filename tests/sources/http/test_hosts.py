@@ -79,7 +79,7 @@ def test_a_pause_beyond_the_deadline_is_the_reason_of_all_sources_of_the_host_at
 def test_a_pause_that_nobody_can_mean_stops_its_own_path_alone():
     host = Host()
 
-    def ask(path: str, outcome: Any) -> Any:
+    def ask(path, outcome) -> Any:
         async def answer() -> Any:
             return outcome
 
@@ -141,7 +141,7 @@ def test_a_day_of_requests_begins_at_midnight_utc_and_a_clock_that_is_set_back_b
     async def answer() -> Any:
         return OK
 
-    def asked(minutes: int) -> list[Any]:
+    def asked(minutes) -> list[Any]:
         clock.pass_by(60 * minutes)
         return [asyncio.run(host.ask(answer, "", options, Deadline.after(60))) for _ in range(3)]
 

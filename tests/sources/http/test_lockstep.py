@@ -43,7 +43,7 @@ def test_users_are_asked_in_an_order_that_is_random_and_the_same_for_all_pulls_o
 def test_no_pull_is_far_ahead_of_another(limit, recommender, monkeypatch):
     begun, may_go = set[Companion](), Companion.may_go
 
-    def may_go_once_all_have_begun(self: Companion) -> bool:
+    def may_go_once_all_have_begun(self):
         begun.add(self)
         return len(begun) == 3 and may_go(self)
 

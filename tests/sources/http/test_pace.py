@@ -48,7 +48,7 @@ def test_a_deadline_is_the_fault_of_the_source_only_where_it_was_slow(took_s, re
     [(8.0, 0.0, True, False), (2.0, 6.0, True, True), (0.5, 4.0, False, False)],
 )
 def test_a_thread_without_a_processor_is_at_fault_itself_and_one_at_work_only_where_users_were_not_asked(
-    worked, waited, clock, *, is_too_slow_to_ask, is_too_slow_to_hear
+    worked, waited, clock, is_too_slow_to_ask, is_too_slow_to_hear
 ):
     pull = PullPace()
     clock.wall, clock.worked, clock.waited = 110.0, worked, waited

@@ -100,7 +100,7 @@ def test_a_process_that_is_killed_costs_no_pull_and_another_one_is_begun(recomme
     source = source_of(http={"url": recommender.url, "timeout": "5m"})
     kept_at = str(tmp_path / "answers")
 
-    def are_kept() -> bool:
+    def are_kept():
         return any(f'"{USERS[19]}"' in file.read_text() for file in tmp_path.iterdir())
 
     with ThreadPoolExecutor(1) as threads:

@@ -35,7 +35,7 @@ def test_a_key_that_would_lead_elsewhere_is_never_asked(recommender):
 
 
 def test_headers_and_token_are_sent(recommender, tmp_path):
-    (tmp_path / "key").write_text("k-from-file\n", encoding="utf-8")
+    (tmp_path / "key").write_text("k-from-file\n")
     headers = {"X-Env": "prod", "X-Key_file": str(tmp_path / "key")}
 
     pull_of("u", http={"url": recommender.url, "token": "t0ken", "headers": headers})

@@ -92,7 +92,7 @@ def test_what_hangs_ends_in_time_and_who_had_answered_keeps_the_list(client, mon
     with proxying(shared_redis()) as proxy:
         url, add = f"redis://127.0.0.1:{proxy.port}", ListCollector.add
 
-        def add_and_hang(*args: Any) -> None:
+        def add_and_hang(*args: Any):
             add(*args)
             proxy.hang()
 

@@ -197,7 +197,7 @@ def with_fault(monkeypatch: pytest.MonkeyPatch, fault: Callable[[], object]) -> 
 def test_an_executor_that_is_killed_in_mid_run_costs_nothing(spark, files, tmp_path, monkeypatch):
     mark = str(tmp_path / "killed")
 
-    def die_once() -> None:
+    def die_once():
         if not os.path.exists(mark):  # noqa: PTH110 - shipped by value
             os.mkdir(mark)  # noqa: PTH102
             os.kill(os.getpid(), signal.SIGKILL)
@@ -222,7 +222,7 @@ def test_a_job_that_is_lost_fails_the_run_with_one_sentence(spark, files, monkey
 def test_the_deadline_cancels_the_job_on_the_cluster(spark, files, tmp_path, monkeypatch):
     beats = tmp_path / "beats"
 
-    def work_on() -> None:
+    def work_on():
         while True:
             with open(beats, "a") as file:  # noqa: PTH123 - shipped by value
                 file.write(".")

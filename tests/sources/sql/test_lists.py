@@ -13,7 +13,7 @@ import pytest
 import sqlalchemy as sa
 
 from monitor.errors import ConfigError, SourceError
-from monitor.model.rankings import CoverageReason, Pull
+from monitor.model.rankings import CoverageReason
 from monitor.sources import SourceOptions, UsersOptions, open_source, open_users
 from servers.lists import SLOT, as_lists, fill_database, pull_of, request, source_of, sql_sources
 from sources.file.test_served import LOG, SERVED
@@ -105,7 +105,7 @@ def test_arrays_json_uuids_and_numerics_of_postgresql_are_lists(postgres_url):
         "INSERT INTO numbers VALUES (7, 40, 2), (7, 30.0, 1), (8, 1.5, 1)",
     )
 
-    def pulled(*users: str, **options: Any) -> Pull:
+    def pulled(*users: str, **options: Any):
         return pull_of(*users, sql={"url": postgres_url, **options})
 
     arrays = pulled(key, **WIDE | {"table": "public.arrays", "scores": "how"})
