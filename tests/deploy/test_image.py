@@ -6,6 +6,10 @@ import re
 import shutil
 import stat
 import subprocess
+import sys
+import zipfile
+
+import pytest
 
 import monitor
 from deploy.shipped import DEPLOY, text_of, yaml_of

@@ -260,12 +260,18 @@ def test_an_item_leads_to_its_own_page_whatever_its_id(store, item):
     )
 
 
-ABSENT = """
-/c/nope                                 -> no comparison named nope
-/c/home-feed/runs/2030-01-01T00:00:00Z  -> was never run, or its run was deleted
-/c/home-feed/runs/yesterday             -> yesterday is not a slot: write it as
-/c/home-feed/users/nobody               -> nothing is stored of user nobody
-/alerts/nothing                         -> no incident nothing
+REFUSED = f"""
+404  /c/nope                                 no comparison named nope
+404  /c/home-feed/runs/2030-01-01T00:00:00Z  was never run, or its run was deleted
+404  /c/home-feed/runs/yesterday             yesterday is not a slot: write it as
+404  /c/home-feed/users/nobody               nothing is stored of user nobody
+404  /alerts/nothing                         no incident nothing
+# What cannot be read names the parameter.
+400  /c/home-feed/users                      id:
+400  /c/home-feed?from=soon                  from:
+400  /alerts?severity=bad                    severity:
+400  /alerts?before=0                        before:
+400  /alerts?text={"x" * 201}                text:
 """
 
 
