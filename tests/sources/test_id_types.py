@@ -328,7 +328,7 @@ def test_values_that_only_fill_up_lists_are_no_items_in_files_wherever_they_stan
         ("{a,b}", "an array of PostgreSQL: select it with to_json"),
         ("['a' 'b']", "an array as numpy prints it"),
         ("[1 2 3]", "an array as numpy prints it"),
-        ("a|b", "text with separators: write a JSON array, or one item a row"),
+        ("a|b", "text with separators: write a JSON array, or one item in each row"),
     ],
 )
 def test_the_program_that_wrote_a_list_as_text_is_recognized(text, advice):
