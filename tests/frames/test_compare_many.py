@@ -17,7 +17,7 @@ from monitor.errors import InputError, MetricError
 from monitor.frames import chunks
 from monitor.pairing.ids import equality_key
 
-pytestmark = pytest.mark.filterwarnings("ignore:.* users were compared, and left out:UserWarning")
+pytestmark = pytest.mark.filterwarnings("ignore:.* users were compared; users left out:UserWarning")
 
 
 class Foreign:
@@ -239,21 +239,21 @@ FRAME = long(LISTS)
             "lists of the baseline: found a list, .*: ids must be integers or text",
         ),
         ({None: ["a"]}, "baseline has a missing user id"),
-        (np.zeros(3), "baseline is a 1-dimensional array: expected two"),
+        (np.zeros(3), "baseline is a 1-dimensional array: give an array of two"),
         (
             FRAME.drop(columns="user"),
-            "baseline has no column 'user'; found 'item', 'rank': name the right one with user=",
+            "baseline has no column 'user'; found 'item', 'rank': name the right column with user=",
         ),
         (
             FRAME.drop(columns="item"),
-            "neither a column 'item' .* nor 'items' .*; found 'user', 'rank'",
+            "no column 'item' .* no column 'items' .* It has 'user', 'rank'",
         ),
         (FRAME.drop(columns="rank"), "baseline has no column 'rank'"),
         (FRAME.assign(items="x"), "both a column 'item' .* and 'items'"),
         (FRAME.assign(rank=1), "two items at rank 1 of user 'u1'"),
-        (FRAME.assign(rank="first"), "rank column 'rank' must hold numbers"),
+        (FRAME.assign(rank="first"), "rank column 'rank' has a missing value"),
         (pd.concat([FRAME, FRAME[["item"]]], axis=1), "several columns 'item'"),
-        (pd.concat([wide(LISTS), wide(LISTS)]), "baseline lists user 'u1' twice"),
+        (pd.concat([wide(LISTS), wide(LISTS)]), "baseline has user 'u1' twice"),
         (wide(LISTS).assign(items="abc"), "found a value of type str where a list"),
         (
             pa.table({"user": ["u"], "items": pa.array([{"a": 1}])}),
@@ -279,7 +279,7 @@ def test_what_cannot_be_read_is_refused_by_name(data, message):
 
 
 def test_arrays_of_unequal_height_are_refused():
-    with pytest.raises(InputError, match="baseline has 2 rows and candidate 3"):
+    with pytest.raises(InputError, match="baseline has 2 rows and candidate has 3"):
         monitor.compare_many(np.zeros((2, 2)), np.zeros((3, 2)))
 
 
@@ -314,7 +314,7 @@ def test_every_kind_of_sequence_is_read_alike(shape, items):
     [
         ((), "metrics is empty"),
         (["rob"], "did you mean 'rbo'"),
-        (None, r"^metrics must be a name or several, such as rbo\(p=0.9\), not None"),
+        (None, r"^metrics is None: give one name or a list of names, such as rbo\(p=0.9\)"),
     ],
 )
 def test_wrong_metrics_are_refused(metrics, message):

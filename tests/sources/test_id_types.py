@@ -206,7 +206,8 @@ def test_lists_of_objects_in_frames_are_read_by_a_field_and_else_refused_with_th
     found = monitor.compare_many(table, {"u": [1, 2], "v": [3]}, "overlap", items="recs.movieId")
     assert found["overlap"].tolist() == [1.0, 0.0]
     with pytest.raises(
-        InputError, match=r"found objects with movieId, rating where .*: name a field, such as"
+        InputError,
+        match=r"found objects with movieId, rating where .*: name one field of them, such as",
     ):
         monitor.compare_many(table, table, items="recs")
     with pytest.raises(
