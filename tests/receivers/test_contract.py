@@ -177,7 +177,7 @@ REFUSALS = [
         503,
         {"Retry-After": "9"},
         (False, True, 9.0),
-        "answered 503 Service Unavailable: it will be tried again",
+        "answered 503 Service Unavailable: rankwatch will try again",
     ),
     (
         302,

@@ -167,24 +167,27 @@ def test_a_4xx_or_a_cut_at_any_step_may_pass_and_may_be_known_only_once_the_cont
             mail_server.plan("HELO", *[f"{code} 4.3.0 canary"] * (step == "EHLO"))
             error = failure(options)
             assert (error.permanent, error.may_be_known, error.of_message) == (False, False, False)
-            assert f"{code} 4.3.0: it will be tried again" in str(error)
+            assert f"{code} 4.3.0: rankwatch will try again" in str(error)
             assert "canary" not in str(error)
             mail_server.answers.clear()
     mail_server.plan(step, cut)
     mail_server.plan("HELO", *[cut] * (step == "EHLO"))
     error = failure(options)
     assert (error.permanent, error.may_be_known) == (False, step in {"DATA", "CONTENT"})
-    assert "broke the connection or did not speak SMTP" in str(error)
+    assert "closed the connection or did not answer in SMTP" in str(error)
     assert mail_server.mails == []
 
 
 @pytest.mark.parametrize(
     ("step", "said"),
     [
-        ("MAIL", "the sender with {}: check `sender`, and that this host or login may use it"),
+        (
+            "MAIL",
+            "the sender with {}: check `sender`, and check that this host or login may use this address",
+        ),
         ("RCPT", "all recipients with {}: check `to`"),
-        ("DATA", "the message with {}: it refuses this message"),
-        ("CONTENT", "the message with {}: it refuses this message"),
+        ("DATA", "the message with {}: the server refuses this message"),
+        ("CONTENT", "the message with {}: the server refuses this message"),
     ],
 )
 def test_a_5xx_is_permanent_and_says_at_which_step(mail_server, options, step, said):
