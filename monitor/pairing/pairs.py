@@ -117,10 +117,10 @@ def _hash_input(
     """
     item_hashes = None
     if vocabulary is not None:
-        item_hashes = np.append(hash_ids(vocabulary), ~np.uint64(0))  # the last hash is that of padding
+        item_hashes = np.append(hash_ids(vocabulary), ~np.uint64(0))  # the last is for padding
     hashes = np.zeros(len(rows[0]), dtype=np.uint64)
     for lists, rows_of_arm in zip(arms, rows, strict=True):
-        sums = lists.lengths.astype(np.uint64)  # because the hash of an id may equal that of padding
+        sums = lists.lengths.astype(np.uint64)  # the hash of an id may equal that of padding
         for column in lists.codes.T:
             items = column.astype(np.uint64) if item_hashes is None else item_hashes[column]
             sums = sums * _FACTOR + items
