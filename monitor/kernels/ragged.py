@@ -29,7 +29,7 @@ def pad(
     matrix (n, k), the lengths (n,) without duplicates, and flags (n,). A flag is set if the first k
     items of a list have a duplicate. An empty list has length 0. The time is O(n k), and that of a
     sort for lists with duplicates. The memory is that of the result and one block. Raises
-    ValueError if k is below 1, and if the offsets do not fit to ``codes``.
+    ValueError if k is below 1, and if the offsets do not fit ``codes``.
     """
     _check(codes, offsets, k)
     n = len(offsets) - 1

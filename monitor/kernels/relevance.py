@@ -73,8 +73,8 @@ def ndcg(grades: Floats, ideal: Floats, gain: str) -> Floats:
     are not listed.* So a list without the best items does not score 1, and both arms have the same
     ideal list. The depth is that of the metric. It may exceed the depth of ``grades``, so a short
     list does not score more. The grades 3 2 3 0 1 2 score 0.961 if the user graded only these six
-    items. If the user also graded items with 3 and 2 that are not listed, the ideal list is
-    3 3 3 2 2 2 and the same list scores 0.785.
+    items. If the user also gave 3 and 2 to items that are not listed, the ideal list is
+    3 3 3 2 2 2. Then the same list scores 0.785.
     Source: Järvelin and Kekäläinen (2002), section 2.3, with the discount and gains of `dcg`. For
     linear gains this is trec_eval's ndcg_cut.
     """

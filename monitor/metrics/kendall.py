@@ -67,7 +67,7 @@ class TopkPairs(metric.Distance, ABC):
     # The cost, in [0, 1], of a pair of items that only one list has. 0 is optimistic, 0.5 neutral.
     penalty: float = 0.0
 
-    uneven = "the four cases include unequal lengths; a prefix has distance 0 if penalty is 0"
+    uneven = "the four cases also cover unequal lengths; a prefix has distance 0 if penalty is 0"
     source = "Fagin, Kumar and Sivakumar, Comparing Top k Lists (2003), K^(p)"
 
     def __post_init__(self) -> None:
@@ -219,7 +219,7 @@ class ExtendedTauUnscaled(metric.Correlation):
 
 
 class AppendedTau(metric.Correlation):
-    """Tau-b after the items that only one list has are appended, tied, to the other list."""
+    """Tau-b after missing items are appended to each list. Appended items are tied."""
 
     kernel = staticmethod(unweighted.appended_tau)
     disjoint = None

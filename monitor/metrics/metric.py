@@ -145,7 +145,7 @@ class Correlation(Metric, ABC):
 
 
 class OrderCorrelation(Correlation, ABC):
-    """A correlation of the order of the common items only."""
+    """A correlation that compares only the order of the common items."""
 
     disjoint = math.nan
     one_empty = math.nan
@@ -166,7 +166,7 @@ class Distance(Metric, ABC):
 
 
 class OrderDistance(Distance, ABC):
-    """A distance between the orders of the common items only."""
+    """A distance that compares only the order of the common items."""
 
     disjoint = math.nan
     one_empty = math.nan

@@ -123,10 +123,10 @@ class Ndcg(Discounted):
 class NdcgVsBaseline(Similarity):
     """NDCG of the candidate's list, with grades from the baseline's ranks.
 
-    The grades of the baseline's l items are l down to 1. The gain is the grade if ``gain`` is
-    ``linear``. It is 2**grade - 1 if ``gain`` is ``exponential``. This metric needs no relevance,
-    but cannot replace it: a candidate that is better than the baseline scores below 1, as a worse
-    candidate does.
+    The baseline's l items have the grades l, l - 1 and so on, down to 1. The gain is the grade if
+    ``gain`` is ``linear``. It is 2**grade - 1 if ``gain`` is ``exponential``. This metric needs no
+    relevance, but cannot replace it: a candidate that is better than the baseline scores below 1,
+    as a worse candidate does.
     """
 
     gain: str = relevance.LINEAR

@@ -28,7 +28,7 @@ Below this share, the ids of the arms are reported as a mismatch. Real arms shar
 _LEAST_MATCH = 0.1
 """A spelling is proposed only if it puts at least this share of the tried ids into both arms."""
 _LEAST_LISTS = 10
-"""The least number of lists in each arm for a mismatch of an unknown kind.
+"""A mismatch of an unknown kind is reported only if each arm has this many lists.
 
 Fewer lists may have no item in common by chance. Two users share no item in 4 to 29 % of the cases.
 """
@@ -119,7 +119,7 @@ def _compare_items(
 ) -> Iterator[IdMismatch]:
     """Why the arms have hardly any item in common.
 
-    This is the mismatch of an ``earlier`` batch, if there is one. If not, it is searched.
+    If ``earlier`` has the mismatch of an earlier batch, this is the result. If not, it is searched.
     """
     first, others = (set(arm.codes[:_FIRST].tolist()) for arm in arms)
     if len(first & others) >= LEAST_COMMON * min(len(first), len(others)):
@@ -228,7 +228,7 @@ def _leave_out_forms(
     many: Sequence[object],
     most: int,
 ) -> _Attempt:
-    """The attempt without superfluous forms: without these, as many ids are equal."""
+    """Drops the forms that do not raise the number of equal ids."""
     for form in attempt.forms:
         forms = [each for each in attempt.forms if each is not form]
         spell = _spell_by(forms)

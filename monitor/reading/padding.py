@@ -27,7 +27,7 @@ def drop_padding(
 ) -> tuple[list[object], object]:
     """The items and scores without the values in ``no_item``.
 
-    The scores stay as they are unless there is exactly one score for each item.
+    The scores are changed only if there is exactly one score for each item.
     """
     keys = set(map(_key, no_item))
     is_item = [_key(item) not in keys for item in items]

@@ -154,7 +154,8 @@ class AppriseReceiver:
         outcomes = self._notify_each(message, self._delivered.without(key, names))
         failed = {name: outcome for name, outcome in outcomes.items() if outcome != _SUCCESS}
         self._delivered.add(key, outcomes.keys() - failed.keys())
-        # A service that failed with a picture gets no picture until it fails without one too.
+        # If a service fails with a picture, it gets none. If it fails without one, it gets one
+        # again.
         if message.picture:
             self._without_picture ^= failed.keys()
         else:

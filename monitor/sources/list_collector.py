@@ -103,7 +103,7 @@ class ListCollector:
     ) -> None:
         """Add the user's list and the version of the model that made it.
 
-        The user is ``malformed`` if the value is no list of ids, or if the scores do not fit to it.
+        The user is ``malformed`` if the value is no list of ids, or if the scores do not fit.
         """
         numbers: Sequence[float] | None = ()
         if isinstance(value, list | tuple):

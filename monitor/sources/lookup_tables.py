@@ -276,9 +276,12 @@ class GradedItems:
     If there is no column of grades, each item has grade 1. If a user has an item twice, the highest
     grade is used. Rows without a user are skipped.
 
-    Raises UserDataError in four cases: an item is no id, a grade is not a finite number of at least
-    0, a list has more or fewer grades than items, or a user has two rows in the wide form. The
-    error names the user.
+    Raises UserDataError in four cases. The error names the user.
+
+    - An item is no id.
+    - A grade is not a finite number of at least 0.
+    - A list has more or fewer grades than items.
+    - A user has two rows in the wide form.
     """
 
     def __init__(self, tally: Tally, item: str, grade: str) -> None:
@@ -344,7 +347,7 @@ class GradedItems:
         )
 
     def table(self) -> RelevanceTable:
-        """The table of all batches. There must be at least one. Users have the order of their rows."""
+        """The table of all batches, of at least one. Users have the order of their rows."""
         users, lengths, item_parts, grade_parts = zip(*self._parts, strict=True)
         keys = pd.Series(_str_array(users))
         if self._is_wide and not keys.is_unique:

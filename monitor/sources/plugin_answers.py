@@ -65,7 +65,7 @@ class AskedLists(ListCollector):
 
 
 class PluginAnswers:
-    """Reads from a plugin's source through a guard.
+    """Reads from a plugin's source. A guard protects each call.
 
     Its ports are Source and the ports of `Table`. A `Table` checks its rows itself.
     """

@@ -296,7 +296,7 @@ def _pull(
 
 @dataclass(frozen=True, kw_only=True)
 class ListColumns:
-    """The columns of `ListColumnOptions`. Spark's executors use this, as they cannot load options."""
+    """The columns of `ListColumnOptions` for Spark's executors. They cannot load options."""
 
     user: str
     items: str | None

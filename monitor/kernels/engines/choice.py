@@ -18,9 +18,13 @@ off. Then a child process of low priority fills numba's cache. The cache is in `
 `compiled`, in the user's cache directory, or in ``NUMBA_CACHE_DIR``. The machine code is loaded
 after the child process has ended without an error. So no call waits for the compiler.
 
-In three cases ``auto`` stays with numpy and logs nothing: numba is not installed, no directory can
-be used as a cache, or the system forbids machine code (``MemoryDenyWriteExecute=yes``). This
-command fills the cache in advance, for example in an image:
+In three cases ``auto`` stays with numpy and logs nothing:
+
+- Numba is not installed.
+- No directory can be used as a cache.
+- The system forbids machine code (``MemoryDenyWriteExecute=yes``).
+
+This command fills the cache in advance, for example in an image:
 ``python -c "from monitor.kernels.engines.choice import load; load()"``.
 """
 

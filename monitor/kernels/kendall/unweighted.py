@@ -89,7 +89,7 @@ def count_misordered(alignment: Alignment) -> Integers:
 
     - Both items are common, and the lists have them in opposite order.
     - One item is common, and it comes after the other item in the only list that has both.
-    - Each item is in one list only, and not in the same list.
+    - Each list contains exactly one of the two items.
 
     Source: Fagin, Kumar and Sivakumar.
     """
@@ -233,7 +233,7 @@ def topk_kendall(alignment: Alignment, penalty: float) -> Floats:
     - 1 if both lists contain both items, but in opposite order (case 1);
     - 1 if one list contains both items, and the other list contains only the lower-ranked item
       (case 2);
-    - 1 if each list contains only one of the two items, and not the same item (case 3);
+    - 1 if each list contains exactly one of the two items, and the other list lacks it (case 3);
     - p, the ``penalty``, if one list contains both items and the other list contains neither
       (case 4). p = 0 is the optimistic choice. p = 1/2 is the neutral choice.
 

@@ -132,12 +132,12 @@ def weighted_tau(alignment: Alignment) -> Floats:
     """Additive hyperbolic weighted tau of the common items: float64 (n,) in [-1, 1].
 
     The best of the z common items has rank 0. A pair of items with the ranks r and s has the weight
-    1 / (r + 1) + 1 / (s + 1). tau is the weight of the pairs in the same order minus the weight of
-    the pairs in opposite order, divided by the weight of all pairs. tau is computed once with the
-    baseline's ranks and once with the candidate's ranks. The result is the mean. This is the
-    default of scipy.stats.weightedtau. Its arguments are scores. There the first item must have the
-    largest score. Let d_i be the number of common items in opposite order to item i, and let a_i
-    and b_i be the item's two ranks::
+    1 / (r + 1) + 1 / (s + 1). Take the weight of the pairs in the same order minus the weight of
+    the pairs in opposite order. tau is this difference divided by the weight of all pairs. It is
+    computed once with the baseline's ranks and once with the candidate's ranks. The result is the
+    mean. This is the default of scipy.stats.weightedtau. Its arguments are scores. There the first
+    item must have the largest score. Let d_i be the number of common items in opposite order to
+    item i, and let a_i and b_i be the item's two ranks::
 
         tau = 1 - sum_i d_i (1 / (a_i + 1) + 1 / (b_i + 1)) / ((z - 1) H_z)
 

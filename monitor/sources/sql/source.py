@@ -224,7 +224,7 @@ def _limit(connection: sa.Connection, deadline: Deadline) -> None:
     elif connection.dialect.name in ("mysql", "mariadb"):
         connection.exec_driver_sql("SET SESSION TRANSACTION READ ONLY")
         if getattr(connection.dialect, "is_mariadb", False):
-            limit = f"max_statement_time = {deadline.remaining_s + 0.01:.2f}"  # because 0 means no limit
+            limit = f"max_statement_time = {deadline.remaining_s + 0.01:.2f}"  # 0 is no limit
         else:
             limit = f"max_execution_time = {int(deadline.remaining_s * 1000) + 10}"
         connection.exec_driver_sql(f"SET SESSION {limit}")
