@@ -361,7 +361,7 @@ def test_a_receiver_that_fails_is_tried_again_unless_it_says_otherwise(
             "sources",
             "json",
             SHOP,
-            "must be a SourceKind whose lists are pulled, and its name no attribute",
+            "must be a SourceKind whose lists are pulled, and must not have the name of an attribute",
         ),
         (
             "metrics",

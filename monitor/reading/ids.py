@@ -274,7 +274,7 @@ def _usable_text(values: pa.Array, column: str, where: str) -> pa.Array:
         values.validate(full=True)
     except pa.ArrowInvalid:
         raise SourceError(
-            f"column {column!r} of {where} holds text that is not UTF-8: write it again as UTF-8"
+            f"column {column!r} of {where} has text that is not UTF-8: write it again as UTF-8"
         ) from None
     lengths = pc.min_max(pc.binary_length(values)).as_py()
     if lengths["min"] is None:

@@ -144,7 +144,10 @@ def plant_in_files(planter: Planter) -> None:
     pq.write_table(pa.table({"user": USERS, "items": lists}), planter.folder / "table")
     whole = (planter.folder / "table").read_bytes()
     planter.file(
-        "parquet-cut", whole[:-9], "has no end, it is cut off or still being written", "parquet"
+        "parquet-cut",
+        whole[:-9],
+        "has no end because it is cut off or still being written",
+        "parquet",
     )
     planter.file("parquet-empty", b"", "is empty: check the path", "parquet")
     planter.file(
@@ -273,7 +276,7 @@ def plant_in_http(planter: Planter) -> None:
 
     for name, planted in PLANTED["http"].items():
         planter.http(name, respond_as(planted), planted["told"], planted.get("options"))
-    planter.http("header", raw, "not in HTTP|lost the connection")
+    planter.http("header", raw, "not HTTP|lost the connection")
     away = f"http://127.0.0.1:{free_port()}/{{user}}"
     planter.add(
         "http-away", {"http": {"url": away, "retries": 0}}, "refused or lost the connection"
@@ -298,7 +301,7 @@ def plant_in_users(planter: Planter, url: str) -> None:
     planter.add("users-sqlite", well, "a text is no JSON", query)
     place = planter.serve(lambda _: answer(200, body=json.dumps(dict.fromkeys(USERS, 1)).encode()))
     planter.add(
-        "users-http", well, "has no array where users says", {"http": {"url": f"{place}/users"}}
+        "users-http", well, "has no array at the path in users", {"http": {"url": f"{place}/users"}}
     )
 
 

@@ -248,7 +248,7 @@ def test_a_goodbye_that_never_comes_delivers_all_the_same(mail_server, options):
 
 
 def test_nobody_at_the_port_and_no_such_host_say_so(options):
-    assert "refused the connection: check that it runs" in str(
+    assert "refused the connection: check that the receiver runs" in str(
         failure({**options, "port": free_port()})
     )
     assert "has a host name that cannot be resolved" in str(

@@ -222,5 +222,5 @@ def test_items_that_become_one_are_noted(tmp_path):
 
     assert as_lists(pull) == {"u1": ["a", "a"]}
     assert pull.notes[CoverageReason.DUPLICATED].endswith(
-        "wide.jsonl.gz: item_ids make one of several items"
+        "wide.jsonl.gz: item_ids give the same id to several items"
     )

@@ -261,7 +261,7 @@ def test_integers_of_several_sizes_are_read_as_one_and_floats_beside_them_refuse
     }
     with pytest.raises(
         SourceError,
-        match=r"3\.parquet holds lists of double, and that of .* holds lists of int32: write all",
+        match=r"3\.parquet has lists of double, but that of .* has lists of int32: write the same",
     ):
         source_over(tmp_path, *parts, (pa.array(["u"]), pa.array([[1.0]]))).pull(request("u0"))
 
@@ -336,4 +336,4 @@ def test_the_program_that_wrote_a_list_as_text_is_recognized(text, advice):
     lists = ListCollector(5)
     lists.add_cell("u", text)
 
-    assert f"the text is no JSON array of ids, but {advice}" in lists.pull().notes["malformed"]  # type: ignore[index]
+    assert f"the text is not a JSON array of ids, but {advice}" in lists.pull().notes["malformed"]  # type: ignore[index]

@@ -171,7 +171,7 @@ def test_scores_are_selected_by_jmespath(recommender):
     pull = pull_of(*"vwxy", http=http)
     assert pull.failures == dict.fromkeys("vwxy", CoverageReason.MALFORMED)
     assert (
-        ": expected a list of numbers as scores, as many as items"
+        ": expected a list of scores with one number for each item"
         in pull.notes[CoverageReason.MALFORMED]
     )
 

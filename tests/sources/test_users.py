@@ -129,11 +129,11 @@ def test_users_are_an_array_of_keys_or_of_objects_in_one_answer_over_http(users,
 
 NO_USERS = parsed(r"""
     [404, [], {}, "answered 404 Not Found"]
-    [200, {"users": ["a"]}, {}, "has no array where users says \\(@\\), in an object of users"]
+    [200, {"users": ["a"]}, {}, "has no array at the path in users \\(@\\), in an object of users"]
     [200, ["a"], {"users": "length(@.b)"}, "answered no JSON to which users \\(length\\(@.b\\)\\) can be applied"]
     [200, ["a longer answer than a kilobyte"], {"max_bytes": 1024}, "answered with more than max_bytes, 1024"]
     [200, [{"id": 1, "country": "UK"}], {"user": "key"}, "has no column 'key': it has id, country"]
-    [200, [], {}, "holds no user"]
+    [200, [], {}, "has no user"]
 """)
 
 
@@ -178,7 +178,7 @@ def test_files_that_are_replaced_while_they_are_read_are_read_again(tmp_path, mo
 
 @pytest.mark.parametrize("write", KINDS.values(), ids=KINDS)
 def test_not_one_user_is_an_error(write, tmp_path):
-    with pytest.raises(SourceError, match="holds no user"):
+    with pytest.raises(SourceError, match="has no user"):
         users_of(write([(None, *ROWS[0][1:]), ("", *ROWS[0][1:])], tmp_path))
 
 
@@ -225,7 +225,7 @@ def test_a_query_of_users_may_use_the_slot_and_has_a_time_limit(database_url):
     )
 
     assert table.users.tolist() == ["a"]
-    with pytest.raises(SourceError, match="did not give all rows within 300ms"):
+    with pytest.raises(SourceError, match="did not send all rows within 300ms"):
         users_of(
             {"sql": {"url": database_url, "query": endless, "user": "who", "timeout": "300ms"}}
         )

@@ -65,7 +65,7 @@ def connection_failure(error: Exception, options: HttpOptions) -> RequestFailure
             note = f"was not asked: {error.strerror}, see allow_link_local"
             is_retried = False
         case aiohttp.ClientConnectorDNSError():
-            note = "has a name that DNS could not resolve"
+            note = "is a name that DNS could not resolve"
         case aiohttp.ClientResponseError():
             reason = CoverageReason.MALFORMED
             note = "sent an answer that is not HTTP"

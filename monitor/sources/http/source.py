@@ -348,11 +348,11 @@ class _HttpPull:
         counts = Counter(pull.failures.values())
         for reason, question in _LIKELY_OURS.items():
             if reason in notes and counts[reason] == self._count:
-                notes[reason] += f", for everybody: {question}"
+                notes[reason] += f", for all users: {question}"
         shape = self._template.empty
         if shape and len(pull.rankings) == self._count and not len(pull.rankings.items):
             notes[CoverageReason.EMPTY] = (
-                f"{host} gave every user an empty list at items ({self._options.items}), in "
+                f"{host} gave every user an empty list at the path in items ({self._options.items}), in "
                 f"{shape}: is items right?"
             )
         return notes

@@ -88,7 +88,7 @@ def test_a_folder_without_parts_is_no_folder_that_does_not_exist(lists):
     (lists / "gone").symlink_to(lists / "nothing")
     os.mkfifo(lists / "pipe")
 
-    with pytest.raises(SourceError, match="lists holds no file"):
+    with pytest.raises(SourceError, match="lists has no file"):
         pulled(lists)
 
 

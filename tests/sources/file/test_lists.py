@@ -68,7 +68,7 @@ def test_text_that_is_not_utf8_is_refused(column, tmp_path):
         pa.array([0, 1], pa.int32()), broken if column == "items" else pa.array(["a"])
     )
 
-    with pytest.raises(SourceError, match="holds text that is not UTF-8: write it again"):
+    with pytest.raises(SourceError, match="has text that is not UTF-8: write it again"):
         wide(parquet(tmp_path, user=broken if column == "user" else ["caf"], items=lists), "caf")
 
 
@@ -198,7 +198,7 @@ def test_parts_are_read_together_and_a_user_in_two_of_them_is_a_duplicate(patter
     [
         (
             lambda path: part(path, [7], [[1]]),
-            r"b\.parquet holds int64, and that of .* holds string: write all",
+            r"b\.parquet has int64, but that of .* has string: write the same",
         ),
         (
             lambda path: pq.write_table(pa.table({"user": ["b"]}), path),
@@ -231,7 +231,7 @@ def test_csv_parts_have_one_header(tmp_path):
 
 
 def test_a_pattern_without_a_file_may_have_one_later(tmp_path):
-    with pytest.raises(SourceError, match=r"\*\.csv holds no file: check the path") as caught:
+    with pytest.raises(SourceError, match=r"\*\.csv has no file: check the path") as caught:
         wide(tmp_path / "*.csv", "a")
     assert not caught.value.permanent
 
@@ -250,6 +250,6 @@ def test_a_column_that_stands_twice_is_an_error(name, write, tmp_path):
     write(tmp_path / name)
 
     with pytest.raises(
-        SourceError, match=r"more than one column 'items'|an object with one key twice"
+        SourceError, match=r"several columns 'items'|an object with the same key twice"
     ):
         wide(tmp_path / name, "a")

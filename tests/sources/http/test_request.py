@@ -120,7 +120,7 @@ def test_where_items_are_not_where_they_should_be_the_answers_shape_is_told(
     host = f"127.0.0.1:{recommender.port}"
 
     assert source.pull(request("bad", "good")).notes == {
-        CoverageReason.MALFORMED: f"{host} has nothing where items says (items), in {shape}"
+        CoverageReason.MALFORMED: f"{host} has nothing at the path in items (items), in {shape}"
     }
 
 
@@ -130,11 +130,11 @@ def test_where_items_finds_nothing_in_all_lists_the_expression_is_in_doubt(recom
 
     told = pull_of("a", "b", "c", http=source).notes[CoverageReason.EMPTY]
 
-    found = "gave an empty list where items says (recs[*].item), in an object of recs, for everybody: is items right?"
+    found = "gave every user an empty list at the path in items (recs[*].item), in an object of recs: is items right?"
     assert told == f"127.0.0.1:{recommender.port} {found}"
     recommender.lists |= {user: [{"id": 1}] for user in "bc"}
     told = pull_of("b", "c", http=source | {"items": "[*].item"}).notes[CoverageReason.EMPTY]
-    assert "in an array of 1, the first an object of id, for everybody" in told
+    assert "in an array of 1, the first an object of id: is items right" in told
     recommender.lists["a"] = [{"item": 1}]
     assert not pull_of("a", "b", "c", http=source | {"items": "[*].item"}).notes
 
@@ -145,7 +145,7 @@ def test_where_nobody_is_known_the_address_is_in_doubt(recommender):
 
     note = f"127.0.0.1:{recommender.port} answered 404 Not Found"
     assert source.pull(request("a", "b")).notes == {
-        CoverageReason.MISSING: f"{note}, for everybody: is url right?"
+        CoverageReason.MISSING: f"{note}, for all users: is url right?"
     }
     recommender.behaviour["a"] = "ok"
     assert source.pull(request("a", "b")).notes == {CoverageReason.MISSING: note}
@@ -183,7 +183,7 @@ def test_a_host_that_is_no_name_was_not_asked(host):
     pull = pull_of("ann", http={"url": f"http://{host}/{{user}}", "retries": 0})
 
     assert pull.failures == {"ann": CoverageReason.UNREACHABLE}
-    assert "not in HTTP" not in pull.notes[CoverageReason.UNREACHABLE]
+    assert "not HTTP" not in pull.notes[CoverageReason.UNREACHABLE]
 
 
 def test_no_secret_is_printed_or_noted(recommender):

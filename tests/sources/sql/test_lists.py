@@ -186,7 +186,7 @@ def test_a_missing_file_is_told_and_not_made(tmp_path):
     source = source_of(sql={"url": f"sqlite:///{tmp_path / 'none.db'}"} | WIDE)
 
     with pytest.raises(
-        SourceError, match=r"database file .*none\.db does not exist: check the url"
+        SourceError, match=r"database file .*none\.db does not exist: check url"
     ) as caught:
         source.pull(request("u"))
     assert not caught.value.permanent
