@@ -140,7 +140,7 @@ def plant_in_files(planter: Planter) -> None:
     parquet("booleans", "booleans: ids must be integers or text", user=[True] * 8, items=lists)
     parquet("text-lists", "lists must be arrays of ids", user=USERS, items=USERS)
     parquet("by-user", "has no column 'user'", **{user: [[1]] for user in USERS})
-    parquet("no-lists", "holds .*, expected lists", user=USERS, items=[1.5] * 8)
+    parquet("no-lists", "has .* and no lists", user=USERS, items=[1.5] * 8)
     pq.write_table(pa.table({"user": USERS, "items": lists}), planter.folder / "table")
     whole = (planter.folder / "table").read_bytes()
     planter.file(

@@ -106,7 +106,7 @@ def rbo_truncated(alignment: Alignment, p: float) -> Floats:
 
 
 def rbo_min(alignment: Alignment, p: float) -> Floats:
-    """The least RBO that the lists can have if they continue: float64 (n,) in [0, 1].
+    """The lowest RBO that the lists can have if they continue: float64 (n,) in [0, 1].
 
     The maximum is ``rbo_weight(p, k)``. This is equation 11 of Webber, Moffat and Zobel (2010). It
     is used for lists of unequal length too. An item below the end of one list is assumed not to be
@@ -150,7 +150,7 @@ def rbo_res(alignment: Alignment, p: float) -> Floats:
 
 
 def rbo_max(alignment: Alignment, p: float) -> Floats:
-    """The most RBO that the lists can have if they continue: float64 (n,) in [0, 1].
+    """The highest RBO that the lists can have if they continue: float64 (n,) in [0, 1].
 
     It is `rbo_min` plus `rbo_res`, to the last bit. See Webber, Moffat and Zobel (2010), section
     4.3 and equation 30. The bound is tight: lists that continue with each other's items reach it.

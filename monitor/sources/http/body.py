@@ -32,7 +32,7 @@ def body_for_user(body: object, user: str) -> object:
 def body_for_batch(body: object, users: Sequence[str]) -> object:
     """Fill in many users.
 
-    If an array has one element and this names ``{user}``, the element is repeated for each user.
+    If the only element of an array names ``{user}``, it is repeated for each user.
     """
     if isinstance(body, list):
         if len(body) == 1 and "user" in placeholders(json.dumps(body, default=str)):
