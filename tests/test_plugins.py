@@ -184,8 +184,8 @@ DONE = """
 raise             unavailable 7     {who} failed with KeyError in line
 exit              unavailable 7     failed with SystemExit in line
 hang              timeout 7         no answer when the run's deadline passed
-strangers         wrong_user 5      5 answers were for others, such as xTrue; the baseline answered 7 of 7; for example u2
-nan, scores: true  malformed 7      a score is no finite number
+strangers         wrong_user 5      5 answers were for other users, such as xTrue; the baseline answered 7 of 7; for example u2
+nan, scores: true  malformed 7      a score is not a finite number
 huge              too_large 7       a list has more than 10,000 items
 reasons           rate_limited 7    wait!!!
 long              -                 -
