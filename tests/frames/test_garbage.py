@@ -131,7 +131,10 @@ def test_a_k_that_is_no_whole_number_from_one_up_is_refused(k):
 
 
 def test_users_of_one_arm_are_left_out_and_told():
-    told = r"^2 users were compared; users left out: 2 that only the baseline has \(attrs\['only_baseline'\]\)"
+    told = (
+        r"^2 users were compared; users left out: 2 that only the baseline has "
+        r"\(attrs\['only_baseline'\]\) and 2 that only the candidate has"
+    )
     with pytest.warns(UserWarning, match=told):
         found = monitor.compare_many(
             {"a": [1], 2: [1], "3": [1], 4: [1]}, {"b": [1], "4": [1], "02": [1], "3": [1]}, OVERLAP
