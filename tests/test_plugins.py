@@ -184,8 +184,8 @@ DONE = """
 raise             unavailable 7     {who} failed with KeyError in line
 exit              unavailable 7     failed with SystemExit in line
 hang              timeout 7         no answer when the run's deadline passed
-strangers         wrong_user 5      5 answers were for others, such as xTrue; the baseline answered 7 of 7; for example u2
-nan, scores: true  malformed 7      a score is no finite number
+strangers         wrong_user 5      5 answers were for other users, such as xTrue; the baseline answered 7 of 7; for example u2
+nan, scores: true  malformed 7      a score is not a finite number
 huge              too_large 7       a list has more than 10,000 items
 reasons           rate_limited 7    wait!!!
 long              -                 -
@@ -262,8 +262,14 @@ def found_by(what: Comparison, batch_users: int | None = None) -> tuple[Any, ...
     [
         (fail, WHO.format("odd", "metrics") + "failed with KeyError in line"),
         (hang, WHO.format("odd", "metrics") + "did not come back within 0.2 s"),
-        (lambda alignment: alignment.short + 1.5, "gave 4.5, expected 2 numbers from 0 to 1"),
-        (lambda _: [1.0], "gave an array of shape (1,), expected 2 numbers from 0 to 1"),
+        (
+            lambda alignment: alignment.short + 1.5,
+            "the metric returned 4.5: it must return 2 numbers from 0 to 1",
+        ),
+        (
+            lambda _: [1.0],
+            "the metric returned an array of shape (1,): it must return 2 numbers from 0 to 1",
+        ),
     ],
 )
 def test_a_run_goes_on_without_a_metric_that_fails_and_says_so(gives, said, install, monkeypatch):
@@ -272,8 +278,8 @@ def test_a_run_goes_on_without_a_metric_that_fails_and_says_so(gives, said, inst
     monkeypatch.setattr(Odd, "gives", staticmethod(gives))
     *found, left_out = found_by(BOTH)
     assert (*found, "") == found_by(ALONE)
-    assert left_out.startswith(f"odd not measured: {said}")
-    with pytest.raises(MetricError, match=r"^odd not measured: "):
+    assert left_out.startswith(f"odd was not measured: {said}")
+    with pytest.raises(MetricError, match=r"^odd was not measured: "):
         score_all(batch([([1, 2], [2, 1]), ([1], [2])]), [parse("odd")])
 
 
@@ -284,7 +290,10 @@ def test_of_a_metric_that_fails_for_some_users_nothing_is_told(install, monkeypa
     *found, evidence, left_out = found_by(BOTH, batch_users=1)
     assert tuple(found) == found_by(ALONE, batch_users=1)[:3]
     assert "odd" not in str(evidence)
-    assert left_out == "odd not measured: gave 7, expected 1 numbers from 0 to 1"
+    assert (
+        left_out
+        == "odd was not measured: the metric returned 7: it must return 1 numbers from 0 to 1"
+    )
 
 
 def test_what_a_metric_writes_into_what_it_is_given_reaches_no_other(install, monkeypatch):
@@ -341,7 +350,7 @@ def test_a_receiver_that_fails_is_tried_again_unless_it_says_otherwise(
             "sources",
             "json",
             SHOP,
-            "must be a SourceKind whose lists are pulled, and its name no attribute",
+            "must be a SourceKind whose lists are pulled, and must not have the name of an attribute",
         ),
         (
             "metrics",
@@ -354,7 +363,7 @@ def test_a_receiver_that_fails_is_tried_again_unless_it_says_otherwise(
             "receivers",
             "bell",
             Bell,
-            "must be a pair of a ReceiverEntry and what opens its receiver",
+            "must be a pair of a ReceiverEntry and a function that opens its receiver",
         ),
     ],
 )

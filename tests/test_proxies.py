@@ -85,7 +85,7 @@ def test_a_proxy_that_refuses_or_is_away_is_named_with_what_to_do(proxy, collect
     assert f"the proxy {away.replace(f'{LOGIN}@', '')} refused the connection" in failure(
         collector.url, away
     )
-    assert "answered 502 to CONNECT: check that the proxy may go there" in failure(
+    assert "answered 502 to CONNECT: check that the proxy may connect to this receiver" in failure(
         f"https://127.0.0.1:{free_port()}", proxy.url
     )
 

@@ -1,4 +1,7 @@
-"""Pairs of lists of any length, in chunks of similar width for the metrics."""
+"""Splits pairs of lists of any length into chunks for the metrics.
+
+The lists of one chunk have similar lengths.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -26,18 +29,21 @@ _CHUNK_CELLS = 1 << 22
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodedPairs:
-    """All pairs of lists of one call, coded once, with the data about their items and users."""
+    """All pairs of lists of one call, with items as codes.
+
+    Item weights and grades belong to the pairs too.
+    """
 
     arms: tuple[CodedLists, CodedLists]
-    rows: tuple[Rows, Rows]  # the row of each pair's list in either arm
+    rows: tuple[Rows, Rows]  # for each arm, the row of each pair's list
     k: int | None
     vocabulary: pd.Index | None
     knowledge: CodedKnowledge
-    graded_rows: Rows | None  # the row of each pair's user in the grades, -1 for none
+    graded_rows: Rows | None  # the row of each pair's user in the grades, -1 without grades
 
     @property
     def lengths(self) -> tuple[Offsets, Offsets]:
-        """Lengths of each pair's lists, cut to k."""
+        """The lengths of both lists of each pair. Each length is at most k."""
         ours, theirs = (arm.lengths[rows] for arm, rows in zip(self.arms, self.rows, strict=True))
         if self.k is None:
             return ours, theirs
@@ -45,13 +51,13 @@ class CodedPairs:
 
     @property
     def widths(self) -> Offsets:
-        """Places that each pair needs, from 1 to k.
+        """The number of places that each pair needs, from 1 to k.
 
-        They are enough for the longer list and for all graded items of the user.
+        The longer list fits into these places. All graded items of the user fit too, up to k.
         """
         widths = np.maximum(*self.lengths)
         if self.graded_rows is not None and self.knowledge.grades is not None:
-            # A row of -1, for a user without grades, takes the entry after the last: no places.
+            # A user without grades has the row -1. It selects the appended last entry: 0 places.
             graded = np.append(np.diff(self.knowledge.grades[0]), 0)[self.graded_rows]
             widths = np.maximum(widths, graded)
         if self.k is not None:
@@ -66,9 +72,9 @@ def encode_pairs(
     item_weights: ItemWeights | None,
     relevance: RelevanceTable | None,
 ) -> CodedPairs:
-    """Code all lists, weights and grades.
+    """Replace the items of all lists, weights and grades by codes.
 
-    Raises InputError for a listed item without a weight if there are weights.
+    Raises InputError if weights are given and a listed item has none.
     """
     arms, vocabulary = encode_arms(*tables)
     knowledge = encode_knowledge(item_weights, relevance, vocabulary)
@@ -88,7 +94,11 @@ def encode_pairs(
 
 
 def chunks_of_pairs(pairs: CodedPairs) -> Iterator[tuple[Rows, PairBatch, tuple[int, int]]]:
-    """The pairs in chunks: rows, batch, and each arm's number of lists with duplicates."""
+    """Go through the pairs in chunks.
+
+    A chunk has the rows of its pairs, their batch, and the number of lists with duplicates in each
+    arm.
+    """
     for rows, width in _groups(pairs.widths):
         arm_rows = (pairs.rows[0][rows], pairs.rows[1][rows])
         baseline, candidate = pad_both(pairs.arms, arm_rows, width, len(rows) * width)
@@ -102,16 +112,16 @@ def _graded_rows(users: pd.Index, relevance: RelevanceTable) -> Rows:
     rows = find_users(users, relevance.users)
     if len(users) and len(relevance) and (rows < 0).all():
         raise InputError(
-            "relevance knows none of the compared users: it has users such as "
-            f"{relevance.users[:1].tolist()[0]!r}, the lists {users[:1].tolist()[0]!r}; spell them "
-            "alike"
+            "relevance has none of the compared users: it has users such as "
+            f"{relevance.users[:1].tolist()[0]!r}, the lists have users such as "
+            f"{users[:1].tolist()[0]!r}: spell each user in the same way"
         )
     return rows
 
 
 def _groups(widths: Offsets) -> Iterator[tuple[Rows, int]]:
-    """Groups of rows, each with the width of its longest list."""
-    # Rows of similar width are in one group, so there is little padding.
+    """Groups of rows. Each group has the width of its longest list."""
+    # The rows of one group have similar widths, so there is little padding.
     order = np.argsort(widths, kind="stable")
     low = 0
     while low < len(order):

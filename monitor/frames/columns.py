@@ -1,4 +1,4 @@
-"""Read lists from frames and Arrow tables, long or wide, and from any other shape."""
+"""Reads lists from long and wide frames, from Arrow tables, and from other Python data."""
 
 import re
 from collections.abc import Hashable, Mapping, Sequence
@@ -31,23 +31,23 @@ from monitor.pairing.ids import encode
 
 _RANKED = re.compile(r"(?P<stem>.*\D)(?P<rank>\d{1,4})")
 Rankings = Mapping[Any, Any] | pd.Series | pd.DataFrame | ArrowTable | Array | Sequence[Any]
-"""User -> list as a mapping or Series, a long or wide frame, a 2-D array, or lists by row."""
+"""A mapping or Series of user -> list, a long or wide frame, a 2-D array, or a list of lists."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrameColumns:
-    """Column names of frames."""
+    """The names of the columns of a frame."""
 
     user: Hashable
-    item: Hashable  # of long frames, like ``rank`` and ``score``
-    rank: Hashable | None  # None: rows are best first
-    items: Hashable  # of wide frames, like ``scores``
+    item: Hashable  # long frames have ``item``, ``rank`` and ``score``
+    rank: Hashable | None  # None means that the rows are best first
+    items: Hashable  # wide frames have ``items`` and ``scores``
     score: Hashable | None
     scores: Hashable | None
 
 
 def read_frame(frame: pd.DataFrame, columns: FrameColumns, arm: str) -> RankingTable:
-    """Lists from a long or a wide frame, depending on its columns."""
+    """Lists from a frame. Its columns decide whether it is long or wide."""
     columns = _match_names(columns, frame)
     items = columns.items
     frame = _with_field(_with_users(frame, columns.user), items)
@@ -65,17 +65,18 @@ def read_frame(frame: pd.DataFrame, columns: FrameColumns, arm: str) -> RankingT
     ranked = _ranked_columns(frame)
     if not ranked:
         raise InputError(
-            f"{arm} has neither a column {columns.item!r} (long form, an item a row) nor "
-            f"{items!r} (wide form, a list a row) nor one a rank (rec_0, rec_1 ...); found "
-            f"{shown(frame.columns)}: name them with item=, rank=, items="
+            f"{arm} has no column {columns.item!r} (one item in each row), no column "
+            f"{items!r} (one list in each row), and no columns rec_0, rec_1 ... (one for each "
+            f"rank). It has {shown(frame.columns)}: name the right columns with item=, rank=, "
+            "items="
         )
     return _read_ranked(frame, ranked, columns.user, arm)
 
 
 def _ranked_columns(frame: pd.DataFrame) -> list[str]:
-    """Columns of an item a rank, such as rec_0 to rec_9, best first.
+    """Columns that have the items of one rank each, such as rec_0 to rec_9, best rank first.
 
-    The result is empty if there are none, or several groups of such names.
+    The result is empty if there are no such columns, or several groups of them.
     """
     by_stem: dict[str, dict[int, str]] = {}
     for name in frame.columns:
@@ -98,16 +99,19 @@ def _read_ranked(
     user: Hashable,
     arm: str,
 ) -> RankingTable:
-    """Lists from a column a rank. Missing values after a list's last item make it shorter."""
+    """Lists from a frame with one column for each rank.
+
+    A list ends before the first missing value.
+    """
     users = _read_users(frame, user, arm)
     _require_one_list(users, arm)
     is_item = frame[names].notna().to_numpy()
     if (is_item[:, 1:] & ~is_item[:, :-1]).any():
         raise InputError(
-            f"{arm} has an item behind a missing one in {names[0]} to {names[-1]}: leave no hole "
-            "in a list"
+            f"{arm} has a missing item before another item in the columns {names[0]} to "
+            f"{names[-1]}: leave no gap in a list"
         )
-    # The columns are concatenated, and their items are taken row by row.
+    # The columns are concatenated. ``places`` takes their items row by row.
     places = np.arange(is_item.size).reshape(len(names), len(frame)).T[is_item]
     items = pd.concat([frame[name] for name in names], ignore_index=True).iloc[places]
     offsets = offsets_of(is_item.sum(axis=1))
@@ -135,7 +139,7 @@ def _read_wide(frame: pd.DataFrame, columns: FrameColumns, arm: str) -> RankingT
     lengths = np.diff(lists.offsets)
     what = f"scores of the {arm}"
     list_column = _read_list_column(column)
-    # For different lengths, reading row by row names the wrong row.
+    # If the lengths differ, the lists are read row by row. The error then names the wrong row.
     if list_column is not None and np.array_equal(list_column[0], lengths):
         scores = as_scores(list_column[1], what)
     else:
@@ -144,14 +148,14 @@ def _read_wide(frame: pd.DataFrame, columns: FrameColumns, arm: str) -> RankingT
 
 
 def _read_list_column(column: pd.Series) -> tuple[Integers, pd.Series] | None:
-    """Lengths of the lists of an Arrow list column, and all their items in one column.
+    """The lengths of the lists of an Arrow list column, and all their items in one column.
 
-    None for any other column.
+    The result is None if the column is of another type, or if a list is missing.
     """
     if not hasattr(column, "list") or column.hasnans:
         return None
-    # A Python object a row would cost more than the comparison, and ``Series.list.flatten`` would
-    # repeat each user's label.
+    # One Python object for each row would cost more than the comparison. ``Series.list.flatten``
+    # would repeat each user's label.
     parts = [
         pd.Series(pd.arrays.ArrowExtensionArray(chunk.flatten()))
         for chunk in column.array.__arrow_array__().chunks
@@ -164,9 +168,9 @@ def _read_list_column(column: pd.Series) -> tuple[Integers, pd.Series] | None:
 
 
 def _with_field(frame: pd.DataFrame, name: Hashable) -> pd.DataFrame:
-    """The frame with a column for a name such as ``recs.id``.
+    """The frame with one more column if the name is one such as ``recs.id``.
 
-    It is one field of the objects in the lists of an Arrow column.
+    The new column has the field ``id`` of the objects in the lists of the Arrow column ``recs``.
     """
     column, _, field = str(name).partition(".")
     if name in frame.columns or column not in frame.columns:
@@ -177,13 +181,13 @@ def _with_field(frame: pd.DataFrame, name: Hashable) -> pd.DataFrame:
         values = take_field(frame[column].array, field)
     except KeyError:
         raise InputError(
-            f"column {column!r} has no lists of objects with a field {field!r}"
+            f"column {column!r} has no lists of objects with a field {field!r}: name another field"
         ) from None
     return frame.assign(**{str(name): pd.Series(values, index=frame.index)})
 
 
 def _with_users(frame: pd.DataFrame, user: Hashable) -> pd.DataFrame:
-    """The frame with the users in a column, if they are in its index."""
+    """The frame with the users in a column. Users in the index move to a column."""
     if user in frame.columns or user not in frame.index.names:
         return frame
     return frame.reset_index()
@@ -199,7 +203,7 @@ def _match_names(columns: FrameColumns, frame: pd.DataFrame) -> FrameColumns:
 
 
 def read_long(frame: pd.DataFrame, columns: FrameColumns, arm: str) -> RankingTable:
-    """Lists from a frame with one item a row."""
+    """Lists from a frame with one item in each row."""
     columns = _match_names(columns, frame)
     frame = _with_users(frame, columns.user)
     codes, users = pd.factorize(_read_users(frame, columns.user, arm))
@@ -223,7 +227,7 @@ def read_long(frame: pd.DataFrame, columns: FrameColumns, arm: str) -> RankingTa
 
 
 def _read_users(frame: pd.DataFrame, name: Hashable, arm: str) -> pd.Index:
-    """The users in that column. Raises InputError if one is missing."""
+    """The users in the column ``name``. Raises InputError if a user is missing."""
     column = _take_column(frame, name, "user", arm)
     if isinstance(column.dtype, pd.ArrowDtype):
         column = read_column(column)
@@ -233,7 +237,7 @@ def _read_users(frame: pd.DataFrame, name: Hashable, arm: str) -> pd.Index:
 def _require_one_list(users: pd.Index, arm: str) -> None:
     if users.has_duplicates:
         twice = users[users.duplicated()].tolist()[0]
-        raise InputError(f"{arm} lists user {twice!r} twice: a user needs exactly one list")
+        raise InputError(f"{arm} has user {twice!r} twice: give each user exactly one list")
 
 
 def _has_column(
@@ -242,8 +246,8 @@ def _has_column(
     role: str,
     arm: str,
 ) -> bool:
-    """Whether the frame has that column."""
-    # A column may be missing only if the caller did not give its name.
+    """Whether the frame has the column ``name``."""
+    # The column may be missing only if it has its default name.
     if name is None or (name == role and name not in frame.columns):
         return False
     _take_column(frame, name, role, arm)
@@ -256,9 +260,9 @@ def _order_by_rank(
     users: pd.Index,
     arm: str,
 ) -> Rows | None:
-    """Order of the rows by user and rank, None if they are in this order.
+    """The order of the rows by user and rank. It is None if they are in this order already.
 
-    Raises InputError for two items at one rank.
+    Raises InputError if a user has two items with the same rank.
     """
     following = codes[1:]
     before = codes[:-1]
@@ -277,8 +281,8 @@ def _order_by_rank(
     if len(tied):
         user = users[codes[tied[:1]]].tolist()[0]
         raise InputError(
-            f"{arm} has two items at rank {rank[tied[0]]} of user {user!r}: ranks must differ "
-            "within a list"
+            f"{arm} has two items at rank {rank[tied[0]]} of user {user!r}: give each item of a "
+            "list its own rank"
         )
     return order
 
@@ -290,13 +294,13 @@ def _order_by_score(
     users: pd.Index,
     arm: str,
 ) -> Rows:
-    """Order of the rows by user, highest score first, equal ones by id."""
+    """The order of the rows by user, highest score first. Equal scores are ordered by id."""
     missing = np.flatnonzero(np.isnan(scores))
     if len(missing):
         user = users[codes[missing[:1]]].tolist()[0]
         raise InputError(
-            f"{arm} has an item without a score for user {user!r}: without a rank column the "
-            "scores make the order"
+            f"{arm} has an item without a score for user {user!r}: give each item a score, or name "
+            "a rank column with rank="
         )
     order = np.lexsort((-scores, codes))
     owners = codes[order]
@@ -314,8 +318,8 @@ def _read_ranks(column: pd.Series, arm: str) -> Array:
     is_number = pd.api.types.is_any_real_numeric_dtype(column.dtype)
     if not is_number or column.isna().any():
         raise InputError(
-            f"{arm}: rank column {column.name!r} must hold numbers, none missing; the smallest "
-            "is the best"
+            f"{arm}: rank column {column.name!r} has a missing value or a value that is no number: "
+            "give each item a number, the smallest for the best item"
         )
     return column.to_numpy()
 
@@ -326,20 +330,23 @@ def _take_column(
     role: str,
     arm: str,
 ) -> pd.Series:
-    """The column of that name. Raises InputError if there is none, or several."""
-    if name not in list(frame.columns):  # a list, because the name may be unhashable
+    """The column ``name``. Raises InputError if there is no such column, or more than one."""
+    if name not in list(frame.columns):  # a list, because a name may be unhashable
         raise InputError(
-            f"{arm} has no column {write_absent(name, frame.columns)}: name the right one with "
+            f"{arm} has no column {write_absent(name, frame.columns)}: name the right column with "
             f"{role}="
         )
     column: pd.Series | pd.DataFrame = frame[name]
     if isinstance(column, pd.DataFrame):
-        raise InputError(f"{arm} has several columns {name!r}: rename all but one")
+        raise InputError(f"{arm} has several columns {name!r}: rename all but one of them")
     return column
 
 
 def read_lists(data: Rankings, columns: FrameColumns, arm: str) -> RankingTable:
-    """Lists from any of the shapes. Raises InputError, which names the arm, for anything else."""
+    """Lists from data of any supported shape.
+
+    Raises InputError for any other data. The error names the arm.
+    """
     if isinstance(data, pd.Series):
         lists = pd.DataFrame({columns.user: data.index, columns.items: data.array})
         return _read_wide(lists, replace(columns, scores=None), arm)
@@ -354,6 +361,6 @@ def read_lists(data: Rankings, columns: FrameColumns, arm: str) -> RankingTable:
     if isinstance(data, list | tuple):
         return read_rows(data, f"lists of the {arm}")
     raise InputError(
-        f"{arm} is of type {type(data).__name__}: expected a dict or Series of user -> list, a "
-        "DataFrame, an Arrow table, a 2-D array or a list of lists (row = user)"
+        f"{arm} is of type {type(data).__name__}: give a dict or Series of user -> list, a "
+        "DataFrame, an Arrow table, a 2-D array, or a list with one list for each user"
     )

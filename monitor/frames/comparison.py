@@ -1,4 +1,4 @@
-"""`compare` and `compare_many`: scores of two lists, or of many users' lists."""
+"""`compare` scores two lists. `compare_many` scores the lists of many users."""
 
 import sys
 import warnings
@@ -46,12 +46,11 @@ _SHOWN = 50
 
 _HOW = {
     Need.SCORES: (
-        "give scores=; in compare_many the name of the column with each item's score, "
-        "score= or scores="
+        "give scores=; for compare_many, score= or scores= is the name of the column of scores"
     ),
     Need.ITEM_WEIGHTS: "give item_weights=, such as a dict of item -> weight",
     Need.RELEVANCE: (
-        "give relevance=, such as a dict of user -> {item: grade}; in compare just {item: grade}"
+        "give relevance=, such as user -> {item: grade} for compare_many, {item: grade} for compare"
     ),
 }
 Ranking = Sequence[Hashable] | Array | pd.Series | pd.Index
@@ -61,7 +60,7 @@ Numbers = Sequence[float | None] | Array | pd.Series | pd.Index
 class PairScores(dict[str, float]):
     """A dict of scores by metric.
 
-    ``lists`` are the baseline's and the candidate's list as they were compared, with ids as text.
+    ``lists`` are the two lists that were compared, the baseline's first. Their ids are text.
     """
 
     lists: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
@@ -81,7 +80,7 @@ def draw_pair(
     titles: Mapping[str, str],
     caption: str,
 ) -> Plot:
-    """The slope chart of two lists, with a caption above. Long lists are cut."""
+    """The slope chart of two lists, with a caption above it. Long lists are cut."""
     longest = max(len(baseline), len(candidate))
     if longest > _SHOWN:
         caption += f"; the first {_SHOWN} of {longest:,} places"
@@ -90,9 +89,9 @@ def draw_pair(
 
 
 def read_metrics(metrics: str | Metric | Sequence[str | Metric]) -> tuple[Metric, ...]:
-    """The metrics of one or several names.
+    """The metrics for one name or for several names.
 
-    Raises MetricError for an unknown metric, and InputError if there is none.
+    Raises MetricError for an unknown metric, and InputError if no metric is named.
     """
     if isinstance(metrics, str | Metric):
         metrics = (metrics,)
@@ -100,10 +99,10 @@ def read_metrics(metrics: str | Metric | Sequence[str | Metric]) -> tuple[Metric
         names = tuple(metrics)
     except TypeError:
         raise InputError(
-            f"metrics must be a name or several, such as rbo(p=0.9), not {metrics!r}"
+            f"metrics is {metrics!r}: give one name or a list of names, such as rbo(p=0.9)"
         ) from None
     if not names:
-        raise InputError("metrics is empty: name at least one, such as rbo(p=0.9)")
+        raise InputError("metrics is empty: name at least one metric, such as rbo(p=0.9)")
     return tuple(name if isinstance(name, Metric) else parse(name) for name in names)
 
 
@@ -113,7 +112,7 @@ def require_needs(
     item_weights: object,
     relevance: object,
 ) -> None:
-    """Raise MetricError for a metric whose data are missing, with the argument to pass."""
+    """Raise MetricError if the data of a metric are missing. The error names the argument."""
     is_given = {
         Need.SCORES: any(table.scores is not None for table in lists),
         Need.ITEM_WEIGHTS: item_weights is not None,
@@ -125,9 +124,9 @@ def require_needs(
 
 
 def read_k(k: int | None) -> int | None:
-    """How many items of each list to compare, None for all.
+    """Check ``k``: how many items of each list to compare. None means all items.
 
-    Raises InputError unless it is an integer of at least 1.
+    Raises InputError unless ``k`` is None or an integer of at least 1.
     """
     if k is None:
         return None
@@ -137,7 +136,7 @@ def read_k(k: int | None) -> int | None:
 def read_catalogue(catalogue: int | None, listed: int) -> int:
     """How many items can be listed. The default is the number of listed items.
 
-    Raises InputError if ``catalogue`` is less than that.
+    Raises InputError if ``catalogue`` is less than the number of listed items.
     """
     if catalogue is None:
         return listed
@@ -146,7 +145,7 @@ def read_catalogue(catalogue: int | None, listed: int) -> int:
     )
     if size < listed:
         raise InputError(
-            f"catalogue is {size}, but {listed} different items are listed: give the number of "
+            f"catalogue is {size}, but the lists have {listed} different items: give the number of "
             "items that can be listed, or None"
         )
     return size
@@ -172,37 +171,40 @@ def compare(  # noqa: PLR0913 - one argument for each kind of data
     relevance: Any = None,  # noqa: ANN401 - item -> grade, or items
     no_item: Collection[int | str] = (),
 ) -> PairScores:
-    """Compare two best-first lists of item ids: a dict of scores by canonical metric name.
+    """Compare two best-first lists of item ids. Returns a dict of scores by metric name.
 
-    A score is NaN if it is undefined. A notebook shows the result with both lists; see `plot_pair`.
+    The names are canonical, such as ``rbo(p=0.9)``. A score is NaN if it is undefined. A notebook
+    shows the result with both lists. `plot_pair` draws the lists alone.
 
-    ``a`` is the baseline. A list is a list, tuple, 1-D array, Series, Index or Arrow array. Ids are
-    integers or text. Text may be UTF-8 bytes or UUIDs. Integers may be decimals and floats that are
-    exact in their type. A whole number equals the text that spells it: 1, 1.0 and "1" are one item,
-    "01" is another. There is a warning if one list's ids are numbers, the other's are text, and no
-    id is in both. Lists are cut to ``k`` (None, or a k beyond the lists: not at all). Then later
+    ``a`` is the baseline and ``b`` the candidate. Each is a list, tuple, 1-D array, Series, Index
+    or Arrow array. Ids are integers or text. UTF-8 bytes and UUIDs are read as text. Decimals and
+    floats are read as integers if they are whole and exact in their type. A whole number equals the
+    text that spells it: 1, 1.0 and "1" are one item, "01" is another item. ``compare`` warns if the
+    ids of one list are numbers, those of the other list are text, and no id is in both lists.
+
+    Both lists are cut to their first ``k`` items. None means that they are not cut. Then later
     duplicates are dropped.
 
-    ``scores``: a score for each item of both lists. A score is NaN or None if there is none. A list
-    without scores has None. Scores never reorder a list, even if they rise down the list.
-    Neighbours with equal scores are tied. Most metrics take tied items in the order of their ids:
-    ascending as text, then by the name of their type. Metrics that handle ties use the ties. Any
-    number may be a score, including negative and infinite ones.
+    ``scores`` has two lists of numbers, one number for each item. Use NaN or None for an item
+    without a score, and None for a list without scores. A score may be any number, including
+    negative and infinite numbers. Scores never reorder a list, even if a later item has a higher
+    score. Neighbours with equal scores are tied. Metrics that handle ties use the ties. The other
+    metrics order tied items by their ids: ascending as text, then by the name of their type.
 
-    ``item_weights``: item -> weight, as a dict, a Series or a frame of two columns. Every listed
-    item must have a weight above 0, from 1e-50 to 1e50. Weights of items that are not listed are
-    ignored.
+    ``item_weights`` is item -> weight, as a dict, a Series or a frame of two columns. Every listed
+    item must have a weight from 1e-50 to 1e50. Weights of other items are ignored.
 
-    ``relevance``: the user's {item: grade}, or the relevant items, with grade 1 each. Grades are
-    finite and at least 0. The ideal list contains all graded items, cut to ``k`` and to a metric's
-    depth.
+    ``relevance`` is the user's {item: grade}, or just the relevant items. Then each item has grade
+    1. Grades are finite and at least 0. The ideal list contains all graded items. It is cut to
+    ``k`` and to the depth of the metric.
 
-    ``no_item``: values that only pad short lists, such as -1. They are dropped with their scores.
+    ``no_item`` has values that only pad short lists, such as -1. They are dropped with their
+    scores.
 
     Raises InputError for a value that is no list, such as a string, a set, a generator or a list of
     lists. It also raises InputError for a value that is no id, for k below 1, and for scores,
-    weights or grades that cannot be read. Raises MetricError for an unknown metric, or a metric
-    whose data are missing.
+    weights or grades that cannot be read. Raises MetricError for an unknown metric, and for a
+    metric whose data are missing.
 
     >>> compare(["a", "b", "c"], ["a", "c", "b"], metrics="overlap")
     {'overlap': 1.0}
@@ -238,9 +240,10 @@ def plot_pair(
     *,
     titles: Mapping[Hashable, str] | None = None,
 ) -> Plot:
-    """Both lists side by side, as `compare` compares them.
+    """Draw both lists next to each other, as `compare` compares them.
 
-    ``titles`` replace ids, by item. The ``html`` of the result can be saved.
+    ``titles`` is item -> title. The chart shows a title instead of the id. The ``html`` of the
+    result can be saved.
     """
     scores = compare(a, b, k=k)
     titles_by_id = {str(item): title for item, title in (titles or {}).items()}
@@ -258,8 +261,8 @@ def _read_pair(
     if scores is not None:
         if not isinstance(scores, tuple | list) or len(scores) != 2:  # noqa: PLR2004 - the two arms
             raise InputError(
-                "scores must be two lists of numbers, one for each list; None for a list without "
-                "scores"
+                "scores must be two lists of numbers, one for each list: give None for a list "
+                "without scores"
             )
         first = _with_scores(first, scores[0], "the first list")
         second = _with_scores(second, scores[1], "the second list")
@@ -292,58 +295,64 @@ def compare_many(  # noqa: PLR0913 - half of the arguments only rename columns
     no_item: Collection[int | str] = (),
     progress: Callable[[int], object] | None = None,
 ) -> pd.DataFrame:
-    """Compare the two lists of each user: a frame indexed by user with a float column a metric.
+    """Compare the two lists of each user. Returns a frame with one row for each user.
 
-    A score is NaN if it is undefined. Each arm is one of
+    The index of the frame is the user. Each metric has one float column. A score is NaN if it is
+    undefined. Each arm has one of these shapes:
 
     - a dict or Series of user -> list,
-    - a long frame with columns ``user``, ``item``, ``rank``. The smallest rank is best. With
-      ``rank=None`` the rows of a user are best first,
-    - a wide frame with ``user`` and a list column ``items``, or a column a rank: ``rec_0``,
-      ``rec_1`` and so on, under any name,
-    - a 2-D array or a sequence of lists, with the row numbers as users.
+    - a long frame with columns ``user``, ``item`` and ``rank``. The smallest rank is the best. Use
+      ``rank=None`` if the rows of each user are best first,
+    - a wide frame with a column ``user`` and a column ``items`` of lists,
+    - a wide frame with a column ``user`` and one column for each rank, such as ``rec_0`` and
+      ``rec_1``. The word before the number may be any other word,
+    - a 2-D array or a sequence of lists. The row numbers are the users.
 
-    A frame is one of pandas, an Arrow table or record batch, or an object with the Arrow PyCapsule
-    protocol, such as a polars frame. ``user_id`` and ``item_id`` replace ``user`` and ``item`` in
-    frames without such a column, and the other way round. The arms may differ in shape.
+    A frame is a pandas frame, an Arrow table or record batch, or another object with the Arrow
+    PyCapsule protocol, such as a polars frame. If a frame has no column ``user``, its column
+    ``user_id`` is used. If it has no column ``item``, its column ``item_id`` is used. This also
+    works the other way round. The arms may differ in shape.
 
-    Lists may have any length. Rows of a 2-D array have its width: -1 is an id unless
-    ``no_item=[-1]`` excludes it. Lists are cut to ``k`` (None: not at all), then later duplicates
-    are dropped. Ids of items and users are equal as in `compare`: 1 and "1" are one. Integers from
-    0 to 2**31 - 1 and categorical or dictionary columns cost almost no time to code. Text in Arrow
-    (tables, ``str`` columns) costs 30 to 200 nanoseconds an id, or 10 to 60 with machine code.
+    Lists may have any length. All rows of a 2-D array have the same length. So -1 in such a row is
+    an id, unless ``no_item=[-1]`` excludes it. Lists are cut to their first ``k`` items. None means
+    that they are not cut. Then later duplicates are dropped. Ids are equal if they are equal in
+    `compare`: 1 and "1" are the same item or user.
 
-    Scores are in a column ``score`` of a long frame, or in a list column ``scores`` of a wide one.
-    Each list of scores has the length of the list of items. None means to ignore such columns.
-    `compare` describes the meaning of scores. A long frame with scores and without ranks is ordered
-    by its scores, best first, equal ones by id. No score may be missing then. An arm without scores
-    has no ties.
+    Integers from 0 to 2**31 - 1 take almost no time to read. The same is true of categorical and
+    dictionary columns. Text in Arrow tables and ``str`` columns takes 30 to 200 nanoseconds for
+    each id. With machine code it takes 10 to 60 nanoseconds.
 
-    ``item_weights`` is as in `compare`. ``relevance`` is user -> {item: grade}, user -> items
-    (grade 1 each), or a long frame with columns ``user``, ``item`` and optionally ``grade`` or
-    ``relevance``. If a user graded an item twice, the highest grade counts. Metrics that need
-    relevance are undefined for users without grades.
+    A long frame has its scores in the column ``score``, a wide frame in the column ``scores`` of
+    lists. Each list of scores has the length of the list of items. Use ``score=None`` or
+    ``scores=None`` to ignore these columns. `compare` describes the meaning of scores. If a long
+    frame has scores but no ranks, its items are ordered by score, best first. Equal scores are
+    ordered by id. In this case no score may be missing. An arm without scores has no ties.
 
-    The index has the name of the baseline's user column, or of its index if it is a Series with a
-    named index. Rows are in the baseline's order. Users of only one arm are left out, with a
-    warning. ``frame.attrs`` contains
+    ``item_weights`` has the same form as in `compare`. ``relevance`` is user -> {item: grade}, or
+    user -> items with grade 1 each. It may also be a long frame with columns ``user`` and ``item``,
+    and optionally ``grade`` or ``relevance``. If a user graded an item twice, the highest grade is
+    used. Metrics that need relevance are undefined for users without grades.
 
-    - ``only_baseline`` and ``only_candidate``: the users that were left out (tuples),
+    The index has the name of the baseline's user column. If the baseline is a Series, the index has
+    the name of the Series' index. Rows are in the baseline's order. Users of only one arm are left
+    out, and ``compare_many`` warns of them. ``frame.attrs`` contains:
+
+    - ``only_baseline`` and ``only_candidate``: the users that were left out, as tuples,
     - ``duplicated_baseline`` and ``duplicated_candidate``: the number of compared lists with
       duplicates,
-    - ``id_mismatches``, as dicts: why hardly any id is in both arms, and items that pad lists.
-      There is a warning for each,
-    - ``catalogue``: the number of items that can be listed, by default the number of items in
-      either arm's lists,
-    - ``by_chance``: by metric the mean score of unrelated lists, drawn from the catalogue, of the
-      length that nine in ten of the compared lists have. It is None if there is no such length, if
-      lists are longer than 1000, or if the metric needs more than lists.
+    - ``id_mismatches``: the reasons why the arms have hardly any id in common, and the items that
+      pad lists. These are dicts. ``compare_many`` warns of each,
+    - ``catalogue``: the number of items that can be listed. By default this is the number of
+      distinct items in the lists of both arms,
+    - ``by_chance``: for each metric the mean score of two random lists from the catalogue. Their
+      length is the length of nine in ten of the compared lists. The score is None if there is no
+      such length, if lists are longer than 1000, or if the metric needs more than lists.
 
-    ``progress`` is called with the number of users done since the last call.
+    ``progress`` is called with the number of users that were compared since the last call.
 
     Raises InputError for shapes, columns, ids or users that cannot be read, and for two 2-D arrays
-    of different height. It also raises InputError if both arms have users and share none. Raises
-    MetricError for an unknown metric, or a metric whose data are missing.
+    with different numbers of rows. It also raises InputError if both arms have users but share
+    none. Raises MetricError for an unknown metric, and for a metric whose data are missing.
     """
     wanted = read_metrics(metrics)
     depth = read_k(k)
@@ -356,8 +365,8 @@ def compare_many(  # noqa: PLR0913 - half of the arguments only rename columns
     are_arrays = isinstance(baseline, np.ndarray) and isinstance(candidate, np.ndarray)
     if are_arrays and heights[0] != heights[1]:
         raise InputError(
-            f"baseline has {heights[0]} rows and candidate {heights[1]}: 2-D arrays need a row for "
-            "each user"
+            f"baseline has {heights[0]} rows and candidate has {heights[1]}: give both 2-D arrays "
+            "one row for each user"
         )
     require_needs(wanted, lists, item_weights, relevance)
     pairs = encode_pairs(
@@ -387,10 +396,10 @@ def _warn_of_users_alone(frame: pd.DataFrame) -> None:
     for arm in Arm:
         count = len(frame.attrs[f"only_{arm}"])
         if count:
-            counts.append(f"{count:,} in {arm} alone (attrs['only_{arm}'])")
+            counts.append(f"{count:,} that only the {arm} has (attrs['only_{arm}'])")
     if counts:
         warnings.warn(
-            f"{len(frame):,} users were compared, and left out {' and '.join(counts)}",
+            f"{len(frame):,} users were compared; users left out: {' and '.join(counts)}",
             UserWarning,
             stacklevel=4,
         )
@@ -417,13 +426,13 @@ def _warn_of_unlike_users(
 
 
 def _join_users(baseline: RankingTable, candidate: RankingTable) -> tuple[Rows, Rows]:
-    """Rows of the users that both arms have, in the baseline's order."""
+    """The rows, in each arm, of the users that both arms have. The order is the baseline's."""
     rows = find_users(baseline.users, candidate.users)
     shared = np.flatnonzero(rows >= 0)
     if len(baseline) and len(candidate) and not len(shared):
         mismatch = find_user_mismatch(baseline.users, candidate.users)
         if mismatch is None:
-            raise InputError("no user is in both arms")
+            raise InputError("no user is in both arms: compare lists of the same users")
         raise InputError(write_mismatch(mismatch, Surface.PYTHON))
     return shared, rows[shared]
 
@@ -434,7 +443,7 @@ def _score_pairs(
     metrics: Sequence[Metric],
     progress: Callable[[int], object] | None,
 ) -> pd.DataFrame:
-    """Scores of the pairs, with the users of one arm and the number of duplicated lists."""
+    """The frame of scores. Its ``attrs`` count the users left out and the lists with duplicates."""
     scores = {str(metric): np.empty(len(pairs.rows[0])) for metric in metrics}
     duplicated = np.zeros(2, dtype=np.int64)
     for rows, batch, counts in chunks_of_pairs(pairs):

@@ -1,7 +1,7 @@
-"""Read lists, ids, scores and users from Python's sequences and arrays, and refuse other values.
+"""Reads lists, ids, scores and users from Python's sequences and arrays.
 
-List columns of tables with Arrow's PyCapsule protocol are read without a Python object a row.
-`monitor.reading.ids` defines what an id is.
+Other values are refused. Tables with Arrow's PyCapsule protocol are read too. Their lists do not
+become Python objects. `monitor.reading.ids` defines what an id is.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -40,13 +40,13 @@ _T = TypeVar("_T")
 
 
 class ArrowTable(Protocol):
-    """A table with the Arrow PyCapsule protocol: pyarrow, polars, duckdb and others."""
+    """A table with the Arrow PyCapsule protocol. pyarrow, polars, duckdb and others have it."""
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object: ...
 
 
 def is_table(data: object) -> bool:
-    """Whether data is an Arrow table, or can be converted to one. A pandas frame is not."""
+    """Whether data is an Arrow table or can be converted to one. False for a pandas frame."""
     has_columns = hasattr(data, "schema") or hasattr(data, "columns")
     return has_columns and _has_protocol(data)
 
@@ -56,9 +56,10 @@ def _has_protocol(data: object) -> bool:
 
 
 def as_frame(data: Any, what: str) -> object:  # noqa: ANN401 - any table with the protocol
-    """An Arrow table as a frame, other data unchanged.
+    """An Arrow table as a pandas frame. Other data are returned unchanged.
 
-    List columns have an ArrowDtype, text is ``str``, dictionaries are categories.
+    In the frame, columns of lists have an ArrowDtype. Columns of text have the type ``str``.
+    Dictionary columns become categories.
     """
     if isinstance(data, pd.DataFrame) or not is_table(data):
         return data
@@ -69,12 +70,12 @@ def as_frame(data: Any, what: str) -> object:  # noqa: ANN401 - any table with t
     except (TypeError, ValueError, NotImplementedError) as error:
         raise InputError(
             f"{what} is a table of type {type(data).__name__} that cannot be read: reading it "
-            f"raised {type(error).__name__}: hand over a pyarrow.Table or a pandas.DataFrame"
+            f"raised {type(error).__name__}: give a pyarrow.Table or a pandas.DataFrame"
         ) from None
 
 
 def _without_views(table: pa.Table) -> pa.Table:
-    """The table with list views as lists, which pandas needs."""
+    """The table with each list view converted to a list. pandas cannot read list views."""
     for place, column in enumerate(table.columns):
         if is_list_view(column.type):
             chunks = map(_from_view, column.chunks)
@@ -84,13 +85,13 @@ def _without_views(table: pa.Table) -> pa.Table:
 
 
 def _from_view(views: pa.Array) -> pa.Array:
-    # Arrow 26 loses items when it casts views with null rows.
+    # Arrow 26 loses items when it casts list views that have null rows.
     lengths = pc.list_value_length(views).fill_null(0).to_numpy(zero_copy_only=False)
     return pa.LargeListArray.from_arrays(offsets_of(lengths), views.flatten(), mask=views.is_null())
 
 
 def read_column(data: Any) -> pd.Series:  # noqa: ANN401 - any array with the protocol, a Series too
-    """The array as a column of pandas' types."""
+    """The array as a column of a pandas type."""
     # pandas-stubs does not have this method yet.
     return cast("pd.Series", pd.Series.from_arrow(data))  # type: ignore[attr-defined]
 
@@ -105,7 +106,7 @@ def _pandas_type(kind: object) -> Any:  # noqa: ANN401 - a dtype of pandas, or N
 
 
 def refuses_broken_text(function: Callable[_P, _T]) -> Callable[_P, _T]:
-    """The same function, raising InputError for text with half of a surrogate pair.
+    """Make a function raise InputError if it reads text with half of a surrogate pair.
 
     Tables cannot store such text.
     """
@@ -117,19 +118,19 @@ def refuses_broken_text(function: Callable[_P, _T]) -> Callable[_P, _T]:
         except UnicodeEncodeError as error:
             near = error.object[max(0, error.start - 20) : error.start + 20]
             raise InputError(
-                f"found the text {near!r}, which is no Unicode: decode the original bytes again, "
-                "or leave it out"
+                f"found the text {near!r}, which is not valid Unicode: decode the original bytes "
+                "again, or leave the text out"
             ) from None
 
     return checked
 
 
 def read_matrix(data: Array, arm: str) -> RankingTable:
-    """Lists from a 2-D array with one row a user."""
+    """Lists from a 2-D array with one row for each user."""
     if data.ndim != 2:  # noqa: PLR2004 - users and ranks
         raise InputError(
-            f"{arm} is a {data.ndim}-dimensional array: expected two dimensions, a row a user "
-            "and a column a rank"
+            f"{arm} is a {data.ndim}-dimensional array: give an array of two dimensions, with one "
+            "row for each user and one column for each rank"
         )
     n, k = data.shape
     items = from_array(data.reshape(-1), f"lists of the {arm}")
@@ -141,7 +142,7 @@ def read_matrix(data: Array, arm: str) -> RankingTable:
 
 
 def read_rows(rows: Sequence[Any], what: str, users: pd.Index | None = None) -> RankingTable:
-    """Lists from one sequence a user. Without ``users`` they are numbered from 0."""
+    """Lists from one sequence for each user. If ``users`` is None, users are numbered from 0."""
     if set(map(type, rows)) <= {list, tuple}:
         lists = rows
         items = from_objects(list(chain.from_iterable(rows)), what)
@@ -156,7 +157,7 @@ def read_rows(rows: Sequence[Any], what: str, users: pd.Index | None = None) -> 
 
 
 def as_row(row: object, what: str, of: str) -> Row:
-    """One list as a sequence. Raises InputError for a value without an order or without items."""
+    """One list as a sequence. Raises InputError for a value that has no items or no order."""
     if isinstance(row, pd.Series | pd.Index | ExtensionArray):
         return list(row)
     if isinstance(row, list | tuple) or (isinstance(row, np.ndarray) and row.ndim == 1):
@@ -164,7 +165,8 @@ def as_row(row: object, what: str, of: str) -> Row:
         return row
     if not is_table(row) and _has_protocol(row):
         return list(read_column(row))
-    # The items of a string would be its letters, and a set has no order.
+    # Strings are refused because their items would be letters. Sets are refused because they have
+    # no order.
     kind = f"a value of type {type(row).__name__}"
     if isinstance(row, np.ndarray):
         kind = f"an array of {row.ndim} dimensions"
@@ -186,9 +188,10 @@ def _join_rows(lists: Sequence[Row], what: str) -> Ids:
 
 
 def read_scores(rows: Sequence[Any], lengths: Integers, what: str) -> Floats:
-    """Scores from one sequence of numbers a user, with the length of the user's list.
+    """Scores from one sequence of numbers for each user.
 
-    None and NaN mean no score.
+    ``lengths`` has the length of each user's list. The scores must have the same length. None and
+    NaN stand for no score.
     """
     lists = [as_row(row, what, "numbers, one an item,") for row in rows]
     counts = np.fromiter(map(len, lists), dtype=np.int64, count=len(lists))
@@ -196,16 +199,16 @@ def read_scores(rows: Sequence[Any], lengths: Integers, what: str) -> Floats:
     if len(unequal):
         row = unequal[0]
         raise InputError(
-            f"{what}: row {row} has {counts[row]} scores for {lengths[row]} items: give each item "
-            "its score, NaN where there is none"
+            f"{what}: row {row} has {counts[row]} scores for {lengths[row]} items: give one score "
+            "for each item, and NaN for an item without a score"
         )
     return as_scores(pd.Series(list(chain.from_iterable(lists)), dtype=object), what)
 
 
 def as_scores(column: pd.Series, what: str) -> Floats:
-    """Numbers as float64, NaN for None.
+    """Numbers as float64. None becomes NaN.
 
-    Raises InputError with the first value that is no number.
+    Raises InputError if a value is no number. The error shows the first such value.
     """
     if isinstance(column.dtype, pd.ArrowDtype):
         column = read_column(column)
@@ -221,19 +224,19 @@ def as_scores(column: pd.Series, what: str) -> Floats:
             return column.to_numpy(dtype=np.float64, na_value=np.nan)
     except (TypeError, ValueError, OverflowError):
         wrong = [value for value in column.tolist() if not isinstance(value, int | float)]
-    first = repr(wrong[0]) if wrong else "booleans, or a number beyond what a float can hold,"
+    first = repr(wrong[0]) if wrong else "booleans, or a number that is too large for a float,"
     raise InputError(
-        f"{what}: found {first} where a number was expected: give numbers, NaN where there is none"
+        f"{what}: found {first} where a number was expected: give numbers, and NaN for no number"
     )
 
 
 def from_objects(values: Sequence[Any], what: str) -> Ids:
-    """Ids from Python's values. Raises InputError for the first that is no id."""
+    """Ids from Python's values. Raises InputError for the first value that is no id."""
     return _from_arrow(id_array(values), what, values)
 
 
 def _from_arrow(values: pa.Array, what: str, objects: Sequence[Any] | None = None) -> Ids:
-    """Ids from an Arrow array. ``objects`` are the values that it was made of."""
+    """Ids from an Arrow array. ``objects`` are the Python values that the array was made of."""
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
     try:
@@ -242,7 +245,7 @@ def _from_arrow(values: pa.Array, what: str, objects: Sequence[Any] | None = Non
         kind = "text that is not UTF-8" if is_text(values.type) else describe_type(values.type)
         advice: str = Need.IDS
         if pa.types.is_struct(values.type):
-            advice = "name a field, such as items='recs.id'"
+            advice = "name one field of them, such as items='recs.id'"
         raise InputError(f"{what}: found {kind} where item ids were expected: {advice}") from None
     if ids.null_count:
         place = pc.index(ids.is_null(), True).as_py()
@@ -257,7 +260,7 @@ def _from_arrow(values: pa.Array, what: str, objects: Sequence[Any] | None = Non
 def from_array(values: Array | pd.Series, what: str) -> Ids:
     """Ids from a one-dimensional array or column.
 
-    Raises InputError for a value that is no id, and for a type without ids.
+    Raises InputError for a value that is no id, and for a type whose values cannot be ids.
     """
     refuse_odd(values, what)
     column = pd.Series(values, copy=False)
@@ -284,7 +287,7 @@ def from_array(values: Array | pd.Series, what: str) -> Ids:
 
 
 def take_field(lists: Any, name: str) -> pd.arrays.ArrowExtensionArray:  # noqa: ANN401
-    """One field of the objects in lists. Raises KeyError if they have no field of this name."""
+    """One field of the objects in lists. Raises KeyError if the objects have no such field."""
     parts = [_take_field(chunk, name) for chunk in lists.__arrow_array__().chunks]
     return pd.arrays.ArrowExtensionArray(pa.chunked_array(parts))
 
@@ -300,11 +303,11 @@ def _take_field(lists: pa.Array, name: str) -> pa.Array:
 
 
 def refuse_odd(values: object, what: str) -> None:
-    """Raise InputError for a numpy array that hides values, or whose values are records."""
+    """Raise InputError for a numpy array with masked values, or with records as values."""
     if isinstance(values, np.ma.MaskedArray) and np.ma.getmaskarray(values).any():
         raise InputError(
-            f"{what}: found masked values where item ids were expected: give lists without them, "
-            "such as row.compressed()"
+            f"{what}: found masked values where item ids were expected: give lists without masked "
+            "values, such as row.compressed()"
         )
     if isinstance(values, np.ndarray) and values.dtype.kind == "V":
         raise InputError(
@@ -319,7 +322,7 @@ def _refuse(value: object, what: str) -> NoReturn:
     kind = describe_value(value)
     if _is_missing(value):
         raise InputError(
-            f"{what}: found {value!r} where an item id was expected: drop the item or name it"
+            f"{what}: found {value!r} where an item id was expected: drop it or replace it by an id"
         )
     advice: str = Need.IDS
     if isinstance(value, tuple):
@@ -327,7 +330,7 @@ def _refuse(value: object, what: str) -> NoReturn:
             "give the ids alone, such as [item for item, _ in pairs], and the scores with scores="
         )
     elif isinstance(value, dict) and value:
-        advice = f"give the field with the id, such as {next(iter(value))!r}"
+        advice = f"give only the field with the id, such as {next(iter(value))!r}"
     raise InputError(
         f"{what}: found {kind}, {repr(value)[:60]}, where an item id was expected: {advice}"
     )
@@ -336,19 +339,19 @@ def _refuse(value: object, what: str) -> NoReturn:
 def _is_missing(value: object) -> bool:
     try:
         return bool(pandas_types.is_scalar(value) and pd.isna(value))  # type: ignore[call-overload]
-    except ArithmeticError:  # a signalling NaN of Decimal raises on every comparison
+    except ArithmeticError:  # Decimal's signalling NaN raises on every comparison
         return True
 
 
 def checked_users(users: pd.Index, arm: str) -> pd.Index:
     """The users as ids.
 
-    Raises InputError for a value that is no id, and for a user both as a number and as text.
+    Raises InputError for a value that is no id. It also raises InputError if the same user occurs
+    as a number and as text.
     """
     if users.hasnans:
         raise InputError(
-            f"{arm} has a missing user id (None or NaN): every list needs its user; drop the row "
-            "or name the user"
+            f"{arm} has a missing user id (None or NaN): drop the row, or give it a user id"
         )
     if isinstance(users.dtype, pd.StringDtype) or users.dtype in (np.int64, np.int32):
         return users
@@ -363,12 +366,12 @@ def checked_users(users: pd.Index, arm: str) -> pd.Index:
     for key in keys:
         if isinstance(key, str) and key in numbers:
             raise InputError(
-                f"{arm} has user {key!r} both as a number and as text, which are one user: spell "
-                "it in one way"
+                f"{arm} has user {key!r} as a number and as text, and both mean the same user: "
+                "spell each user in one way"
             )
     return pd.Index(keys, name=users.name)
 
 
 def shown(names: Iterable[Hashable]) -> str:
-    """The first of these names, for an error text."""
+    """The first ten of these names as text, for an error."""
     return ", ".join(map(repr, list(names)[:10])) or "no columns"

@@ -1,4 +1,4 @@
-"""Read data about items and users: weights of items, and what users found relevant."""
+"""Reads item weights, and the grades that users gave items."""
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from itertools import chain
@@ -30,22 +30,26 @@ _ITEM_WEIGHTS = "item_weights"
 _SHOWN = 5
 
 Weights = Mapping[Any, float] | pd.Series | pd.DataFrame | ArrowTable
-"""Item -> weight, a Series with items as index, or a frame or Arrow table of items and weights."""
+"""A mapping of item -> weight, a Series with items as index, or a table with two columns.
+
+The table is a frame or an Arrow table. Its columns are items and weights.
+"""
 
 
 _RELEVANCE = "relevance"
 _GRADES = ("grade", "relevance")
 Graded = Mapping[Any, Any] | pd.DataFrame | ArrowTable
-"""User -> {item: grade}, user -> items (grade 1 each), or a long frame or Arrow table.
+"""A mapping of user -> {item: grade}, a mapping of user -> items, or a long table.
 
-A table has users, items and optionally grades.
+Items without grades have grade 1. The table is a frame or an Arrow table. It has users, items and
+optionally grades.
 """
 
 
 def read_item_weights(data: Weights) -> ItemWeights:
-    """Weights from any of the shapes.
+    """Item weights from data of any supported shape.
 
-    Raises InputError for anything else, and for an item with two weights.
+    Raises InputError for any other data, and if an item has two weights.
     """
     if isinstance(data, Mapping):
         items: Ids = from_objects(list(data), _ITEM_WEIGHTS)
@@ -68,16 +72,16 @@ def _read_weights_frame(data: object) -> tuple[Ids, pd.Series]:
     frame = as_frame(data, _ITEM_WEIGHTS)
     if not isinstance(frame, pd.DataFrame):
         raise InputError(
-            f"item_weights is of type {type(data).__name__}: expected a dict of item -> weight, a "
-            "Series or a frame of two columns"
+            f"item_weights is of type {type(data).__name__}: give a dict of item -> weight, a "
+            "Series, or a frame of two columns"
         )
     item = find_column("item", frame.columns)
     if {item, "weight"} <= set(frame.columns):
         frame = frame[[item, "weight"]]
     if len(frame.columns) != 2:  # noqa: PLR2004 - items and weights
         raise InputError(
-            f"item_weights has columns {shown(frame.columns)}: expected item and weight, or just "
-            "two columns, items and weights"
+            f"item_weights has columns {shown(frame.columns)}: name two of them item and weight, "
+            "or give only two columns, items and weights"
         )
     return from_array(frame.iloc[:, 0], _ITEM_WEIGHTS), frame.iloc[:, 1]
 
@@ -88,9 +92,10 @@ def require_weights(
     weights: Floats,
     vocabulary: pd.Index | None,
 ) -> None:
-    """Raise InputError unless every listed item (both arms' codes) has a valid weight.
+    """Raise InputError unless every listed item has a valid weight.
 
-    The error names the number of items without one, and the first of them.
+    ``listed`` has the codes of each arm's items. The error gives the number of items without a
+    valid weight, and shows the first of them.
     """
     is_valid = (weights >= LEAST_WEIGHT) & (weights <= MOST_WEIGHT)
     items = distinct_items(*listed)
@@ -106,15 +111,16 @@ def require_weights(
     raise InputError(
         f"item_weights: {len(missing)} of {len(items)} listed items have no weight from "
         f"{LEAST_WEIGHT:g} to {MOST_WEIGHT:g}, such as {', '.join(examples)}: give every listed "
-        "item one, or leave such items out of the lists"
+        "item such a weight, or remove these items from the lists"
     )
 
 
 def read_relevance(data: Graded, user: Hashable, item: Hashable) -> RelevanceTable:
-    """Graded items of each user, from any of the shapes.
+    """The graded items of each user, from data of any supported shape.
 
-    If an item is graded twice, the highest grade counts. A frame's grades are in ``grade`` or
-    ``relevance``, else they are 1. Raises InputError for any other shape, and for a grade below 0.
+    If a user graded an item twice, the highest grade is used. The grades of a frame are in its
+    column ``grade`` or ``relevance``. If it has no such column, all grades are 1. Raises InputError
+    for any other shape, and for a grade that is below 0 or not finite.
     """
     if isinstance(data, Mapping):
         graded = _read_mapping(data)
@@ -122,8 +128,8 @@ def read_relevance(data: Graded, user: Hashable, item: Hashable) -> RelevanceTab
         frame = as_frame(data, _RELEVANCE)
         if not isinstance(frame, pd.DataFrame):
             raise InputError(
-                f"relevance is of type {type(data).__name__}: expected a dict of user -> items or "
-                "user -> {item: grade}, or a long frame"
+                f"relevance is of type {type(data).__name__}: give a dict of user -> items, a dict "
+                "of user -> {item: grade}, or a long frame"
             )
         graded = _read_frame(frame, user, item)
     _check_grades(graded)
@@ -133,14 +139,14 @@ def read_relevance(data: Graded, user: Hashable, item: Hashable) -> RelevanceTab
 
 
 def read_graded_items(data: Any) -> RelevanceTable:  # noqa: ANN401 - item -> grade, or items
-    """Graded items of one user: {item: grade}, or the items."""
+    """The graded items of one user. The data are {item: grade}, or only the relevant items."""
     graded = _read_mapping({0: data})
     _check_grades(graded, is_one_user=True)
     return _keep_highest(graded)
 
 
 def _keep_highest(graded: RelevanceTable) -> RelevanceTable:
-    """Each item that a user graded once, with its highest grade."""
+    """Keep each item of a user only once, with its highest grade."""
     (codes,), _ = encode(graded.items)
     owners = np.repeat(np.arange(len(graded)), np.diff(graded.offsets))
     order = best_of_each(owners, codes, graded.grades)
@@ -168,26 +174,26 @@ def _as_items(row: object) -> Any:  # noqa: ANN401 - a mapping, or a list withou
     if isinstance(row, Mapping):
         return row
     if isinstance(row, str | bytes | pd.Series | pd.DataFrame) or not isinstance(row, Iterable):
-        # A Series may contain items, or grades by item. A wrong guess would look like no relevant
-        # items.
+        # A Series may contain items, or the grades of the items in its index. After a wrong guess,
+        # no listed item would be relevant.
         msg = (
-            f"relevance: found a value of type {type(row).__name__} where a user's items, or "
-            "item -> grade, were expected"
+            f"relevance: found a value of type {type(row).__name__} where a list of items or a "
+            "dict of item -> grade was expected"
         )
         if isinstance(row, pd.Series):
-            msg += ": write .tolist() for items, .to_dict() for grades by item"
+            msg += ": add .tolist() if the values are items, .to_dict() if they are grades"
         raise InputError(msg)
     items = list(row)
     try:
         return list(dict.fromkeys(items))
     except TypeError:
-        return items  # reading the ids names the one that cannot be hashed
+        return items  # the error of reading the ids names the item that cannot be hashed
 
 
 def _read_frame(frame: pd.DataFrame, user: Hashable, item: Hashable) -> RelevanceTable:
     names = [name for name in _GRADES if name in frame.columns]
     if len(names) > 1:
-        raise InputError("relevance has both columns grade and relevance: drop one")
+        raise InputError("relevance has both columns grade and relevance: drop one of them")
     grade = names[0] if names else None
     columns = FrameColumns(user=user, item=item, rank=None, items=item, score=grade, scores=None)
     lists = read_long(frame, columns, _RELEVANCE)
@@ -211,6 +217,6 @@ def _check_grades(graded: RelevanceTable, *, is_one_user: bool = False) -> None:
     whose = "" if is_one_user else f" for user {user!r}"
     raise InputError(
         f"relevance: {len(wrong)} grades are not finite numbers of at least 0, such as "
-        f"{grades[wrong[0]]:g} of item {item!r}{whose}: use 0 for what is known to be irrelevant, "
-        "and leave out what is not known"
+        f"{grades[wrong[0]]:g} of item {item!r}{whose}: use 0 for items that are not relevant, "
+        "and leave out items without a grade"
     )

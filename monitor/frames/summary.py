@@ -1,4 +1,4 @@
-"""Summaries and charts of a frame of scores, over all users and by segment."""
+"""Summarizes and draws a frame of scores, over all users and for each segment."""
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
@@ -28,29 +28,45 @@ MOST_CHARTS = 100
 SegmentsBy = (
     Mapping[Any, Any] | pd.Series | pd.DataFrame | ArrowTable | Array | Sequence[Any] | Hashable
 )
-"""Segment by user, a table of users, a segment a row, or the name of a column or index level."""
+"""The segments of the users, in one of these forms:
+
+- a mapping of user -> segment,
+- a table of users,
+- one segment for each row,
+- the name of a column or of an index level.
+"""
 
 
 @refuses_broken_text
 def summarize(frame: pd.DataFrame, by: SegmentsBy | None = None) -> pd.DataFrame:
-    """Summary of the scores of `compare_many`: a row a metric, or a metric and segment.
+    """Summarize the scores of `compare_many`.
 
-    Columns: ``n`` users with a score, ``n_undefined`` without, ``mean``, ``standard_error``
-    (s / sqrt(n), NaN for n below 2), ``p05``, ``p25``, ``median``, ``p75`` and ``p95``. Quantiles
-    are interpolated linearly. ``by_chance`` is the mean of unrelated lists, if the frame has it.
-    All numbers are NaN if n is 0.
+    The result has one row for each metric. With ``by`` it has one row for each metric and segment.
+    Its columns are:
 
-    ``by``: the users' segments. It is a dict or Series of user -> segment, or an array or list with
-    one segment a row. It may also be the name of a column or index level of the frame, or a table
-    of users (pandas, Arrow, polars). In a table, each column makes segments such as ``country=DE``.
-    The column with the users has the name of the scores' index (``user`` and ``user_id`` are one
-    name). Without such a column the users are the table's index.
+    - ``n``: the number of users with a score,
+    - ``n_undefined``: the number of users without a score,
+    - ``mean``,
+    - ``standard_error``: s / sqrt(n), NaN if n is below 2,
+    - ``p05``, ``p25``, ``median``, ``p75`` and ``p95``: quantiles, interpolated linearly,
+    - ``by_chance``: the mean score of two random lists, if the frame has it.
 
-    The index is then metric and segment. ``all`` comes first, and segments are in the order of
-    their text. Users without a segment (None, NaN, or not in the dict) count in ``all`` only.
+    The statistics of the scores are NaN if n is 0.
 
-    Raises InputError if ``by`` names nothing, differs in length from the frame, or has none of its
-    users. It also raises InputError for a column of scores without numbers.
+    ``by`` gives the users' segments. It is a dict or Series of user -> segment, or an array or list
+    with one segment for each row. It may also be the name of a column or index level of the frame,
+    or a table of users (pandas, Arrow or polars). Each column of such a table makes segments such
+    as ``country=DE``. The table's column of users must have the name of the index of ``frame``. The
+    names ``user`` and ``user_id`` are equal here. If there is no such column, the table's index has
+    the users.
+
+    With ``by``, the index of the result is metric and segment. The segment ``all`` comes first. The
+    other segments are ordered by their text. A user without a segment (None, NaN, or not in the
+    dict) is counted in ``all`` only.
+
+    Raises InputError if ``by`` names neither a column nor an index level, has another length than
+    the frame, or has none of its users. It also raises InputError if a column of scores has values
+    that are no numbers.
     """
     columns, segments = _read_frame(frame, by)
     chance = frame.attrs.get("by_chance", {})
@@ -67,10 +83,11 @@ def summarize(frame: pd.DataFrame, by: SegmentsBy | None = None) -> pd.DataFrame
 
 @refuses_broken_text
 def plot_scores(frame: pd.DataFrame, by: SegmentsBy | None = None) -> Plot:
-    """Histograms of the scores of `compare_many`: a chart a metric, or a metric and segment.
+    """Draw histograms of the scores of `compare_many`.
 
-    ``by`` is as in `summarize`. A notebook shows the result, and its ``html`` can be saved. The
-    frame does not draw itself, because a filtered or joined frame would be drawn too.
+    There is one chart for each metric. With ``by`` there is one chart for each metric and segment.
+    ``by`` has the same forms as in `summarize`. A notebook shows the result. Its ``html`` can be
+    saved. The frame does not draw itself, because filtered or joined frames would be drawn too.
     """
     columns, segments = _read_frame(frame, by)
     chance: Mapping[Hashable, float | None] = frame.attrs.get("by_chance", {})
@@ -80,12 +97,12 @@ def plot_scores(frame: pd.DataFrame, by: SegmentsBy | None = None) -> Plot:
         for segment, rows in segments.items():
             if len(charts) < MOST_CHARTS:
                 summary = summarize_one(str(segment), str(name), values[rows], ends)
-                # All users come first, and their range is that of each segment.
+                # The first segment is all users. Its range is used for every segment.
                 ends = summary.histogram.low, summary.histogram.high
                 charts.append(draw_distribution(summary, chance.get(name)))
     more = len(columns) * len(segments) - len(charts)
     if more:
-        charts.append(element("p", f"and {more:,} more: choose columns, or fewer segments"))
+        charts.append(element("p", f"{more:,} more charts: choose fewer columns or segments"))
     return Plot(Markup().join(charts))
 
 
@@ -97,14 +114,14 @@ def draw_distribution(summary: Summary, by_chance: float | None) -> Markup:
             levels.append(Level(value=value, name=f"{name} {value:.4f}", kind=kind))
     title = f"{summary.metric}, {summary.segment}: {summary.n:,} users"
     if summary.n_undefined:
-        title += f", {summary.n_undefined:,} without"
+        title += f", {summary.n_undefined:,} without a score"
     bins = summary.histogram
     histogram = draw_histogram(bins.counts, bins.low, bins.high, label=title, levels=levels)
     return element("h2", title) + histogram
 
 
 def _metric_range(name: Hashable) -> tuple[float, float]:
-    """The range of the metric of that name, infinite if there is no such metric."""
+    """The range of the metric with this name. It is infinite if there is no such metric."""
     try:
         metric = parse(str(name))
     except MetricError:
@@ -115,7 +132,7 @@ def _metric_range(name: Hashable) -> tuple[float, float]:
 def _read_frame(
     frame: pd.DataFrame, by: SegmentsBy | None
 ) -> tuple[dict[Any, Floats], dict[Any, Rows]]:
-    """Scores by metric, and rows by segment, all users first."""
+    """The scores of each metric, and the rows of each segment. The first segment is all users."""
     if not hasattr(frame, "columns"):
         raise InputError(f"frame is of type {type(frame).__name__}: give the frame of compare_many")
     segments, segment_column = _segments(frame, by)
@@ -145,7 +162,7 @@ def _values(frame: pd.DataFrame, name: Hashable) -> Floats:
     column = frame[name]
     if column.ndim != 1 or not pd.api.types.is_numeric_dtype(column.dtype):
         raise InputError(
-            f"frame: column {name!r} holds no scores: give the frame of compare_many, or drop "
+            f"frame: column {name!r} has no scores: give the frame of compare_many, or drop "
             "the column"
         )
     return column.to_numpy(dtype=np.float64, na_value=np.nan)
@@ -154,7 +171,10 @@ def _values(frame: pd.DataFrame, name: Hashable) -> Floats:
 def _segments(
     frame: pd.DataFrame, by: SegmentsBy | None
 ) -> tuple[dict[Any, Rows], Hashable | None]:
-    """Rows of each segment, and the column of the frame with the segments, if any."""
+    """The rows of each segment, and the name of the frame's column with the segments.
+
+    The name is None if the segments are not in the frame.
+    """
     everybody = {ALL: np.arange(len(frame), dtype=np.intp)}
     if by is None:
         return everybody, None
@@ -165,13 +185,13 @@ def _segments(
     segments = _rows_by_label(labels)
     if ALL in segments:
         raise InputError(
-            f"by has a segment named {ALL!r}, the name for all users: give it another name"
+            f"by has a segment named {ALL!r}, which is the name for all users: rename the segment"
         )
     return everybody | segments, segment_column
 
 
 def _segments_of_table(frame: pd.DataFrame, table: pd.DataFrame) -> dict[Any, Rows]:
-    """Rows of ``column=value``, by every column except that of the users."""
+    """The rows of each segment ``column=value``. Every column except the users makes segments."""
     user = find_column(frame.index.name, [*table.columns, *table.index.names])
     if user in table.columns:
         table = table.set_index(user)
@@ -180,13 +200,13 @@ def _segments_of_table(frame: pd.DataFrame, table: pd.DataFrame) -> dict[Any, Ro
         if not has_users and len(frame) and len(table):
             absent = write_absent("user" if user is None else user, table.columns)
             raise InputError(
-                f"by: the table of users has no column {absent}: give the column with the users "
+                f"by: the table of users has no column {absent}: rename the column of users to "
                 "the name of the scores' index"
             )
     if not len(table.columns) or table.columns.has_duplicates:
         raise InputError(
-            "by: the table of users needs columns of segments, each named once, next to the "
-            "column of the users"
+            "by: the table of users has no columns of segments, or two columns of the same name: "
+            "give it one column for each kind of segment"
         )
     segments = {}
     for column in table.columns:
@@ -200,7 +220,7 @@ def _rows_by_label(labels: pd.Series) -> dict[Any, Rows]:
         codes, names = pd.factorize(labels)
     except TypeError:
         raise InputError(
-            "by has segments that are neither text nor number: give each user the name of one "
+            "by has segments that are neither text nor numbers: give each user the name of one "
             "segment"
         ) from None
     by_text = sorted(range(len(names)), key=lambda code: str(names[code]))
@@ -216,13 +236,13 @@ def _labels(frame: pd.DataFrame, by: Any) -> tuple[pd.Series, Hashable | None]: 
         return _by_name(frame, by)
     if isinstance(by, np.ndarray) and by.ndim != 1:
         raise InputError(
-            "by has several dimensions: give one segment a row of the frame, or a dict of user "
-            "-> segment"
+            "by has several dimensions: give one segment for each row of the frame, or a dict of "
+            "user -> segment"
         )
     if len(by) != len(frame):
         raise InputError(
-            f"by has {len(by)} segments for {len(frame)} users: give one a row of the frame, or a "
-            "dict of user -> segment"
+            f"by has {len(by)} segments for {len(frame)} users: give one segment for each row of "
+            "the frame, or a dict of user -> segment"
         )
     return pd.Series(by), None
 
@@ -233,8 +253,8 @@ def _by_user(frame: pd.DataFrame, by: pd.Series) -> pd.Series:
         raise InputError(f"by has user {twice!r} twice: give each user one segment")
     if len(frame) and len(by) and not by.index.isin(frame.index).any():
         raise InputError(
-            f"by knows none of the users: it has users such as {by.index.tolist()[0]!r}, the frame "
-            f"{frame.index.tolist()[0]!r}; ids must be of one type"
+            f"by has none of the users: it has users such as {by.index.tolist()[0]!r}, the frame "
+            f"has users such as {frame.index.tolist()[0]!r}: spell each user in the same way"
         )
     return by.reindex(frame.index)
 
@@ -247,6 +267,6 @@ def _by_name(frame: pd.DataFrame, name: Hashable) -> tuple[pd.Series, Hashable |
     names = [each for each in (*frame.index.names, *frame.columns) if each is not None]
     absent = write_absent(name, names)
     raise InputError(
-        f"by: the frame has no column or index level {absent}: name one of these, or give a table "
-        "of users, a dict of user -> segment, or one segment a row"
+        f"by: the frame has no column or index level {absent}: name one that it has, or give a "
+        "table of users, a dict of user -> segment, or one segment for each row"
     )

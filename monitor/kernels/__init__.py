@@ -1,7 +1,9 @@
-"""Numpy in, numpy out: the similarity of two top-k lists, for all users at once.
+"""Computes the similarity of two top-k lists for all users at once.
 
-Arrays have the layout (k, users). `align` finds the position of each baseline item in the
-candidate's list once. Every metric is a small function of that alignment.
+All inputs and results are numpy arrays. Arrays have the layout (k, users). `align` finds the
+position of each baseline item in the candidate's list. It does this once for all metrics. Every
+metric is a small function of this alignment. A docstring often gives the type, shape and range of
+the result after a colon.
 """
 
 from monitor.kernels.alignment import Alignment, align, blocks

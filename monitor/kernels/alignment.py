@@ -1,4 +1,7 @@
-"""Alignment: the pass over pairs of lists that all pairwise metrics share, and shared items."""
+"""Aligns pairs of lists: finds where each item of one list is in the other list.
+
+All pairwise metrics use this alignment. This module also ranks and counts the common items.
+"""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -21,25 +24,26 @@ from monitor.model.rankings import ByArm, Labels, PairBatch
 
 Value = TypeVar("Value")
 
-# Ranks aligned at once: small enough for the cache, large enough that the cost of a numpy call does
-# not matter.
+# The number of ranks that are aligned at once. They fit into the cache. They are also numerous
+# enough that the cost of a numpy call does not matter.
 BLOCK_CELLS = 1 << 18
 
-# With fewer pairs a numpy call for each depth costs more than the work in it. Measured at k = 300
-# and 1000.
+# With fewer pairs, a numpy call for each depth costs more than its computation. This was measured
+# at k = 300 and k = 1000.
 _FEW_PAIRS = 128
 
 
 @dataclass(eq=False, repr=False)
 class Alignment:
-    """Positions of the baseline's items of n users in the candidate's lists.
+    """The positions of the baseline's items in the candidate's lists, for n users.
 
     An alignment never changes. Derived values are cached. ``scores``, ``weights`` and ``labels``
-    are those of the batch, ordered by rank like ``positions``: (k, n), or None.
+    come from the batch. Their arrays have the layout of ``positions``, which is (k, n). Each is
+    None if the batch does not have it.
     """
 
     positions: (
-        Ranks  # (k, n): rank from 0 in the candidate's list of each baseline item, k if absent
+        Ranks  # (k, n): each baseline item's rank (from 0) in the candidate's list, k if absent
     )
     baseline_lengths: Codes  # (n,), at most k
     candidate_lengths: Codes
@@ -50,7 +54,7 @@ class Alignment:
 
     @property
     def k(self) -> int:
-        """Depth of the aligned lists."""
+        """The depth of the aligned lists."""
         return len(self.positions)
 
     @cached_property
@@ -62,23 +66,23 @@ class Alignment:
 
     @cached_property
     def short(self) -> Codes:
-        """Length of the shorter list of each pair."""
+        """The length of the shorter list of each pair."""
         return np.minimum(self.baseline_lengths, self.candidate_lengths)
 
     @cached_property
     def long(self) -> Codes:
-        """Length of the longer list of each pair."""
+        """The length of the longer list of each pair."""
         return np.maximum(self.baseline_lengths, self.candidate_lengths)
 
     @property
     def common(self) -> Array:
-        """Number of items that each pair has in common."""
+        """The number of items that the lists of each pair have in common."""
         common: Array = self.agreement[-1]
         return common
 
     @cached_property
     def position_sums(self) -> Array:
-        """Sum of each column of ``positions``, absent items at k."""
+        """The sum of each column of ``positions``. An absent item has position k."""
         sums: Array = np.add.reduce(
             self.positions,
             axis=0,
@@ -88,9 +92,9 @@ class Alignment:
 
     @cached_property
     def candidate_positions(self) -> Ranks:
-        """The inverse, (k, n): rank from 0 in the baseline's list of each candidate item.
+        """The rank (from 0) of each candidate item in the baseline's list: (k, n).
 
-        It is k for an absent item.
+        An absent item has rank k.
         """
         n = self.positions.shape[1]
         back = np.full((self.k + 1, n), self.k, dtype=self.positions.dtype)
@@ -100,32 +104,34 @@ class Alignment:
 
     @cached_property
     def inversions(self) -> Integers:
-        """Pairs of baseline ranks in the wrong order in the candidate's list.
+        """The number of pairs of baseline items that the candidate's list has in opposite order.
 
-        Absent items are last and tied.
+        Absent items are treated as tied items at the end of the candidate's list.
         """
         return inversions(self.positions)
 
     @cached_property
     def agreement(self) -> Ranks:
-        """(k, n): how many items the two top d's share, for d = 1 to k."""
+        """How many items the first d places of both lists share, for d = 1 to k: (k, n)."""
         if self.k <= ALL_PAIRS_MAX_K:
             return _agree_by_pairs(self.positions)
         return _agree_by_counting(self.positions)
 
     def sum_by_depth(self, weights: Floats) -> Floats:
-        """Sum over common items of ``weights[d]``, d the larger of the item's two positions.
+        """The sum of the weights of all common items.
 
-        There are k weights, one for each depth.
+        An item at the positions i and j has the weight ``weights[max(i, j)]``. There are k weights,
+        one for each depth.
         """
-        # By depth from the top, so the sum depends neither on the engine nor on the other pairs.
+        # The sum is added depth by depth from the top. So it depends neither on the engine nor on
+        # the other pairs.
         steps = -np.diff(weights, append=0.0)
         compiled = choice.compiled() if self.k <= MAX_K else None
         if compiled is not None:
             weighted: Floats = compiled.weigh_counts(self.agreement, steps)
             return weighted
         if self.positions.shape[1] < _FEW_PAIRS:
-            # The same sums in the same order. Adding 0 replaces -0 by 0.
+            # These are the same sums in the same order. Adding 0 replaces -0 by 0.
             sums: Floats = np.add.accumulate(steps[:, None] * self.agreement, axis=0)[-1] + 0.0
             return sums
         total = np.zeros(self.positions.shape[1], dtype=np.float64)
@@ -134,7 +140,7 @@ class Alignment:
         return total
 
     def common_within(self, depths: Integers) -> Array:
-        """Number of items that the top ``depths[i]`` of both lists of pair i share.
+        """How many items the first ``depths[i]`` places of both lists of pair i share.
 
         Depths are from 0 to k.
         """
@@ -164,7 +170,7 @@ class Alignment:
 
 
 def derive_once(derive: Callable[[Alignment], Value]) -> Callable[[Alignment], Value]:
-    """Cache a function of alignments in each alignment. Callers must not change the result."""
+    """Cache the result of a function in each alignment. Callers must not change the result."""
 
     @wraps(derive)
     def cached(alignment: Alignment) -> Value:
@@ -206,10 +212,11 @@ def _change_labels(
 
 
 def align(batch: PairBatch) -> Alignment:
-    """Align a batch at once. Memory grows with the batch, so use `blocks` for a large one.
+    """Align a batch at once. The memory grows with the batch, so use `blocks` for a large batch.
 
-    Cost a pair: k² comparisons up to k = `ALL_PAIRS_MAX_K`, O(k log k) beyond, or the cost of
-    machine code. Columns of only padding are skipped.
+    numpy makes k² comparisons for each pair if k is at most `ALL_PAIRS_MAX_K`. The cost of longer
+    lists is O(k log k) for each pair. Machine code costs less. Columns that have only padding are
+    skipped.
     """
     longest = max(
         1, int(batch.baseline_lengths.max(initial=0)), int(batch.candidate_lengths.max(initial=0))
@@ -228,7 +235,7 @@ def align(batch: PairBatch) -> Alignment:
     def by_rank(places: Floats) -> Floats:
         return np.ascontiguousarray(places[:, :longest].T)
 
-    # The ideal has the depth of the batch: it must not depend on the longest list of a block.
+    # The ideal list is not cut to the longest list: the result must not depend on the block.
     def ideal_by_rank(ideal: Floats) -> Floats:
         return np.ascontiguousarray(ideal.T)
 
@@ -240,7 +247,7 @@ def align(batch: PairBatch) -> Alignment:
         weights=batch.weights and batch.weights.map(by_rank),
         labels=batch.labels and _change_labels(batch.labels, by_rank, ideal_by_rank),
     )
-    if aligned is not None:  # the compiled pass has computed these already
+    if aligned is not None:  # machine code has computed these values already
         alignment.agreement = aligned.agreement
         alignment.inversions = aligned.inversions
         alignment.position_sums = aligned.position_sums
@@ -248,31 +255,37 @@ def align(batch: PairBatch) -> Alignment:
 
 
 def row_blocks(batch: PairBatch) -> Iterator[slice]:
-    """The rows of cache-sized blocks, in order. Each block is aligned separately."""
+    """The rows of blocks that fit into the cache, in order. Each block is aligned separately."""
     step = max(1, BLOCK_CELLS // max(1, batch.baseline.shape[1]))
     for low in range(0, len(batch), step):
         yield slice(low, min(low + step, len(batch)))
 
 
 def blocks(batch: PairBatch) -> Iterator[tuple[slice, Alignment]]:
-    """Go through a batch in cache-sized blocks: the rows of each block and their alignment."""
+    """Go through a batch in blocks that fit into the cache.
+
+    Each step gives the rows of a block and their alignment.
+    """
     for rows in row_blocks(batch):
         yield rows, align(batch.take(rows))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shared:
-    """The common items at the baseline's ranks: arrays (k, n), 0 (False) for absent items."""
+    """The common items, at their ranks in the baseline's list: arrays (k, n).
+
+    The value of an absent item is 0 or False.
+    """
 
     is_common: Flags
     baseline: Integers  # the item's rank from 0 among the common items of the baseline's list
     candidate: Integers  # the same for the candidate's list
-    count: Integers  # (n,), number of common items
+    count: Integers  # (n,), the number of common items
 
 
 @derive_once
 def rank_shared(alignment: Alignment) -> Shared:
-    """Ranks of the items in common; O(k) a pair."""
+    """The ranks of the common items. The cost is O(k) for each pair."""
     k = alignment.k
     is_common = alignment.positions < k
     ours = np.cumsum(is_common, axis=0, dtype=np.int32)
@@ -288,21 +301,21 @@ def rank_shared(alignment: Alignment) -> Shared:
 
 
 def count_shared(alignment: Alignment) -> Integers:
-    """Number of items in common, wide enough for products: int64 (n,)."""
+    """The number of common items as int64 (n,), which is wide enough for products."""
     return alignment.common.astype(np.int64)
 
 
 def pairs(count: Integers) -> Integers:
-    """Number of pairs among ``count`` items."""
+    """The number of pairs that ``count`` items have."""
     chosen: Integers = count * (count - 1) // 2
     return chosen
 
 
 @derive_once
 def count_discordant(alignment: Alignment) -> Integers:
-    """Pairs of common items in opposite order, int64 (n,).
+    """The number of pairs of common items in opposite order: int64 (n,).
 
-    These are `Alignment.inversions` minus the inversions of absent items.
+    These are `Alignment.inversions` without the inversions that have an absent item.
     """
     is_common = alignment.positions < alignment.k
     places = np.add.reduce(is_common * np.arange(alignment.k, dtype=np.int64)[:, None], axis=0)
@@ -311,7 +324,7 @@ def count_discordant(alignment: Alignment) -> Integers:
 
 
 def reverse(alignment: Alignment) -> Alignment:
-    """The same pairs with their arms exchanged, without labels."""
+    """The same pairs with exchanged arms. The result has no labels."""
     return Alignment(
         alignment.candidate_positions,
         alignment.candidate_lengths,
@@ -322,22 +335,28 @@ def reverse(alignment: Alignment) -> Alignment:
 
 
 def measure_both_ways(measure: Callable[[Alignment], Floats], alignment: Alignment) -> Floats:
-    """Mean of a metric and itself with exchanged arms, with the same bits in either order."""
+    """The mean of a metric and of the same metric with exchanged arms.
+
+    Exchanging the arms does not change any bit of the result.
+    """
     mean: Floats = (measure(alignment) + measure(reverse(alignment))) / 2
     return mean
 
 
 def by_candidate_rank(alignment: Alignment, values: Floats) -> Floats:
-    """Values of the baseline's items moved to the candidate's ranks of the items, else 0."""
+    """Moves the values of the baseline's items to the ranks of these items in the candidate's list.
+
+    The value at the rank of any other item is 0.
+    """
     moved = np.zeros((alignment.k + 1, values.shape[1]))
     np.put_along_axis(moved, alignment.positions.astype(np.intp), values, axis=0)
     return moved[:-1]
 
 
 def sum_ranks(places: Floats) -> Floats:
-    """Sum of each column from the top rank down."""
+    """The sum of each column, added from the top rank down."""
     if places.shape[1] == 1:
-        # numpy sums a single column in another order, which would change the last bit.
+        # numpy adds a single column in another order. This would change the last bit.
         last: Floats = places.cumsum(axis=0)[-1]
         return last
     total: Floats = places.sum(axis=0)
@@ -345,7 +364,7 @@ def sum_ranks(places: Floats) -> Floats:
 
 
 def divide(numerator: Floats | Integers, denominator: Floats | Integers) -> Floats:
-    """Quotients, NaN where the denominator is not above 0."""
+    """The quotients. A quotient is NaN if its denominator is not above 0."""
     quotient = np.full(np.broadcast_shapes(numerator.shape, denominator.shape), np.nan)
     np.divide(numerator, denominator, out=quotient, where=denominator > 0)
     return quotient

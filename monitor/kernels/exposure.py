@@ -1,4 +1,4 @@
-"""Items of one arm's lists: how often and how evenly they are listed, and repeated lists."""
+"""Measures how often and how evenly items are listed, and which lists are equal."""
 
 from collections.abc import Iterator
 
@@ -12,29 +12,33 @@ from monitor.model.rankings import PairBatch
 _BLOCK_CELLS = 1 << 20
 _CACHED_CELLS = 1 << 15
 
-# Codes count as dense while there are fewer than this many for each place. A table then costs less
-# than a sort.
+# Codes are dense if the highest code is below this factor times the number of places. For dense
+# codes a table costs less than a sort.
 _DENSE = 4
 
 
 def compact_codes(baseline: Codes, candidate: Codes) -> tuple[Codes, Codes, Codes]:
-    """Both arms' codes as indexes into the listed codes, and the listed codes.
+    """Replace both arms' codes by their indexes among the listed codes.
 
-    The listed codes are distinct and ascending. Padding stays -1. Time is O(places) by a table if
-    the codes are dense, else O(places log places). Memory is the result and a block.
+    Returns the indexes of each arm, and the listed codes. The listed codes are distinct and
+    ascending. Padding stays -1. If the codes are dense, a table is used and the time is O(places).
+    If not, the time is O(places log places). The memory is that of the result and one block.
     """
     items = distinct_items(baseline, candidate)
     top = int(items.max(initial=PAD))
     if not _is_dense(top, baseline, candidate):
         return _search(baseline, items), _search(candidate, items), items
-    # The padding's code, -1, takes the last entry.
+    # The code of padding, -1, selects the last entry.
     place = np.full(top + 2, PAD, dtype=np.int32)
     place[items] = np.arange(len(items), dtype=np.int32)
     return look_up(place, baseline), look_up(place, candidate), items
 
 
 def distinct_items(*parts: Integers) -> Codes:
-    """The distinct codes of all parts, ascending, without padding. A part may have any shape."""
+    """The distinct codes of all parts in ascending order, without padding.
+
+    The parts may have any shape.
+    """
     top = max((int(part.max(initial=PAD)) for part in parts), default=PAD)
     if not _is_dense(top, *parts):
         items = np.unique(np.concatenate(parts, axis=None))
@@ -51,8 +55,8 @@ def _is_dense(top: int, *parts: Integers) -> bool:
 
 
 def _blocks(codes: Integers) -> Iterator[Rows]:
-    # A block fits into the cache. Converting it first takes half the time of numpy's conversion in
-    # the look-up.
+    # A block fits into the cache. numpy would convert the codes in the look-up. Converting each
+    # block before the look-up takes half of that time.
     for low in range(0, len(codes), _CACHED_CELLS):
         yield codes[low : low + _CACHED_CELLS].astype(np.intp)
 
@@ -76,11 +80,11 @@ def count_items(
     rows: Rows,
     items: int,
 ) -> tuple[Integers, Integers]:
-    """Items in these rows' lists, ascending, and how often each is listed.
+    """The items in the lists of these rows, in ascending order, and how often each is listed.
 
-    Codes are below ``items``, or -1 for padding. Cost: O(places + items), or a sort.
+    Codes are below ``items``. Padding is -1. The cost is O(places + items), or that of a sort.
     """
-    # A small segment must not pay for a large catalogue.
+    # If the segment is small and the catalogue large, a sort costs less than a table.
     if items >= _DENSE * len(rows) * codes.shape[1]:
         values, times = np.unique(codes[rows], return_counts=True)
         return values[values >= 0], times[values >= 0]
@@ -94,28 +98,31 @@ def count_items(
 
 
 def catalogue_coverage(counts: Integers, catalogue: int) -> float:
-    """Share of the catalogue that is listed, in [0, 1].
+    """The share of the catalogue's items that are listed, in [0, 1].
 
-    ``catalogue`` is at least the number of counts, and at least 1.
+    ``counts`` has one entry for each listed item. ``catalogue`` is the number of all items. It is
+    at least 1.
     """
     return len(counts) / catalogue
 
 
 def gini(counts: Integers, catalogue: int) -> float:
-    """Gini coefficient of the exposure of all N items of the catalogue, in [0, 1 - 1/N].
+    """The Gini coefficient of the exposure of all N items of the catalogue, in [0, 1 - 1/N].
 
-    Items that are never listed count with exposure 0. With x the exposures in ascending order::
+    The exposure of an item is how often it is listed. An item that is never listed has exposure 0.
+    Let x_1 to x_N be the exposures in ascending order::
 
         G = sum_i sum_j |x_i - x_j| / (2 N sum_i x_i) = sum_i (2 i - N - 1) x_i / (N sum_i x_i)
 
-    0 means that all items are listed equally often. ``counts``: the m exposures above 0, at least
-    one.
-    Cost: O(m log m). The value is not corrected for small samples. A few lists reach few items, so
+    G is 0 if all items are listed equally often. ``counts`` has the m exposures above 0. m is at
+    least 1. The value is not corrected for small samples: a few lists contain only a few items. So
     G falls to its true value as users are added.
-    Source: Gini (1912); for recommendations Fleder and Hosanagar, Blockbuster culture's next rise
+    Cost: O(m log m).
+    Source: Gini (1912). For recommendations: Fleder and Hosanagar, Blockbuster culture's next rise
     or fall, Management Science, 2009.
     """
-    # The N - m zeros shift each other place by N - m, so they need not be written out.
+    # The N - m zeros come first and add N - m to the rank of each other exposure. So they are not
+    # needed in an array.
     ordered = np.sort(counts).astype(np.float64)
     m = len(ordered)
     spread = float((2 * np.arange(1.0, m + 1) - m - 1) @ ordered)
@@ -123,8 +130,9 @@ def gini(counts: Integers, catalogue: int) -> float:
 
 
 def entropy(counts: Integers) -> float:
-    """Shannon entropy of the exposure in bits, -sum p log2 p over the listed items: in [0, log2 N].
+    """The Shannon entropy of the exposure in bits, in [0, log2 N].
 
+    It is -sum p log2 p over the listed items. p is an item's share of all exposure.
     Source: Shannon (1948), section 6.
     """
     share = counts / counts.sum()
@@ -132,14 +140,16 @@ def entropy(counts: Integers) -> float:
 
 
 def kolmogorov_smirnov(baseline: Floats, candidate: Floats) -> float:
-    """Largest distance between the distribution functions of two samples, in [0, 1].
+    """The largest distance between the distribution functions of two samples, in [0, 1].
 
-    Equal samples have distance 0, separate ones 1. It is sup_x |F_b(x) - F_c(x)|, with F(x) the
-    share of values <= x. Each sample has at least one value and no NaN. Cost: O(n log n).
-    Source: Smirnov (1939), as scipy's ks_2samp.
+    It is sup_x |F_b(x) - F_c(x)|. F(x) is the share of the values that are at most x. Equal samples
+    have distance 0. Samples that do not overlap have distance 1. Each sample must have at least one
+    value and no NaN.
+    Cost: O(n log n).
+    Source: Smirnov (1939). scipy's ks_2samp computes the same value.
     """
     values = np.concatenate((np.sort(baseline), np.sort(candidate)))
-    # A stable sort merges two sorted runs in one pass.
+    # The stable sort merges the two sorted samples in one pass.
     order = np.argsort(values, kind="stable")
     values = values[order]
     baseline_seen = np.cumsum(order < len(baseline))
@@ -155,14 +165,16 @@ def churn(
     last_codes: Codes,
     last_lengths: Codes,
 ) -> Floats:
-    """1 - overlap of each user's list with the last one: float64 (n,) in [0, 1].
+    """1 minus the overlap of each user's list with the last run's list: float64 (n,) in [0, 1].
 
-    It is 1 - |A ∩ B| / max(|A|, |B|). ``codes`` (n, k) are padded with -1. ``last_codes`` (n, any
-    width): a negative number within ``last_lengths`` is an item that cannot be in this run's list.
-    Items of the last list after its first k places are ignored. Items within a list are distinct.
+    For the two lists A and B it is 1 - |A ∩ B| / max(|A|, |B|). ``codes`` is an array (n, k),
+    padded with -1. ``last_codes`` has n rows of any width. A negative code within ``last_lengths``
+    is an item that cannot be in this run's list. Only the first k places of the last list are used.
+    The items of a list must be distinct.
 
-    Equal sets give 0 in any order. 1 means that every item was replaced. An empty list gives NaN. A
-    list that became shorter or longer churns by the missing items.
+    The value is 0 if both lists have the same items in any order. It is 1 if every item was
+    replaced. It is NaN if a list is empty. If the lists have different lengths, each missing item
+    raises the value.
     """
     k = codes.shape[1]
     packed, packed_lengths = _pack(last_codes[:, :k], last_lengths, k)
@@ -182,7 +194,7 @@ def churn(
 
 
 def _pack(codes: Codes, lengths: Codes, k: int) -> tuple[Codes, Codes]:
-    """Codes >= 0 within ``lengths``, moved to the left of k columns, and their number."""
+    """Move the codes >= 0 within ``lengths`` to the left of k columns. Also returns how many."""
     is_item = (codes >= 0) & (np.arange(codes.shape[1]) < lengths[:, None])
     counts = is_item.sum(axis=1, dtype=np.int32)
     packed = np.full((len(codes), k), PAD, dtype=np.int32)
@@ -191,17 +203,18 @@ def _pack(codes: Codes, lengths: Codes, k: int) -> tuple[Codes, Codes]:
 
 
 FIRST = 3
-"""Items at the top whose order `is_top_reversed` compares."""
+"""How many items at the top `is_top_reversed` compares."""
 _SEED = 16
 
 
 def number_repeated(codes: Codes) -> Integers:
-    """A number for each list that two or more users have, else -1: (n,).
+    """A number for each user: equal for users with the same list, -1 for a list of only one user.
 
-    Lists are equal if they have the same items in the same order. Empty lists get -1.
+    Two lists are the same if they have the same items in the same order. Users with an empty list
+    get -1.
     Cost: O(n log n).
     """
-    # The 64-bit hashes of 100,000 users' distinct lists collide about once in 10^9 runs.
+    # Two of the 64-bit hashes of 100,000 distinct lists are equal about once in 10^9 runs.
     keys = np.frombuffer(np.random.default_rng(_SEED).bytes(8 * codes.shape[1]), dtype="<u8")
     hashes = np.zeros(len(codes), dtype=np.uint64)
     for place, key in enumerate(keys):
@@ -213,9 +226,9 @@ def number_repeated(codes: Codes) -> Integers:
 
 
 def largest_group(numbers: Integers) -> int:
-    """How many users have the most common list, 1 if no list is repeated.
+    """How many users have the most common list. It is 1 if no two users have the same list.
 
-    ``numbers`` are those of `number_repeated` for the users.
+    ``numbers`` is a result of `number_repeated`.
     """
     repeated = numbers[numbers >= 0]
     return int(np.unique(repeated, return_counts=True)[1].max(initial=1))
@@ -227,9 +240,10 @@ def is_unchanged(
     last_codes: Codes,
     last_lengths: Codes,
 ) -> Floats:
-    """1 for a user whose list equals the last one (cut to k), else 0: float64 (n,).
+    """1 for a user whose list equals the last run's list, 0 for other users: float64 (n,).
 
-    Order counts. The value is NaN if either list is empty.
+    The last run's list is cut to k. Equal lists have the same items in the same order. The value is
+    NaN if one of the lists is empty.
     """
     k = codes.shape[1]
     before = np.minimum(last_lengths, k)
@@ -241,10 +255,11 @@ def is_unchanged(
 
 
 def is_top_reversed(baseline: Codes, candidate: Codes) -> Floats:
-    """1 for a user with most pairs of the first `FIRST` items in opposite order: float64 (n,).
+    """1 for a user whose first items are mostly in opposite order in the two lists: float64 (n,).
 
-    Other users with the same first items have 0. Users with other first items or shorter lists
-    have NaN. Codes are (n, k), padded with -1.
+    The first `FIRST` items of both lists are compared. The value is 1 if more than half of their
+    pairs are in opposite order. If not, it is 0. It is NaN if the first items of the lists are not
+    the same items, or if a list is shorter. Codes are arrays (n, k), padded with -1.
     """
     ours = baseline[:, :FIRST]
     theirs = candidate[:, :FIRST]
@@ -259,16 +274,20 @@ def is_top_reversed(baseline: Codes, candidate: Codes) -> Floats:
 
 
 def is_identical(baseline: Codes, candidate: Codes) -> Floats:
-    """1 for a user with the same list in both arms, in the same order, else 0: float64 (n,).
+    """1 for a user whose lists are equal, 0 for other users: float64 (n,).
 
-    It is NaN if either list is empty.
+    Equal lists have the same items in the same order. The value is NaN if one of the lists is
+    empty.
     """
     same = (baseline == candidate).all(axis=1)
     return np.where((baseline[:, 0] >= 0) & (candidate[:, 0] >= 0), same, np.nan)
 
 
 def first_differs(baseline: Codes, candidate: Codes) -> Floats:
-    """1 for a user whose first items differ, else 0, NaN if a list is empty: float64 (n,)."""
+    """1 for a user whose lists have different first items, 0 for other users: float64 (n,).
+
+    The value is NaN if one of the lists is empty.
+    """
     ours = baseline[:, 0]
     theirs = candidate[:, 0]
     return np.where((ours >= 0) & (theirs >= 0), ours != theirs, np.nan)

@@ -1,4 +1,7 @@
-"""Spearman's footrule: plain, between top-k lists, and with weights of items and ranks."""
+"""Spearman's footrule: how far items move between two lists.
+
+There are three kinds: of the common items, of top-k lists, and with weights of items and ranks.
+"""
 
 from collections.abc import Callable
 
@@ -26,11 +29,12 @@ Weigh = Callable[[Alignment, Shared], Floats]
 
 
 def footrule(alignment: Alignment) -> Floats:
-    """Sum over the common items of how far each moves: float64 (n,), even integers.
+    """The sum of the distances that the common items move: float64 (n,), even integers.
 
     Ranks are counted among the z common items. The range is 0 to floor(z² / 2). Identical lists
-    have distance 0, reversed lists floor(z² / 2). Fewer than two common items give NaN. Items of
-    only one list are ignored, and so are ties. The metric is symmetric. Cost: O(k) a pair.
+    have distance 0 and reversed lists have distance floor(z² / 2). Fewer than two common items give
+    NaN. Items of only one list are ignored. Ties are ignored. The metric is symmetric.
+    Cost: O(k) for each pair.
     Source: Spearman (1906); Diaconis and Graham, Spearman's footrule as a measure of disarray
     (JRSS B 39, 1977).
     """
@@ -42,10 +46,11 @@ def footrule(alignment: Alignment) -> Floats:
 
 
 def footrule_normalized(alignment: Alignment) -> Floats:
-    """`footrule` divided by its maximum, floor(z² / 2) for z common items: float64 (n,) in [0, 1].
+    """`footrule` divided by its maximum: float64 (n,) in [0, 1].
 
-    Identical lists score 0. Reversed lists score 1, as does any order in which every item crosses
-    the middle. Fewer than two common items give NaN. The metric is symmetric.
+    The maximum is floor(z² / 2) for z common items. Identical lists score 0. Reversed lists score
+    1. Any other order in which every item crosses the middle scores 1 too. Fewer than two common
+    items give NaN. The metric is symmetric.
     """
     return divide(footrule(alignment), rank_shared(alignment).count ** 2 // 2)
 
@@ -53,12 +58,13 @@ def footrule_normalized(alignment: Alignment) -> Floats:
 def topk_footrule(alignment: Alignment) -> Floats:
     """F^(l+1), the footrule of lists with different items: float64 (n,), at least 0.
 
-    It is the sum over all items of either list of the distance between their two ranks. An item
-    that is absent from a list of length l has rank l + 1 there. Each list has its own length l, so
-    a list that lacks only the last item of the other has distance 0. Identical lists have distance
-    0. Disjoint lists of the shorter length s and the longer length t have distance
-    s t + s + C(t - s, 2), the maximum. For one length l that is l (l + 1). An empty list gives NaN.
-    The metric is symmetric. Ties are ignored. Cost: O(k) a pair.
+    Each item of either list adds the distance between its two ranks. An item that is absent from a
+    list of length l has rank l + 1 there. Each list has its own length l. So two lists have
+    distance 0 if one of them lacks only the last item of the other list. Identical lists have
+    distance 0. Disjoint lists have the maximum, s t + s + C(t - s, 2). s is the length of the
+    shorter list and t the length of the longer list. If both have length l, the maximum is
+    l (l + 1). An empty list gives NaN. The metric is symmetric. Ties are ignored.
+    Cost: O(k) for each pair.
     Source: Fagin, Kumar and Sivakumar, Comparing Top k Lists (2003), F^(l) at l = k + 1.
     """
     k = alignment.k
@@ -76,8 +82,7 @@ def topk_footrule(alignment: Alignment) -> Floats:
 def topk_footrule_normalized(alignment: Alignment) -> Floats:
     """`topk_footrule` divided by its maximum for these lengths: float64 (n,) in [0, 1].
 
-    The maximum is the value on disjoint lists.
-    One empty list scores 1. Two empty lists score NaN.
+    The maximum is the value for disjoint lists. One empty list scores 1. Two empty lists score NaN.
     """
     short = alignment.short.astype(np.int64)
     long = alignment.long.astype(np.int64)
@@ -87,12 +92,13 @@ def topk_footrule_normalized(alignment: Alignment) -> Floats:
 
 
 def element_weighted_footrule(alignment: Alignment) -> Floats:
-    """Sum over the common items of w times the weight that each passes: float64 (n,), at least 0.
+    """The footrule of the common items with item weights: float64 (n,), at least 0.
 
     An item's place in a list is the sum of the weights of the common items before it. Each item
-    adds its weight w times the distance between its two places. Identical lists have distance 0.
-    Fewer than two common items give NaN. With all weights 1 this is `footrule`. The metric is
-    symmetric. Ties are ignored. Cost: O(k) a pair.
+    adds its own weight times the distance between its two places. Identical lists have distance 0.
+    Fewer than two common items give NaN. If all weights are 1, this is `footrule`. The metric is
+    symmetric. Ties are ignored.
+    Cost: O(k) for each pair.
     Source: Kumar and Vassilvitskii, Generalized distances between rankings (WWW 2010), element
     weights.
     """
@@ -106,11 +112,12 @@ def element_weighted_footrule(alignment: Alignment) -> Floats:
 def element_weighted_footrule_normalized(alignment: Alignment) -> Floats:
     """`element_weighted_footrule` divided by its maximum: float64 (n,) in [0, 1].
 
-    The maximum is the mean of the costs of reversing either list. If an item's middle is at c in a
-    list of weight W, a reversal moves it by 2 |c - W / 2|. |c - c'| is at most
-    |c - W / 2| + |c' - W / 2|. So the maximum is reached when every item crosses the middle.
-    Identical lists score 0, reversed lists 1. Fewer than two common items give NaN. With equal
-    weights this is `footrule_normalized`. The metric is symmetric.
+    The maximum is the mean of two costs: that of reversing the baseline's list and that of
+    reversing the candidate's list. Let W be the weight of a list, and c the middle of an item in
+    it. A reversal moves the item by 2 |c - W / 2|. Let c' be the item's middle in the other list.
+    |c - c'| is at most |c - W / 2| + |c' - W / 2|. So the maximum is reached if every item crosses
+    the middle. Identical lists score 0 and reversed lists score 1. Fewer than two common items give
+    NaN. If all weights are equal, this is `footrule_normalized`. The metric is symmetric.
     """
 
     def measure(one_way: Alignment) -> Floats:
@@ -121,10 +128,11 @@ def element_weighted_footrule_normalized(alignment: Alignment) -> Floats:
 
 
 def generalized_footrule(alignment: Alignment, discount: str) -> Floats:
-    """`element_weighted_footrule` with element and position weights: float64 (n,), at least 0.
+    """The footrule of the common items with weights of items and ranks: float64 (n,), at least 0.
 
-    An item's weight is w p. p is defined in `position_weighted_kendall_distance`. Identical lists
-    have distance 0. Fewer than two common items give NaN. The metric is symmetric.
+    It is `element_weighted_footrule`, but an item has the weight w p. w is the item's weight. p is
+    defined in `position_weighted_kendall_distance`. Identical lists have distance 0. Fewer than two
+    common items give NaN. The metric is symmetric.
     Source: Kumar and Vassilvitskii (2010), both kinds of weights combined.
     """
 
@@ -139,7 +147,7 @@ def generalized_footrule(alignment: Alignment, discount: str) -> Floats:
 
 
 def _move(alignment: Alignment, weigh_items: Weigh) -> tuple[Floats, Floats]:
-    """The distance that the common items move, and the maximum."""
+    """The distance that the common items move, and its maximum."""
     shared = rank_shared(alignment)
     weights = weigh_items(alignment, shared)
     ours = sum_ahead(weights)
@@ -147,7 +155,7 @@ def _move(alignment: Alignment, weigh_items: Weigh) -> tuple[Floats, Floats]:
     places = np.minimum(alignment.positions, alignment.k - 1).astype(np.intp)
     theirs = np.take_along_axis(theirs_by_rank, places, axis=0)
     distance = sum_ranks(weights * np.abs(ours - theirs))
-    # An item moves at most by the mean of the costs of reversing either list.
+    # The maximum is the mean of the costs of reversing the baseline's and the candidate's list.
     from_middle = (weights - sum_ranks(weights)) / 2
     most = sum_ranks(weights * (np.abs(ours + from_middle) + np.abs(theirs + from_middle)))
     distance[shared.count <= 1] = np.nan

@@ -1,6 +1,6 @@
-"""Grades and weights of items, moved to the places of lists.
+"""Writes the grades and weights of items to the places of lists.
 
-This module works on codes and rows only, without ids.
+This module uses codes and rows, not ids.
 """
 
 import numpy as np
@@ -10,7 +10,8 @@ from monitor.model.arrays import Codes, Floats, Integers, Offsets, Rows
 from monitor.model.rankings import ByArm, Labels
 
 _BLOCK_CELLS = 1 << 18
-# Distance between the keys of two rows: larger than the range of codes, including negative ones.
+# The distance between the keys of two rows. It is larger than the range of all codes, including
+# negative codes.
 _ROOM = 1 << 32
 
 
@@ -22,20 +23,21 @@ def place_grades(
     items: Codes,
     grades: Floats,
 ) -> Labels:
-    """Grades at the places of n pairs of lists, and each user's ideal, from a table of grades.
+    """The grade of each listed item, and the ideal list of each user, for n pairs of lists.
 
-    ``baseline``, ``candidate``: codes (n, k), padded with -1, as compared. ``rows`` (n,): the
-    table's row of each pair's user, -1 for none. Row r graded ``items[offsets[r]:offsets[r + 1]]``.
-    The codes of these items are those of the lists, or negative for an item in no list. Such an
-    item still counts for the ideal and as relevant. Grades are at least 0. A row contains no
-    item >= 0 twice (`best_of_each`). Time is O(g log g) for g grades of the given users and
-    O(k log g) a pair. Memory is the result and one block.
+    ``baseline`` and ``candidate`` are the compared codes: (n, k), padded with -1. The other
+    arguments are a table of grades. ``rows`` (n,) has the table's row of each pair's user, -1 for a
+    user without grades. Row r graded the items ``items[offsets[r]:offsets[r + 1]]``. These are
+    codes of the lists. An item that is in no list has a negative code. It is used for the ideal
+    list, and it is counted as a relevant item. Grades are at least 0. A row must not have the same
+    item >= 0 twice (see `best_of_each`). The time is O(g log g) for the g grades of these users,
+    and O(k log g) for each pair. The memory is that of the result and one block.
     """
     n, k = baseline.shape
     placed = ByArm(baseline=np.zeros((n, k)), candidate=np.zeros((n, k)))
     ideal = np.zeros((n, k))
     relevant = np.zeros(n, dtype=np.int32)
-    # One sorted join of (pair, item) for each block.
+    # Each block has one sorted join by pair and item.
     step = max(1, _BLOCK_CELLS // k)
     for low in range(0, n, step):
         part = slice(low, min(low + step, n))
@@ -48,9 +50,10 @@ def place_grades(
 
 
 def best_of_each(rows: Integers, items: Integers, grades: Floats) -> Rows:
-    """Places in the input of each (row, item), sorted by row and item.
+    """For each distinct pair of row and item, its place in the input.
 
-    If a row grades an item several times, the place of the highest grade is returned.
+    The result is sorted by row and item. If a row grades an item several times, the result has the
+    place of the highest grade.
     """
     order = np.lexsort((-grades, items, rows))
     row = rows[order]
@@ -66,17 +69,18 @@ def place_weights(
     weights: Floats,
     otherwise: float,
 ) -> Floats:
-    """Weights at the places of lists: float64 in the shape of ``codes``, NaN at padding (-1).
+    """The weight of each listed item: float64 in the shape of ``codes``, NaN at padding (-1).
 
-    ``items``: unique codes as in the lists, or negative. ``otherwise``: weight of other items.
-    Cost: O(1) a place by a table, else O(log m).
+    ``items`` are unique codes of the lists. An item that is in no list has a negative code. Items
+    that are not in ``items`` have the weight ``otherwise``.
+    Cost: O(1) for each place with a table. Without a table it is O(log m) for m items.
     """
     is_listed = items >= 0
     items = items[is_listed]
     weights = weights[is_listed]
     top = int(codes.max(initial=-1))
     if top < 4 * (codes.size + len(items)):
-        # The padding's code, -1, takes the last entry.
+        # The code of padding, -1, selects the last entry.
         table = np.full(top + 2, otherwise)
         table[items[items <= top]] = weights[items <= top]
         table[-1] = np.nan
@@ -93,8 +97,11 @@ def _join_grades(
     items: Codes,
     grades: Floats,
 ) -> tuple[Integers, Integers, Floats]:
-    """Pair, key and grade of everything that the pairs' users graded, by ascending key."""
-    # A row of -1 takes the list after the last, which is empty.
+    """The pair, key and grade of every item that the users of the pairs graded.
+
+    The result is ordered by ascending key.
+    """
+    # Row -1 selects an appended list, which is empty.
     cells, bounds = find_cells(np.append(offsets, offsets[-1]), rows)
     pairs = np.repeat(np.arange(len(rows), dtype=np.int64), np.diff(bounds))
     keys = pairs * _ROOM + items[cells]
@@ -109,7 +116,7 @@ def _fill_grades(places: Floats, codes: Codes, keys: Integers, graded: Floats) -
 
 
 def _fill_ideal(ideal: Floats, pairs: Integers, graded: Floats) -> None:
-    """Write each pair's highest grades from the left. ``pairs`` ascends."""
+    """Write the highest grades of each pair from the left. ``pairs`` must be in ascending order."""
     order = np.lexsort((-graded, pairs))
     first = np.searchsorted(pairs, np.arange(len(ideal)))
     place = np.arange(len(pairs)) - first[pairs]
@@ -123,7 +130,7 @@ def _look_up(
     values: Floats,
     otherwise: float,
 ) -> Floats:
-    """The value of each wanted key among ascending keys, ``otherwise`` for absent keys."""
+    """The value of each wanted key. It is ``otherwise`` for absent keys. ``keys`` must ascend."""
     if not len(keys):
         return np.full(wanted.shape, otherwise)
     at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)

@@ -1,6 +1,7 @@
-"""Convert lists of unequal length into one padded matrix: cut to k, without duplicates.
+"""Converts lists of unequal length into one padded matrix.
 
-This module works on codes and offsets only, without users and ids.
+The lists are cut to k, and duplicates are dropped. This module uses codes and offsets, not users
+and ids.
 """
 
 from collections.abc import Iterable
@@ -24,11 +25,11 @@ def pad(
 ) -> tuple[Codes, Codes, Flags]:
     """Cut each list to its first k items, drop later duplicates, and pad with -1 on the right.
 
-    List ``i`` is ``codes[offsets[i]:offsets[i + 1]]``. Codes are from 0 to 2**31 - 1. Returns the
+    List i is ``codes[offsets[i]:offsets[i + 1]]``. Codes are from 0 to 2**31 - 1. Returns the
     matrix (n, k), the lengths (n,) without duplicates, and flags (n,). A flag is set if the first k
-    items contain a duplicate. An empty list has length 0. Time is O(n k), plus a sort for lists
-    with duplicates. Memory is the result and one block. Raises ValueError for k < 1 and for offsets
-    that do not describe ``codes``.
+    items of a list have a duplicate. An empty list has length 0. The time is O(n k), and that of a
+    sort for lists with duplicates. The memory is that of the result and one block. Raises
+    ValueError if k is below 1, and if the offsets do not fit ``codes``.
     """
     _check(codes, offsets, k)
     n = len(offsets) - 1
@@ -44,7 +45,7 @@ def pad(
 
 
 def offsets_of(lengths: Iterable[int] | Array) -> Offsets:
-    """Where each list begins and the last one ends."""
+    """The place where each list begins, and the place where the last list ends."""
     if not isinstance(lengths, np.ndarray):
         lengths = np.fromiter(lengths, dtype=np.int64)
     return np.concatenate(([0], np.cumsum(lengths, dtype=np.int64)))
@@ -55,7 +56,7 @@ def take_lists(
     offsets: Offsets,
     rows: Rows,
 ) -> tuple[npt.NDArray[_Number], Offsets]:
-    """Codes and offsets of the lists of these rows, in this order."""
+    """The codes and offsets of the lists of these rows, in this order."""
     lengths = np.diff(offsets)
     first = int(offsets[0])
     width = int(lengths[0]) if len(lengths) else 0
@@ -67,7 +68,7 @@ def take_lists(
 
 
 def find_cells(offsets: Offsets, rows: Rows) -> tuple[Rows, Offsets]:
-    """Places of the items of these rows' lists, one list after another, and the lists' offsets."""
+    """The places of the items in the lists of these rows, and the offsets of these lists."""
     starts = offsets[rows]
     lengths = np.diff(offsets)[rows]
     row_offsets = offsets_of(lengths)
@@ -88,7 +89,9 @@ def _check(
         or offsets[-1] > len(codes)
         or (np.diff(offsets) < 0).any()
     ):
-        raise ValueError(f"offsets must ascend from 0 to at most {len(codes)}, the number of codes")
+        raise ValueError(
+            f"offsets must ascend from 0 and must not exceed {len(codes)}, the number of codes"
+        )
 
 
 def _fill(
@@ -97,7 +100,7 @@ def _fill(
     starts: Offsets,
     lengths: Codes,
 ) -> None:
-    """Copy ``lengths[i]`` codes from ``starts[i]`` on into row i, and pad the rest with -1."""
+    """Copy ``lengths[i]`` codes, beginning at ``starts[i]``, to row i. Pad the rest with -1."""
     n, k = block.shape
     if (lengths == k).all() and (np.diff(starts) == k).all():
         block[:] = codes[starts[0] : starts[0] + n * k].reshape(n, k)
@@ -111,7 +114,7 @@ def _fill(
 
 
 def _drop_duplicates(block: Codes, lengths: Codes) -> Flags:
-    """Drop duplicates from a block in place, shorten ``lengths``, and return the changed rows."""
+    """Drop duplicates from a block in place, and correct ``lengths``. Returns the changed rows."""
     has_duplicates = _has_duplicates(block)
     rows = np.flatnonzero(has_duplicates)
     if len(rows):
@@ -126,7 +129,7 @@ def _has_duplicates(block: Codes) -> Flags:
         same = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] != PAD)
         return np.asarray(np.logical_or.reduce(same, axis=1))
     ranks = block.T.copy()
-    # Padding is no item: each column gets its own negative code, which equals no other.
+    # Padding must not be a duplicate. So the padding of each column gets its own negative code.
     if ranks[-1].min(initial=0) < 0:
         np.subtract(ranks, np.arange(k, dtype=np.int32)[:, None], out=ranks, where=ranks < 0)
     flat = ranks.ravel()
@@ -137,7 +140,7 @@ def _has_duplicates(block: Codes) -> Flags:
 
 
 def find_first_places(rows: Integers) -> Flags:
-    """Which places of padded rows (n, k) contain the first occurrence of an item in their row."""
+    """Marks the places of padded rows (n, k) that have the first occurrence of an item."""
     order = np.argsort(rows, axis=1, kind="stable")
     ordered = np.take_along_axis(rows, order, axis=1)
     is_first: Flags = rows != PAD
@@ -148,7 +151,7 @@ def find_first_places(rows: Integers) -> Flags:
 
 
 def _keep_first(rows: Codes) -> tuple[Codes, Codes]:
-    """Rows without later duplicates, padded again, and their lengths."""
+    """The rows without later duplicates, padded again, and the lengths of the rows."""
     is_first = find_first_places(rows)
     lengths = is_first.sum(axis=1, dtype=np.int32)
     shortened = np.full_like(rows, PAD)

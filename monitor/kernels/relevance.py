@@ -1,4 +1,4 @@
-"""Relevance metrics of one arm, from graded items: gains, recall, reciprocal rank, precision."""
+"""Metrics of one arm's lists from graded items: gains, recall, reciprocal rank, precision."""
 
 from collections.abc import Callable
 from functools import lru_cache
@@ -20,15 +20,16 @@ Gain: TypeAlias = Callable[[Floats, Labels], Floats]
 
 
 def of_arm(alignment: Alignment, arm: str, score: Gain) -> Floats:
-    """``score(grades, labels)`` of one arm's lists, or candidate minus baseline: float64 (n,).
+    """``score(grades, labels)`` of one arm's lists, or the difference of both arms: float64 (n,).
 
-    The result is NaN for a user without a relevant item, and if both lists are empty. One empty
-    list contains no relevant item. Identical lists differ by exactly 0.
+    The difference is the candidate's score minus the baseline's score. It is exactly 0 for
+    identical lists. The result is NaN for a user without a relevant item, and if both lists are
+    empty. If one list is empty, it has no relevant item.
     """
     labels = alignment.labels
     if labels is None:
-        raise ValueError("these lists were aligned without labels")
-    # Gains may overflow to infinity. The difference of two infinite gains is undefined.
+        raise ValueError("the alignment has no labels: give the batch relevance")
+    # Gains may be so large that they become infinity. The difference of two infinities is NaN.
     with np.errstate(over="ignore", invalid="ignore"):
         if arm == DIFFERENCE:
             values = score(labels.grades.candidate, labels) - score(labels.grades.baseline, labels)
@@ -38,8 +39,9 @@ def of_arm(alignment: Alignment, arm: str, score: Gain) -> Floats:
 
 
 def cg(grades: Floats) -> Floats:
-    """Cumulated gain, the sum of the grades: float64 (n,), at least 0. The order is ignored.
+    """Cumulated gain: the sum of the grades of the listed items. float64 (n,), at least 0.
 
+    The order of the items is ignored.
     Source: Järvelin and Kekäläinen, TOIS 20(4), 2002, equation 1.
     """
     return sum_ranks(grades)
@@ -48,14 +50,15 @@ def cg(grades: Floats) -> Floats:
 def dcg(grades: Floats, gain: str) -> Floats:
     """Discounted cumulative gain: float64 (n,), at least 0.
 
-    It is the sum over ranks r from 1 of ``gain(grade_r) / log2(r + 1)``. The gain of a grade g is g
-    if ``linear``. It is 2**g - 1 if ``exponential``, and infinite from g = 1024 on (Burges et al.,
-    Learning to rank using gradient descent, ICML 2005). The discount is the usual one today.
-    Järvelin and Kekäläinen (2002), equation 2, do not discount ranks 1 and 2, and divide by log2(r)
-    after them.
+    It is the sum of ``gain(grade_r) / log2(r + 1)`` over the ranks r = 1, 2 and so on. With
+    ``linear`` gain, the gain of a grade g is g. With ``exponential`` gain, it is 2**g - 1, and
+    infinite for g of 1024 or more (Burges et al., Learning to rank using gradient descent, ICML
+    2005). This discount is the usual one today. Järvelin and Kekäläinen (2002), equation 2, do not
+    discount the ranks 1 and 2. They divide by log2(r) at lower ranks.
 
-    Grades 3 2 3 0 1 2 give 6.861, and 13.848 if exponential. A widely copied table sums to 16.047.
-    It adds 2.585, the discount at rank 5, in place of (2**1 - 1) / 2.585.
+    The grades 3 2 3 0 1 2 give 6.861 with linear gain and 13.848 with exponential gain. A widely
+    copied table has the sum 16.047, which is wrong. At rank 5 it adds the discount 2.585, but must
+    add (2**1 - 1) / 2.585.
     """
     if gain == LINEAR:
         return sum_ranks(grades * rank_discounts(len(grades))[:, None])
@@ -66,32 +69,35 @@ def dcg(grades: Floats, gain: str) -> Floats:
 def ndcg(grades: Floats, ideal: Floats, gain: str) -> Floats:
     """DCG divided by the DCG of the ideal list: float64 (n,) in [0, 1], NaN if nothing is relevant.
 
-    ``ideal`` (depth, n): the user's highest grades in descending order, *whether listed or not*. So
-    a list without the best items does not score 1, and both arms have the same ideal. ``depth`` is
-    that of the metric and may exceed that of ``grades``, so a short list gains nothing. Grades 3 2
-    3 0 1 2 give 0.961 if these six are all grades. If a 3 and a 2 were not listed, the ideal is 3 3
-    3 2 2 2 and the same list scores 0.785.
-    Source: Järvelin and Kekäläinen (2002), section 2.3, with the discount and gains of `dcg`;
-    trec_eval's ndcg_cut for linear gains.
+    ``ideal`` (depth, n) has the user's highest grades in descending order. *It includes items that
+    are not listed.* So a list without the best items does not score 1, and both arms have the same
+    ideal list. The depth is that of the metric. It may exceed the depth of ``grades``, so a short
+    list does not score more. The grades 3 2 3 0 1 2 score 0.961 if the user graded only these six
+    items. If the user also gave 3 and 2 to items that are not listed, the ideal list is
+    3 3 3 2 2 2. Then the same list scores 0.785.
+    Source: Järvelin and Kekäläinen (2002), section 2.3, with the discount and gains of `dcg`. For
+    linear gains this is trec_eval's ndcg_cut.
     """
     if gain == EXPONENTIAL:
-        # Scaled by 2**-(highest grade), so no grade is too large.
+        # The gains are scaled by 2**-(highest grade). So no grade is too large.
         grades = _scaled(grades, ideal[0])
         ideal = _scaled(ideal, ideal[0])
     return np.minimum(divide(dcg(grades, LINEAR), dcg(ideal, LINEAR)), 1.0)
 
 
 def recall(grades: Floats, relevant: Codes) -> Floats:
-    """Relevant items listed divided by the number R of relevant items: float64 (n,) in [0, 1].
+    """The share of the user's relevant items that are listed: float64 (n,) in [0, 1].
 
-    It is NaN if R = 0, and at most k / R for k items.
+    Let R be the number of the user's relevant items. The value is NaN if R is 0. It is at most
+    k / R for a list of k items.
     """
     return divide((grades > 0).sum(axis=0), relevant)
 
 
 def reciprocal_rank(grades: Floats) -> Floats:
-    """1 / rank of the first relevant item, 0 without one: float64 (n,) in [0, 1].
+    """1 / rank of the first relevant item: float64 (n,) in [0, 1].
 
+    It is 0 if no relevant item is listed.
     Source: Voorhees, TREC-8 question answering, 1999.
     """
     is_relevant = grades > 0
@@ -99,11 +105,11 @@ def reciprocal_rank(grades: Floats) -> Floats:
 
 
 def average_precision(grades: Floats, relevant: Codes) -> Floats:
-    """Sum of the precisions at the ranks of relevant items, divided by R: float64 (n,) in [0, 1].
+    """The sum of the precisions at the ranks of relevant items, divided by R: float64 (n,), <= 1.
 
-    R is the number of the user's relevant items, as in trec_eval's map and map_cut. So k items
-    score at most k / R. The other convention is this value times R / min(R, k). The value is NaN if
-    R = 0. All grades above 0 count the same.
+    R is the number of the user's relevant items, as in trec_eval's map and map_cut. So a list of k
+    items scores at most k / R. The other convention divides by min(R, k). The value is NaN if R is
+    0. All grades above 0 have the same effect.
     Source: Buckley and Voorhees, Evaluating evaluation measure stability, SIGIR 2000; trec_eval,
     m_map_cut.c.
     """
@@ -113,14 +119,14 @@ def average_precision(grades: Floats, relevant: Codes) -> Floats:
 
 
 def ndcg_vs_baseline(alignment: Alignment, gain: str) -> Floats:
-    """NDCG of the candidate's list with the baseline's ranks as grades: float64 (n,) in [0, 1].
+    """NDCG of the candidate's list with grades from the baseline's ranks: float64 (n,) in [0, 1].
 
-    The item at rank r of a baseline's list of l items has grade l - r + 1, any other item 0. The
-    ideal is the baseline's list. Gains are ``linear`` (the grade) or ``exponential``
-    (2**grade - 1). Discounts are those of `dcg`. Identical lists score exactly 1. Disjoint lists
-    and one empty list score exactly 0. Two empty lists score NaN. The metric is *asymmetric*,
-    because the baseline is the judge. Candidate items beyond the baseline's length only push other
-    items down.
+    The baseline's list has l items. Its item at rank r has the grade l - r + 1. Any other item has
+    the grade 0. The ideal list is the baseline's list. The gain is the grade (``linear``) or
+    2**grade - 1 (``exponential``). Discounts are those of `dcg`. Identical lists score exactly 1.
+    Disjoint lists and one empty list score exactly 0. Two empty lists score NaN. The metric is
+    *asymmetric*, because the grades come from the baseline. A candidate item that is not in the
+    baseline's list adds nothing and moves the items after it down.
     """
     lengths = alignment.baseline_lengths
     if alignment.is_full:
@@ -135,9 +141,9 @@ def ndcg_vs_baseline(alignment: Alignment, gain: str) -> Floats:
 
 
 def expected_ndcg_vs_baseline(k: int, catalogue: int, gain: str) -> float:
-    """Mean `ndcg_vs_baseline` of two random lists of k items.
+    """The mean `ndcg_vs_baseline` of two random lists of k items.
 
-    Each item is at each rank with probability 1 / catalogue.
+    A given item is at a given rank with probability 1 / catalogue.
     """
     gains = _gains_by_rank(np.array([k]), k, gain)[:, 0]
     discounts = rank_discounts(k)
@@ -145,9 +151,9 @@ def expected_ndcg_vs_baseline(k: int, catalogue: int, gain: str) -> float:
 
 
 def _gains_by_rank(lengths: Codes, k: int, gain: str) -> Floats:
-    """(k, len(lengths)): gain at each rank of lists of these lengths, 0 below them.
+    """The gain at each rank of lists of these lengths: (k, len(lengths)).
 
-    Exponential gains are scaled by 2**-length.
+    It is 0 below the end of a list. Exponential gains are scaled by 2**-length.
     """
     grades: Floats = np.maximum(lengths - np.arange(k)[:, None], 0).astype(np.float64)
     if gain == LINEAR:
@@ -156,17 +162,17 @@ def _gains_by_rank(lengths: Codes, k: int, gain: str) -> Floats:
 
 
 def _scaled(grades: Floats, highest: Floats) -> Floats:
-    """(2**grade - 1) / 2**highest, column by column."""
-    # Scaled before the subtraction, so the result is finite for all grades.
+    """(2**grade - 1) / 2**highest. Each column has its own highest grade."""
+    # The gains are scaled before the subtraction. So the result is finite for all grades.
     scaled: Floats = np.exp2(grades - highest) - np.exp2(-highest)
     return scaled
 
 
 @lru_cache(maxsize=32)
 def rank_discounts(places: int) -> Floats:
-    """The discount of DCG, 1 / log2(rank + 1) for rank 1 on: 1, 0.631, 0.5, ...
+    """The discounts of DCG, 1 / log2(rank + 1) for the ranks 1, 2, 3 and so on: 1, 0.631, 0.5, ...
 
-    The array is shared: callers must not change it.
+    Callers share the array and must not change it.
     """
     discounts: Floats = 1.0 / np.log2(np.arange(2.0, places + 2))
     return discounts

@@ -1,4 +1,4 @@
-"""Shares of items in common: of the full lists, averaged over the depths, and by chance."""
+"""Shares of common items: of full lists, averaged over depths, and of random lists."""
 
 import math
 from functools import lru_cache
@@ -10,22 +10,22 @@ from monitor.model.arrays import Floats
 
 
 def overlap(alignment: Alignment) -> Floats:
-    """Common items divided by the length of the longer list: float64 (n,) in [0, 1].
+    """The number of common items divided by the longer length: float64 (n,) in [0, 1].
 
-    For two lists of k items this is overlap@k, |A ∩ B| / k. A list that was cut short scores below
-    1 against the full list, even if all its items are right. The order is ignored. Identical lists
-    score 1. Disjoint lists and one empty list score 0. Two empty lists score NaN. The metric is
-    symmetric.
+    For two lists A and B of k items this is overlap@k, |A ∩ B| / k. A prefix of a list scores below
+    1 against the full list. The order is ignored. Identical lists score 1. Disjoint lists and one
+    empty list score 0. Two empty lists score NaN. The metric is symmetric.
     """
     return divide(alignment.common, alignment.long)
 
 
 def jaccard(alignment: Alignment) -> Floats:
-    """Common items divided by the distinct items of both lists: float64 (n,) in [0, 1].
+    """The number of common items divided by that of all distinct items: float64 (n,) in [0, 1].
 
-    For two lists of k items with overlap o this is o / (2 - o). A prefix of s of l items scores s /
-    l. The order is ignored. Identical lists score 1. Disjoint lists and one empty list score 0. Two
-    empty lists score NaN. It is symmetric, and 1 - jaccard is a metric.
+    For two lists of k items with overlap o, this is o / (2 - o). The first s of l items score s / l
+    against all l items. The order is ignored. Identical lists score 1. Disjoint lists and one empty
+    list score 0. Two empty lists score NaN. The metric is symmetric. 1 - jaccard is a metric in the
+    mathematical sense.
     Source: Jaccard (1901), Étude comparative de la distribution florale.
     """
     common = alignment.common.astype(np.int64)
@@ -33,38 +33,40 @@ def jaccard(alignment: Alignment) -> Floats:
 
 
 def average_overlap(alignment: Alignment) -> Floats:
-    """Mean of overlap@1 to overlap@l, l the length of the longer list: float64 (n,) in [0, 1].
+    """The mean of the overlaps of the first 1 to l places: float64 (n,) in [0, 1].
 
-    With X_d the overlap of the top d's: ``1/l sum_{d=1..l} X_d / d``. For two lists of k items this
-    is the average overlap of Webber, Moffat and Zobel, and the average accuracy of Wu and Crestani.
-    It is also 1 minus the intersection metric of Fagin, Kumar and Sivakumar.
+    l is the length of the longer list. X_d is the number of common items in the first d places of
+    both lists. The mean is ``1/l sum_{d=1..l} X_d / d``. For two lists of k items, this is the
+    average overlap of Webber, Moffat and Zobel, and the average accuracy of Wu and Crestani. It is
+    also 1 minus the intersection metric of Fagin, Kumar and Sivakumar.
 
-    Those papers assume lists of equal length. Here a list contains nothing after its end, as in
-    `overlap`, so a prefix scores below 1. Nothing is extrapolated. Unlike RBO, the score depends on
-    where the lists were cut. A common item whose larger position (from 0) is m adds
-    sum_{d=m+1..l} 1/d / l.
+    These papers assume lists of equal length. Here a list has no items after its end, as in
+    `overlap`. So a prefix scores below 1. Nothing is extrapolated. Unlike RBO, the score depends on
+    where the lists were cut. Let m be the larger of a common item's two positions, counted from 0.
+    The item adds sum_{d=m+1..l} 1/d / l.
 
     Identical lists score exactly 1. Disjoint lists and one empty list score exactly 0. Two empty
-    lists score NaN. The metric is symmetric. Cost: O(k) a pair.
+    lists score NaN. The metric is symmetric.
+    Cost: O(k) for each pair.
     Source: Webber, Moffat and Zobel (2010), section 3.3; Wu and Crestani, Methods for ranking
     information retrieval systems without relevance judgments (2003); Fagin, Kumar and Sivakumar
     (2003), section 3.1.
     """
-    # Exact in units of 2**-52 times k, rounded up to a power of two. So every order of the sum
-    # gives the same bits.
+    # The sum is exact in units of 2**-52 times a power of two, which is k rounded up. So every
+    # order of the sum gives the same bits.
     below, residue = _harmonic(alignment.k)
     long = alignment.long
     total = alignment.sum_by_depth(below[:-1]) - alignment.common * below.take(long)
-    # Lists that score 1 have the same first item, so the first rank corrects the rounding error.
+    # Lists that score 1 have the same first item. So the first rank corrects the rounding error.
     total += (alignment.positions[0] == 0) * residue.take(long)
     return divide(total, long)
 
 
 @lru_cache(maxsize=32)
 def _harmonic(k: int) -> tuple[Floats, Floats]:
-    """Sums of 1/e over d < e <= k for d = 0 to k, and the rounding error of identical lists.
+    """The sum of 1/e over d < e <= k for each d from 0 to k, and the rounding errors.
 
-    The error at l is l minus the sum over identical lists of length l.
+    The rounding error for length l is l minus the sum that identical lists of length l have.
     """
     unit = 2.0**-52 * 2 ** int(k).bit_length()
     below = np.round(np.append(np.cumsum(1.0 / np.arange(k, 0, -1))[::-1], 0.0) / unit) * unit
@@ -74,15 +76,15 @@ def _harmonic(k: int) -> tuple[Floats, Floats]:
 
 
 def common_by_chance(k: int, catalogue: int) -> Floats:
-    """Probabilities that two random k-subsets share 0 to k items: float64 (k + 1,).
+    """The probability that two random lists of k items share z items, for z = 0 to k.
 
-    ``catalogue`` is the number of items that the subsets are drawn from. The distribution is
-    hypergeometric.
+    The result is float64 (k + 1,). The lists are drawn from ``catalogue`` items. The distribution
+    is hypergeometric.
     """
     least = max(0, 2 * k - catalogue)
     x = np.arange(least, k, dtype=np.float64)
     strangers = float(catalogue - 2 * k) + x + 1.0
-    # Logarithms of the ratios of neighbours: the counts would overflow, and lgamma loses digits.
+    # This uses logarithms of the ratios of neighbours. Counts would overflow. lgamma loses digits.
     steps = 2 * np.log(k - x) - np.log(x + 1) - np.log(strangers)
     logs = np.concatenate(([0.0], np.cumsum(steps)))
     likely = np.exp(logs - logs.max())
@@ -95,9 +97,10 @@ def expect_over_shared(
     values: Floats,
     least: int = 0,
 ) -> float | None:
-    """Mean of ``values[z]`` (k + 1) over the number z of items that two random k-subsets share.
+    """The mean of ``values[z]``, where z is the number of items that two random lists share.
 
-    Only z >= ``least`` count. None if such a z is impossible.
+    The lists have k items, and ``values`` has k + 1 values. Only z of at least ``least`` are used.
+    The result is None if no such z is possible.
     """
     odds = common_by_chance(k, catalogue)[least:]
     if not odds.any():
@@ -106,25 +109,27 @@ def expect_over_shared(
 
 
 def draw_twice(k: int, catalogue: int) -> float:
-    """Probability that two given items are both among k items drawn from a catalogue."""
+    """The probability that two given items are both among k items drawn from a catalogue."""
     return k * (k - 1) / (catalogue * (catalogue - 1)) if catalogue > 1 else 0.0
 
 
 def expect_extended_surplus(k: int, catalogue: int) -> float:
-    """Mean of S, the concordant minus the discordant pairs of extended tau, for random lists.
+    """The mean of S of extended tau for two random lists of k items.
 
-    Both lists have k items. Tau over the full catalogue of N items is 0. The z dummies represent
-    N - 2 k + z other items, each concordant with each of the z common ones. So
-    E[S] = E[z] (2 k - N), E[z] = k² / N.
+    S is the number of concordant pairs minus the number of discordant pairs. Over the full
+    catalogue of N items, the mean is 0. The universe of extended tau has z dummy items instead of
+    the N - 2 k + z items that are in no list. Each of these items is concordant with each of the z
+    common items. So E[S] = E[z] (2 k - N), and E[z] = k² / N.
     """
     return math.fsum([2 * k**3 / catalogue, -(k**2)])
 
 
 def expect_topk_kendall(k: int, catalogue: int, penalty: float) -> float:
-    """Mean of Fagin, Kumar and Sivakumar's K^(p) for two random lists of k items.
+    """The mean of Fagin, Kumar and Sivakumar's K^(p) for two random lists of k items.
 
-    K0 = (k² + z (z - 1) / 2 - S) / 2, S as in `expect_extended_surplus`. A pair of one list is
-    missing from the other if both items are among the N - k items not drawn.
+    K0 is (k² + z (z - 1) / 2 - S) / 2. S is defined in `expect_extended_surplus`. Both items of a
+    pair of one list are missing from the other list if they are among the N - k items that were not
+    drawn.
     """
     shared = k * (k - 1) * draw_twice(k, catalogue) / 2
     missing = k * (k - 1) * draw_twice(catalogue - k, catalogue)

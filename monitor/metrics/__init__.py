@@ -1,4 +1,7 @@
-"""Metrics of the similarity of two ranked lists. Names parse and print: ``rbo(p=0.9)@10``."""
+"""Metrics of the similarity of two ranked lists.
+
+A metric has a name such as ``rbo(p=0.9)@10``. `parse` reads it, and ``str`` writes it.
+"""
 
 from collections.abc import Sequence
 
@@ -14,7 +17,10 @@ from monitor.model.arrays import Integers
 from monitor.plugins import Registry
 
 DEFAULT_METRICS = ("extended_tau", "rbo(p=0.9)", "overlap")
-"""The metrics without configuration: order and items together, the top, and membership only."""
+"""The metrics of a comparison that configures none.
+
+They measure order and items together, the top of the lists, and membership only.
+"""
 
 TYPICAL_SHARE = 0.9
 
@@ -29,41 +35,42 @@ def _built_in() -> dict[str, type[Metric]]:
 
 
 METRICS: Registry[type[Metric]] = Registry("metrics", _built_in(), read_kind)
-"""Every built-in metric by name. Installed packages add others."""
+"""All built-in metrics by name. Installed packages can add metrics."""
 
 
 def parse(text: str) -> Metric:
-    """Read a metric's name: ``rbo`` and ``rbo(p=0.90)`` are ``rbo(p=0.9)``.
+    """The metric with this name. ``rbo`` and ``rbo(p=0.90)`` both name ``rbo(p=0.9)``.
 
-    Raises MetricError, with a suggestion, for any other name.
+    Raises MetricError if there is no such metric. The error suggests a name.
     """
     return read_name(text, METRICS)
 
 
 def expected_by_chance(metric: str | Metric, k: int, catalogue: int) -> float | None:
-    """Exact mean score of two random lists of k items, drawn from ``catalogue`` items.
+    """The exact mean score of two random lists of k items.
 
-    The order of the lists is random too. The mean is over pairs with a defined score. It is None
-    for a metric that needs more than lists, is undefined for all pairs, or would take too long.
-    Raises MetricError unless k and catalogue are integers with 1 <= k <= catalogue.
+    The items are drawn from a catalogue of ``catalogue`` items, and their order is random. The mean
+    is over pairs with a defined score. It is None if the metric needs more than lists, if it is
+    undefined for all pairs, or if the computation takes too long. Raises MetricError unless k and
+    catalogue are integers with 1 <= k <= catalogue.
     """
     if not isinstance(metric, Metric):
         metric = parse(metric)
     for name, value in (("k", k), ("catalogue", catalogue)):
         if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer):
-            raise MetricError(f"chance: {name} must be a whole number, not {value!r}")
+            raise MetricError(f"expected_by_chance: {name} is {value!r}: give a whole number")
     if not 1 <= k <= catalogue:
         raise MetricError(
-            f"chance: k must be between 1 and the size of the catalogue, {catalogue}, not {k}"
+            f"expected_by_chance: k is {k}: give a number from 1 to the catalogue size {catalogue}"
         )
     if metric.need is not None:
         return None
-    # Python's integers do not overflow. Beyond 2**53 floats cannot distinguish catalogues.
+    # Python's integers do not overflow. Floats cannot tell catalogues above 2**53 apart.
     return metric.expected_by_chance(int(min(k, metric.depth or k)), int(min(catalogue, 2**53)))
 
 
 def typical_length(lengths: Integers) -> int | None:
-    """The length above 0 of at least nine in ten lists. None if there is no such length."""
+    """The length that at least nine in ten lists have. None if there is none, or if it is 0."""
     if not len(lengths):
         return None
     length = int(np.median(lengths))
@@ -77,9 +84,10 @@ def chance_scores(
     length: int | None,
     catalogue: int,
 ) -> dict[str, float | None]:
-    """Expected score by canonical metric name.
+    """The mean score of two random lists of this length, by canonical metric name.
 
-    None if there is no typical length, or the metric has no such value.
+    It is None if ``length`` is None or exceeds the catalogue, and for a metric that has no such
+    value.
     """
     if length is None or length > catalogue:
         return {str(metric): None for metric in metrics}

@@ -1,4 +1,4 @@
-"""Kendall's tau and distances: order by pairs of items, and extended tau with membership."""
+"""Kendall's tau and distances: metrics that compare the order of pairs of items."""
 
 import math
 from abc import ABC
@@ -21,29 +21,29 @@ _NEGLIGIBLE = 1e-12
 
 
 class KendallTau(metric.OrderCorrelation):
-    """Order only, of the items in both lists: Kendall's tau-b."""
+    """Order of the common items only: Kendall's tau-b."""
 
     kernel = staticmethod(unweighted.kendall_tau)
     ties = (
-        "neighbours with equal scores are tied, as in tau-b; NaN if all items of a list are "
-        "tied; no ties without scores"
+        "neighbours with equal scores are tied, as in tau-b; NaN if a list ties all common items; "
+        "without scores nothing is tied"
     )
     source = "Kendall (1938, 1945)"
 
 
 class KendallDistance(metric.OrderDistance):
-    """Pairs of common items that the lists order in opposite ways."""
+    """Number of pairs of common items that the lists order in opposite ways."""
 
     kernel = staticmethod(unweighted.kendall_distance)
     source = "Kendall, A new measure of rank correlation (1938)"
 
     def bounds(self, k: int) -> tuple[float, float]:
-        """0 to all pairs of k items."""
-        # A histogram needs a range above 0, also for lists of one item.
+        """From 0 to the number of all pairs of k items."""
+        # A histogram needs a range of some width, even for lists of one item.
         return 0.0, max(1.0, k * (k - 1) / 2)
 
     def expected_by_chance(self, k: int, catalogue: int) -> float | None:
-        """Half of the pairs of common items. None if there cannot be two common items."""
+        """Half of the pairs of common items. None if two common items are impossible."""
         z = np.arange(k + 1.0)
         return expect_over_shared(k, catalogue, z * (z - 1) / 4, least=2)
 
@@ -56,18 +56,18 @@ class KendallDistanceNormalized(metric.OrderDistance):
     source = "Kendall, A new measure of rank correlation (1938)"
 
     def expected_by_chance(self, k: int, catalogue: int) -> float | None:  # noqa: ARG002 - as base
-        """One half, because the order is random. None if there cannot be two common items."""
+        """One half, because the order is random. None if two common items are impossible."""
         return 0.5 if k > 1 else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopkPairs(metric.Distance, ABC):
-    """A distance over the pairs of items of either list."""
+    """A distance over all pairs of items that either list has."""
 
-    # In [0, 1], for two items of one list with neither in the other; 0 optimistic, 0.5 neutral
+    # The cost, in [0, 1], of a pair of items that only one list has. 0 is optimistic, 0.5 neutral.
     penalty: float = 0.0
 
-    uneven = "exact, by the four cases; at penalty 0 a prefix has distance 0"
+    uneven = "the four cases also cover unequal lengths; a prefix has distance 0 if penalty is 0"
     source = "Fagin, Kumar and Sivakumar, Comparing Top k Lists (2003), K^(p)"
 
     def __post_init__(self) -> None:
@@ -82,23 +82,23 @@ class TopkPairs(metric.Distance, ABC):
 
 
 class TopkKendall(TopkPairs):
-    """Pairs of items of either list that the lists order in opposite ways."""
+    """Number of pairs of items of either list that the lists order in opposite ways."""
 
     kernel = staticmethod(unweighted.topk_kendall)
     disjoint = None
     one_empty = math.nan
 
     def bounds(self, k: int) -> tuple[float, float]:
-        """0 to the distance of two disjoint lists of k items."""
+        """From 0 to the distance of two disjoint lists of k items."""
         return 0.0, k * k + self.penalty * k * (k - 1)
 
     def expected_by_chance(self, k: int, catalogue: int) -> float | None:
-        """Exact: the distance is a sum over pairs of items."""
+        """The exact mean, because the distance is a sum over pairs of items."""
         return expect_topk_kendall(k, catalogue, self.penalty)
 
 
 class TopkKendallNormalized(TopkPairs):
-    """`topk_kendall` divided by its value on disjoint lists of the same lengths and ``penalty``."""
+    """`topk_kendall` divided by its value for disjoint lists of the same lengths."""
 
     kernel = staticmethod(unweighted.topk_kendall_normalized)
     high = 1.0
@@ -106,19 +106,19 @@ class TopkKendallNormalized(TopkPairs):
     one_empty = 1.0
 
     def expected_by_chance(self, k: int, catalogue: int) -> float | None:
-        """Exact: the distance is a sum over pairs of items."""
+        """The exact mean, because the distance is a sum over pairs of items."""
         return expect_topk_kendall(k, catalogue, self.penalty) / (
             k * k + self.penalty * k * (k - 1)
         )
 
 
 class WeightedTau(metric.OrderCorrelation):
-    """Order only, of the items in both lists, with most weight at the top: hyperbolic weights."""
+    """Order of the common items only, with hyperbolic weights: the top has the highest weight."""
 
     kernel = staticmethod(weighted.weighted_tau)
     ties = (
-        "neighbours with equal scores are tied, as Vigna does; NaN if all items of a list are "
-        "tied; no ties without scores"
+        "neighbours with equal scores are tied, as Vigna defines it; NaN if a list ties all common "
+        "items; without scores nothing is tied"
     )
     source = (
         "Vigna, A weighted correlation index for rankings with ties (2015); scipy.stats.weightedtau"
@@ -126,7 +126,7 @@ class WeightedTau(metric.OrderCorrelation):
 
 
 class TauAp(metric.OrderCorrelation):
-    """Order only, with the baseline as the truth. Errors at the candidate's top cost most."""
+    """Order of the common items only: errors at the top of the candidate's list cost most."""
 
     kernel = staticmethod(weighted.tau_ap)
     is_symmetric = False
@@ -137,7 +137,7 @@ class TauAp(metric.OrderCorrelation):
 
 
 class TauApSymmetric(metric.OrderCorrelation):
-    """Mean of `tau_ap` with either list as the truth."""
+    """Mean of `tau_ap` in both directions, with either list as the truth."""
 
     kernel = staticmethod(weighted.tau_ap_symmetric)
     source = (
@@ -147,88 +147,86 @@ class TauApSymmetric(metric.OrderCorrelation):
 
 
 class PositionWeightedKendallDistance(metric.PositionWeighted):
-    """Pairs of common items in opposite order. Moves at the top count most."""
+    """Sum over pairs of common items in opposite order. Moves at the top cost most."""
 
     kernel = staticmethod(element_weighted.position_weighted_kendall_distance)
 
     def bounds(self, k: int) -> tuple[float, float]:
-        """0 to all pairs of k items: no step costs more than the first, 1."""
+        """From 0 to the number of all pairs of k items, because no step costs more than 1."""
         return 0.0, max(1.0, k * (k - 1) / 2)
 
     def expected_by_chance(self, k: int, catalogue: int) -> float | None:
-        """Exact if the lists share at most about `_MOST_SHARED` items, else None."""
+        """The exact mean. None if the lists may share many more than `_MOST_SHARED` items."""
         most = min(k, _MOST_SHARED)
         if common_by_chance(k, catalogue)[most + 1 :].sum() > _NEGLIGIBLE:
-            return None  # the cost is the square of the number of shared items
+            return None  # the time grows with the square of the number of shared items
         values = np.zeros(k + 1)
         values[: most + 1] = element_weighted.expect_position_weighted(most, self.discount)
         return expect_over_shared(k, catalogue, values, least=2)
 
 
 class ElementWeightedKendallDistance(metric.WeightedOrderDistance):
-    """Pairs of common items in opposite order, weighted by the product of the items' weights."""
+    """Sum over pairs of common items in opposite order: the product of the items' weights."""
 
     kernel = staticmethod(element_weighted.element_weighted_kendall_distance)
 
 
 class ElementWeightedKendallDistanceNormalized(metric.WeightedOrderDistance):
-    """Share of the weight of pairs of common items in opposite order."""
+    """Share of the weight of all pairs of common items that pairs in opposite order have."""
 
     kernel = staticmethod(element_weighted.element_weighted_kendall_distance_normalized)
     high = 1.0
 
 
 class GeneralizedKendallDistance(metric.PositionWeighted):
-    """Pairs of common items in opposite order, weighted by the items and by their ranks."""
+    """Sum over pairs of common items in opposite order, with weights of items and ranks."""
 
     kernel = staticmethod(element_weighted.generalized_kendall_distance)
     need = metric.Need.ITEM_WEIGHTS
 
 
 class ExtendedTau(metric.Correlation):
-    """Order and membership together, with equal weight for all ranks."""
+    """Order and membership together. All ranks have the same weight."""
 
     kernel = staticmethod(unweighted.extended_tau)
     disjoint = -1.0
     one_empty = -1.0
     uneven = (
-        "exact: the universe has as many items as both lists have places; a proper prefix "
-        "scores below 1"
+        "the universe has as many items as both lists have places; a proper prefix scores below 1"
     )
     source = "Rogier van der Geer, Using Kendall's tau to compare recommendations (2016), scaled"
 
     def expected_by_chance(self, k: int, catalogue: int) -> float | None:
-        """Exact, because the surplus of concordant pairs is linear."""
+        """The exact mean, because the score is linear in the surplus of concordant pairs."""
         norm = k * (3 * k - 1) / 2
         return (2 * expect_extended_surplus(k, catalogue) + k * k - norm) / (norm + k * k)
 
 
 class ExtendedTauUnscaled(metric.Correlation):
-    """Extended tau as published. Its minimum depends on the lengths."""
+    """Extended tau as it was published. Its minimum depends on the lengths of the lists."""
 
     kernel = staticmethod(unweighted.extended_tau_unscaled)
     disjoint = None
     one_empty = math.nan
     uneven = (
-        "exact: the universe has as many items as both lists have places; a proper prefix "
-        "scores below 1"
+        "the universe has as many items as both lists have places; a proper prefix scores below 1"
     )
     source = "Rogier van der Geer, Using Kendall's tau to compare recommendations (2016)"
 
     def expected_by_chance(self, k: int, catalogue: int) -> float | None:
-        """Exact, because the surplus of concordant pairs is linear."""
+        """The exact mean, because the score is linear in the surplus of concordant pairs."""
         return expect_extended_surplus(k, catalogue) / (k * (3 * k - 1) / 2)
 
 
 class AppendedTau(metric.Correlation):
-    """Tau-b over the items of both lists, with each list's mismatches tied at the other's end."""
+    """Tau-b after missing items are appended to each list. Appended items are tied."""
 
     kernel = staticmethod(unweighted.appended_tau)
     disjoint = None
     one_empty = math.nan
     uneven = (
-        "exact, but a list that lacks only the last item of the other scores 1; NaN for "
-        "identical lists of one item"
+        "two lists score 1 if one of them lacks only the last item of the other; NaN for identical "
+        "lists of one item"
     )
     source = (
         "Rogier van der Geer, Using Kendall's tau to compare recommendations (2016), "
@@ -236,7 +234,7 @@ class AppendedTau(metric.Correlation):
     )
 
     def expected_by_chance(self, k: int, catalogue: int) -> float | None:
-        """Exact: only the (k - z)² pairs of one item in each list do not balance."""
+        """The exact mean. Only the (k - z)² pairs of items of different lists do not cancel out."""
         if k == 1:
             return -1.0 if catalogue > 1 else None
         z = np.arange(k + 1.0)
@@ -246,12 +244,12 @@ class AppendedTau(metric.Correlation):
 
 
 class ElementWeightedTau(metric.Correlation):
-    """Order and membership together. An item of weight w counts as w items."""
+    """Order and membership together. An item of weight w has the effect of w items."""
 
     kernel = staticmethod(element_weighted.element_weighted_tau)
     disjoint = -1.0
     one_empty = -1.0
-    uneven = "exact: the universe has the weight of both lists; a proper prefix scores below 1"
+    uneven = "the universe has the weight of both lists; a proper prefix scores below 1"
     need = metric.Need.ITEM_WEIGHTS
     source = (
         "Kumar and Vassilvitskii, Generalized distances between rankings (2010); van der "

@@ -1,4 +1,4 @@
-"""Metric: the interface of all metrics of two lists, and the grammar of their names.
+"""The interface of all metrics of two lists, and the grammar of their names.
 
 `monitor.kernels` computes the scores.
 """
@@ -18,8 +18,8 @@ from monitor.kernels.kendall.element_weighted import DISCOUNTS
 from monitor.model.arrays import Floats
 from monitor.plugins import Guard, PluginError, Registry
 
-STRICT = "ignored: tied items are in the order of their ids"
-ON_COMMON_ITEMS = "exact on the common items, for any lengths; NaN with fewer than two common items"
+STRICT = "ignored: tied items are ordered by their ids"
+ON_COMMON_ITEMS = "only the common items are compared; NaN with fewer than two common items"
 
 
 _DECLARED = ("__doc__", "low", "high", "identical", "disjoint", "one_empty", "uneven", "source")
@@ -43,20 +43,22 @@ class Need(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric(ABC):
-    """A named metric with its parameters, equal if name, parameters and depth are equal.
+    """A metric with a name, parameters and a depth. Metrics are equal if all of these are equal.
 
-    ``str(metric)`` is the canonical name: the name, all parameters, and ``@depth``. The lists of a
-    metric contain no duplicates. Every metric declares
+    ``str(metric)`` is the canonical name. It has the name, all parameters, and ``@depth``. A metric
+    is only computed for lists without duplicates. Every metric declares:
 
-    - its ``kernel``. The kernel's docstring has the formula and all special cases. The metric has
-      the kernel's name unless it declares a ``name``;
-    - ``low`` and ``high``, the range over all parameters and lists. It is infinite if it grows with
-      the lists; `bounds` narrows it for lists of at most k items;
-    - its exact value on ``identical`` and ``disjoint`` lists of one length, and for ``one_empty``
-      and ``both_empty`` lists: NaN if undefined, None if it depends on the lists or parameters.
+    - ``kernel``: the function that computes the scores. Its docstring has the formula and all
+      special cases. The metric has the kernel's name unless it declares a ``name``.
+    - ``low`` and ``high``: the range of the scores, over all parameters and lists. The range is
+      infinite if it grows with the length of the lists. `bounds` is the range for lists of at most
+      k items.
+    - ``identical``, ``disjoint``, ``one_empty`` and ``both_empty``: the exact scores of such lists.
+      Identical and disjoint lists have the same length. A score is NaN if it is undefined. It is
+      None if it depends on the lists or parameters.
     """
 
-    depth: int | None = None  # lists are cut to their first ``depth`` items first
+    depth: int | None = None  # lists are cut to this number of items
 
     name: ClassVar[str]
     kernel: ClassVar[Callable[..., Floats]]
@@ -68,12 +70,12 @@ class Metric(ABC):
     disjoint: ClassVar[float | None]
     one_empty: ClassVar[float | None]
     both_empty: ClassVar[float | None] = math.nan
-    uneven: ClassVar[str]  # how it treats lists of unequal length
-    ties: ClassVar[str] = STRICT  # how it treats items with equal scores
+    uneven: ClassVar[str]  # how the metric treats lists of unequal length
+    ties: ClassVar[str] = STRICT  # how the metric treats items with equal scores
     need: ClassVar[Need | None] = None
     choices: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     source: ClassVar[str]
-    guard: ClassVar[Guard | None] = None  # for a metric of an installed package
+    guard: ClassVar[Guard | None] = None  # only for a metric of an installed package
 
     def __init_subclass__(cls) -> None:
         """Give the metric the name of its kernel."""
@@ -81,7 +83,7 @@ class Metric(ABC):
             cls.name = cls.kernel.__name__
 
     def __post_init__(self) -> None:
-        """Raise MetricError for a parameter out of range."""
+        """Raise MetricError if a parameter or the depth is out of range."""
         if self.depth is not None and self.depth < 1:
             raise MetricError(f"{self.name}@{self.depth}: the depth must be at least 1")
         for name, words in self.choices.items():
@@ -93,7 +95,10 @@ class Metric(ABC):
 
     @classmethod
     def parameters(cls) -> tuple[str, ...]:
-        """Names of the metric's parameters: words if `choices` lists them, else numbers."""
+        """The names of the metric's parameters.
+
+        The value of a parameter is a number, or one of the words that `choices` lists for it.
+        """
         return tuple(field.name for field in fields(cls) if field.name != "depth")
 
     def __str__(self) -> str:
@@ -106,22 +111,22 @@ class Metric(ABC):
         return name
 
     def bounds(self, k: int) -> tuple[float, float]:  # noqa: ARG002 - metrics override it
-        """Lowest and highest possible score of lists of at most min(k, ``depth``) items."""
+        """The lowest and highest possible score for lists of at most min(k, ``depth``) items."""
         return self.low, self.high
 
     def measure(self, alignment: Alignment) -> Floats:
-        """Scores of the aligned pairs, already cut to ``depth``: float64 (n,)."""
+        """The scores of aligned pairs: float64 (n,). The lists must be cut to ``depth`` already."""
         return type(self).kernel(alignment, *(getattr(self, name) for name in self.parameters()))
 
     def expected_by_chance(self, k: int, catalogue: int) -> float | None:  # noqa: ARG002 - default
-        """Mean score of two lists of k items drawn at random from a catalogue, None if unknown."""
+        """The mean score of two random lists of k items from a catalogue. None if it is unknown."""
         return None
 
 
 class Similarity(Metric, ABC):
-    """From 0 to 1: 1 for identical lists, 0 for disjoint lists and one empty list.
+    """A metric from 0 to 1: 1 for identical lists, 0 for disjoint lists and one empty list.
 
-    A metric may declare other values.
+    A subclass may declare other values.
     """
 
     low = 0.0
@@ -132,7 +137,7 @@ class Similarity(Metric, ABC):
 
 
 class Correlation(Metric, ABC):
-    """From -1 to 1: 1 for identical lists."""
+    """A metric from -1 to 1 that is 1 for identical lists."""
 
     low = -1.0
     high = 1.0
@@ -140,19 +145,19 @@ class Correlation(Metric, ABC):
 
 
 class OrderCorrelation(Correlation, ABC):
-    """A correlation of the order of the common items only."""
+    """A correlation that compares only the order of the common items."""
 
     disjoint = math.nan
     one_empty = math.nan
     uneven = ON_COMMON_ITEMS
 
     def expected_by_chance(self, k: int, catalogue: int) -> float | None:  # noqa: ARG002 - as base
-        """0, because the order is random. None if there cannot be two common items."""
+        """0, because the order is random. None if two common items are impossible."""
         return 0.0 if k > 1 else None
 
 
 class Distance(Metric, ABC):
-    """From 0, for identical lists, to infinity unless the metric is normalized."""
+    """A metric that is 0 for identical lists. It has no upper limit unless it is normalized."""
 
     low = 0.0
     high = math.inf
@@ -161,7 +166,7 @@ class Distance(Metric, ABC):
 
 
 class OrderDistance(Distance, ABC):
-    """A distance between the orders of the common items only."""
+    """A distance that compares only the order of the common items."""
 
     disjoint = math.nan
     one_empty = math.nan
@@ -177,10 +182,10 @@ class WeightedOrderDistance(OrderDistance, ABC):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PositionWeighted(OrderDistance, ABC):
-    """A distance in which ranks have weights, and in some metrics items too."""
+    """A distance in which ranks have weights. In some of these metrics, items have weights too."""
 
-    # The worth of a rank: 1 / log2(rank + 1), or 1 / rank for ``hyperbolic``. A move costs the
-    # difference.
+    # The value of a rank is 1 / log2(rank + 1), or 1 / rank for ``hyperbolic``. A move between two
+    # ranks costs the difference of their values.
     discount: str = "dcg"
 
     choices: ClassVar[Mapping[str, tuple[str, ...]]] = {"discount": tuple(DISCOUNTS)}
@@ -190,11 +195,14 @@ class PositionWeighted(OrderDistance, ABC):
 def _write_value(value: float | str) -> str:
     if isinstance(value, str):
         return value
-    return repr(float(value))  # p=1 and p=1.0 are one name
+    return repr(float(value))  # so that p=1 and p=1.0 have one name
 
 
 def read_kind(kind: Any, name: str, who: str) -> type[Metric]:  # noqa: ANN401 - of an entry point
-    """The metric of an installed package, guarded. Raises PluginError if it is no valid metric."""
+    """The metric of an installed package, with a guard.
+
+    Raises PluginError if it is not a valid metric.
+    """
     is_metric = (
         isinstance(kind, type)
         and issubclass(kind, Metric)
@@ -207,7 +215,7 @@ def read_kind(kind: Any, name: str, who: str) -> type[Metric]:  # noqa: ANN401 -
             f"must be a Metric that is named {name}, has a docstring, and declares "
             f"{', '.join(_DECLARED[1:])}"
         )
-    # A run needs only the range of a plugin's metric.
+    # These methods of a plugin are not called. A run needs only the range of its metric.
     kind.bounds = Metric.bounds
     kind.expected_by_chance = Metric.expected_by_chance
     kind.guard = Guard(who, MetricError)
@@ -216,11 +224,14 @@ def read_kind(kind: Any, name: str, who: str) -> type[Metric]:  # noqa: ANN401 -
 
 
 def read_name(text: object, registry: Registry[type[Metric]]) -> Metric:
-    """The metric of that name. Raises MetricError with the nearest name or parameter otherwise."""
+    """The metric that ``text`` names.
+
+    Raises MetricError if there is none. The error has the nearest name or parameter.
+    """
     if isinstance(text, str) and len(text) > _LONGEST:
         raise MetricError(
-            f"cannot read metric {text[:_SHOWN]!r}...: it has {len(text):,} characters, and no "
-            f"metric needs {_LONGEST}"
+            f"cannot read metric {text[:_SHOWN]!r}...: it has {len(text):,} characters; write at "
+            f"most {_LONGEST}"
         )
     match = _SHAPE.fullmatch(text) if isinstance(text, str) else None
     if match is None or not isinstance(text, str):
@@ -255,7 +266,7 @@ def _read_arguments(text: str, kind: type[Metric], arguments: str) -> dict[str, 
                 f"metric {kind.name} has no parameter {name!r}{_suggest(name, kind.parameters())}"
             )
         if name in values:
-            raise MetricError(f"metric {text!r} has parameter {name!r} twice")
+            raise MetricError(f"metric {text!r} has parameter {name!r} twice: write it once")
         values[name] = _read_value(text, kind, name, value)
     return values
 
@@ -279,16 +290,16 @@ def _read_value(text: str, kind: type[Metric], name: str, value: str) -> float |
 def _suggest(name: str, candidates: Iterable[str]) -> str:
     names = sorted(candidates)
     if not names:
-        return "; it takes none"
+        return "; the metric has no parameters"
     near = get_close_matches(name.lower(), names, n=1)
     if near:
         return f"; did you mean {near[0]!r}?"
     if len(names) <= _FEW:
-        return f"; known: {', '.join(names)}"
-    return "; `rankwatch metrics` lists all"
+        return f"; write one of {', '.join(names)}"
+    return "; `rankwatch metrics` lists all names"
 
 
 def _example(kind: type[Metric]) -> str:
     if kind.parameters():
         return f", such as {kind()}"
-    return f"; {kind.name} takes none"
+    return f"; {kind.name} has no parameters"

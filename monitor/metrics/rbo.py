@@ -1,4 +1,4 @@
-"""Rank-biased overlap: extrapolated, bounds, and its variants for ties."""
+"""Rank-biased overlap (RBO): the extrapolated value, its bounds, and variants for ties."""
 
 from abc import ABC
 from dataclasses import dataclass
@@ -24,10 +24,10 @@ from monitor.metrics.metric import Need, Similarity
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Persistent(Similarity, ABC):
-    """A metric that weighs depth d with (1-p) p^(d-1)."""
+    """A metric in which depth d has the weight (1-p) p^(d-1)."""
 
-    # Probability of looking at the next rank. At 0.9 the top ten have 86 % of the weight, see
-    # `rbo_persistence`.
+    # The probability that a reader looks at the next rank. With p = 0.9 the first ten ranks have
+    # 86 % of the weight. `rbo_persistence` computes p from such a share.
     p: float = 0.9
 
     def __post_init__(self) -> None:
@@ -41,7 +41,7 @@ class Persistent(Similarity, ABC):
             raise MetricError(msg)
 
     def score_full(self, k: int, *, is_same: bool) -> float:
-        """Score of two lists of k items, identical or disjoint: the bounds of these metrics."""
+        """The score of two identical or two disjoint lists of k items, which are the bounds."""
         k = min(k, self.depth or k)
         places = np.arange(k) if is_same else np.full(k, k)
         length = np.array([k], dtype=np.int32)
@@ -50,110 +50,110 @@ class Persistent(Similarity, ABC):
 
 
 class TieAware(Persistent, ABC):
-    """A metric that uses ties."""
+    """A metric that uses the ties of the lists."""
 
-    uneven = "exact: extrapolated as rbo is; a prefix scores 1, unless its end cuts a tied group"
+    uneven = "it is extrapolated as rbo is; a prefix scores 1 unless its end cuts a tied group"
     need = Need.SCORES
 
 
 class Rbo(Persistent):
-    """Agreement at every depth, with most weight at the top."""
+    """Agreement at every depth. The top of the lists has the highest weight."""
 
     kernel = staticmethod(rbo)
     uneven = (
-        "exact, by equation 32: the agreement is assumed to stay the same below the shorter "
-        "list; a prefix scores 1"
+        "by equation 32: the agreement is assumed to stay the same below the shorter list; a "
+        "prefix scores 1"
     )
     source = (
         "Webber, Moffat and Zobel (2010), A similarity measure for indefinite rankings, equation 32"
     )
 
     def expected_by_chance(self, k: int, catalogue: int) -> float:
-        """(1 - p^k) / (1 - p) / catalogue.
+        """The mean score is (1 - p^k) / (1 - p) / catalogue.
 
-        The mean agreement is d / catalogue at depth d, and k / catalogue below the lists.
+        The mean agreement at depth d is d / catalogue. Below the lists it is k / catalogue.
         """
         return float((1 - self.p**k) / (1 - self.p) / catalogue)
 
 
 class RboA(TieAware):
-    """RBO where a tie means an unknown order: the mean over all orders.
+    """RBO for ties that mean an unknown order: the mean over all orders.
 
-    A list with ties scores below 1 against itself.
+    A list with ties scores below 1 if it is compared with itself.
     """
 
     kernel = staticmethod(rbo_a)
     identical = None
     ties = (
-        "the mean over all orders of the tied items; only the part of a tied group before the "
-        "cut at k counts"
+        "the score is the mean over all orders of the tied items; tied items after the cut at k "
+        "are ignored"
     )
     source = "Corsi and Urbano (2024), The treatment of ties in rank-biased overlap, RBO^a"
 
 
 class RboB(TieAware):
-    """RBO where a tie means an unknown order, normalised as tau-b is.
+    """RBO for ties that mean an unknown order, normalised as tau-b is.
 
-    A list scores 1 against itself, even with ties. The score is never below `rbo_a`.
+    A list with ties scores 1 if it is compared with itself. The score is never below `rbo_a`.
     """
 
     kernel = staticmethod(rbo_b)
     ties = (
-        "the probability of each order, normalised by the ties; only the part of a tied group "
-        "before the cut at k counts"
+        "each order of tied items has a probability, and the score is normalised by the ties; tied "
+        "items after the cut at k are ignored"
     )
     source = "Corsi and Urbano (2024), The treatment of ties in rank-biased overlap, RBO^b"
 
 
 class RboMax(Persistent):
-    """The most RBO that the lists can have if they continue."""
+    """The highest RBO that the lists can have if they continue."""
 
     kernel = staticmethod(rbo_max)
     disjoint = None
     one_empty = 1.0
-    uneven = "exact: items below the end of a list may be in the other; a prefix scores 1"
+    uneven = "any item may follow below the end of a list; a prefix scores 1"
     source = (
         "Webber, Moffat and Zobel (2010), section 4.3 and equation 30: the lower bound and "
         "the residual"
     )
 
     def bounds(self, k: int) -> tuple[float, float]:
-        """The score of two disjoint lists of k items, and 1."""
+        """From the score of two disjoint lists of k items to 1."""
         return self.score_full(k, is_same=False), 1.0
 
     def expected_by_chance(self, k: int, catalogue: int) -> float:
-        """The sum of the expected lower bound and the expected residual."""
+        """The sum of the mean of `rbo_min` and the mean of `rbo_res`."""
         least = RboMin(p=self.p).expected_by_chance(k, catalogue)
         return min(1.0, least + RboRes(p=self.p).expected_by_chance(k, catalogue))
 
 
 class RboMin(Persistent):
-    """The least RBO that the lists can have if they continue."""
+    """The lowest RBO that the lists can have if they continue."""
 
     kernel = staticmethod(rbo_min)
     identical = None
     uneven = (
-        "exact: no item below the end of a list is in the other; a prefix scores the weight of "
-        "its ranks"
+        "items below the end of one list are assumed not to be in the other list; a prefix scores "
+        "the weight of its ranks"
     )
     source = "Webber, Moffat and Zobel (2010), equation 11"
 
     def bounds(self, k: int) -> tuple[float, float]:
-        """0, and the score of two identical lists of k items."""
+        """From 0 to the score of two identical lists of k items."""
         return 0.0, self.score_full(k, is_same=True)
 
     def expected_by_chance(self, k: int, catalogue: int) -> float:
-        """Mean overlap is d^2 / catalogue at depth d, and k^2 / catalogue below the lists."""
+        """The mean overlap is d^2 / catalogue at depth d, and k^2 / catalogue below the lists."""
         seen = (1 - self.p**k) / (1 - self.p) - k * self.p**k
         below = k * (rbo_weight(self.p, k) - (1 - self.p**k))
         return float((seen + below) / catalogue)
 
 
 class RboRes(Persistent):
-    """How much RBO can still grow below the lists, `rbo_max` - `rbo_min`.
+    """How much RBO can grow if the lists continue: `rbo_max` minus `rbo_min`.
 
-    This is no similarity: it falls as lists become longer and as they share more items. It is the
-    width of the range that `rbo` extrapolates in.
+    This is no similarity. It falls if the lists become longer or share more items. `rbo` is always
+    between `rbo_min` and `rbo_max`.
     """
 
     kernel = staticmethod(rbo_res)
@@ -161,47 +161,47 @@ class RboRes(Persistent):
     identical = None
     disjoint = None
     one_empty = 1.0
-    uneven = "exact, by equation 30: lengths and the number of common items decide"
+    uneven = "by equation 30: the value depends on the lengths and on the number of common items"
     source = "Webber, Moffat and Zobel (2010), equation 30"
 
     def bounds(self, k: int) -> tuple[float, float]:
-        """The value of two identical lists of k items, and 1, the value of an empty list."""
+        """From the value of two identical lists of k items to 1, the value of an empty list."""
         return self.score_full(k, is_same=True), 1.0
 
     def expected_by_chance(self, k: int, catalogue: int) -> float:
-        """The mean over the number of common items of two random lists, which is hypergeometric."""
+        """The mean of the values of z common items. z has a hypergeometric distribution."""
         return float(common_by_chance(k, catalogue) @ residual_by_common(self.p, k))
 
 
 class RboTruncated(Persistent):
-    """RBO@k, the sum over the depths seen: identical lists score 1 - p^k.
+    """RBO@k: RBO summed only over the depths of the lists. Identical lists score 1 - p^k.
 
-    Other libraries call it RBO. It mixes the similarity of the lists with their length; `rbo` does
-    not.
+    Other libraries call this RBO. The score depends on the length of the lists, not only on their
+    similarity. The score of `rbo` does not depend on the length.
     """
 
     kernel = staticmethod(rbo_truncated)
     identical = None
-    uneven = "exact: depths down to the end of the shorter list; a prefix of s items scores 1 - p^s"
+    uneven = "only the depths of the shorter list are added; a prefix of s items scores 1 - p^s"
     source = "Webber, Moffat and Zobel (2010), equation 4 cut off at the shorter list's end (RBO@k)"
 
     def bounds(self, k: int) -> tuple[float, float]:
-        """0, and the score of two identical lists of k items."""
+        """From 0 to the score of two identical lists of k items."""
         return 0.0, self.score_full(k, is_same=True)
 
     def expected_by_chance(self, k: int, catalogue: int) -> float:
-        """Mean agreement is d / catalogue at depth d. The depths below add nothing."""
+        """The mean agreement at depth d is d / catalogue. Depths below the lists add nothing."""
         return float(((1 - self.p**k) / (1 - self.p) - k * self.p**k) / catalogue)
 
 
 class RboW(TieAware):
-    """RBO where a tie means equality: tied items share one rank.
+    """RBO for ties that mean equality: tied items share one rank.
 
-    A list scores 1 against itself, even with ties.
+    A list with ties scores 1 if it is compared with itself.
     """
 
     kernel = staticmethod(rbo_w)
-    ties = "tied items share one rank; only the part of a tied group before the cut at k counts"
+    ties = "tied items share one rank; tied items after the cut at k are ignored"
     source = (
         "Corsi and Urbano (2024), The treatment of ties in rank-biased overlap, RBO^w; "
         "Webber, Moffat and Zobel, equation 28"

@@ -1,4 +1,4 @@
-"""Metrics of one arm's lists against the items that users found relevant."""
+"""Metrics that compare one arm's lists with the items that users found relevant."""
 
 import math
 from abc import ABC
@@ -14,10 +14,11 @@ from monitor.model.rankings import Labels
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfArm(Metric, ABC):
-    """A metric of one arm's lists, or the ``difference`` candidate - baseline.
+    """A metric of one arm's lists, or the difference of both arms.
 
-    A difference above 0 means that the candidate is better. Identical lists give 0. The metric is
-    undefined for users without relevant items.
+    The ``difference`` is the candidate's score minus the baseline's score. If it is above 0, the
+    candidate is better. It is 0 for identical lists. The metric is undefined for users without
+    relevant items.
     """
 
     arm: str = relevance.DIFFERENCE
@@ -32,15 +33,15 @@ class OfArm(Metric, ABC):
     choices: ClassVar[Mapping[str, tuple[str, ...]]] = {"arm": relevance.ARMS}
 
     def bounds(self, k: int) -> tuple[float, float]:  # noqa: ARG002 - the base's signature
-        """From 0 up for one arm, the full range for the difference."""
+        """One arm's scores are at least 0. The difference has the full range."""
         if self.arm == relevance.DIFFERENCE:
             return self.low, self.high
         return 0.0, self.high
 
     def measure(self, alignment: Alignment) -> Floats:
-        """Score of each user's list in the arm, or the difference.
+        """The score of each user's list in the arm, or the difference of both arms.
 
-        Kernels take grades, labels, and the parameters other than ``arm``.
+        A kernel takes the grades, the labels, and all parameters except ``arm``.
         """
         parameters = [getattr(self, name) for name in self.parameters() if name != "arm"]
 
@@ -51,12 +52,12 @@ class OfArm(Metric, ABC):
 
 
 class Cg(OfArm):
-    """Sum of the grades of the items listed."""
+    """Sum of the grades of the listed items."""
 
     name = "cg"
     low = -math.inf
     high = math.inf
-    uneven = "exact: a place without an item adds nothing"
+    uneven = "a place without an item adds nothing"
     source = (
         "Järvelin and Kekäläinen (2002), Cumulated gain-based evaluation of IR techniques, "
         "equation 1"
@@ -70,7 +71,7 @@ class Cg(OfArm):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Discounted(OfArm, ABC):
-    """A metric of gains that are discounted by rank."""
+    """A metric that discounts the gain of an item by the item's rank."""
 
     gain: str = relevance.LINEAR
 
@@ -85,15 +86,16 @@ class Discounted(OfArm, ABC):
 
 
 class Dcg(Discounted):
-    """Gains of the listed items, with most weight at the top.
+    """Sum of the gains of the listed items, with the highest weight at the top.
 
-    ``gain``: the grade g (``linear``) or 2**g - 1 (``exponential``).
+    The gain of an item with grade g is g if ``gain`` is ``linear``. It is 2**g - 1 if ``gain`` is
+    ``exponential``.
     """
 
     name = "dcg"
     low = -math.inf
     high = math.inf
-    uneven = "exact: a place without an item adds nothing"
+    uneven = "a place without an item adds nothing"
 
     @staticmethod
     def kernel(grades: Floats, _: Labels, gain: str) -> Floats:
@@ -104,12 +106,12 @@ class Dcg(Discounted):
 class Ndcg(Discounted):
     """DCG divided by the DCG of the user's best possible list.
 
-    ``gain``: the grade g (``linear``) or 2**g - 1 (``exponential``). The ideal contains the user's
-    best items, listed or not.
+    The gain of an item with grade g is g if ``gain`` is ``linear``. It is 2**g - 1 if ``gain`` is
+    ``exponential``. The best possible list has the user's best items, even if they are not listed.
     """
 
     name = "ndcg"
-    uneven = "exact: the ideal has the depth of the metric, so a shorter list scores less"
+    uneven = "the best possible list has the depth of the metric, so a shorter list scores less"
 
     @staticmethod
     def kernel(grades: Floats, labels: Labels, gain: str) -> Floats:
@@ -119,11 +121,12 @@ class Ndcg(Discounted):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NdcgVsBaseline(Similarity):
-    """NDCG of the candidate's list, with the baseline's ranks as grades.
+    """NDCG of the candidate's list, with grades from the baseline's ranks.
 
-    ``gain``: grades l down to 1 (``linear``) or 2**grade - 1 (``exponential``). It needs no labels
-    and does not replace them: a candidate that is better than its baseline scores less, as a worse
-    one.
+    The baseline's l items have the grades l, l - 1 and so on, down to 1. The gain is the grade if
+    ``gain`` is ``linear``. It is 2**grade - 1 if ``gain`` is ``exponential``. This metric needs no
+    relevance, but cannot replace it: a candidate that is better than the baseline scores below 1,
+    as a worse candidate does.
     """
 
     gain: str = relevance.LINEAR
@@ -131,24 +134,25 @@ class NdcgVsBaseline(Similarity):
     kernel = staticmethod(relevance.ndcg_vs_baseline)
     is_symmetric = False
     uneven = (
-        "exact: a shorter candidate scores less; items beyond the baseline's length add nothing"
+        "a shorter list of the candidate scores less; items that only the candidate has add nothing"
     )
     choices: ClassVar[Mapping[str, tuple[str, ...]]] = {"gain": relevance.GAINS}
     source = "NDCG of Järvelin and Kekäläinen (2002) with the baseline's ranks as grades"
 
     def expected_by_chance(self, k: int, catalogue: int) -> float:
-        """Exact: the mean of a ratio whose denominator is fixed."""
+        """The exact mean, because the denominator of the score is the same for all lists."""
         return relevance.expected_ndcg_vs_baseline(k, catalogue, self.gain)
 
 
 class Map(OfArm):
-    """Average precision, whose mean is the MAP.
+    """Average precision. Its mean over the users is the MAP.
 
-    It is divided by the number of the user's relevant items, as in trec_eval, not by min(that, k).
+    The sum of precisions is divided by R, the number of the user's relevant items, as in trec_eval.
+    Other programs divide it by min(R, k).
     """
 
     name = "map"
-    uneven = "exact: a relevant item that is not listed adds nothing"
+    uneven = "a relevant item that is not listed adds nothing"
     source = (
         "Buckley and Voorhees (2000), Evaluating evaluation measure stability; trec_eval, map_cut"
     )
@@ -160,10 +164,10 @@ class Map(OfArm):
 
 
 class Mrr(OfArm):
-    """1 / rank of the first relevant item, whose mean is the MRR."""
+    """1 / rank of the first relevant item. Its mean over the users is the MRR."""
 
     name = "mrr"
-    uneven = "exact: a list that ends before its first relevant item scores 0"
+    uneven = "a list without a relevant item scores 0"
     source = "Voorhees (1999), The TREC-8 question answering track report"
 
     @staticmethod
@@ -173,10 +177,10 @@ class Mrr(OfArm):
 
 
 class Recall(OfArm):
-    """Share of the user's relevant items that are listed."""
+    """Share of the user's relevant items that are in the list."""
 
     name = "recall"
-    uneven = "exact: a shorter list has fewer places for relevant items"
+    uneven = "a shorter list has fewer places for relevant items"
     source = "recall@k, relevant items listed / relevant items"
 
     @staticmethod

@@ -1,4 +1,7 @@
-"""Scores of many pairs by many metrics: one alignment for each block, blocks in several threads."""
+"""Scores many pairs by many metrics.
+
+Each block of pairs is aligned once for all metrics. Several threads score the blocks.
+"""
 
 import copy
 import os
@@ -15,7 +18,7 @@ from monitor.model.arrays import Floats
 from monitor.model.rankings import PairBatch
 
 MEASURING_S = 60.0
-"""Timeout of a plugin's metric for one block of pairs, about 26,000 pairs of ten items."""
+"""How long a plugin's metric may take for one block: about 26,000 pairs of ten items."""
 
 
 def score_all(
@@ -25,29 +28,32 @@ def score_all(
     threads: int | None = None,
     failed: dict[str, str] | None = None,
 ) -> dict[str, Floats]:
-    """Scores of every pair by canonical metric name, in the order of ``metrics``.
+    """The scores of all pairs, by canonical metric name in the order of ``metrics``.
 
-    Scores are float64 (n,), NaN if undefined. Rows depend neither on each other nor on ``threads``
-    (default: the number of processors). Memory is the scores, and one block a thread.
+    The scores of a metric are float64 (n,). A score is NaN if it is undefined. A row does not
+    depend on other rows, and not on ``threads``. The default number of threads is the number of
+    processors. The memory is that of the scores, and of one block for each thread.
 
-    Raises MetricError for a metric that needs data that the batch does not have. A metric of a
-    plugin may fail. Without ``failed`` that raises MetricError. Otherwise ``failed`` gets a
-    sentence by metric name, and the scores are NaN. Metrics that are in ``failed`` already are
-    skipped and have NaN too.
+    Raises MetricError if the batch lacks the data that a metric needs. It also raises MetricError
+    if a plugin's metric fails and ``failed`` is None. If ``failed`` is a dict, a failed metric gets
+    the score NaN, and its name and the reason are added to the dict. Metrics that are in the dict
+    already are skipped. Their scores are NaN too.
     """
     for metric in metrics:
         if not can_score(metric, batch):
-            raise MetricError(f"{metric} needs {metric.need}, which were not given")
+            raise MetricError(
+                f"{metric} needs {metric.need}, which the batch does not have: add them"
+            )
     kinds = {str(metric): metric for metric in metrics}
     scores = {name: np.empty(len(batch), dtype=np.float64) for name in kinds}
 
-    # Rows do not depend on each other, so blocks may end in any order.
+    # A row does not depend on other rows. So the blocks may be scored in any order.
     def score(rows: slice) -> None:
         for name, values in _measure(batch.take(rows), kinds, failed):
             scores[name][rows] = values
 
     if threads is None:
-        # A container may use fewer processors than the machine has.
+        # A process in a container may have fewer processors than the machine.
         if hasattr(os, "sched_getaffinity"):
             threads = len(os.sched_getaffinity(0))
         else:
@@ -73,7 +79,8 @@ def _measure(
     failed: dict[str, str] | None,
 ) -> Iterator[tuple[str, Floats | float]]:
     alignment = align(batch)
-    # Align once and cut for each depth: an alignment costs more than most metrics.
+    # The lists are aligned once and then cut to each depth, because aligning costs more than most
+    # metrics do.
     by_depth: dict[int | None, Alignment] = {None: alignment}
     for name, metric in kinds.items():
         if failed and name in failed:
@@ -84,7 +91,7 @@ def _measure(
         try:
             yield name, _measure_one(metric, by_depth[metric.depth])
         except MetricError as error:
-            failure = f"{name} not measured: {error}"
+            failure = f"{name} was not measured: {error}"
             if failed is None:
                 raise MetricError(failure) from None
             failed[name] = failure
@@ -92,10 +99,10 @@ def _measure(
 
 
 def _measure_one(metric: Metric, alignment: Alignment) -> Floats:
-    """Scores of the pairs.
+    """The scores of the pairs.
 
-    Raises MetricError if a plugin's metric fails, or does not return one number a pair that is in
-    its range or NaN.
+    Raises MetricError if a plugin's metric fails. It also raises MetricError if the metric does not
+    return one number for each pair. A number must be in the range of the metric, or NaN.
     """
     if metric.guard is None:
         return metric.measure(alignment)
@@ -114,7 +121,8 @@ def _measure_one(metric: Metric, alignment: Alignment) -> Floats:
     else:
         return scores
     raise MetricError(
-        f"gave {problem}, expected {shape[0]} numbers from {metric.low:g} to {metric.high:g}"
+        f"the metric returned {problem}: it must return {shape[0]} numbers from {metric.low:g} to "
+        f"{metric.high:g}"
     )
 
 
@@ -123,9 +131,9 @@ def _share_out(score: Callable[[slice], None], rows: Sequence[slice], threads: i
         for block in rows:
             score(block)
         return
-    # Threads, not processes: numpy and the machine code release the lock during long operations.
+    # Threads are enough: numpy and machine code release the lock during long operations.
     with ThreadPoolExecutor(min(threads, len(rows)), thread_name_prefix="score") as pool:
         try:
             list(pool.map(score, rows))
-        finally:  # an interrupt may stop the caller
+        finally:  # even if an interrupt stops the caller
             pool.shutdown(cancel_futures=True)

@@ -7,11 +7,11 @@ from monitor.metrics.metric import Similarity
 
 
 class AverageOverlap(Similarity):
-    """Overlap averaged over the depths, so the top counts more."""
+    """Mean of the overlaps at all depths. Items at the top have a higher weight."""
 
     kernel = staticmethod(average_overlap)
     uneven = (
-        "exact: the mean of overlap@1 to overlap@l, l the length of the longer list; a prefix "
+        "the mean of overlap@1 to overlap@l, where l is the length of the longer list; a prefix "
         "scores below 1"
     )
     source = (
@@ -19,30 +19,30 @@ class AverageOverlap(Similarity):
     )
 
     def expected_by_chance(self, k: int, catalogue: int) -> float:
-        """The mean of d / catalogue over the depths d = 1 to k."""
+        """The mean of d / catalogue over the depths d from 1 to k."""
         return (k + 1) / (2 * catalogue)
 
 
 class Jaccard(Similarity):
-    """Membership only: common items divided by the items of both lists together."""
+    """Membership only: number of common items divided by number of all items of both lists."""
 
     kernel = staticmethod(jaccard)
-    uneven = "exact: common items / all items; a prefix scores its share of the longer list"
+    uneven = "a prefix scores its share of the longer list"
     source = "Jaccard (1901), Étude comparative de la distribution florale"
 
     def expected_by_chance(self, k: int, catalogue: int) -> float:
-        """The mean of x / (2k - x) over the number x of common items of two random lists."""
+        """The mean of x / (2k - x), where x is the number of common items of two random lists."""
         common = np.arange(k + 1)
         return float(common_by_chance(k, catalogue) @ (common / (2 * k - common)))
 
 
 class Overlap(Similarity):
-    """Membership only: common items divided by the length of the longer list."""
+    """Membership only: number of common items divided by the length of the longer list."""
 
     kernel = staticmethod(overlap)
-    uneven = "exact: common items / the longer length; a prefix scores below 1"
+    uneven = "the number of common items is divided by the longer length; a prefix scores below 1"
     source = "overlap@k, |A ∩ B| / k"
 
     def expected_by_chance(self, k: int, catalogue: int) -> float:
-        """Each of the k items is in the other list with probability k / catalogue."""
+        """The mean score: each item is in the other list with probability k / catalogue."""
         return k / catalogue

@@ -1,3 +1,3 @@
-"""Pairs the lists of both arms by user, and counts what happened to every user. No I/O."""
+"""Pairs the lists of both arms by user, and counts the outcome for each user. There is no I/O."""
 
 from monitor.pairing.pairs import ListedItems, keep_lists, pair, sum_coverage

@@ -1,6 +1,7 @@
-"""From coded lists to a batch of pairs.
+"""Makes a batch of pairs from lists of integer codes.
 
-Lists are cut, duplicates are dropped, tied items are ordered, weights and relevance are attached.
+This module cuts the lists, drops duplicates and orders tied items. Then it attaches item weights
+and relevance.
 """
 
 from collections.abc import Sequence
@@ -19,7 +20,7 @@ from monitor.pairing.ids import WORTH_A_THREAD, codes_of, encode, rank_by_text
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodedLists:
-    """One arm's lists as codes, in the shape of `RankingTable`."""
+    """One arm's lists with items as codes. The layout is that of `RankingTable`."""
 
     codes: Integers
     offsets: Offsets
@@ -27,15 +28,16 @@ class CodedLists:
 
     @property
     def lengths(self) -> Offsets:
-        """The number of items in each list, with duplicates."""
+        """The number of items in each list. Duplicates are counted too."""
         return np.diff(self.offsets)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PaddedLists:
-    """Lists cut to k and without duplicates: codes (n, k) padded with -1.
+    """Lists that are cut to k and have no duplicates.
 
-    Scores have the same shape; None if the arm has no scores.
+    The codes are an array (n, k), padded with -1. The scores have the same shape. They are None if
+    the arm has no scores.
     """
 
     codes: Codes
@@ -46,7 +48,7 @@ class PaddedLists:
     def take(self, rows: Rows) -> "PaddedLists":
         """The lists of these rows, in this order.
 
-        Returns ``self`` if the rows are all rows in their order.
+        Returns ``self`` if these are all the rows in their present order.
         """
         if len(rows) == len(self.lengths) and np.array_equal(rows, np.arange(len(rows))):
             return self
@@ -61,9 +63,10 @@ class PaddedLists:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodedKnowledge:
-    """Further inputs of metrics, with items as codes.
+    """Item weights and grades of relevance, with items as codes.
 
-    ``weights`` are items and weights, ``grades`` offsets, items and grades as in `RelevanceTable`.
+    ``weights`` is a pair: items and their weights. ``grades`` are the offsets, items and grades of
+    a `RelevanceTable`.
     """
 
     weights: tuple[Codes, Floats] | None = None
@@ -73,7 +76,10 @@ class CodedKnowledge:
 def encode_arms(
     baseline: RankingTable, candidate: RankingTable
 ) -> tuple[tuple[CodedLists, CodedLists], pd.Index | None]:
-    """Both arms' lists in codes of one vocabulary. It is None if the codes are the ids."""
+    """Both arms' lists in codes of one vocabulary.
+
+    The vocabulary is None if the ids are their own codes.
+    """
     codes, vocabulary = encode(baseline.items, candidate.items)
     first = CodedLists(codes=codes[0], offsets=baseline.offsets, scores=baseline.scores)
     second = CodedLists(codes=codes[1], offsets=candidate.offsets, scores=candidate.scores)
@@ -85,7 +91,7 @@ def encode_knowledge(
     relevance: RelevanceTable | None,
     vocabulary: pd.Index | None,
 ) -> CodedKnowledge:
-    """Weights and relevance in the codes of a vocabulary."""
+    """Item weights and relevance, with items as codes of a vocabulary."""
     weights = None
     if item_weights is not None:
         weights = (codes_of(item_weights.items, vocabulary), item_weights.weights)
@@ -97,7 +103,10 @@ def encode_knowledge(
 
 
 def pad_lists(lists: CodedLists, rows: Rows | None, k: int) -> PaddedLists:
-    """The lists of these rows, or of all for None, cut to k and without later duplicates."""
+    """The lists of these rows, cut to k and without later duplicates.
+
+    If ``rows`` is None, these are the lists of all rows.
+    """
     if rows is not None:
         lists = _take(lists, rows)
     padded, lengths, had_duplicates = pad(lists.codes, lists.offsets, k)
@@ -115,7 +124,10 @@ def pad_both(
     k: int,
     cells: int,
 ) -> tuple[PaddedLists, PaddedLists]:
-    """`pad_lists` of both arms, in two threads if ``cells`` is at least `WORTH_A_THREAD`."""
+    """`pad_lists` for both arms.
+
+    Two threads do this if there are at least `WORTH_A_THREAD` cells.
+    """
     if cells < WORTH_A_THREAD:
         return pad_lists(arms[0], rows[0], k), pad_lists(arms[1], rows[1], k)
     with ThreadPoolExecutor(max_workers=2) as threads:
@@ -128,9 +140,10 @@ def make_batch(
     candidate: PaddedLists,
     vocabulary: pd.Index | None,
 ) -> PairBatch:
-    """The pairs of two arms' rows, with tied items in order.
+    """A batch of pairs: each row of one arm with the same row of the other arm.
 
-    If only one arm has scores, those of the other arm are NaN.
+    Tied items are ordered by their ids. If only one arm has scores, all scores of the other arm are
+    NaN.
     """
     batch = PairBatch(
         baseline=baseline.codes,
@@ -155,9 +168,10 @@ def make_batch(
 
 
 def attach(batch: PairBatch, knowledge: CodedKnowledge, graded_rows: Rows | None) -> PairBatch:
-    """The batch with weights, NaN for an item without one, and labels.
+    """The batch with item weights and labels.
 
-    ``graded_rows`` is the row of each user's graded list, -1 for none.
+    An item without a weight has the weight NaN. ``graded_rows`` is the row of each user in the
+    grades. It is -1 for a user without grades.
     """
     if knowledge.weights is not None:
         weights = ByArm(
@@ -172,10 +186,10 @@ def attach(batch: PairBatch, knowledge: CodedKnowledge, graded_rows: Rows | None
 
 
 def order_ties(codes: Codes, scores: Floats, vocabulary: pd.Index | None) -> Codes:
-    """Padded lists (n, k) with tied items in the order of their ids as text.
+    """Order the tied items of padded lists (n, k) by their ids as text.
 
-    Returns ``codes`` itself if no items are tied. Neighbours with equal scores are tied. NaN, as
-    behind a list's end, ties with nothing. Scores stay as they are.
+    Neighbours with equal scores are tied. NaN is never tied. Places after the end of a list have
+    the score NaN. The scores do not change. If no items are tied, ``codes`` itself is returned.
     """
     tied = np.zeros(codes.shape, dtype=np.bool_)
     np.equal(scores[:, 1:], scores[:, :-1], out=tied[:, 1:])
@@ -188,9 +202,9 @@ def order_ties(codes: Codes, scores: Floats, vocabulary: pd.Index | None) -> Cod
 
 
 def order_of_ties(codes: Integers, tied: Flags, vocabulary: pd.Index | None) -> tuple[Rows, Rows]:
-    """The cells of tied items, and the order that these cells shall have.
+    """The cells of all tied items, and the new order of these cells.
 
-    ``tied`` marks the items with the score of the item before.
+    ``tied`` marks each item whose score equals that of the item before it.
     """
     cells = np.flatnonzero(tied | np.append(tied[1:], False))
     groups = np.cumsum(~tied)[cells]
@@ -210,10 +224,10 @@ def _take(lists: CodedLists, rows: Rows) -> CodedLists:
 
 
 def _pad_scores(lists: CodedLists, padded: Codes, had_duplicates: Flags) -> Floats | None:
-    """Scores in the shape of ``padded``, NaN behind a list's end.
+    """Scores in the shape of ``padded``. They are NaN after the end of a list.
 
-    None if the arm has items and no scores. An arm without items must not hide that the other arm
-    has scores.
+    The result is None if the arm has items but no scores. If the arm has no items, all scores are
+    NaN: an empty arm must not hide that the other arm has scores.
     """
     if not len(lists.codes):
         return np.broadcast_to(np.nan, padded.shape)
@@ -222,7 +236,7 @@ def _pad_scores(lists: CodedLists, padded: Codes, had_duplicates: Flags) -> Floa
     places = np.arange(padded.shape[1])
     cells = lists.offsets[:-1, None] + places
     is_inside = places < lists.lengths[:, None]
-    # Places behind a list's end point into other lists or beyond the last one.
+    # Places after the end of a list belong to other lists, or are outside of the array.
     scores = lists.scores.take(cells, mode="clip")
     scores[~is_inside] = np.nan
     rows = np.flatnonzero(had_duplicates)

@@ -1,4 +1,4 @@
-"""Finds why hardly any id is in both arms, and the change of spelling that makes the ids equal."""
+"""Finds why the arms have hardly any id in common, and which spelling makes the ids equal."""
 
 import json
 import re
@@ -20,29 +20,36 @@ from monitor.pairing.batches import CodedLists
 from monitor.pairing.ids import ids_of
 
 LEAST_COMMON = 0.05
-"""Least share of the smaller arm's distinct ids that both arms have in common.
+"""The least share of the smaller arm's distinct ids that both arms must have in common.
 
-Real arms share 0.55 or more (drift-lists, 13 arms, 14 days).
+Below this share, the ids of the arms are reported as a mismatch. Real arms share 0.55 or more
+(drift-lists, 13 arms, 14 days).
 """
 _LEAST_MATCH = 0.1
-"""Least share of the tried ids that must be in both arms before a spelling is proposed."""
+"""A spelling is proposed only if it puts at least this share of the tried ids into both arms."""
 _LEAST_LISTS = 10
-"""Least number of lists of an arm.
+"""A mismatch of an unknown kind is reported only if each arm has this many lists.
 
-Fewer lists may have nothing in common: two users share no item in 4 to 29 % of the cases.
+Fewer lists may have no item in common by chance. Two users share no item in 4 to 29 % of the cases.
 """
 _TRIED = 1_000
 _SEARCHED = 100_000
 _FIRST = 1_000
-"""Items and lists of the quick first check. It takes less than a millisecond if arms are alike."""
+"""How many items and lists the quick first check reads.
+
+The check takes less than a millisecond if the arms share many ids.
+"""
 _LEAST_FILLED = 0.01
 _FILLERS = frozenset({"-1", "None", "null", "nan", "NaN", "<pad>"})
-"""Items that are padding even in a single list; any other item must end `_LEAST_LISTS` lists."""
+"""These items are padding even in a single list.
+
+Any other item is padding only if it ends at least `_LEAST_LISTS` lists.
+"""
 
 _PREFIX = re.compile(r"[^\W\d_]+([^\w\s]+|_|(?=\d))")
 _PAIR = re.compile(r"""[(\[]\s*(["']?)(.+?)\1\s*,\s*[-+]?[0-9.]+(?:e[-+]?[0-9]+)?\s*[)\]]""")
 _LONGEST_PAIR = 400
-"""A longer text is not matched, because the expression takes quadratic time."""
+"""Longer texts are not matched, because matching the expression takes quadratic time."""
 _QUOTED = {"regex": "b?['\"](.*)['\"]"}
 _NUMBER = re.compile(r"[-+]?\d+")
 _NO_LETTERS = re.compile(r"[\W_]+")
@@ -50,7 +57,10 @@ _NO_LETTERS = re.compile(r"[\W_]+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Attempt:
-    """Another spelling of ids. ``forms`` are the settings that make it, if settings can."""
+    """Another spelling of ids.
+
+    ``forms`` are the settings that make this spelling. They are empty if no setting can make it.
+    """
 
     kind: MismatchKind
     spell: Callable[[object], str]
@@ -58,7 +68,7 @@ class _Attempt:
 
 
 class IdComparison:
-    """Compares the items of both arms, batch after batch, and collects mismatches."""
+    """Compares the items of both arms in each batch, and collects the mismatches."""
 
     def __init__(self) -> None:
         self.batches: list[tuple[IdMismatch, ...]] = []
@@ -71,9 +81,9 @@ class IdComparison:
     ) -> None:
         """Compare the next batch.
 
-        Mostly this compares the first lists only. All lists are compared if the first ones have
-        little in common. Another spelling is searched once, and only until a batch has many items
-        in both arms.
+        In most batches, only the first lists are compared. If they have few items in common, all
+        lists are compared. If all lists have few items in common too, another spelling is searched.
+        The search runs once. No search runs after a batch whose arms share many items.
         """
         if not all(len(arm.codes) for arm in arms):
             return
@@ -85,7 +95,7 @@ class IdComparison:
 
     @property
     def mismatches(self) -> tuple[IdMismatch, ...]:
-        """Ids that differ in all batches, and the padding of all lists together."""
+        """The mismatch of item ids that every batch has, and the padding in all batches."""
         mismatches: list[IdMismatch] = []
         if self.batches and all(map(_spellings, self.batches)):
             mismatches = _spellings(self.batches[0])
@@ -107,7 +117,10 @@ def _compare_items(
     vocabulary: pd.Index | None,
     earlier: Sequence[IdMismatch],
 ) -> Iterator[IdMismatch]:
-    """Why hardly any item is in both arms: as in an ``earlier`` batch, else it is searched."""
+    """Why the arms have hardly any item in common.
+
+    If ``earlier`` has the mismatch of an earlier batch, this is the result. If not, it is searched.
+    """
     first, others = (set(arm.codes[:_FIRST].tolist()) for arm in arms)
     if len(first & others) >= LEAST_COMMON * min(len(first), len(others)):
         return
@@ -131,9 +144,9 @@ def _compare_items(
 
 
 def find_user_mismatch(baseline: pd.Index, candidate: pd.Index) -> IdMismatch | None:
-    """Why hardly any of these distinct users is in both arms.
+    """Why the arms have hardly any of these distinct users in common.
 
-    None if many are in both, or if an arm has no users.
+    The result is None if the arms share many users, or if an arm has no users.
     """
     common = int(baseline.isin(candidate).sum())
     if common >= LEAST_COMMON * min(len(baseline), len(candidate)):
@@ -155,10 +168,11 @@ def find_mismatch(
     common: int,
     is_many: bool,
 ) -> IdMismatch | None:
-    """The spelling that makes most of these distinct ids equal.
+    """The spelling that makes the largest number of these distinct ids equal.
 
-    Tries 1,000 ids of the smaller arm against up to 100,000 ids of the other one. None if no
-    spelling helps and there are not many ids.
+    The search takes up to 1,000 ids of the smaller arm and up to 100,000 ids of the larger arm. If
+    no spelling makes more ids equal, the kind of the result is UNKNOWN. The result is None instead
+    if ``is_many`` is false, unless the ids of exactly one arm are numbers.
     """
     ours = _thin(baseline)
     theirs = _thin(candidate)
@@ -214,7 +228,7 @@ def _leave_out_forms(
     many: Sequence[object],
     most: int,
 ) -> _Attempt:
-    """The attempt without the forms that do not make further ids equal."""
+    """Drops the forms that do not raise the number of equal ids."""
     for form in attempt.forms:
         forms = [each for each in attempt.forms if each is not form]
         spell = _spell_by(forms)
@@ -232,7 +246,10 @@ def _thin(ids: Sequence[object]) -> Sequence[object]:
 
 
 def _attempts(few: Sequence[str], many: Sequence[str]) -> Iterator[_Attempt]:
-    """Other spellings, the simplest first. Of two that help equally, the first is proposed."""
+    """Other spellings, the simplest first.
+
+    If two spellings make the same number of ids equal, the first one is proposed.
+    """
     step = max(1, len(many) // _TRIED)
     sides = [list(map(str.strip, ids)) for ids in (few, many[::step])]
     starts = dict.fromkeys(filter(None, map(_usual_prefix, sides)))
@@ -271,7 +288,7 @@ def _spell_without_separators(item: object) -> str:
 
 
 def _spell_first(item: object) -> str:
-    """The first of a pair, else the id."""
+    """The first value of a pair. An id that is no pair is returned as text."""
     if isinstance(item, tuple) and item:
         return str(item[0])
     text = str(item)
@@ -282,7 +299,10 @@ def _spell_first(item: object) -> str:
 
 
 def _usual_prefix(ids: Sequence[str]) -> str | None:
-    """What all ids begin with before a separator or a number, else what most begin with."""
+    """The prefix that ends at a separator and that all ids have.
+
+    If there is none, this is a prefix that at least half of the ids have.
+    """
     start = re.match(r"(?s).*[\W_]", _common_start(ids))
     if start and start[0].strip():
         return start[0]
@@ -294,15 +314,15 @@ def _usual_prefix(ids: Sequence[str]) -> str | None:
 
 
 def _usual_suffix(ids: Sequence[str]) -> str | None:
-    """What all ids end with, from its first separator on."""
+    """The suffix that begins with a separator and that all ids have."""
     common_end = _common_start([each[::-1] for each in ids])[::-1]
     end = re.search(r"(?s)[\W_].*", common_end)
     return end[0] if end and end[0].strip() else None
 
 
 def _common_start(texts: Sequence[str]) -> str:
-    """The longest text that all of several distinct texts begin with."""
-    if len(texts) < 2:  # noqa: PLR2004 - one id says nothing about others
+    """The longest prefix that all these distinct texts have. It is empty for a single text."""
+    if len(texts) < 2:  # noqa: PLR2004 - one id has no common prefix
         return ""
     return commonprefix(texts)  # noqa: RUF071 - these are no paths
 
@@ -312,7 +332,10 @@ def _find_examples(
     ours: Sequence[object],
     theirs: Sequence[object],
 ) -> tuple[str, str]:
-    """One id as each arm spells it, with different spellings if the first ids have any."""
+    """One id in the spelling of each arm.
+
+    The two spellings differ if there is such an id among the first ids.
+    """
     by_spelling = {attempt.spell(each): str(each) for each in theirs}
     alike: list[str] = []
     for each in ours:
@@ -347,7 +370,7 @@ def _find_padding(
     vocabulary: pd.Index | None,
     k: int | None,
 ) -> Iterator[IdMismatch]:
-    """The item at the ends of most lists, if it ends many lists."""
+    """The item that ends the largest number of lists, if that number is high enough."""
     if not any(len(_fillers(lists, k, _FIRST)) for lists in arms):
         return
     counts = {
@@ -372,7 +395,10 @@ def _find_padding(
 
 
 def _fillers(lists: CodedLists, k: int | None, first: int | None = None) -> Integers:
-    """The last items of the first lists, of those lists that end with the same item twice."""
+    """The last item of each list whose last two items are the same.
+
+    ``first`` limits the number of lists that are read.
+    """
     starts = lists.offsets[:-1][:first]
     ends = lists.offsets[1:][:first]
     if k is not None:

@@ -1,9 +1,9 @@
-"""Ids of items and users as integer codes, and the one rule that says which ids are equal.
+"""Integer codes for the ids of items and users, and the rule that decides which ids are equal.
 
-Ids are equal if Python says so: 1, 1.0 and True are one id. A whole number equals the text that
-spells it, 42 and "42", because one arm may use JSON and the other CSV. "042", "42.0" and " 42" are
-other ids. A UUID equals its text. Sources convert whole numbers to integers and all other ids to
-text, so that no two ids become one.
+Two ids are equal if Python's ``==`` says so. So 1, 1.0 and True are one id. A whole number equals
+the text that spells it: 42 equals "42", because one arm may use JSON and the other CSV. "042",
+"42.0" and " 42" are different ids. A UUID equals its text. Sources convert whole numbers to
+integers and all other ids to text. This conversion never makes two different ids equal.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from monitor.kernels.exposure import look_up
 from monitor.model.arrays import Array, Codes, Hashes, Ids, Integers, Rows
 
 WORTH_A_THREAD = 1 << 17
-"""From this number of ids on, two threads are faster than one."""
+"""Two threads are faster than one thread if there are at least this many ids."""
 _CODE_LIMIT = 2**31
 _WHOLE = re.compile(r"0|-?[1-9][0-9]{0,999}")
 
 
 def equality_key(item: object) -> object:
-    """The key of an id in a dict or set. Keys are equal exactly if the ids are."""
+    """The key of an id in a dict or set. Two keys are equal only if their ids are equal."""
     if isinstance(item, str) and _WHOLE.fullmatch(item):
         return int(item)
     if isinstance(item, UUID):
@@ -38,11 +38,14 @@ def equality_key(item: object) -> object:
 
 
 def encode(*arms: Ids) -> tuple[list[Integers], pd.Index | None]:
-    """Codes from 0 to 2**31 - 1 of each arm's ids, and the ids by code.
+    """Codes of each arm's ids, and the vocabulary: the id of each code.
 
-    Equal ids have equal codes. Integers that can be codes are the codes, without a vocabulary
-    (None). Otherwise codes follow the first appearance. Each arm is encoded alone, in threads if
-    that is faster, and then the distinct ids of all arms get shared codes.
+    Codes are integers from 0 to 2**31 - 1. Equal ids have equal codes. If all ids are integers in
+    this range, they are their own codes and the vocabulary is None. If not, codes are numbered in
+    the order in which their ids first appear.
+
+    Each arm is encoded alone. Threads do this if they are faster. Then the distinct ids of all arms
+    get shared codes.
     """
     if all(isinstance(ids, np.ndarray) and _are_codes(ids) for ids in arms):
         return list(map(np.asarray, arms)), None
@@ -57,9 +60,9 @@ def encode(*arms: Ids) -> tuple[list[Integers], pd.Index | None]:
 
 
 def hash_ids(vocabulary: pd.Index) -> Hashes:
-    """A hash of each id, equal if ids are equal.
+    """A hash of each id. Equal ids have equal hashes.
 
-    The hash of a whole number is the number, because `encode` may use it as a code.
+    The hash of a whole number is the number itself, because `encode` may use the number as a code.
     """
     if _kind(vocabulary) == "i":
         return vocabulary.to_numpy().astype(np.uint64)
@@ -71,7 +74,7 @@ def hash_ids(vocabulary: pd.Index) -> Hashes:
 
 
 def codes_of(ids: Ids, vocabulary: pd.Index | None) -> Codes:
-    """Codes of other ids in the vocabulary of `encode`, -1 for an id that is not in it."""
+    """The code of each id in a vocabulary of `encode`. It is -1 if the vocabulary lacks the id."""
     if vocabulary is None and _kind(ids) == "i":
         numbers = np.asarray(ids)
         is_code = (numbers >= 0) & (numbers < _CODE_LIMIT)
@@ -84,18 +87,21 @@ def codes_of(ids: Ids, vocabulary: pd.Index | None) -> Codes:
 
 
 def decode(codes: Codes, vocabulary: pd.Index | None) -> tuple[str, ...]:
-    """Item ids of one padded row as text, padding left out."""
+    """The item ids of one padded row as text, without the padding."""
     return tuple(map(str, ids_of(codes[codes >= 0], vocabulary)))
 
 
 def ids_of(codes: Array, vocabulary: pd.Index | None) -> list[Any]:
-    """The ids of these codes; of several equal ids the one that came first."""
+    """The id of each of these codes. Among equal ids, this is the one that came first."""
     ids = codes if vocabulary is None else vocabulary.take(codes)
     return list(ids.tolist())
 
 
 def rank_by_text(codes: Array, vocabulary: pd.Index | None) -> Rows:
-    """The rank of each of these distinct codes, by their ids as text, then by the ids' type."""
+    """The rank of each of these distinct codes.
+
+    The codes are ordered by their ids as text, then by the type of the ids.
+    """
     ids = pd.Index(codes) if vocabulary is None else vocabulary.take(codes)
     if _kind(ids) in {"i", "text"}:
         order = ids.astype("str").argsort()
@@ -108,12 +114,15 @@ def rank_by_text(codes: Array, vocabulary: pd.Index | None) -> Rows:
 
 
 def find_users(wanted: pd.Index, present: pd.Index) -> Rows:
-    """Position of each wanted user among the present users, which are distinct; -1 if absent."""
+    """The position of each wanted user among the present users, -1 for an absent user.
+
+    The present users must be distinct.
+    """
     if present is wanted or present.equals(wanted):
         return np.arange(len(wanted), dtype=np.intp)
     if not _kind(wanted) == _kind(present) == "text":
         return _positions(_array(wanted), present)
-    # One pass over both: an index of text builds a hash table of Python objects.
+    # One pass codes both arrays. An index of text would build a hash table of Python objects.
     codes, _ = pd.factorize(pd.concat([pd.Series(wanted), pd.Series(present)], ignore_index=True))
     row_of = np.full(len(codes), -1, dtype=np.intp)
     row_of[codes[len(wanted) :]] = np.arange(len(present))
@@ -135,30 +144,30 @@ def _array(ids: pd.Index | pd.Series) -> Ids:
 def _are_codes(ids: Array) -> bool:
     if ids.dtype not in (np.int32, np.int64):
         return False
-    # Negative numbers, read as unsigned, are above the limit too.
+    # As unsigned integers, negative numbers are above the limit too.
     unsigned = np.uint32 if ids.dtype == np.int32 else np.uint64
     return bool(ids.view(unsigned).max(initial=0) < _CODE_LIMIT)
 
 
 def _id_as_code(item: object) -> int:
-    """The code of an id if codes are the ids, -1 if it cannot be a code."""
+    """The id as a code, if ids are their own codes. It is -1 if the id cannot be a code."""
     key = equality_key(item)
     try:
-        code = int(key)  # type: ignore[call-overload] # what is no number raises
+        code = int(key)  # type: ignore[call-overload] # raises if the key is no number
     except (TypeError, ValueError, OverflowError):
         return -1
     return code if code == key and 0 <= code < _CODE_LIMIT else -1
 
 
 def _share(codes: Array, shared: Codes) -> Integers:
-    """One arm's codes replaced by shared codes. Those of the first arm mostly are the same."""
+    """Replaces one arm's codes by shared codes. The first arm's codes usually stay the same."""
     if codes.dtype == np.int32 and np.array_equal(shared, np.arange(len(shared))):
         return codes
     return look_up(shared, codes)
 
 
 def _encode_one(ids: Ids) -> tuple[Array, Ids]:
-    """Codes of one arm, and its distinct ids by code."""
+    """The codes of one arm's ids, and the distinct id of each code."""
     if isinstance(ids, pd.Categorical):
         return ids.codes, _array(ids.categories)
     if ids.dtype == object:
@@ -182,9 +191,9 @@ def _encode_one(ids: Ids) -> tuple[Array, Ids]:
 
 
 def _encode_texts(ids: Ids) -> tuple[Codes, Ids] | None:
-    """`_encode_one` of texts in Arrow's memory, without a copy.
+    """`_encode_one` for texts in Arrow's memory. It does not copy the texts.
 
-    None without machine code, and if a text is null.
+    The result is None if there is no machine code for this, or if a text is null.
     """
     if not isinstance(ids, pd.arrays.ArrowStringArray) or not len(ids):
         return None
@@ -205,13 +214,14 @@ def _encode_texts(ids: Ids) -> tuple[Codes, Ids] | None:
 
 
 def _encode_vocabularies(arms: Sequence[Ids]) -> tuple[list[Codes], pd.Index]:
-    """Codes shared by the arms' distinct ids, and the vocabulary of these codes."""
+    """Shared codes for the distinct ids of all arms, and the vocabulary of these codes."""
     parts = [ids for ids in arms if len(ids)]
     kinds = set(map(_kind, parts))
     if (len(kinds) == 1 and "other" not in kinds) or kinds == {"i", "text"}:
         columns = [pd.Series(part) for part in parts]
         if len(kinds) > 1:
-            # One arm uses JSON, the other CSV. Encoding text is faster than encoding objects.
+            # For example, one arm uses JSON and the other CSV. Text is faster to encode than
+            # objects.
             columns = [column.astype("str") for column in columns]
         joined = _array(pd.concat(columns, ignore_index=True))
     else:
@@ -223,7 +233,10 @@ def _encode_vocabularies(arms: Sequence[Ids]) -> tuple[list[Codes], pd.Index]:
 
 
 def _positions(wanted: Ids, present: pd.Index) -> Rows:
-    """Position of each wanted id among the present ids, which are distinct; -1 if absent."""
+    """The position of each wanted id among the present ids, -1 for an absent id.
+
+    The present ids must be distinct.
+    """
     kinds = {_kind(wanted), _kind(present)}
     if kinds == {"i", "text"}:
         return present.astype("str").get_indexer(pd.Index(wanted).astype("str"))

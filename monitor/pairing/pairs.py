@@ -1,4 +1,7 @@
-"""Pairs both arms' lists by user, counts the outcome for each user, and stores lists and items."""
+"""Pairs the lists of both arms by user, and counts the outcome for each user.
+
+This module also returns the paired lists as ids, and counts the distinct listed items.
+"""
 
 from __future__ import annotations
 
@@ -38,10 +41,13 @@ from monitor.pairing.id_mismatches import IdComparison
 from monitor.pairing.ids import encode, find_users, hash_ids
 
 LISTED = 0
-"""Outcome of a user whose list can be compared."""
+"""The outcome for a user whose list can be compared."""
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 mix = partial(pd.util.hash_array, categorize=False)
-"""Hashes whole numbers (SplitMix64). Each bit depends on all bits, so sums of hashes differ too."""
+"""Hashes whole numbers by SplitMix64.
+
+Each bit of a hash depends on all bits of the number. So sums of hashes differ too.
+"""
 _CODES = {reason: code for code, reason in enumerate(CoverageReason, start=LISTED + 1)}
 
 
@@ -49,7 +55,8 @@ _CODES = {reason: code for code, reason in enumerate(CoverageReason, start=LISTE
 class ArmOutcome:
     """The outcome for each of n panel users in one arm.
 
-    ``reason`` is LISTED or the code of a reason. The flags are set for listed users only.
+    ``reason`` is LISTED, or the code of the reason why the user has no list. The flags are set for
+    listed users only.
     """
 
     reason: npt.NDArray[np.int8]
@@ -69,9 +76,10 @@ def pair(  # noqa: PLR0913 - two arms and further inputs
 ) -> Pairing:
     """Pair the panel's users who have a list from both arms.
 
-    Lists are cut to k. Of duplicates the first stays. Items with equal scores are ordered by their
-    ids. A user is paired if both lists have an item. Any other user is counted for each arm that
-    has no list, by the reason. ``compares`` compares the ids of both arms.
+    Lists are cut to k. Only the first of several equal items stays. Items with equal scores are
+    ordered by their ids. A user is paired if both lists have at least one item. Any other user is
+    counted under the reason of each arm that has no list. ``compares`` compares the ids of both
+    arms.
     """
     arms, vocabulary = encode_arms(baseline.rankings, candidate.rankings)
     if compares is not None:
@@ -103,16 +111,16 @@ def _hash_input(
     rows: Sequence[Rows],
     vocabulary: pd.Index | None,
 ) -> Hashes:
-    """A hash of each panel user's lists in both arms: the items and their places.
+    """A hash of each panel user's two lists. It depends on the items and their places.
 
-    ``rows`` are the users' rows in each arm, -1 for none.
+    ``rows`` are the rows of the users in each arm. A row is -1 if the arm has no list of the user.
     """
     item_hashes = None
     if vocabulary is not None:
-        item_hashes = np.append(hash_ids(vocabulary), ~np.uint64(0))  # the last one for padding
+        item_hashes = np.append(hash_ids(vocabulary), ~np.uint64(0))  # the last is for padding
     hashes = np.zeros(len(rows[0]), dtype=np.uint64)
     for lists, rows_of_arm in zip(arms, rows, strict=True):
-        sums = lists.lengths.astype(np.uint64)  # an id may have the hash of padding
+        sums = lists.lengths.astype(np.uint64)  # the hash of an id may equal that of padding
         for column in lists.codes.T:
             items = column.astype(np.uint64) if item_hashes is None else item_hashes[column]
             sums = sums * _FACTOR + items
@@ -132,13 +140,13 @@ def _outcome(
     lengths = lists.lengths[rows]
     reason = np.full(len(panel), _CODES[CoverageReason.MISSING], dtype=np.int8)
     reason[has_row] = np.where(lengths > 0, LISTED, _CODES[CoverageReason.EMPTY])
-    if pull.failures:  # a failed user counts as failed even with a list
+    if pull.failures:  # a user who failed and has a list is counted as failed
         failed = pd.Index(list(pull.failures), dtype="str")
         positions = panel.users.get_indexer(failed)
         failure_codes = np.array(list(map(_CODES.get, pull.failures.values())), dtype=np.int8)
         reason[positions[positions >= 0]] = failure_codes[positions >= 0]
     is_short = np.zeros(len(panel), dtype=np.bool_)
-    is_short[has_row] = lengths < k  # lengths after duplicates were dropped
+    is_short[has_row] = lengths < k  # these lengths do not include duplicates
     is_duplicated = np.zeros(len(panel), dtype=np.bool_)
     is_duplicated[has_row] = lists.had_duplicates[rows]
     is_listed = reason == LISTED
@@ -154,7 +162,7 @@ def _count_coverage(
     outcomes: Mapping[Arm, ArmOutcome],
     is_paired: Flags,
 ) -> Coverage:
-    """One row a segment, in the order of the segments."""
+    """The coverage of one batch: one row for each segment, in the order of the segments."""
     rows = []
     for name, positions in segments.items():
         reasons = {}
@@ -170,7 +178,7 @@ def _count_coverage(
 
 
 def sum_coverage(parts: Sequence[Coverage], segments: Iterable[str]) -> Coverage:
-    """The coverage of all users together, one row for each of these segments, in their order."""
+    """The sum of these parts: one row for each of these segments, in their order."""
     rows: dict[str, list[CoverageRow]] = {name: [] for name in segments}
     for part in parts:
         for row in part.rows:
@@ -199,9 +207,9 @@ def _counts(outcome: ArmOutcome, positions: Rows) -> dict[CoverageReason, int]:
 
 
 def keep_lists(pairing: Pairing, users: pd.Index[str], segments: Mapping[str, Rows]) -> KeptLists:
-    """Both arms' lists as ids, with scores if the arms have any.
+    """The paired lists of both arms as ids, with their scores if there are any.
 
-    ``users`` are the users of the rows of the pairing. ``segments`` are such rows by segment.
+    ``users`` has one user for each row of the pairing. ``segments`` has the rows of each segment.
     """
     batch = pairing.batch
     vocabulary = pairing.vocabulary
@@ -241,11 +249,11 @@ def _table(
 
 
 _TOGETHER = 16
-"""After so many batches their ids are merged, so that shared ids are stored once."""
+"""The ids of this many batches are merged, so that an id in several batches is stored once."""
 
 
 class ListedItems:
-    """Counts distinct items of batches of pairs. Each batch has its own vocabulary."""
+    """Counts the distinct items of several batches. Each batch has its own vocabulary."""
 
     def __init__(self) -> None:
         self._listed = DistinctIds()
@@ -254,7 +262,7 @@ class ListedItems:
         self._lacking_users = 0
 
     def add(self, pairing: Pairing) -> None:
-        """Count a batch of pairs."""
+        """Count the items of a batch."""
         batch = pairing.batch
         vocabulary = pairing.vocabulary
         self._users += len(batch)
@@ -268,7 +276,7 @@ class ListedItems:
         self._lacking.add(items, vocabulary)
 
     def merge(self, other: ListedItems) -> None:
-        """Add the counts of another one."""
+        """Add the counts of another `ListedItems`."""
         self._listed.merge(other._listed)
         self._lacking.merge(other._lacking)
         self._users += other._users
@@ -276,34 +284,37 @@ class ListedItems:
 
     @property
     def count(self) -> int:
-        """The number of distinct listed items: the visible size of the catalogue."""
+        """The number of distinct listed items. This is the part of the catalogue that is seen."""
         return self._listed.count
 
     @property
     def unweighted_note(self) -> str | None:
-        """A note on listed items without a weight and the users who have them; None without any."""
+        """The number of listed items without a weight, and of the users who have such items.
+
+        The result is None if every listed item has a weight.
+        """
         if not self._lacking_users:
             return None
         return (
             f"item_weights: {self._lacking.count:,} of {self.count:,} listed items have no weight, "
-            f"so {self._lacking_users:,} of {self._users:,} users are left out where weights are "
-            "needed"
+            f"so metrics that need weights leave out {self._lacking_users:,} of {self._users:,} "
+            "users: give every listed item a weight"
         )
 
 
 class DistinctIds:
-    """Distinct ids of many vocabularies."""
+    """The distinct ids of many batches, each with its own vocabulary."""
 
     def __init__(self) -> None:
         self._parts: list[Ids] = []
 
     def add(self, codes: Integers, vocabulary: pd.Index | None) -> None:
-        """Add distinct codes of a vocabulary."""
+        """Add the ids of distinct codes. A code that has no vocabulary is its own id."""
         ids = pd.Index(codes.astype(np.int64)) if vocabulary is None else vocabulary.take(codes)
         self._take(ids.to_numpy() if isinstance(ids.dtype, np.dtype) else ids.array)
 
     def merge(self, other: DistinctIds) -> None:
-        """Add the ids of another one."""
+        """Add the ids of another `DistinctIds`."""
         for ids in other._parts:
             self._take(ids)
 

@@ -1,6 +1,6 @@
-"""What an id is, for everything that has rows or lists: files, SQL, Redis, HTTP, plugins, frames.
+"""Defines what an id is, for all inputs: files, SQL, Redis, HTTP, plugins and frames.
 
-This package has the table of types, and ids from Python's values, Arrow's columns and DuckDB's
-expressions. How a source is read is in `monitor.sources`. Which ids are equal is in
-`monitor.pairing.ids`. Start with `ids.py`.
+`ids.py` has a table of the types that can be ids. It reads ids from Python's values, Arrow's
+columns and DuckDB's expressions. `monitor.sources` reads the sources. `monitor.pairing.ids` defines
+which ids are equal.
 """

@@ -1,4 +1,4 @@
-"""How other programs write lists as text, and what to do instead."""
+"""Recognizes lists that other programs wrote as text, and advises what to write instead."""
 
 import re
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """One way to write a list, with its pattern."""
+    """One way to write a list as text, with a pattern that recognizes it."""
 
     pattern: str
     name: str
@@ -24,17 +24,17 @@ _DIALECTS = (
     Dialect(
         r"[^\[\]{},;|]+([,;|][^\[\]{},;|]+)+",
         "text with separators",
-        "write a JSON array, or one item a row",
+        "write a JSON array, or one item in each row",
     ),
 )
 
 
 _LONGEST = 400
-"""Of a longer text only the two ends are matched."""
+"""If a text is longer than this, only its start and its end are matched."""
 
 
 def recognize_dialect(cell: object) -> Dialect | None:
-    """The first dialect that a text may be written in."""
+    """The first dialect whose pattern matches the text. None if there is none."""
     if not isinstance(cell, str):
         return None
     text = cell.strip()

@@ -2,14 +2,14 @@
 
 | type | id |
 |---|---|
-| integer | the number; beyond 64 signed bits its digits as text |
-| float | the number if it is whole and below `EXACT` of its bits |
+| integer | the number. If it needs more than 64 signed bits, its digits as text |
+| float | the number if it is whole and below the limit in `EXACT` |
 | decimal | the number if it is whole |
 | text, UTF-8 binary, UUID, categories | the text: 1 to `MAX_ID_LENGTH` characters, without NUL |
 | null, NaN, boolean, date, time, interval, object, list | none |
 
-If the type of a column can have ids, a value that is no id becomes null. For any other type these
-functions raise SourceError.
+These functions raise SourceError if the type of a column cannot have ids. If the type can have ids,
+a value that is no id becomes null.
 """
 
 import re
@@ -27,11 +27,12 @@ from monitor.errors import SourceError
 from monitor.model.unreadable import Need, name_a_field
 
 MAX_ID_LENGTH = 1000
-"""Characters of the longest id. A longer text is a mistake."""
+"""The largest number of characters in an id. A longer text is probably a mistake: it is no id."""
 EXACT = {16: 2.0**11, 32: 2.0**24, 64: 2.0**53}
-"""By the bits of a float: all smaller whole numbers are exact.
+"""The limit of exact whole numbers, by the number of bits of a float.
 
-At the limit two whole numbers are the same float.
+A float represents each whole number below the limit exactly. The limit itself and the next whole
+number are the same float.
 """
 
 _INT64 = range(-(2**63), 2**63)
@@ -49,7 +50,7 @@ _TYPE_WORDS = (
 
 
 def canonical_id(value: object) -> int | str | None:  # noqa: PLR0911 - one line for each type
-    """The id as an int of 64 bits or as text; None for a value that is no id."""
+    """The id as an integer of 64 bits or as text. None if the value is no id."""
     if isinstance(value, str):
         return value if is_id_text(value) else None
     if isinstance(value, bool | np.bool_):
@@ -77,15 +78,15 @@ def canonical_id(value: object) -> int | str | None:  # noqa: PLR0911 - one line
 
 
 def user_key(value: object) -> str | None:
-    """The user's key, always text; None when the value is no id."""
+    """The user's key as text. None if the value is no id."""
     key = canonical_id(value)
     return None if key is None else str(key)
 
 
 def item_ids(value: object, k: int) -> Sequence[int | str] | None:
-    """The first k ids of a list as ints and texts.
+    """The first k ids of a list, as integers and texts.
 
-    None if it is no list or one of the k values is no id.
+    None if the value is no list, or if one of the first k values is no id.
     """
     if not isinstance(value, list | tuple):
         return None
@@ -96,11 +97,11 @@ def item_ids(value: object, k: int) -> Sequence[int | str] | None:
     if types == {str} and all(map(is_id_text, head)):
         return head
     ids = list(map(canonical_id, head))
-    return None if None in ids else ids  # type: ignore[return-value] # no id is None
+    return None if None in ids else ids  # type: ignore[return-value] # none of the ids is None here
 
 
 def is_id_text(text: str) -> bool:
-    """Whether text may be an id."""
+    """Whether the text can be an id."""
     return (
         0 < len(text) <= MAX_ID_LENGTH
         and "\0" not in text
@@ -115,7 +116,7 @@ def _whole(value: int) -> int | str | None:
 
 
 def describe_value(value: object) -> str:  # noqa: C901, PLR0911 - one kind for each type
-    """What kind of value this is, which is no id. The value itself is not shown."""
+    """Names the kind of a value that is no id. The text does not contain the value itself."""
     if value is None:
         return "null"
     if isinstance(value, float | np.floating) and np.isnan(value):
@@ -143,10 +144,10 @@ def describe_value(value: object) -> str:  # noqa: C901, PLR0911 - one kind for 
 
 
 def id_array(values: Iterable[object]) -> pa.Array:
-    """Ids from Python's values, null where one is no id."""
+    """Ids from Python's values. A value that is no id becomes null."""
     values = list(values)
     types = set(map(type, values)) - {type(None)}
-    # Arrow converts all values together, unless one of them is no id.
+    # Arrow converts all values in one call. It refuses some values that are no ids.
     with suppress(pa.ArrowInvalid, OverflowError, UnicodeEncodeError):
         if types == {int}:
             return pa.array(values, pa.int64())
@@ -159,7 +160,7 @@ def id_array(values: Iterable[object]) -> pa.Array:
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Whether the values of a column are text, dictionary encoded or not."""
+    """Whether the values of a column are text. The column may be dictionary encoded."""
     if arrow_types.is_dictionary(kind):
         kind = kind.value_type
     return bool(
@@ -170,7 +171,7 @@ def is_text(kind: pa.DataType) -> bool:
 
 
 def is_list(kind: pa.DataType) -> bool:
-    """Whether a column has one list a row."""
+    """Whether a column has one list in each row."""
     return bool(
         arrow_types.is_list(kind)
         or arrow_types.is_large_list(kind)
@@ -181,14 +182,14 @@ def is_list(kind: pa.DataType) -> bool:
 def decode_categories(values: pa.DictionaryArray) -> pa.Array:
     """The value of each row of a dictionary column."""
     categories = values.dictionary
-    # Arrow 26 cannot take values from views of text, as polars has them.
+    # Arrow 26 cannot take values from views of text. Polars stores text as such views.
     if arrow_types.is_string_view(categories.type):
         categories = categories.cast(pa.large_string())
     return categories.take(values.indices)
 
 
 def is_list_view(kind: pa.DataType) -> bool:
-    """Whether a column has one list a row, as views of a shared array."""
+    """Whether a column has one list in each row, stored as views of a shared array."""
     return bool(arrow_types.is_list_view(kind) or arrow_types.is_large_list_view(kind))
 
 
@@ -205,9 +206,9 @@ def id_column(  # noqa: C901, PLR0911 - one branch for each type
     column: str,
     where: str,
 ) -> pa.Array:
-    """Ids as int32, int64 or large_string, null where a value is no id.
+    """Ids as int32, int64 or large_string. A value that is no id becomes null.
 
-    SourceError if values of the type cannot be ids.
+    Raises SourceError if values of this type cannot be ids.
     """
     kind = values.type
     if isinstance(kind, pa.BaseExtensionType) and kind.extension_name == "arrow.uuid":
@@ -237,7 +238,7 @@ def id_column(  # noqa: C901, PLR0911 - one branch for each type
     if arrow_types.is_decimal(kind):
         try:
             return pc.if_else(pc.equal(values, pc.floor(values)), values, None).cast(pa.int64())
-        except pa.ArrowInvalid:  # a number is beyond 64 bits
+        except pa.ArrowInvalid:  # a number needs more than 64 bits
             return id_array(values.to_pylist())
     raise SourceError(
         f"column {column!r} of {where} holds {describe_type(kind)}: {_advice(kind, column)}"
@@ -245,12 +246,12 @@ def id_column(  # noqa: C901, PLR0911 - one branch for each type
 
 
 def user_column(values: pa.Array, column: str, where: str) -> pa.Array:
-    """Users as large_string, null where a value is no id."""
+    """Users as large_string. A value that is no id becomes null."""
     return id_column(values, column, where).cast(pa.large_string())
 
 
 def describe_type(kind: pa.DataType) -> str:
-    """A column's type in words."""
+    """The type of a column in words."""
     if arrow_types.is_struct(kind):
         names = [kind.field(place).name for place in range(min(5, kind.num_fields))]
         return f"objects with {', '.join(names)}"
@@ -273,7 +274,7 @@ def _usable_text(values: pa.Array, column: str, where: str) -> pa.Array:
         values.validate(full=True)
     except pa.ArrowInvalid:
         raise SourceError(
-            f"column {column!r} of {where} holds text that is not UTF-8: write it again as UTF-8"
+            f"column {column!r} of {where} has text that is not UTF-8: write it again as UTF-8"
         ) from None
     lengths = pc.min_max(pc.binary_length(values)).as_py()
     if lengths["min"] is None:
@@ -292,9 +293,10 @@ def _has_zero_byte(texts: pa.Array) -> bool:
 
 
 def id_sql(kind: pa.DataType, value: str) -> str:
-    """DuckDB's expression for a value of this Arrow type as `user_column` returns it.
+    """DuckDB's expression that gives the same id as `user_column` does.
 
-    Values of the type can be ids.
+    ``value`` is an expression of the Arrow type ``kind``. Values of this type must be able to be
+    ids.
     """
     if arrow_types.is_integer(kind):
         return f"CAST({value} AS VARCHAR)"
@@ -312,7 +314,7 @@ def id_sql(kind: pa.DataType, value: str) -> str:
 
 
 def json_id_sql(value: str) -> str:
-    """DuckDB's expression for the id in a value of JSON."""
+    """DuckDB's expression for the id in a JSON value."""
     kind = f"json_type({value})"
     raw = f"CAST({value} AS VARCHAR)"
     text_id = _text_sql(f"({value} ->> '$')")
@@ -325,7 +327,7 @@ def json_id_sql(value: str) -> str:
 
 
 def short_text_sql(value: str) -> str:
-    """DuckDB's expression: text that may be short enough for an id, else NULL."""
+    """DuckDB's expression for the text. It is NULL if the text is certainly too long for an id."""
     return f"CASE WHEN strlen({value}) <= {_MAX_BYTES} THEN {value} END"
 
 

@@ -1,4 +1,4 @@
-"""Lists without the values that only fill them up."""
+"""Removes the values that only pad lists."""
 
 import re
 from collections.abc import Collection, Sequence
@@ -17,7 +17,7 @@ from monitor.model.rankings import RankingTable
 from monitor.reading.ids import is_text, user_key
 
 NoItems: TypeAlias = Collection[int | str | None] | None
-"""Values that are no item; None means null."""
+"""Values that are no items. The value None stands for null."""
 
 
 def drop_padding(
@@ -25,9 +25,9 @@ def drop_padding(
     scores: object,
     no_item: Collection[object],
 ) -> tuple[list[object], object]:
-    """The items without these values.
+    """The items and scores without the values in ``no_item``.
 
-    Scores of the values are removed too if there is one score for each item.
+    The scores are changed only if there is exactly one score for each item.
     """
     keys = set(map(_key, no_item))
     is_item = [_key(item) not in keys for item in items]
@@ -43,7 +43,10 @@ def _key(item: object) -> str | None:
 
 
 def is_padding(values: pa.Array, no_item: NoItems) -> Flags:
-    """Which values of a column are padding that cannot be an id: null and empty text."""
+    """Marks the null and empty values of a column that ``no_item`` names as padding.
+
+    Other padding can be read as ids. `without_items` removes it later.
+    """
     is_filler = np.zeros(len(values), dtype=np.bool_)
     if not no_item:
         return is_filler
@@ -56,7 +59,7 @@ def is_padding(values: pa.Array, no_item: NoItems) -> Flags:
 
 
 def without_items(table: RankingTable, no_item: NoItems) -> RankingTable:
-    """The lists without these items, and without their scores. Equal ids are equal: -1 is "-1"."""
+    """The lists without these items and without their scores. The item -1 equals the text "-1"."""
     if not no_item:
         return table
     texts = list(map(str, no_item))

@@ -1,4 +1,4 @@
-"""Counts the values of a table that cannot be read, with one example for each column."""
+"""Counts the unreadable values of a table, and stores one example for each column."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from monitor.reading.ids import describe_value, id_array, id_column, user_key
 
 
 class Tally:
-    """Counts for one table, which errors call ``where``."""
+    """The counts for one table. ``where`` is the name of the table in errors."""
 
     def __init__(self, where: str) -> None:
         self.where = where
@@ -24,11 +24,11 @@ class Tally:
 
     @property
     def unreadable(self) -> tuple[Unreadable, ...]:
-        """One value for each column."""
+        """The unreadable values, with one entry for each column."""
         return add_up(self._parts)
 
     def ids(self, values: pa.Array | Sequence[object], column: str) -> pa.Array:
-        """The ids of a column as `id_column` returns them. Counts the values that are no ids."""
+        """The ids of a column, as `id_column` returns them. Counts the values that are no ids."""
         if isinstance(values, pa.Array):
             ids = id_column(values, column, self.where)
         else:
@@ -38,9 +38,9 @@ class Tally:
         return ids
 
     def list_items(self, values: pa.Array, column: str, lengths: Integers) -> pa.Array:
-        """The ids of a column of lists, one behind the other.
+        """The ids of all lists of a column, in one array.
 
-        Counts the lists with a value that is no id.
+        Counts the lists that have a value that is no id.
         """
         ids = id_column(values, column, self.where)
         count = 0
@@ -54,9 +54,9 @@ class Tally:
         return ids
 
     def convert(self, values: Sequence[object], column: str) -> pa.Array:
-        """The ids of Python's values, null where one is no id.
+        """The ids of Python's values. A value that is no id becomes null.
 
-        Stores the first value that is no id, as the example for a later call of `ids`.
+        The first such value is stored as the example. A later call of `ids` uses it.
         """
         ids = id_array(values)
         if ids.null_count:
@@ -64,7 +64,7 @@ class Tally:
         return ids
 
     def users(self, values: pa.Array | Sequence[object], column: str) -> pa.Array:
-        """The ids of a column as `ids` returns them, as text."""
+        """The ids of a column as text. Counts the values that are no ids."""
         return self.ids(values, column).cast(pa.large_string())
 
     def flags(
@@ -74,7 +74,7 @@ class Tally:
         is_unreadable: Flags,
         values: pa.Array,
     ) -> None:
-        """Count the rows of a column that cannot be read."""
+        """Count the rows of a column that are marked as unreadable."""
         example = values[int(np.argmax(is_unreadable))] if is_unreadable.any() else None
         self.count(column, need, int(is_unreadable.sum()), len(is_unreadable), example)
 
@@ -86,7 +86,7 @@ class Tally:
         rows: int,
         example: object,
     ) -> None:
-        """Add ``count`` unreadable rows of ``rows``. The count may be 0."""
+        """Add ``count`` unreadable rows. ``rows`` is the number of all rows."""
         if isinstance(example, pa.Scalar):
             example = example.as_py()
         if count and example is None:
@@ -102,7 +102,7 @@ def unreadable_of(
     rows: int,
     value: object,
 ) -> Unreadable:
-    """The value for ``count`` of ``rows`` rows; ``value`` is an example."""
+    """An entry that reports ``count`` unreadable rows of ``rows``, with ``value`` as an example."""
     description = describe_value(value)
     hint = ""
     field = str(next(iter(value))) if isinstance(value, dict) and value else None
@@ -128,4 +128,4 @@ def unreadable_of(
 
 
 _WORDS: dict[type, str] = {str: "text", int: "a number", float: "a number"}
-"""Names of values that could be ids, but not what the column needs."""
+"""Names for values that can be ids, but are not what the column needs."""

@@ -14,7 +14,7 @@ from monitor.receivers.pings import PingOptions, RunPings
 from monitor.receivers.slack import Slack, SlackOptions
 from monitor.receivers.webhook import Webhook, WebhookOptions, verify
 
-# Every kind of receiver by its key in the configuration: its options, and the class to open.
+# All kinds of receivers by their key in the configuration. A kind has options and a class.
 BUILT_IN: Mapping[str, ReceiverKind] = {
     "alertmanager": (AlertmanagerOptions, Alertmanager),
     "pagerduty": (PagerDutyOptions, PagerDuty),
@@ -38,7 +38,7 @@ class ReceiverOptions(OneOf):
 
     @property
     def receiver_names(self) -> tuple[str, ...]:
-        """Names of the receivers that this entry opens."""
+        """The names of the receivers that this entry opens."""
         entry: ReceiverEntry = self.given
         return entry.names(self.kind)
 
@@ -46,9 +46,9 @@ class ReceiverOptions(OneOf):
 def open_receivers(
     options: Sequence[ReceiverOptions], *, external_url: str
 ) -> tuple[Receiver, ...]:
-    """Receivers in the configuration's order, one for each Alertmanager peer.
+    """The receivers, in the order of the configuration.
 
-    Messages link to pages at ``external_url``.
+    Each peer of Alertmanager is one receiver. Messages link to pages at ``external_url``.
     """
     receivers = []
     for entry in options:

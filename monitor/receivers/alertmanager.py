@@ -1,4 +1,7 @@
-"""Prometheus Alertmanager, API v2: one receiver for each peer. README.md has the details."""
+"""Notifies Prometheus Alertmanager by its API v2. Each peer is one receiver.
+
+README.md has the details.
+"""
 
 import base64
 import json
@@ -22,14 +25,14 @@ from monitor.receivers.message.safe_text import clean, page_url
 PATH = "/api/v2/alerts"
 
 _PeerUrl = Annotated[
-    Url, without_path(PATH, "write http://host:9093, with the path prefix if there is one")
+    Url, without_path(PATH, "write http://host:9093, followed by the path prefix if there is one")
 ]
 _are_once = must(
-    lambda urls: 0 < len(urls) == len(set(urls)), "list at least one peer, and none twice"
+    lambda urls: 0 < len(urls) == len(set(urls)), "list at least one peer, and no peer twice"
 )
 _SHORTEST_END = timedelta(minutes=5)
 _RESENDS_AHEAD = 4
-# So that a thousand alerts are sent within a lease.
+# With batches of this size, a thousand alerts are sent within a lease.
 _BATCH = 250
 _LONGEST_TEXT = 500
 
@@ -49,31 +52,33 @@ class AlertmanagerOptions(HttpReceiverEntry):
     """Notify every peer of a Prometheus Alertmanager separately."""
 
     urls: Annotated[tuple[_PeerUrl, ...], _are_once] = Field(
-        description="Every peer of the cluster, http://host:9093 each; never a load balancer.",
+        description="URL of each peer of the cluster, such as http://host:9093. Do not give the "
+        "URL of a load balancer.",
         json_schema_extra={"minItems": 1, "uniqueItems": True},
     )
     name: ReceiverName | None = Field(
         None,
         description=(
-            "Name in metrics and in the outbox (default: alertmanager). Several urls get "
-            "-0, -1, ... behind it."
+            "Name in metrics and in the outbox (default: alertmanager). If there are several "
+            "urls, -0, -1 and so on are appended."
         ),
     )
     basic_auth: BasicAuth | None = Field(None, description="Basic authentication.")
     bearer_token: HeaderSecret | None = Field(
-        None, description="Token of an Authorization: Bearer header."
+        None, description="Token for the header `Authorization: Bearer`."
     )
     labels: Mapping[LabelName, str] = Field(
         default_factory=dict,
-        description="Further labels of every alert sent here: those that Prometheus gives its "
-        "alerts of this rankwatch (`job`, `namespace`, `cluster`), so that alerts of "
-        "both inhibit each other and those of other environments none.",
+        description="Further labels of every alert that is sent here. Give the labels that "
+        "Prometheus adds to its own alerts about this rankwatch (`job`, `namespace`, `cluster`). "
+        "Then these alerts inhibit each other, and do not inhibit alerts of other environments.",
         examples=[{"job": "rankwatch"}],
     )
     resend_every: Duration = Field(
         timedelta(minutes=1),
-        description="How often a firing alert is sent again. `run-once` takes the comparison's "
-        "interval where that is longer; if it is started less often, write how often.",
+        description="How often a firing alert is sent again. `run-once` uses the interval of the "
+        "comparison if it is longer. If `run-once` is started less often, give the time between "
+        "two starts.",
     )
 
     def _problems(self) -> Iterator[str]:
@@ -81,7 +86,7 @@ class AlertmanagerOptions(HttpReceiverEntry):
             yield "give either basic_auth or bearer_token, not both"
 
     def names(self, kind: str) -> tuple[str, ...]:
-        """One name a peer, in the order of ``urls``."""
+        """One name for each peer, in the order of ``urls``."""
         base = self.name or kind
         if len(self.urls) == 1:
             return (base,)
@@ -91,10 +96,10 @@ class AlertmanagerOptions(HttpReceiverEntry):
 def group_alerts(
     changes: Iterable[Transition], firing: Iterable[Transition] = ()
 ) -> list[tuple[Transition, ...]]:
-    """The starts and ends of each alert there that changed.
+    """The starts and ends that belong to each alert of Alertmanager that changed.
 
-    One rule of an incident is one alert, in whatever segments. ``firing``: what is firing in these
-    incidents, so that an alert ends with the last of its segments.
+    In Alertmanager, all segments of one rule of an incident are one alert. ``firing`` has
+    everything that is firing in these incidents. So an alert ends only when its last segment ends.
     """
     groups: dict[tuple[tuple[str, str], ...], dict[str | None, Transition]] = {}
     for change in changes:
@@ -114,7 +119,7 @@ def _labels_of(transition: Transition) -> dict[str, str]:
     labels = alert_labels(transition)
     if not transition.incident:
         return labels
-    # Segments join and leave while the alert is firing, but labels must not change.
+    # Segments can join and leave while the alert is firing. Its labels must not change.
     del labels["segment"]
     return {"incident": transition.incident, **labels}
 
@@ -125,9 +130,9 @@ def alert_of(
     external_url: str,
     labels: Mapping[str, str] | None = None,
 ) -> dict[str, object]:
-    """One alert of `group_alerts`, with these further labels.
+    """One alert of `group_alerts`, with ``labels`` as further labels.
 
-    It starts with the first of its firings.
+    Its start is the earliest start of its members.
     """
     firing = [member for member in members if member.is_start]
     shown = firing or members
@@ -146,7 +151,7 @@ def alert_of(
 
 
 def _annotations(lead: Transition, segments: Sequence[str]) -> dict[str, str]:
-    """At most 4,000 characters, of which the segments have 500."""
+    """The annotations, with at most 4,000 characters. The names of segments have at most 500."""
     annotations = alert_annotations(lead)
     if len(annotations.get("runbook_url", "")) > _LONGEST_TEXT:
         del annotations["runbook_url"]
@@ -161,11 +166,11 @@ def _annotations(lead: Transition, segments: Sequence[str]) -> dict[str, str]:
 
 
 class Alertmanager(HttpReceiver):
-    """One peer."""
+    """One peer of Alertmanager."""
 
     def __init__(self, options: AlertmanagerOptions, name: str, *, external_url: str) -> None:
         url = options.urls[options.names("alertmanager").index(name)].rstrip("/") + PATH
-        # Alertmanager drops alerts that are not sent again. It groups, inhibits and repeats.
+        # Alertmanager ends alerts that are not sent again. It groups, inhibits and repeats alerts.
         treatment = Treatment(
             resend_every_s=options.resend_every.total_seconds(), updates=Updates.EACH
         )
@@ -173,17 +178,17 @@ class Alertmanager(HttpReceiver):
         self._options = options
         self._external_url = external_url
         self.intervals: Mapping[str, timedelta] = {}
-        """How often `run-once` is started for each comparison. Empty in a daemon."""
+        """The time between two starts of `run-once`, for each comparison. Empty in a daemon."""
         self._headers = {"Content-Type": "application/json", **_credentials(options)}
 
     def send(self, message: Message, *, now: datetime) -> None:
-        """Post starts and ends in batches, no acknowledgements.
+        """Post starts and ends in batches. Acknowledgements are not posted.
 
-        DeliveryError if the peer did not accept a batch.
+        Raises DeliveryError if the peer did not accept a batch.
         """
         every = max(self._options.resend_every, self.intervals.get(message.comparison, timedelta()))
         ends_at = now + max(_RESENDS_AHEAD * every, _SHORTEST_END)
-        # A message without changes sends again what is firing.
+        # If a message has no changes, everything that is firing is sent again.
         changes = [
             change for change in message.changes or message.firing if not change.is_acknowledgement
         ]

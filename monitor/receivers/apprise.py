@@ -1,6 +1,6 @@
-"""Apprise, an extra: chat and mail services that have no receiver here, each by a URL.
+"""Notifies chat and mail services through Apprise, which is an extra.
 
-README.md says what is retried.
+Each service has a URL. README.md describes what is retried.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ _NEVER_SENT = frozenset({"nomatch"})
 
 
 def open_service(name: str, url: str) -> apprise.Apprise:
-    """One service. ConfigError if Apprise is not installed or cannot read the URL.
+    """Open one service. Raises ConfigError if Apprise is not installed or cannot read the URL.
 
     The error does not contain the URL.
     """
     try:
         import apprise  # noqa: PLC0415 - an extra, and slow to import
     except ModuleNotFoundError:
-        raise ConfigError("needs Apprise: pip install 'rankwatch[apprise]'") from None
-    # Apprise logs unreadable URLs and answers of services, which may contain secrets.
+        raise ConfigError("Apprise is not installed: pip install 'rankwatch[apprise]'") from None
+    # Apprise logs unreadable URLs and the answers of services. Both may contain secrets.
     logging.getLogger("apprise").setLevel(_SILENT)
-    # No plugins from files, nothing stored on disk, no redirects, no templates, and no emojis or
-    # escapes made from the text.
+    # Apprise must not load plugins from files, store anything on disk, follow redirects, use
+    # templates, or make emojis or escapes from the text.
     asset = apprise.AppriseAsset(
         plugin_paths=(),
         storage_mode=apprise.PersistentStoreMode.MEMORY,
@@ -60,10 +60,11 @@ def open_service(name: str, url: str) -> apprise.Apprise:
     service = apprise.Apprise(asset=asset)
     if not service.add(url) or len(service) != 1:
         raise ConfigError(
-            f"{name} is no URL that Apprise can read: see its list of services for the form"
+            f"{name} is not a URL that Apprise can read: use a form from Apprise's list of services"
         )
     if "overflow=" not in url.lower():
-        # Otherwise services refuse long messages. What matters comes first.
+        # Without this, services refuse long messages. The start of a message is the most
+        # important part.
         for plugin in service:
             plugin.overflow_mode = apprise.OverflowMode.TRUNCATE
     return service
@@ -78,7 +79,7 @@ def notify_service(
     timeout_s: float,
     picture: bytes | None = None,
 ) -> str:
-    """Notify a service, with a picture if it accepts files.
+    """Notify a service. The picture is sent if the service accepts files.
 
     Returns ``success``, ``failure``, ``partial``, ``nomatch`` or ``timeout``.
     """
@@ -100,7 +101,7 @@ def notify_service(
 
 
 def _check_urls(urls: Mapping[str, SecretStr]) -> Mapping[str, SecretStr]:
-    # Apprise reads each URL now, so that an unreadable one is an error of the configuration.
+    # Apprise reads each URL now. So an unreadable URL is an error of the configuration.
     for name, url in urls.items():
         try:
             open_service(name, url.get_secret_value())
@@ -110,28 +111,29 @@ def _check_urls(urls: Mapping[str, SecretStr]) -> Mapping[str, SecretStr]:
 
 
 class AppriseOptions(ReceiverEntry):
-    """Notify services that have no receiver here through Apprise.
+    """Notify services for which rankwatch has no receiver, through Apprise.
 
-    Needs the extra ``apprise``.
+    This needs the extra ``apprise``.
     """
 
     urls: Annotated[Mapping[ReceiverName, SecretStr], AfterValidator(_check_urls)] = Field(
         min_length=1,
         max_length=20,
         description=(
-            "Services: a name for messages, and one of Apprise's URLs, or `NAME_file`. "
-            "Secrets, never shown."
+            "The services, each with a name for messages and a URL of Apprise. `NAME_file` "
+            "gives a file that contains the URL. The URLs are secrets and never shown."
         ),
         examples=[{"phones": "ntfys://ntfy.example.com/${NTFY_TOPIC}"}],
     )
     timeout: Timeout = Field(
-        timedelta(seconds=20), description="How long all of them together may take for one message."
+        timedelta(seconds=20),
+        description="How long all services together may take for one message.",
     )
     repeat_every: RepeatEvery = timedelta(hours=24)
 
 
 class AppriseReceiver:
-    """All URLs of one entry."""
+    """The services of one entry."""
 
     def __init__(self, options: AppriseOptions, name: str, *, external_url: str) -> None:
         self._external_url, self._timeout_s = external_url, options.timeout.total_seconds()
@@ -145,14 +147,15 @@ class AppriseReceiver:
     def send(self, message: Message, *, now: datetime) -> None:
         """Send a message to the services that do not have it yet.
 
-        DeliveryError if a service did not accept it.
+        Raises DeliveryError if a service did not accept it.
         """
         key = message_key(message, now)
         names = tuple(self._services)
         outcomes = self._notify_each(message, self._delivered.without(key, names))
         failed = {name: outcome for name, outcome in outcomes.items() if outcome != _SUCCESS}
         self._delivered.add(key, outcomes.keys() - failed.keys())
-        # A service that failed with a picture gets none until it fails without one too.
+        # If a service fails with a picture, it gets none. If it fails without one, it gets one
+        # again.
         if message.picture:
             self._without_picture ^= failed.keys()
         else:
@@ -162,21 +165,22 @@ class AppriseReceiver:
         ended = ", ".join(f"{name} ended with {outcome}" for name, outcome in failed.items())
         accepted = len(names) - len(failed)
         raise DeliveryError(
-            f"{self.name}: {ended}; {accepted} of {len(names)} services have the message, and "
-            "it will be tried again",
+            f"{self.name}: {ended}; {accepted} of {len(names)} services have the message: "
+            "rankwatch will try again",
             permanent=False,
             may_be_known=accepted > 0 or not _NEVER_SENT.issuperset(failed.values()),
             of_message=message.picture is not None,
         )
 
     def _notify_each(self, message: Message, names: Sequence[str]) -> dict[str, str]:
-        """Outcome by name, one service after the other until the deadline."""
+        """Notify one service after the other until the deadline. Returns the outcome by name."""
         content = content_of(message, self._external_url)
         title = defuse(content.title)
         body = defuse(plain_text(content, has_title=False))
         timeout_s = self._timeout_s
         if message.picture:
-            # Leaves time to notify services that refuse pictures once more without one.
+            # Services that refuse pictures are notified again without one. Half of the time is
+            # left for this.
             timeout_s /= 2
         deadline = Deadline.after(timeout_s)
         outcomes = {}
@@ -196,5 +200,5 @@ class AppriseReceiver:
 
 
 def defuse(text: str) -> str:
-    """Text without mentions or links for chat services: a zero-width blank follows each @ and <."""
+    """Text that makes no mentions or links: a zero-width blank follows each @ and each <."""
     return re.sub(r"[@<](?=\S)", "\\g<0>\u200b", text)

@@ -1,6 +1,6 @@
-"""E-mail over SMTP: a mail for each message, one thread for each incident.
+"""Sends e-mail over SMTP: one mail for each message, and one thread for each incident.
 
-README.md says which addresses get it again.
+README.md describes which addresses get a mail again.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 _LONGEST_NAME = 80
 LEGEND = (
-    "The candidate is the recommender on trial, the baseline the one it is compared with; "
-    "users are those that rankwatch asks for, not your traffic."
+    "The candidate is the recommender on trial. The baseline is the recommender that it is "
+    "compared with. The users are those that rankwatch asks for, not your traffic."
 )
 _COLOURS = {
     MessageStatus.FIRING: "#b00020",
@@ -61,7 +61,7 @@ _is_plain = must(_is_printable, "must be printable ASCII text on one line")
 
 
 class EmailOptions(ReceiverEntry):
-    """Write a mail over SMTP."""
+    """Send a mail over SMTP."""
 
     host: str = Field(
         pattern=_HOST,
@@ -72,55 +72,58 @@ class EmailOptions(ReceiverEntry):
         None,
         ge=1,
         le=65535,
-        description="Its port (default: 587; with `tls: implicit` 465, `none` 25).",
+        description="Port of the mail server. The default is 587, with `tls: implicit` 465, and "
+        "with `tls: none` 25.",
     )
     tls: Literal["starttls", "implicit", "none"] = Field(
         "starttls",
         description=(
-            "`starttls`: never without it; `implicit`: TLS from the first byte; `none`: "
-            "readable on the way."
+            "`starttls` begins TLS by STARTTLS, and sends nothing if the server does not offer it. "
+            "`implicit` uses TLS from the first byte. `none` sends mails that others can read on "
+            "the way."
         ),
     )
     username: str | None = Field(
         None,
         pattern=r"^[ -~]+$",
-        description="Name to log in with; needs `password` and TLS.",
+        description="Name for the login. Needs `password` and TLS.",
     )
     password: Annotated[SecretStr, _is_plain] | None = Field(
-        None, description="Password to log in with."
+        None, description="Password for the login."
     )
     sender: MailAddress = Field(
-        description="Address that the mail comes from.", examples=["rankwatch@example.com"]
+        description="Address of the sender.", examples=["rankwatch@example.com"]
     )
     to: Annotated[tuple[MailAddress, ...], _are_once] = Field(
         min_length=1,
         max_length=50,
-        description="Addresses that it goes to.",
+        description="Addresses of the recipients.",
         json_schema_extra={"uniqueItems": True},
     )
     ca_file: CaFile = None
     timeout: Timeout = Field(
         timedelta(seconds=20),
-        description="How long one mail may take from connecting to its acceptance.",
+        description="How long one mail may take, from the connection until the server accepts it.",
     )
     repeat_every: RepeatEvery = timedelta(hours=24)
 
     def _problems(self) -> Iterator[str]:
         if (self.username is None) != (self.password is None):
-            yield "give both username and password, or neither"
+            yield "give both username and password, or neither of them"
         if self.password is not None and self.tls == "none":
             yield (
-                "a password is not sent without TLS: leave out username and password, or tls: none"
+                "a password is not sent without TLS: leave out username and password, or leave out "
+                "tls: none"
             )
 
     @property
     def port_in_use(self) -> int:
-        """The configured port, else the usual one."""
+        """The configured port. If none is configured, the usual port."""
         return self.port or PORTS[self.tls]
 
 
 class Email:
-    """One mail server, and the addresses that it delivers to."""
+    """One mail server, and the addresses of its recipients."""
 
     def __init__(self, options: EmailOptions, name: str, *, external_url: str) -> None:
         from monitor.receivers.smtp import SmtpClient, trust_context  # noqa: PLC0415 - slow to import
@@ -145,7 +148,7 @@ class Email:
     def send(self, message: Message, *, now: datetime) -> None:
         """Mail a message to the addresses that do not have it yet.
 
-        DeliveryError if an address was refused.
+        Raises DeliveryError if an address was refused.
         """
         key = message_key(message, now)
         options = self._options
@@ -169,11 +172,13 @@ class Email:
             raise self._refused_by_some(refused)
 
     def _refused_by_some(self, refused: Mapping[str, Refusal]) -> DeliveryError:
-        # The other addresses have the mail. The refused ones are tried again if a refusal is
+        # The other addresses have the mail. The refused addresses are tried again if a refusal is
         # temporary.
         is_permanent = all(refusal.is_permanent for refusal in refused.values())
         named = ", ".join(f"{address} with {refusal}" for address, refusal in refused.items())
-        advice = "check these addresses" if is_permanent else "it will be tried again for these"
+        advice = (
+            "check these addresses" if is_permanent else "rankwatch will try these addresses again"
+        )
         who = self._client.who
         others = len(self._options.to) - len(refused)
         msg = (
@@ -192,7 +197,7 @@ def compose_mail(
     key: str,
     now: datetime,
 ) -> EmailMessage:
-    """The mail. The same ``key`` gives the same Message-ID."""
+    """The mail for a message. The same ``key`` always gives the same Message-ID."""
     mail = EmailMessage(policy=SMTP)
     domain = sender.rpartition("@")[2]
     thread = f"<{_digest(message.incident)}@{domain}>"
@@ -222,9 +227,10 @@ def compose_mail(
 
 
 def mail_subject(message: Message) -> str:
-    """Status and severity in brackets, and a constant part: programs thread equal subjects.
+    """The subject: status and severity in brackets, and a part that never changes.
 
-    The constant part is the comparison, the cause of the incident's first alert, and a mark.
+    Mail programs put equal subjects into one thread. The part that never changes has the
+    comparison, the cause of the incident's first alert, and a mark.
     """
     status = message.status.upper() if is_watched(message) else "NO LONGER WATCHED"
     name = clean(message.comparison, _LONGEST_NAME)
@@ -238,9 +244,9 @@ def _digest(text: str) -> str:
 
 
 def mail_page(content: MessageContent, cid: str | None = None) -> str:
-    """The content as an HTML page. Everything is escaped and nothing is loaded.
+    """The content as HTML. All texts are escaped. The mail program loads nothing.
 
-    ``cid`` is the id of its picture.
+    ``cid`` is the id of the picture.
     """
     return _template().render(
         content=content,
@@ -252,7 +258,7 @@ def mail_page(content: MessageContent, cid: str | None = None) -> str:
 
 @cache
 def _template() -> jinja2.Template:
-    import jinja2  # noqa: PLC0415 - slow to import, and needed for the first mail only
+    import jinja2  # noqa: PLC0415 - slow to import, and only the first mail needs it
 
     loader = jinja2.PackageLoader("monitor.receivers")
     environment = jinja2.Environment(

@@ -1,6 +1,6 @@
-"""What the options of receivers share: the base of every entry, URLs, headers, time-outs.
+"""Fields and checks that the options of several receivers use: URLs, headers, time-outs.
 
-Error texts never contain a secret.
+Errors never contain a secret.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,10 +19,10 @@ from monitor.plugins import OPENING_S, Guard, PluginError
 from monitor.ports import Receiver
 from monitor.web_proxy import Proxy
 
-# The lease of a delivery is longer, so that no other daemon sends it meanwhile.
+# The lease of a delivery is longer. So no other daemon sends the delivery at the same time.
 LONGEST_TIMEOUT = timedelta(seconds=30)
 GRACE_S = 1.0
-"""Seconds that a plugin may take beyond its time-out."""
+"""How many seconds a plugin may take after its time-out has passed."""
 
 
 def _has_no_credentials(url: str) -> bool:
@@ -33,12 +33,12 @@ def _has_no_credentials(url: str) -> bool:
 _is_url = must(web_url_of, "not a URL: write http://host:port/path or https://host/path")
 _is_bare = must(
     _has_no_credentials,
-    "must not contain a user, a password or a #fragment: credentials have their own keys",
+    "must not contain a user, a password or a #fragment: write credentials under their own keys",
 )
 
 
 def without_path(path: str, advice: str) -> AfterValidator:
-    """The check of a URL to which this path will be appended."""
+    """A check of a URL to which ``path`` will be appended."""
 
     def has_no_path(url: str) -> bool:
         parts = urlsplit(url)
@@ -48,7 +48,7 @@ def without_path(path: str, advice: str) -> AfterValidator:
 
 
 def check_further_headers(headers: Mapping[str, SecretStr]) -> Mapping[str, SecretStr]:
-    """Refuse invalid names, and headers that rankwatch sets."""
+    """Refuse headers with invalid names, and headers that rankwatch itself sets."""
     for name in check_headers(headers):
         if name.lower() in _RESERVED or name.lower().startswith("x-rankwatch-"):
             raise ValueError(f"{name} is set by rankwatch: leave it out")
@@ -61,48 +61,51 @@ _RESERVED = frozenset({
 })  # fmt: skip
 
 ReceiverName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,62}$")]
-"""A metric label and a key of the outbox."""
+"""The name of a receiver. It is the value of a metric label and a key in the outbox."""
 Url = Annotated[str, _is_url, _is_bare]
 SecretUrl = Annotated[SecretStr, _is_url, _is_bare]
 Timeout = Annotated[
     Duration, must(LONGEST_TIMEOUT.__ge__, f"must be at most {LONGEST_TIMEOUT.total_seconds():g}s")
 ]
-"""Time for one request, from first to last byte."""
+"""How long one request may take, from its first byte to the last byte of the answer."""
 CaFile = Annotated[
     ConfigPath | None,
-    Field(description="PEM file of the authorities to trust instead of the usual ones."),
+    Field(
+        description="PEM file of the certificate authorities to trust, instead of the usual ones."
+    ),
 ]
 RepeatEvery = Annotated[
     Duration | None,
     Field(
         description=(
-            "How often an incident is notified again while it lasts without an "
-            "acknowledgement; `null` for never."
+            "How often an incident is notified again while it fires and nobody has "
+            "acknowledged it. `null` means never."
         )
     ),
 ]
 
 
 class ReceiverEntry(Options):
-    """What every kind of receiver has in the configuration."""
+    """The options that every kind of receiver has."""
 
     name: ReceiverName | None = Field(
-        None, description="Name in metrics and in the outbox (default: its kind)."
+        None, description="Name in metrics and in the outbox (default: the kind of the receiver)."
     )
     timeout: Timeout = Field(
-        timedelta(seconds=10), description="How long one request may take from first to last byte."
+        timedelta(seconds=10),
+        description="How long one request may take, from its first to its last byte.",
     )
 
     def names(self, kind: str) -> tuple[str, ...]:
-        """Names of the receivers that this entry opens.
+        """The names of the receivers that this entry opens.
 
-        ``kind`` is its key in the configuration.
+        ``kind`` is the key of the entry in the configuration.
         """
         return (self.name or kind,)
 
 
 class HttpReceiverEntry(ReceiverEntry):
-    """What every kind of receiver over HTTP has too."""
+    """Further options that every kind of receiver over HTTP has."""
 
     ca_file: CaFile = None
     proxy: Proxy = None
@@ -114,36 +117,39 @@ def repeated(
     *,
     shows_pictures: bool = False,
 ) -> Treatment:
-    """The treatment of a receiver of incidents, with a repetition every so often."""
+    """The treatment of a receiver that repeats incidents. ``every`` is the time between repeats."""
     every_s = None if every is None else every.total_seconds()
     return Treatment(repeat_every_s=every_s, updates=updates, shows_pictures=shows_pictures)
 
 
 ReceiverKind = tuple[type[ReceiverEntry], Callable[..., Receiver]]
-"""A kind's options, and a function that opens it without I/O.
+"""The options of a kind of receiver, and a function that opens such a receiver.
 
-Its arguments are ``(options, name, external_url=...)``.
+The arguments of the function are ``(options, name, external_url=...)``. It does no I/O.
 """
 
 
 def read_kind(kind: Any, name: str, who: str) -> ReceiverKind:  # noqa: ANN401 - of an entry point
-    """The kind of an installed package, with guards around it. PluginError if it is invalid."""
+    """The kind of receiver of an installed package, with guards around it.
+
+    Raises PluginError if the kind is invalid.
+    """
     if (
         not isinstance(kind, tuple)
         or not issubclass(kind[0], ReceiverEntry)
         or hasattr(OneOf, name)
     ):
         raise PluginError(
-            "must be a pair of a ReceiverEntry and what opens its receiver, and its name no "
-            "attribute of Options"
+            "must be a pair of a ReceiverEntry and a function that opens its receiver, and must "
+            "not have the name of an attribute of Options"
         )
     return kind[0], partial(_PluginReceiver, who, kind[1])
 
 
 class _PluginReceiver:
-    """Passes messages to a plugin.
+    """Passes messages to a plugin. It implements the port Receiver.
 
-    Port: Receiver. Failures count as temporary, and the message may have arrived.
+    Each failure is treated as temporary. After a failure, the message may have arrived.
     """
 
     def __init__(
@@ -165,5 +171,5 @@ class _PluginReceiver:
         self._timeout_s = entry.timeout.total_seconds() + GRACE_S
 
     def send(self, message: Message, *, now: datetime) -> None:
-        """Deliver this message. DeliveryError when it was not accepted."""
+        """Deliver this message. Raises DeliveryError if the plugin did not accept it."""
         self._guard.call(partial(self._opened.send, message, now=now), self._timeout_s)

@@ -1,8 +1,8 @@
-"""POST over HTTP under one deadline, and the meaning of the answer's status.
+"""Posts over HTTP before a deadline, and interprets the status of the answer.
 
-The deadline is for the whole exchange, from the lookup of the host name on. Certificates are
-verified. Bodies are never decompressed and redirects never followed. Cookies, .netrc and the
-environment's proxies are not used; the option `proxy` names a proxy.
+The deadline is for the whole exchange. The exchange begins with the lookup of the host name.
+Certificates are verified. Bodies are never decompressed. Redirects are never followed. Cookies,
+.netrc and the proxies of the environment are not used. The option `proxy` can name a proxy.
 """
 
 from collections.abc import Mapping
@@ -29,27 +29,28 @@ _ADVICE = {
     405: "check its URL",
     407: "check the credentials in proxy",
     410: "check its URL",
-    413: "the message is too large for it",
+    413: "the message is too large for this receiver",
 }
 _RETRYABLE = frozenset({408, 421, 425, 429})
-# Statuses about the message, not about its sender or address.
+# With these statuses, the receiver refuses the message itself, not its sender or address.
 _OF_MESSAGE = frozenset({400, 413, 422})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpAnswer:
-    """Status and headers of an answer, and its body, which may echo secrets.
+    """The status, headers and body of an answer.
 
-    Receivers show only parts of the body that cannot be secret.
+    The body may repeat secrets of the request. So receivers show only parts of the body that cannot
+    be secret.
     """
 
     status: int
     headers: Mapping[str, str]
-    body: bytes | None = None  # its first 16 KiB, None if it did not arrive completely
+    body: bytes | None = None  # the first 16 KiB, None if the body did not arrive completely
 
     @property
     def status_name(self) -> str:
-        """The status and its phrase."""
+        """The status and its name, such as ``404 Not Found``."""
         try:
             return f"{self.status} {HTTPStatus(self.status).phrase}"
         except ValueError:
@@ -57,9 +58,9 @@ class HttpAnswer:
 
 
 class HttpClient:
-    """Posts to one URL over a new connection each time. Thread-safe.
+    """Posts to one URL. Each request has a new connection. This class is thread-safe.
 
-    ``who`` has the name and the origin, for error texts.
+    ``who`` is the receiver's name and origin, as errors show it.
     """
 
     def __init__(
@@ -78,9 +79,10 @@ class HttpClient:
         self.who = f"{who} at {origin(url)}"
 
     def post(self, content: bytes, headers: Mapping[str, str]) -> HttpAnswer:
-        """Send, and wait for status, headers and perhaps the body.
+        """Send the content and wait for the answer.
 
-        DeliveryError without an answer, with ``may_be_known`` if everything was sent.
+        Raises DeliveryError if there is no answer. Its ``may_be_known`` is true if everything was
+        sent. The body of the answer may be missing.
         """
         from monitor.receivers import http_transport as http  # noqa: PLC0415 - slow to import
 
@@ -104,15 +106,15 @@ class HttpClient:
         if exchange.head is not None:
             status, answer_headers = exchange.head
             return HttpAnswer(status=status, headers=answer_headers, body=exchange.content)
-        # Raised outside of the handler, so that it is not chained to the vendor's error, whose
-        # text has the URL.
+        # The error is raised outside of the handler. So it is not chained to the vendor's error,
+        # which contains the URL.
         raise DeliveryError(f"{self.who} {reason}", permanent=False, may_be_known=body.is_sent)
 
 
 class HttpReceiver:
-    """What receivers over HTTP share: a name, a treatment and a client."""
+    """The base of receivers over HTTP: it has a name, a treatment and a client."""
 
-    # Whether the size of messages is bounded. Then smaller messages would be refused too.
+    # Whether all messages of this receiver are small. Then a smaller message would be refused too.
     is_bounded: ClassVar[bool] = False
 
     def __init__(
@@ -147,7 +149,7 @@ class HttpReceiver:
         return answer
 
     def _reason(self, answer: HttpAnswer) -> str | None:  # noqa: ARG002 - for subclasses
-        """The reason of a refusal in the body, without secrets."""
+        """The reason of a refusal, from the body of the answer. It contains no secrets."""
         return None
 
 
@@ -159,10 +161,11 @@ def require_accepted(
     reason: str | None = None,
     is_bounded: bool = False,
 ) -> None:
-    """Return if the receiver accepted the message (2xx). Otherwise DeliveryError.
+    """Raise DeliveryError unless the receiver accepted the message (status 2xx).
 
-    4xx is permanent, except 408, 421, 425 and 429. 5xx and redirects are temporary. After 5xx the
-    message may have arrived. The error has the answer's ``Retry-After``.
+    A status 4xx is a permanent failure, except 408, 421, 425 and 429. A status 5xx and a redirect
+    are temporary failures. After 5xx, the message may have arrived. The error has the value of the
+    answer's ``Retry-After``.
     """
     status = answer.status
     if 200 <= status < 300:  # noqa: PLR2004 - the statuses themselves are the clearest names
@@ -173,9 +176,9 @@ def require_accepted(
     elif 300 <= status < 400:  # noqa: PLR2004 - likewise
         advice = "redirects are not followed: write the final URL"
     elif is_permanent:
-        advice = "it refuses this message"
+        advice = "the receiver refuses this message"
     else:
-        advice = "it will be tried again"
+        advice = "rankwatch will try again"
     if reason:
         advice += f" ({reason})"
     msg = f"{who} answered {answer.status_name}: {advice}"

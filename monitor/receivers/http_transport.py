@@ -1,4 +1,7 @@
-"""One HTTP request under one deadline: the time-outs of requests start again with each byte."""
+"""Sends one HTTP request before one deadline.
+
+The package requests cannot do this: its time-outs begin again with each byte.
+"""
 
 import io
 import socket
@@ -21,21 +24,21 @@ from monitor.link_local import refuse_link_local
 from monitor.web_proxy import WebProxy, refuse_link_local_behind
 
 VENDOR_ERRORS = (requests.RequestException, HTTPError, HTTPException, OSError, UnicodeError)
-"""What requests, urllib3 and the standard library raise without an answer."""
+"""The errors of requests, urllib3 and the standard library if there is no answer."""
 _MAX_ANSWER_BYTES = 256 * 1024
 MAX_BODY_BYTES = 16 * 1024
-"""Bytes of an answer's body that are stored, to be shown."""
+"""How many bytes of an answer's body are stored to show them."""
 
 
 class RequestBody(io.BytesIO):
-    """The body of a request. Its end is read after its last piece was sent."""
+    """The body of a request. Its end is read only after its last piece was sent."""
 
     def __init__(self, content: bytes) -> None:
         super().__init__(content)
         self.is_sent = False
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """The next piece."""
+        """The next piece of the body."""
         piece = super().read(size)
         self.is_sent = not piece
         return piece
@@ -43,7 +46,7 @@ class RequestBody(io.BytesIO):
 
 @dataclass(slots=True, kw_only=True)
 class HttpExchange:
-    """One request over a new connection, made by one thread while another one waits."""
+    """One request over a new connection. One thread sends it while another thread waits."""
 
     url: str
     headers: Mapping[str, str]
@@ -52,27 +55,27 @@ class HttpExchange:
     proxy: WebProxy | None = None
     deadline: Deadline
     is_connected: bool = False
-    head: tuple[int, Mapping[str, str]] | None = None  # status and headers, once they arrived
-    content: bytes | None = None  # the start of the body, if it arrived completely
+    head: tuple[int, Mapping[str, str]] | None = None  # status and headers, None until they arrive
+    content: bytes | None = None  # the start of the body, None unless the whole body arrived
 
     def perform(self) -> None:
-        """Send the request and read its answer.
+        """Send the request and read the answer.
 
-        Called in the background. The connection is closed when nobody waits for it any more.
+        This runs in a background thread. The connection is closed when no thread waits for it.
         """
         headers = {"Accept-Encoding": "identity", "User-Agent": USER_AGENT, **self.headers}
-        # An empty stream would be sent in chunks.
+        # requests would send an empty stream with chunked encoding.
         data = self.body if self.body.getbuffer() else None
         request = requests.Request("POST", self.url, headers=headers, data=data).prepare()
         with closing(self._connection()) as connection:
-            # Half of the time for each address of the host, so that a dead one leaves time.
+            # Each address of the host gets half of the time. So time is left if one is dead.
             connection.timeout = self.deadline.remaining_s / 2
             if self.proxy is not None:
                 refuse_link_local_behind(self.url)
             connection.connect()
-            refuse_link_local(connection.sock.getpeername()[0])  # nothing was sent yet
+            refuse_link_local(connection.sock.getpeername()[0])  # nothing has been sent yet
             self.is_connected = True
-            # The connection drops its socket when the answer says that it ends it.
+            # The connection drops its socket if the answer announces the end of the connection.
             sock = connection.sock
             with interrupt_when_given_up(partial(sock.shutdown, socket.SHUT_RDWR)):
                 connection.timeout = self.deadline.remaining_s
@@ -90,7 +93,7 @@ class HttpExchange:
                     decode_content=False,
                 )
                 with closing(connection.getresponse()) as response:
-                    self.deadline.require_time()  # a closed connection looks like the end of headers
+                    self.deadline.require_time()  # a cut answer looks like complete headers
                     self.head = response.status, response.headers
                     self.content = read_answer(response, self.deadline)
 
@@ -111,7 +114,7 @@ class HttpExchange:
 
 
 def read_answer(raw: BaseHTTPResponse, deadline: Deadline) -> bytes | None:
-    """The beginning of a body. None if it is too late, too large or broken."""
+    """The beginning of a body. None if the body is late, too large or broken."""
     beginning = bytearray()
     size = 0
     try:
@@ -122,5 +125,5 @@ def read_answer(raw: BaseHTTPResponse, deadline: Deadline) -> bytes | None:
                 return None
     except (HTTPError, HTTPException, OSError):
         return None
-    # A body that was cut at the deadline may look complete.
+    # A body that was cut at the deadline can look complete.
     return None if deadline.is_past else bytes(beginning)

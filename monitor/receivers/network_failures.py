@@ -1,4 +1,4 @@
-"""Why there is no answer, and what to do. The texts do not contain the address."""
+"""Explains why there is no answer, and what to do. The texts do not contain the address."""
 
 import re
 import socket
@@ -12,21 +12,21 @@ from monitor.texts.tls_faults import write_tls_fault
 
 _CAUSES: Mapping[type[Exception], str] = {
     socket.gaierror: "has a host name that cannot be resolved: check it",
-    # Names that cannot be looked up
+    # Some invalid host names raise ValueError.
     ValueError: "has a host name that cannot be resolved: check it",
     LinkLocalError: (
-        "has a link-local address, or that of a cloud's metadata, to which nothing "
-        "is sent: check its host"
+        "has a link-local address or the address of a cloud's metadata, and rankwatch sends "
+        "nothing there: check its host"
     ),
-    ConnectionRefusedError: "refused the connection: check that it runs and listens there",
+    ConnectionRefusedError: "refused the connection: check that the receiver runs on this port",
 }
-"""By the type of an error in the chain of causes. The first match counts."""
+"""The reason for each type of error. The first type that is in the chain of causes is used."""
 _TUNNEL = re.compile(r"Tunnel connection failed: (\d{3})")
-"""The standard library's error for a proxy that refuses to connect."""
+"""The standard library's error text for a proxy that refuses to connect."""
 
 
 def failure_reason(error: Exception, timeout_s: float, *, protocol: str) -> str:
-    """What happened, and what to do."""
+    """The text on what happened and what to do."""
     chain = list(_chain(error))
     if any(isinstance(link, (TimeoutError, OverdueError)) for link in chain):
         return f"did not answer within {timeout_s:g} s"
@@ -36,18 +36,21 @@ def failure_reason(error: Exception, timeout_s: float, *, protocol: str) -> str:
     for kind, reason in _CAUSES.items():
         if any(isinstance(link, kind) for link in chain):
             return reason
-    return f"broke the connection or did not speak {protocol}"
+    return f"closed the connection or did not answer in {protocol}"
 
 
 def proxy_reason(error: Exception, proxy: str, reason: str) -> str:
-    """Why the proxy did not connect. ``reason`` is the reason without a proxy."""
+    """The text on why the proxy did not connect.
+
+    ``reason`` is the text for the same error without a proxy.
+    """
     chain = list(_chain(error))
     if find_tls_fault(error) is not None or any(isinstance(link, LinkLocalError) for link in chain):
         return reason
     for link in chain:
         refusal = _TUNNEL.match(str(link))
         if refusal is not None:
-            advice = "check that the proxy may go there"
+            advice = "check that the proxy may connect to this receiver"
             if refusal[1] == "407":
                 advice = "check the credentials in proxy"
             return f"was not reached: {proxy} answered {refusal[1]} to CONNECT: {advice}"

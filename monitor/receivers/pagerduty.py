@@ -1,6 +1,6 @@
-"""PagerDuty, Events API v2: an incident here is one open alert there.
+"""Notifies PagerDuty by its Events API v2. An incident is one open alert in PagerDuty.
 
-If it becomes worse, a new alert replaces that one.
+If the incident becomes worse, a new alert replaces this alert.
 """
 
 import json
@@ -21,7 +21,7 @@ from monitor.receivers.message.safe_text import bounded_line, clean
 
 _is_key = must(
     re.compile(r"[0-9A-Za-z]{32}").fullmatch,
-    "must be the integration key of an Events API v2 integration: 32 letters and digits",
+    "must be the integration key of an Events API v2 integration, with 32 letters and digits",
 )
 _PATH = "/v2/enqueue"
 
@@ -41,7 +41,8 @@ _WORD = re.compile(r"[0-9A-Za-z]{6,}")
 class PagerDutyOptions(HttpReceiverEntry):
     """Page through PagerDuty's Events API v2.
 
-    An incident has one alert there, which is acknowledged and resolved with it.
+    An incident has one alert in PagerDuty. The alert is acknowledged and resolved with the
+    incident.
     """
 
     routing_key: Annotated[SecretStr, _is_key] = Field(
@@ -54,9 +55,9 @@ class PagerDutyOptions(HttpReceiverEntry):
         ),
     ] = Field(
         "https://events.pagerduty.com",
-        description="Where events go; https://events.eu.pagerduty.com for the EU service region.",
+        description="Where events are sent. Use https://events.eu.pagerduty.com for the EU region.",
     )
-    repeat_every: RepeatEvery = None  # PagerDuty escalates
+    repeat_every: RepeatEvery = None  # PagerDuty itself repeats and escalates
 
 
 def pagerduty_events(
@@ -64,11 +65,11 @@ def pagerduty_events(
     routing_key: str,
     external_url: str,
 ) -> list[dict[str, object]]:
-    """Bodies of requests: one for the incident's newest alert there.
+    """The bodies of the requests. The first one is for the incident's newest alert.
 
-    If that alert replaces another one, a second request resolves the other one.
+    If this alert replaces an older alert, a second request resolves the older alert.
     """
-    # The content is bounded, far below the 512 KB that PagerDuty accepts.
+    # The content is always much smaller than the 512 KB that PagerDuty accepts.
     content = content_of(message, external_url)
     event: dict[str, object] = {
         "routing_key": routing_key,
@@ -144,25 +145,25 @@ class PagerDuty(HttpReceiver):
     def send(self, message: Message, *, now: datetime) -> None:
         """Trigger, acknowledge or resolve the incident's alert.
 
-        DeliveryError if PagerDuty did not confirm it.
+        Raises DeliveryError if PagerDuty did not confirm it.
         """
         for event in pagerduty_events(message, self._key, self._external_url):
             body = json.dumps(event, ensure_ascii=False, allow_nan=False).encode()
             answer = self._post(body, {"Content-Type": "application/json"}, now)
-            # ``status`` has a short error without success, even with a 202.
+            # If PagerDuty failed, ``status`` has a short error, even in an answer 202.
             if answer.body is None or _read(answer.body).get("status") == "success":
                 continue
             reason = self._reason(answer)
             success = f"success ({reason})" if reason else "success"
             raise DeliveryError(
                 f"{self._client.who} answered {answer.status_name} but not {success}: "
-                "check its URL; it will be tried again",
+                "check its URL; rankwatch will try again",
                 permanent=False,
                 may_be_known=True,
             )
 
     def _reason(self, answer: HttpAnswer) -> str | None:
-        """The error on one line, without any part of the key."""
+        """The error of the answer on one line. It contains no part of the key."""
         fields = _read(answer.body or b"")
         errors = fields.get("errors")
         parts = [fields.get("message"), *(errors if isinstance(errors, list) else [])]
@@ -183,5 +184,5 @@ def _read(body: bytes) -> dict[str, object]:
 
 
 def _gives_away(word: str, key: str) -> bool:
-    # Anything longer than a word may be the key in some encoding.
+    # A text that is longer than a word may be the key in some encoding.
     return len(word) > _LONGEST_WORD or word.lower() in key.lower() or key.lower() in word.lower()

@@ -1,4 +1,4 @@
-"""Pings of a dead man's switch when a run starts and ends, as for Healthchecks (README.md)."""
+"""Pings a URL when a run starts and ends, for services such as Healthchecks (README.md)."""
 
 import threading
 import uuid
@@ -23,44 +23,46 @@ from monitor.web_proxy import Proxy
 _Name = Annotated[str, Field(min_length=1)]
 
 RETRY_WAITS_S = (1.0, 5.0)
-"""Waits before further tries of a ping."""
-# Most waiting pings. If there are more, the oldest are dropped.
+"""How long to wait before each further try of a ping."""
+# The largest number of waiting pings. If there are more, the oldest pings are dropped.
 _WAITING = 64
 _LONGEST_REASON = 1000
 log = structlog.get_logger(__name__)
 
 
 class PingOptions(Options):
-    """Ping a URL when a run starts, ends well or fails.
+    """Ping a URL when a run starts, succeeds or fails.
 
-    The service notices missing pings.
+    The service behind the URL raises an alarm if pings are missing.
     """
 
     url: SecretUrl = Field(
         description=(
-            "Where to ping, as with Healthchecks: `/start` and `/fail` go behind its "
-            "path. A secret, never shown."
+            "The URL to ping. As for Healthchecks, `/start` or `/fail` is appended to its path. "
+            "The URL is a secret and never shown."
         )
     )
     comparisons: tuple[_Name, ...] | None = Field(
         None,
         min_length=1,
         max_length=1000,
-        description="Only runs of these (default: of all).",
+        description="Comparisons whose runs are pinged (default: all).",
     )
     name: ReceiverName = Field("ping", description="Name in the log.")
     ca_file: CaFile = None
     proxy: Proxy = None
     timeout: Timeout = Field(
-        timedelta(seconds=10), description="How long one ping may take from first to last byte."
+        timedelta(seconds=10),
+        description="How long one ping may take, from its first to its last byte.",
     )
 
 
 class RunPings:
-    """Pings one URL about each run, from one thread. Never raises and never blocks a run.
+    """Pings one URL about each run, from its own thread. It never raises and never blocks a run.
 
-    ``rest`` waits, and returns whether the wait was cancelled. ``on_outcome`` is called with the
-    ping's name and ``sent``, ``failed`` (after the last try) or ``dropped`` (for newer ones).
+    ``rest`` waits and returns whether the wait was cancelled. ``on_outcome`` is called with the
+    name and the outcome. The outcome is ``sent``, ``failed`` after the last try, or ``dropped`` if
+    there were too many newer pings.
     """
 
     def __init__(
@@ -84,11 +86,11 @@ class RunPings:
         self._add(claim, "/start")
 
     def run_finished(self, claim: Claim, failure: str | None) -> None:
-        """Ping the URL itself, or ``/fail`` with the reason."""
+        """Ping the URL itself after a success. Ping ``/fail`` with the reason after a failure."""
         self._add(claim, "" if failure is None else "/fail", clean(failure or "", _LONGEST_REASON))
 
     def close(self, timeout_s: float) -> None:
-        """Send the waiting pings within this time. Later pings are ignored."""
+        """Send the waiting pings within this time. Pings that come later are ignored."""
         with self._changed:
             self._is_closing = True
             self._changed.notify_all()
@@ -106,7 +108,7 @@ class RunPings:
             if self._is_closing:
                 return
             if len(self._waiting) == _WAITING:
-                log.warning("ping dropped: too many wait", ping=options.name)
+                log.warning("ping dropped: too many pings are waiting", ping=options.name)
                 self._on_outcome(options.name, "dropped")
             self._waiting.append((url, body))
             self._changed.notify_all()
@@ -123,11 +125,11 @@ class RunPings:
             try:
                 self._send(*ping)
             except Exception:
-                log.exception("ping not sent; the next ones will be", ping=self._options.name)
+                log.exception("ping not sent; later pings will be sent", ping=self._options.name)
                 self._on_outcome(self._options.name, "failed")
 
     def _next(self) -> tuple[str, str] | None:
-        """URL and body of the oldest waiting ping. None after the end."""
+        """The URL and body of the oldest waiting ping. None after `close`."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._is_closing)
             if not self._waiting or self._closed.is_set():
@@ -135,8 +137,8 @@ class RunPings:
             return self._waiting.popleft()
 
     def _send(self, url: str, body: str) -> None:
-        """Try until the ping is accepted, refused permanently, or was tried often enough."""
-        # None: no wait follows the last try.
+        """Try until the ping is accepted or refused permanently, but only a few times."""
+        # None means that no wait follows the last try.
         name = self._options.name
         for rest_s in (*RETRY_WAITS_S, None):
             try:
@@ -164,7 +166,7 @@ class RunPings:
 
 
 def run_uuid(claim: Claim) -> uuid.UUID:
-    """The run's UUID: the same for its start and its end, another for each attempt."""
+    """The UUID of the run: the same for its start and its end, different for each attempt."""
     slot = format_instant(claim.slot)
     started_at = format_instant(claim.started_at)
     name = f"{claim.comparison}\n{slot}\n{claim.attempt}\n{started_at}"
@@ -172,7 +174,7 @@ def run_uuid(claim: Claim) -> uuid.UUID:
 
 
 def ping_url(url: str, suffix: str, rid: uuid.UUID) -> str:
-    """The URL to post to, with the query that the URL has."""
+    """The URL to post to. The query of ``url`` stays, and the run's UUID is added."""
     parts = urlsplit(url)
     query = f"{parts.query}&" if parts.query else ""
     return urlunsplit(

@@ -1,4 +1,7 @@
-"""Slack, by an incoming webhook. The webhook has its channel, so a message cannot choose one."""
+"""Posts to Slack by an incoming webhook.
+
+A webhook always posts to its own channel. So a message cannot choose a channel.
+"""
 
 import json
 import re
@@ -22,8 +25,8 @@ _MORE = "…"
 MAX_FIELDS = 10
 _MARKS = {MessageStatus.RESOLVED: "✅", MessageStatus.ACKNOWLEDGED: "👀"}
 _NOT_WATCHED = "⏹"
-# Slack answers with words such as ``invalid_blocks``. Other answers may echo secrets and are not
-# shown.
+# Slack answers with words such as ``invalid_blocks``. Other answers are not shown, because they may
+# contain secrets.
 _REASON = re.compile(rb"[a-z]{2,12}(?:_[a-z]{2,12}){0,5}")
 
 
@@ -32,17 +35,17 @@ class SlackOptions(HttpReceiverEntry):
 
     url: SecretUrl = Field(
         description=(
-            "The incoming webhook's URL, https://hooks.slack.com/services/... A secret: "
-            "it lets anybody post."
+            "URL of the incoming webhook, https://hooks.slack.com/services/... It is a secret: "
+            "everybody who has it can post."
         )
     )
     repeat_every: RepeatEvery = timedelta(days=1)
 
 
 def escape_mrkdwn(text: str, limit: int = MAX_TEXT) -> str:
-    """The text as mrkdwn of at most ``limit`` characters.
+    """The text in Slack's markup, mrkdwn, with at most ``limit`` characters.
 
-    A text that was cut ends in an ellipsis. No escape is cut.
+    A text that was cut ends with an ellipsis. A cut never divides an escape.
     """
     pieces = [_ESCAPES.get(char, char) for char in text]
     if sum(map(len, pieces)) <= limit:
@@ -57,15 +60,15 @@ def escape_mrkdwn(text: str, limit: int = MAX_TEXT) -> str:
 
 def bold(heading: str) -> str:
     """A heading."""
-    # Asterisks within would end it early.
-    visible = heading.replace("*", "∗").strip() or "-"  # noqa: RUF001 - an asterisk without markup
+    # An asterisk inside would end the bold text early.
+    visible = heading.replace("*", "∗").strip() or "-"  # noqa: RUF001 - no markup
     return f"*{escape_mrkdwn(visible, MAX_TEXT - 2)}*"
 
 
 def stack(lines: Iterable[str], limit: int = MAX_TEXT) -> str:
-    """As many lines as fit, and an ellipsis for the others.
+    """As many lines as fit into ``limit`` characters. An ellipsis stands for further lines.
 
-    The lines are escaped, and each is shorter than the limit.
+    The lines must be escaped, and each must be shorter than the limit.
     """
     shown: list[str] = []
     left = limit - len(_MORE)
@@ -79,21 +82,21 @@ def stack(lines: Iterable[str], limit: int = MAX_TEXT) -> str:
 
 
 def fence(rows: Iterable[str]) -> str:
-    """Lines as a block of code."""
+    """The rows as a block of code."""
     room = MAX_TEXT - 2 * len(_FENCE) - 2
-    # Backticks within would end it early.
+    # Backticks inside would end the block early.
     code = (escape_mrkdwn(row.replace("`", "ˋ"), room // 2) for row in rows)  # noqa: RUF001
     return f"{_FENCE}\n{stack(code, room)}\n{_FENCE}"
 
 
 def link(name: str, url: str) -> str:
-    """A link. Characters that would end its address early are percent-encoded."""
+    """A link. Characters that would end the URL early are percent-encoded."""
     url = url.replace("|", "%7C").replace("<", "%3C").replace(">", "%3E").replace("&", "&amp;")
     return f"<{url}|{escape_mrkdwn(name)}>"
 
 
 def slack_body(content: MessageContent) -> dict[str, object]:
-    """The request: blocks, and the headline for notifications. Slack shows no previews of links."""
+    """The request: blocks, and the headline for Slack's notifications. Links have no previews."""
     return {
         "text": escape_mrkdwn(headline_of(content)),
         "blocks": list(_blocks(content)),
@@ -103,7 +106,7 @@ def slack_body(content: MessageContent) -> dict[str, object]:
 
 
 def headline_of(content: MessageContent) -> str:
-    """The title after a mark of the incident's state: its severity while something fires."""
+    """The title after a mark. The mark is the severity if something is firing."""
     mark = _NOT_WATCHED
     if content.is_watched:
         mark = _MARKS.get(content.status, f"{content.severity.value.upper()}:")
@@ -132,7 +135,7 @@ def _blocks(content: MessageContent) -> Iterator[dict[str, object]]:
 
 
 def _section(mrkdwn: str) -> dict[str, object]:
-    # Verbatim: Slack makes no links and mentions from text that looks like them.
+    # With verbatim, Slack makes no links or mentions from the text.
     return {"type": "section", "text": {"type": "mrkdwn", "text": mrkdwn, "verbatim": True}}
 
 
@@ -156,7 +159,7 @@ def _why(content: MessageContent) -> list[str]:
 
 
 class Slack(HttpReceiver):
-    """One incoming webhook."""
+    """One incoming webhook of Slack."""
 
     is_bounded = True
 
@@ -166,22 +169,22 @@ class Slack(HttpReceiver):
         self._external_url = external_url
 
     def send(self, message: Message, *, now: datetime) -> None:
-        """Post one message. DeliveryError if Slack did not accept it.
+        """Post one message. Raises DeliveryError if Slack did not accept it.
 
-        Slack accepts one message a second, and says when to try again.
+        Slack accepts one message in a second. A refusal says when to try again.
         """
         content = content_of(message, self._external_url)
         body = json.dumps(slack_body(content), ensure_ascii=False).encode()
         answer = self._post(body, {"Content-Type": "application/json; charset=utf-8"}, now)
-        # Slack answers ``ok`` to a message that it accepts. Any other answer is not from Slack.
+        # If Slack accepts a message, it answers ``ok``. Any other answer is not from Slack.
         if answer.body is not None and answer.body.strip() != b"ok":
             msg = (
-                f"{self._client.who} answered {answer.status_name} but not ok, as Slack does: "
+                f"{self._client.who} answered {answer.status_name} without the text ok of Slack: "
                 "check its URL"
             )
             raise DeliveryError(msg, permanent=True, may_be_known=True)
 
     def _reason(self, answer: HttpAnswer) -> str | None:
-        """The answer, if it is a word without secrets."""
+        """The body of the answer, if it is one of Slack's words. Such words contain no secrets."""
         word = (answer.body or b"").strip()
         return word.decode() if _REASON.fullmatch(word) else None

@@ -1,8 +1,8 @@
-"""One SMTP exchange under one deadline, and the meaning of the server's codes.
+"""Sends a mail by SMTP before one deadline, and interprets the codes of the server.
 
-5xx is permanent, except before a login or MAIL. 4xx, time-outs and broken connections are
-temporary. Errors name the step, the code and the enhanced code. They never contain the rest of the
-server's text, which may echo anything.
+A code 5xx is a permanent failure, unless it comes before the login or before MAIL. A code 4xx, a
+time-out and a broken connection are temporary failures. Errors name the step, the code and the
+enhanced code. They never contain other text of the server, because it may contain secrets.
 """
 
 import asyncio
@@ -26,26 +26,26 @@ _CLOSING = 421
 _QUIT_S = 1.0
 _ADVICE = {
     "the login": "check username and password",
-    "the sender": "check `sender`, and that this host or login may use it",
+    "the sender": "check `sender`, and check that this host or login may use this address",
     "all recipients": "check `to`",
-    "the message": "it refuses this message",
+    "the message": "the server refuses this message",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """How a server refused something."""
+    """The answer by which a server refused something."""
 
     code: int
     text: str
 
     @property
     def is_permanent(self) -> bool:
-        """Whether the server will refuse it again."""
+        """Whether the server would refuse the same thing again."""
         return self.code >= _PERMANENT
 
     def __str__(self) -> str:
-        """The code, and the enhanced code if there is one."""
+        """The code of the answer, and the enhanced code if there is one."""
         if self.code < 0:
             return "an answer that is not SMTP"
         enhanced = re.match(r"\s*([245]\.\d{1,3}\.\d{1,3})(?!\S)", self.text, re.ASCII)
@@ -54,7 +54,7 @@ class Refusal:
 
 @dataclass(slots=True, kw_only=True)
 class _Exchange:
-    """One mail, sent by one thread while another one waits."""
+    """One mail. One thread sends it while another thread waits."""
 
     sender: str
     to: Sequence[str]
@@ -67,20 +67,20 @@ class _Exchange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SmtpClient:
-    """Sends mail through one server, with a connection for each mail."""
+    """Sends mails through one server. Each mail has its own connection."""
 
     host: str
     port: int
     tls: str  # starttls, implicit or none
     context: ssl.SSLContext
     login: tuple[str, str] | None
-    who: str  # names it in errors
+    who: str  # the name of the server in errors
     timeout_s: float
 
     def send(self, content: bytes, *, sender: str, to: Sequence[str]) -> Mapping[str, Refusal]:
         """Send the mail and return the addresses that were refused.
 
-        DeliveryError if all were refused.
+        Raises DeliveryError if all addresses were refused.
         """
         exchange = _Exchange(
             sender=sender,
@@ -96,11 +96,11 @@ class SmtpClient:
             failure = self._explain(error, may_be_known=exchange.may_be_known)
         if exchange.refused is not None:
             return exchange.refused
-        # Raised outside of the handler, so that it is not chained to the server's text.
+        # The error is raised outside of the handler. So it is not chained to the server's text.
         raise failure
 
     def _connect_and_send(self, exchange: _Exchange) -> None:
-        # Half of the time for each address of the host, so that a dead one leaves time.
+        # Each address of the host gets half of the time. So time is left if one is dead.
         timeout_s = exchange.deadline.remaining_s / 2
         with closing(socket.create_connection((self.host, self.port), timeout_s)) as sock:
             asyncio.run(self._send_in_time(exchange, sock))
@@ -126,7 +126,7 @@ class SmtpClient:
                         await client.quit(timeout=_QUIT_S)
         finally:
             if isinstance(exchange.transport, asyncio.WriteTransport):
-                exchange.transport.abort()  # close() would wait for the server
+                exchange.transport.abort()  # because close() would wait for the server
             await asyncio.sleep(0)
 
     async def _converse(
@@ -136,8 +136,8 @@ class SmtpClient:
         if self.tls == "starttls":
             if not client.supports_extension("starttls"):
                 raise DeliveryError(
-                    f"{self.who} does not offer STARTTLS: write `tls: implicit`, or "
-                    "`tls: none` if nobody listens on the way",
+                    f"{self.who} does not offer STARTTLS: write `tls: implicit`, or write "
+                    "`tls: none` if nobody can read the mail on the way",
                     permanent=True,
                 )
             await client.starttls()
@@ -146,14 +146,14 @@ class SmtpClient:
             await client.login(*self.login)
         await self._require(client.mail(exchange.sender), "the sender")
         refused = await self._name_recipients(client, exchange.to)
-        exchange.may_be_known = True  # until it is refused
+        exchange.may_be_known = True  # unless the server refuses the message
         await self._require(client.data(exchange.content), "the message", of_message=True)
         return refused
 
     async def _name_recipients(
         self, client: aiosmtplib.SMTP, to: Sequence[str]
     ) -> dict[str, Refusal]:
-        """Name the recipients, and return the refused ones."""
+        """Name the recipients to the server. Returns the refused recipients."""
         refused: dict[str, Refusal] = {}
         for address in to:
             try:
@@ -163,7 +163,7 @@ class SmtpClient:
             if address in refused and refused[address].code == _CLOSING:
                 raise self._refusal(refused[address], "a recipient")
         if len(refused) == len(to):
-            # If one refusal is temporary, all addresses are tried again.
+            # If one refusal is temporary, rankwatch tries all addresses again.
             first = min(refused.values(), key=attrgetter("is_permanent"))
             raise self._refusal(first, "all recipients")
         return refused
@@ -184,9 +184,9 @@ class SmtpClient:
         raise self._refusal(refusal, name, of_message=of_message)
 
     def _refusal(self, refusal: Refusal, step: str, *, of_message: bool = False) -> DeliveryError:
-        advice = "it will be tried again"
+        advice = "rankwatch will try again"
         if refusal.is_permanent:
-            advice = _ADVICE.get(step, "it refuses this")
+            advice = _ADVICE.get(step, "check the settings of this receiver")
         return DeliveryError(
             f"{self.who} refused {step} with {refusal}: {advice}",
             permanent=refusal.is_permanent,
@@ -208,7 +208,7 @@ class SmtpClient:
         if isinstance(error, aiosmtplib.SMTPResponseException) and error.code > 0:
             refusal = Refusal(error.code, error.message)
             return DeliveryError(
-                f"{self.who} refused the connection with {refusal}: it will be tried again",
+                f"{self.who} refused the connection with {refusal}: rankwatch will try again",
                 permanent=False,
             )
         reason = failure_reason(error, self.timeout_s, protocol="SMTP")
@@ -216,9 +216,9 @@ class SmtpClient:
 
 
 def trust_context(ca_file: str | None) -> ssl.SSLContext:
-    """The authorities to trust: the usual ones, or only those of a file.
+    """The certificate authorities to trust: the usual ones, or only those of a file.
 
-    ConfigError if the file has none.
+    Raises ConfigError if the file has no certificate.
     """
     try:
         return ssl.create_default_context(cafile=ca_file)
@@ -230,6 +230,6 @@ def trust_context(ca_file: str | None) -> ssl.SSLContext:
 
 
 def _local_hostname() -> str:
-    # The library would ask the resolver, which may be slow.
+    # The default of the library is a DNS query, which may be slow.
     name = socket.gethostname()
     return name if re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?", name) else "localhost"

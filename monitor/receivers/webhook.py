@@ -1,4 +1,4 @@
-"""A signed POST of JSON to any URL: the body of Alertmanager's webhooks, version 4 (README.md)."""
+"""Posts signed JSON to a URL, in the format of Alertmanager's webhooks, version 4 (README.md)."""
 
 import hashlib
 import hmac
@@ -38,30 +38,30 @@ MAX_BYTES = 16_000
 
 
 class WebhookOptions(HttpReceiverEntry):
-    """Post each message as signed JSON, in the shape of Alertmanager's webhooks."""
+    """Post each message as signed JSON, in the format of Alertmanager's webhooks."""
 
     url: SecretUrl = Field(
-        description="Where to post. Treated as a secret: only its scheme and host are ever shown."
+        description="The URL to post to. It is a secret: only its scheme and host are shown."
     )
     secret: SecretStr | None = Field(
         None,
         min_length=1,
-        description="Key of the HMAC-SHA256 signature; unsigned without it.",
+        description="Key of the HMAC-SHA256 signature. Without it, messages are not signed.",
     )
     headers: Annotated[Mapping[str, HeaderSecret], AfterValidator(check_further_headers)] = Field(
         default_factory=dict, description="Further headers, such as Authorization."
     )
     updates: bool = Field(
         default=False,
-        description='Whether alerts that join an incident are sent at once, as `"is_update": true`. '
-        "For programs that page nobody for them. "
-        "Otherwise they are in the next message of the incident.",
+        description="Whether alerts that join an incident are sent at once, with "
+        '`"is_update": true`. Use it if your program pages nobody for such messages. '
+        "Without it, these alerts are in the next message of the incident.",
     )
     repeat_every: RepeatEvery = None
 
 
 def sign(secret: str, timestamp: str, body: bytes) -> str:
-    """Value of the signature header."""
+    """The value of the signature header."""
     signed = timestamp.encode() + b"." + body
     return f"sha256={hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest()}"
 
@@ -76,7 +76,7 @@ def verify(
 ) -> bool:
     """Whether a request was signed with this secret and sent within ``tolerance`` of ``now``.
 
-    For programs that receive webhooks.
+    Programs that receive webhooks can call this function.
     """
     headers = {name.lower(): value for name, value in headers.items()}
     timestamp = headers.get(TIMESTAMP.lower(), "")
@@ -88,7 +88,7 @@ def verify(
 
 
 def webhook_body(message: Message, *, receiver: str, external_url: str) -> dict[str, Any]:
-    """The body, with at most `MAX_BYTES`."""
+    """The body of the request, with at most `MAX_BYTES` bytes."""
     acknowledgements = {}
     for change in message.changes:
         if change.is_acknowledgement:
@@ -125,9 +125,9 @@ def webhook_body(message: Message, *, receiver: str, external_url: str) -> dict[
 
 
 def _fit(alerts: Sequence[dict[str, Any]], room: int) -> list[dict[str, Any]]:
-    """The first alerts, as many as fit.
+    """The first alerts, as many as fit into ``room`` bytes.
 
-    If not all fit, three quarters of the room are for alerts without annotations.
+    If not all alerts fit, three quarters of the room are left for alerts without annotations.
     """
     shown: list[dict[str, Any]] = []
     reserved = 0
@@ -138,7 +138,7 @@ def _fit(alerts: Sequence[dict[str, Any]], room: int) -> list[dict[str, Any]]:
             dedup_key = alert["annotations"].get("dedup_key", "")
             alert = {**alert, "annotations": {"dedup_key": dedup_key}}  # noqa: PLW2901
         room -= _size(alert)
-        # At least one, so that the reader sees the subject.
+        # The first alert is always included, so that the body has a subject.
         if room < 0 and shown:
             break
         shown.append(alert)
@@ -154,9 +154,10 @@ def _encode(part: object) -> bytes:
 
 
 def _alerts_of(message: Message) -> list[Transition]:
-    """Starts and ends, leads first, then what is still firing, acknowledged first.
+    """The alerts of the body, in their order. Each firing occurs only once.
 
-    Each firing is there once.
+    Starts and ends come first, and the leads are the first of them. Then come the alerts that are
+    still firing, and acknowledged alerts are the first of them.
     """
     changes = [change for change in message.changes if not change.is_acknowledgement]
     acknowledged = {change.dedup_key for change in message.changes if change.is_acknowledgement}
@@ -192,7 +193,7 @@ def _alert(change: Transition, external_url: str, acknowledgement: str) -> dict[
 
 
 def _figures(change: Transition) -> dict[str, str]:
-    """Figures for which Alertmanager's format has no field."""
+    """The figures for which Alertmanager's format has no field."""
     figures = {
         "dedup_key": change.dedup_key or "",
         "reason": clean(change.reason),
@@ -218,7 +219,7 @@ def _common(entries: Sequence[Mapping[str, str]]) -> dict[str, str]:
 
 
 class Webhook(HttpReceiver):
-    """One URL."""
+    """One URL that receives webhooks."""
 
     def __init__(self, options: WebhookOptions, name: str, *, external_url: str) -> None:
         updates = Updates.UNPAGED if options.updates else Updates.NONE
@@ -228,7 +229,7 @@ class Webhook(HttpReceiver):
         self._external_url = external_url
 
     def send(self, message: Message, *, now: datetime) -> None:
-        """Post a message. DeliveryError if it is not accepted."""
+        """Post a message. Raises DeliveryError if it is not accepted."""
         body = _encode(webhook_body(message, receiver=self.name, external_url=self._external_url))
         self._post(body, self._headers(message, body, now), now)
 

@@ -1,6 +1,6 @@
 """The kinds of sources, and functions that open a source from its options.
 
-Each kind is a folder with its `SourceKind`. Opening does no I/O, reading does.
+Each kind is a folder that declares a `SourceKind`. Opening a source does no I/O. Reading it does.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from monitor.sources.spark import SPARK
 from monitor.sources.sql import SQL
 from monitor.sources.table_options import ColumnName
 
-# Every kind of source, by its key in the configuration.
+# All kinds of sources, by their key in the configuration.
 SOURCES = Registry(
     "sources", {"http": HTTP, "file": FILE, "sql": SQL, "redis": REDIS, "spark": SPARK}, read_kind
 )
@@ -60,40 +60,41 @@ def _from_kinds(role: str) -> Callable[[type[_T]], type[_T]]:
 
 @_from_kinds("lists")
 class SourceOptions(OneOf):
-    """The source of one arm's lists: exactly one of these."""
+    """The source of one arm's lists. Give exactly one of these."""
 
     @property
     def has_scores(self) -> bool:
-        """Whether the lists come with the model's own scores."""
+        """Whether the lists have the model's own scores."""
         return getattr(self.given, "scores", None) is not None
 
     @property
     def is_live(self) -> bool:
-        """Whether the answer depends on the time of the request, not only on the slot."""
+        """Whether the answer depends on the time of the request, and not only on the slot."""
         return SOURCES[self.kind].is_live(self.given)
 
 
 @_from_kinds("item_weights")
 class ItemWeightsOptions(OneOf):
-    """Where the weights of items come from: exactly one of these."""
+    """The source of item weights. Give exactly one of these."""
 
 
 @_from_kinds("item_titles")
 class ItemTitlesOptions(OneOf):
-    """Where the titles of items come from: exactly one of these."""
+    """The source of item titles. Give exactly one of these."""
 
 
 @_from_kinds("relevance")
 class RelevanceOptions(OneOf):
-    """Where the items come from that users found relevant, such as purchases: one source."""
+    """The source of items that users found relevant, such as purchases. Give exactly one."""
 
     also: ClassVar[frozenset[str]] = frozenset({"after", "within"})
 
     after: Annotated[Duration | None, NOT_IN_HASH] = Field(
         default=None,
-        description="How long after its slot a run first asks what users found relevant. All of it "
-        "must be there by then: the first answer that is not empty is used, and no later one. "
-        "Without `after` the run itself asks.",
+        description="How long after its slot a run first reads what users found relevant. All "
+        "of it "
+        "must be there at this time, because the first answer that is not empty is used. Later "
+        "answers are not read. Without `after`, the run itself reads it.",
     )
     within: Annotated[Duration, NOT_IN_HASH] = Field(
         default=timedelta(days=7),
@@ -102,31 +103,35 @@ class RelevanceOptions(OneOf):
 
     def _problems(self) -> Iterator[str]:
         if self.after is not None and self.after >= self.within:
-            yield "after must be shorter than within: otherwise a run stops waiting before it asks"
+            yield (
+                "after must be shorter than within, because a run must not stop waiting before "
+                "it reads"
+            )
 
 
 class SampleOptions(Options):
-    """How many users a run asks for."""
+    """The number of users that a run asks for."""
 
     fixed: int = Field(
         default=0,
         ge=0,
         le=10**8,
-        description="Users that are the same in every run. They show the trend.",
+        description="Number of users that are the same in every run. They show the trend.",
     )
     rotating: int = Field(
         default=0,
         ge=0,
         le=10**8,
-        description="Users that every run draws again. They are the basis of decisions.",
+        description="Number of users that every run draws again. Decisions are based on them.",
     )
     minimum: int | None = Field(
         default=None,
         ge=1,
         le=10**6,
-        description="Least users of every segment, or all if it has fewer. Users that are added "
-        "for this are the same in every run. They count in this segment only, so they do not bias "
-        "the figures of other segments and of all users.",
+        description="The least number of users of each segment. A segment with fewer users is "
+        "asked completely. Users that are added for this are the same in every run. They are used "
+        "for this segment only. So they do not bias the figures of other segments and of all "
+        "users.",
     )
     stop_when: Literal["decided"] | None = Field(
         default=None,
@@ -137,37 +142,40 @@ class SampleOptions(Options):
 
     def _problems(self) -> Iterator[str]:
         if self.fixed + self.rotating == 0:
-            yield "give fixed or rotating, at least 1"
+            yield "give fixed or rotating, and at least 1 user"
 
 
 def _are_distinct(names: Sequence[str]) -> bool:
     return len(set(names)) == len(names)
 
 
-_are_once = must(_are_distinct, "names a column twice")
+_are_once = must(_are_distinct, "names a column twice: name it once")
 
 
 def _check_segments(names: tuple[str, ...]) -> tuple[str, ...]:
     for name in names:
         if "=" in name or not name.isprintable():
-            raise ValueError(f"segment column {name!r}: a name may have no = or control character")
+            raise ValueError(
+                f"segment column {name!r} has = or a control character in its name: rename the "
+                f"column"
+            )
     return names
 
 
 @_from_kinds("users")
 class UsersOptions(OneOf):
-    """Which users are asked: exactly one source or all, their segments and the sample."""
+    """The users that are asked, their segments and the sample. Give exactly one source, or all."""
 
     also: ClassVar[frozenset[str]] = frozenset({"segments", "sample"})
 
     all: Literal[True] | None = Field(
-        default=None, description="Every user of the baseline's file, table or query."
+        default=None, description="Asks for every user of the baseline's file, table or query."
     )
     segments: Annotated[tuple[ColumnName, ...], _are_once, AfterValidator(_check_segments)] = Field(
         default=(),
         max_length=20,
-        description="Columns of the users' file or table, or of the baseline's with `all`. Their "
-        "values are the segments.",
+        description="Columns whose values are the segments. They are in the file or table of the "
+        "users. With `all` they are in the baseline's.",
     )
     sample: Annotated[int, Field(ge=1, le=10**8)] | SampleOptions | None = Field(
         default=None,
@@ -177,7 +185,7 @@ class UsersOptions(OneOf):
 
     @property
     def sample_size(self) -> SampleSize | None:
-        """How many users of each kind a run asks for, None for all users."""
+        """How many users of each kind a run asks for. None means all users."""
         sample = self.sample
         if sample is None:
             return None
@@ -192,7 +200,7 @@ class UsersOptions(OneOf):
 
     def _problems(self) -> Iterator[str]:
         if self.sample_size is not None and self.sample_size.minimum and not self.segments:
-            yield "sample.minimum needs segments: name their columns"
+            yield "sample.minimum needs segments: name the columns of segments"
 
 
 def all_users_problem(baseline: SourceOptions) -> str | None:
@@ -212,9 +220,10 @@ def all_users_problem(baseline: SourceOptions) -> str | None:
 def joined_problem(
     lists: Mapping[tuple[str, ...], SourceOptions], users: UsersOptions
 ) -> tuple[tuple[str, ...], str] | None:
-    """The key path and the reason if sources that can only be joined are not joinable.
+    """The key path and the problem if these sources cannot be joined. None if there is no problem.
 
-    All sources of a comparison must then be of one kind and of one server. None if they are.
+    Some kinds of sources can only be joined. Then all sources of a comparison must be of the same
+    kind and the same server.
     """
     sources: dict[tuple[str, ...], OneOf] = dict(lists)
     if not users.all:
@@ -225,12 +234,14 @@ def joined_problem(
         for key, options in sources.items():
             if _server(options) != _server(joined):
                 problem = (
-                    f"must be {joined.kind} of the same server: {joined.kind} measures where the "
-                    "lists are, so all of them are there"
+                    f"must be {joined.kind} of the same server: {joined.kind} measures the lists "
+                    "on that server"
                 )
                 return key, problem
         if users.sample is not None:
-            problem = f"sample does not go with {joined.kind}, which measures everybody: remove it"
+            problem = (
+                f"sample is not possible with {joined.kind}, which measures all users: remove it"
+            )
             return ("users",), problem
     return None
 
@@ -254,7 +265,7 @@ def open_users(options: UsersOptions, baseline: SourceOptions) -> UserSource:
     """Open the source of users.
 
     Raises:
-        ConfigError: The users are all users of the baseline, which cannot list them.
+        ConfigError: All users of the baseline are asked, but the baseline cannot list its users.
     """
     kind, user_options = _users_of(options, baseline)
     opened: UserSource = _readers("users", {kind: SOURCES[kind]})[kind].open(user_options)
@@ -269,7 +280,7 @@ def open_joined(
 ) -> JoinedSource | None:
     """Open the lists of both arms, the users and the lists of the noise floor as one source.
 
-    None if they are not of one kind, or if this kind cannot join them.
+    The result is None if they are of different kinds, or if their kind cannot join them.
     """
     kind, user_options = _users_of(users, baseline)
     join = SOURCES[kind].joined

@@ -1,6 +1,6 @@
-"""Columns of tables: their names, and the ids, lists and numbers in them.
+"""Reads the ids, lists and numbers in the columns of tables, and checks the columns' names.
 
-A null number is NaN.
+A number that is null becomes NaN.
 """
 
 import difflib
@@ -25,8 +25,8 @@ from monitor.model.id_forms import Forms, speller
 from monitor.model.unreadable import Need
 from monitor.reading.ids import decode_categories, describe_type, is_list, is_text
 
-_LONGEST_NUMBER = 1000  # characters
-_MOST_NAMES = 20  # of columns, in an error
+_LONGEST_NUMBER = 1000  # the number of characters
+_MOST_NAMES = 20  # the number of columns that an error names
 _NUMBER = re.compile(
     r"\s*[+-]?(?:(?:\d+(?:\.\d*)?|\.\d+)(?:e[+-]?\d+)?|nan|inf(?:inity)?)\s*",
     re.ASCII | re.IGNORECASE,
@@ -34,17 +34,18 @@ _NUMBER = re.compile(
 
 
 def require_columns(names: Sequence[str], present: Sequence[str], where: str) -> None:
-    """UnreadableError if one of these columns is not present.
+    """Raise UnreadableError if one of these columns is not present.
 
-    The text that may be shown lists the present columns and suggests the most similar one. The
-    other text lists none: in a file without a header, names of columns may be users.
+    One text of the error lists the present columns and suggests the most similar one. The other
+    text, for privacy, lists no columns: if a file has no header, the names may be users.
     """
     for name in names:
         if name in present:
             continue
         problem = f"{where} has no column {name!r}"
         hidden = (
-            f"{problem}: check the name in the options. Its own names are not shown with privacy"
+            f"{problem}: check the name in the options. With privacy, the present names are not "
+            f"shown"
         )
         for similar in difflib.get_close_matches(name, present, n=1):
             problem += f" (did you mean {on_one_line(similar)!r}?)"
@@ -55,7 +56,10 @@ def require_columns(names: Sequence[str], present: Sequence[str], where: str) ->
 
 
 def root_of(name: str, present: Sequence[str]) -> str:
-    """The column that a name means: the column of this very name, or the one whose field it names behind a dot."""
+    """The column that a name means.
+
+    This is the column of this name, or the column before the dot in a name such as ``recs.id``.
+    """
     if name in present:
         return name
     parts = name.split(".")
@@ -64,25 +68,25 @@ def root_of(name: str, present: Sequence[str]) -> str:
 
 
 def on_one_line(name: str, most: int = 60) -> str:
-    """The first characters of a column's name or an id, without control characters."""
+    """The first characters of a name or an id, without control characters."""
     return "".join(char for char in name[:most] if unicodedata.category(char)[0] != "C")
 
 
 def user_index(keys: pa.Array) -> "pd.Index[str]":
-    """A column of keys as an index."""
+    """A column of users' keys as an index."""
     users: pd.Index[str] = pd.Index(pd.array(keys.cast(pa.large_string()), dtype="str"))
     return users
 
 
 def spell_column(ids: pa.Array, forms: Forms) -> pa.Array:
-    """A column of ids as text in these forms, null where there is no id."""
+    """A column of ids as text, rewritten in these forms. A value that is no id is null."""
     if not forms:
         return ids
     return pa.array(speller(forms)(ids.to_pylist()), pa.large_string())
 
 
 def flat_lists(lists: pa.Array) -> tuple[pa.Array, Integers]:
-    """The values of all lists of a column in one array, and the lists' lengths, 0 for null."""
+    """The values of all lists of a column in one array, and the lengths. Null has length 0."""
     if arrow_types.is_fixed_size_list(lists.type):
         lists = lists.cast(pa.list_(lists.type.value_type))
     lengths = pc.list_value_length(lists).fill_null(0).to_numpy(zero_copy_only=False)
@@ -93,7 +97,7 @@ def value_array(values: Iterable[object]) -> pa.Array:
     """An array of Python values of any type. Values of several types become text."""
     plain = [float(value) if isinstance(value, Decimal) else value for value in values]
     kinds = set(map(type, plain)) - {type(None)}
-    # Arrow reads True as 1 if there are numbers too, and it cannot convert every type.
+    # Arrow reads True as 1 if there are also numbers. It cannot convert values of every type.
     with suppress(pa.ArrowException, TypeError, OverflowError):
         if bool not in kinds or len(kinds) == 1:
             return pa.array(plain)
@@ -103,9 +107,9 @@ def value_array(values: Iterable[object]) -> pa.Array:
 def join_items(
     parts: Sequence[pa.Array],
 ) -> npt.NDArray[np.int32] | Integers | ExtensionArray:
-    """One array of the parts of an id column without nulls.
+    """Joins the parts of an id column into one array. The parts have no nulls.
 
-    Text if one part is text. A single part is not copied.
+    The array is text if a part is text. If there is only one part, it is not copied.
     """
     if not all(arrow_types.is_integer(part.type) for part in parts):
         chunks = pa.chunked_array([part.cast(pa.large_string()) for part in parts])
@@ -118,7 +122,7 @@ def join_items(
 
 
 def one_array(column: pa.ChunkedArray | pa.Array) -> pa.Array:
-    """A column as one array. One chunk is not copied."""
+    """A column as one array. A column of one chunk is not copied."""
     if not isinstance(column, pa.ChunkedArray):
         return column
     if column.num_chunks == 1:
@@ -127,9 +131,10 @@ def one_array(column: pa.ChunkedArray | pa.Array) -> pa.Array:
 
 
 def number_column(values: pa.Array, column: str, where: str) -> tuple[Floats, Flags]:
-    """Values as float64, NaN for null and empty text, and a flag for each text that is no number.
+    """The values as float64, and a flag for each text that is no number.
 
-    SourceError if the column's type is neither text nor a number.
+    Null and empty text become NaN. Raises SourceError if the type of the column is neither text nor
+    a number.
     """
     kind = values.type
     if arrow_types.is_dictionary(kind):
@@ -155,7 +160,7 @@ def _is_number(text: str) -> bool:
 
 
 def is_numeric(kind: pa.DataType) -> bool:
-    """Whether a type is a number or null."""
+    """Whether the values of a type are numbers or null."""
     tests = (
         arrow_types.is_integer,
         arrow_types.is_floating,
@@ -173,8 +178,8 @@ def numbers_of_lists(
 ) -> tuple[Floats, Flags]:
     """The numbers of all lists of a column in one array, and a flag for each list of wrong length.
 
-    ``lengths`` are the right lengths. A list of another length has NaN in place of its numbers.
-    SourceError if the column's type is not lists of numbers.
+    ``lengths`` has the right lengths. The numbers of a list of another length become NaN. Raises
+    SourceError if the type of the column is not lists of numbers.
     """
     if not is_list(lists.type) or not is_numeric(lists.type.value_type):
         raise SourceError(
@@ -192,9 +197,9 @@ def numbers_of_lists(
 
 
 def number_list(value: object, length: int) -> Sequence[float] | None:
-    """The numbers of a list of this length, NaN for null.
+    """The numbers of a list of this length. Null becomes NaN.
 
-    None if it is no list, has another length, or has an element that is no number.
+    The result is None if the value is no list or has another length, or if an element is no number.
     """
     if not isinstance(value, list | tuple) or len(value) != length:
         return None
@@ -213,6 +218,6 @@ def _number(value: object) -> float | None:
     if value is None:
         return nan
     if isinstance(value, int | float | Decimal) and not isinstance(value, bool):
-        with suppress(OverflowError, ValueError):  # a signalling NaN raises ValueError
+        with suppress(OverflowError, ValueError):  # Decimal's signalling NaN raises ValueError
             return float(value)
     return None

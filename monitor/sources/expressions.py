@@ -1,6 +1,6 @@
-"""JMESPath expressions: in options, and applied to answers in JSON.
+"""Checks JMESPath expressions in options, and applies them to answers in JSON.
 
-The functions `tensors` and `rows` are ours. http/profiles/README.md explains them.
+rankwatch adds the functions `tensors` and `rows`. http/profiles/README.md explains them.
 """
 
 import re
@@ -18,19 +18,19 @@ class NotAppliedError(ValueError):
     """An expression cannot be applied to an answer."""
 
 
-_MOST_FIELDS = 5  # of an answer, in a note
-_LONGEST_NAME = 30  # of a field or an error code, in a note
+_MOST_FIELDS = 5  # the number of an answer's fields that a note names
+_LONGEST_NAME = 30  # the longest name of a field, or error code, that a note shows
 
 Find = Callable[[object], object]
 
 
 def require_expression(expression: str) -> str:
-    """Return the expression; ValueError if its syntax is wrong."""
+    """Return the expression. Raises ValueError if its syntax is wrong."""
     try:
         jmespath.compile(expression)
     except JMESPathError as error:
         raise ValueError(
-            f"is no JMESPath expression{_place_in(error)}: see jmespath.org for its syntax"
+            f"is not a JMESPath expression{_place_in(error)}: see jmespath.org for the syntax"
         ) from None
     return expression
 
@@ -56,7 +56,7 @@ class _TensorFunctions(Functions):
         try:
             for output in outputs:
                 data = output["data"]
-                # An array without data may have any number of rows.
+                # The number of rows of an array without data is not known.
                 if data:
                     data = np.array(data, object).reshape(output["shape"]).tolist()
                 tensors[output["name"]] = data
@@ -76,7 +76,7 @@ _OPTIONS = jmespath.Options(custom_functions=_TensorFunctions())
 
 
 def finder(expression: str) -> Find:
-    """A function that returns the expression's value in an answer, or raises NotAppliedError."""
+    """A function that applies the expression to an answer, or raises NotAppliedError."""
     compiled = jmespath.compile(expression)
 
     def find(answer: object) -> object:
@@ -89,7 +89,7 @@ def finder(expression: str) -> Find:
 
 
 def shape_of(answer: object, users: Collection[str] = ()) -> str:
-    """The form of an answer without its values: at most the names of its fields.
+    """The form of an answer: its type, and names of its fields. Values are never shown.
 
     Names in ``users`` and names that are not plain are hidden.
     """
@@ -111,5 +111,5 @@ def shape_of(answer: object, users: Collection[str] = ()) -> str:
 
 
 def is_plain(name: str) -> bool:
-    """Whether a name or code from outside may be shown in a note: it is short and simple."""
+    """Whether a name or code from outside is short and simple, so that a note may show it."""
     return len(name) <= _LONGEST_NAME and re.fullmatch(r"[\w.~-]*", name, re.ASCII) is not None

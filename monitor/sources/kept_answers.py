@@ -1,6 +1,6 @@
-"""Files with the answers of a long pull. A run that starts again asks only for the other users.
+"""Stores the answers of a long pull in a file. A run that starts again asks only for other users.
 
-A line has a checksum and the answers of about one second.
+Each line of the file has a checksum and the answers of about one second.
 """
 
 import json
@@ -18,28 +18,32 @@ from monitor.model.instants import utc_now
 from monitor.model.model_versions import count_versions
 from monitor.sources.list_collector import ListCollector
 
-_PREFIX = "answers-1-"  # 1 is the version of the format
+_PREFIX = "answers-1-"  # 1 is the version of the file format
 _ABANDONED_S = 86_400.0
 
 
 class AnswerFolder:
-    """The folder in which ``count`` comparisons of one family store answers."""
+    """The folder in which the comparisons of one family store answers.
+
+    ``count`` is the number of these comparisons.
+    """
 
     def __init__(self, path: Path, family: str, count: int) -> None:
         self._path = path
         self._count = count
         self._start = f"{_PREFIX}{_digest(family)}-"
-        self._stored = set[tuple[datetime, str]]()  # runs: slot and comparison
+        self._stored = set[tuple[datetime, str]]()  # the slot and comparison of each run
 
     def place(self, slot: datetime, whose: str) -> str:
-        """The start of the path of the file for the answers of one arm."""
+        """The start of the path of the file that stores the answers of one arm."""
         return str(self._path / f"{self._start}{_digest(slot)}-{_digest(whose)}")
 
     def run_stored(self, slot: datetime, name: str) -> None:
-        """Delete answers that nobody needs after the run of this comparison is stored.
+        """Delete the answers that are no longer needed, after the run of a comparison was stored.
 
-        These are answers of the family for other slots, and for this slot if all its runs are
-        stored. Answers of other families are deleted a day after their last change.
+        Answers of the family for other slots are deleted. Its answers for this slot are deleted if
+        all runs of the slot are stored. Answers of other families are deleted a day after their
+        last change.
         """
         self._stored = {run for run in self._stored if run[0] == slot} | {(slot, name)}
         is_last = len(self._stored) == self._count
@@ -56,8 +60,8 @@ class AnswerFolder:
 class AnswerFile:
     """The file with the answers of one pull.
 
-    ``question`` contains everything that the answers depend on. ``trouble`` says why answers are
-    not stored.
+    ``question`` contains everything that the answers depend on. ``trouble`` is the reason why
+    answers are not stored.
     """
 
     def __init__(self, place: str | None, question: str) -> None:
@@ -67,9 +71,10 @@ class AnswerFile:
         self.trouble: str | None = None
 
     def recall(self, users: list[str], lists: ListCollector, lasts_s: float) -> list[str]:
-        """Add stored answers of these users that are at most ``lasts_s`` old to ``lists``.
+        """Add the stored answers of these users to ``lists``.
 
-        Returns the users without a stored answer.
+        Answers that are older than ``lasts_s`` seconds are ignored. Returns the users without an
+        answer.
         """
         missing = dict.fromkeys(users)
         now_s = utc_now().timestamp()
@@ -93,7 +98,7 @@ class AnswerFile:
     def take(self, lists: ListCollector) -> Callable[[], None]:
         """Return a function that writes the new lists.
 
-        Call it in another thread, so that the pull does not wait for the disk.
+        Call this function in another thread. Then the pull does not wait for the disk.
         """
         rows = [] if self._path is None else lists.since(self._stored_lists)
         versions = Counter(lists.versions) - self._stored_versions
@@ -110,7 +115,7 @@ class AnswerFile:
             content = json.dumps([utc_now().timestamp(), rows, versions]).encode() + b"\n"
             path.touch(mode=0o600)
             with path.open("ab") as file:
-                # The line before may be incomplete.
+                # The previous line may be incomplete.
                 file.write(b"\n%08x %s" % (zlib.crc32(content), content))
         except OSError as error:
             self.trouble = f"{path.parent}: {error.strerror or 'it cannot be written to'}"

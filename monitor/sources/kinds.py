@@ -1,6 +1,6 @@
-"""What a kind of source can read. Each kind declares it in one frozen value.
+"""Describes what a kind of source can read.
 
-The registry of kinds is in `monitor.sources`.
+Each kind has one frozen description. The registry of kinds is in `monitor.sources`.
 """
 
 import pkgutil
@@ -16,16 +16,20 @@ from monitor.plugins import OPENING_S, Guard, PluginError
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """How a kind reads one thing, such as lists or users."""
+    """Describes how a kind of source reads one thing, such as lists or users."""
 
     options: type[Options]
-    # `package.module:Class`, imported when it is opened: a configuration is read without vendors
+    # `package.module:Class`. It is imported when it is opened, so that reading a configuration
+    # imports no package of a vendor.
     reads: str
-    about: str  # one line for the reference
-    plugin: str | None = None  # the name of its plugin in errors
+    about: str  # one line for the reference of settings
+    plugin: str | None = None  # the name of the plugin in errors, None for a built-in kind
 
     def open(self, options: Options) -> Any:  # noqa: ANN401 - the port of the class
-        """An instance of the class. Does no I/O; ConfigError if a driver is not installed."""
+        """Make an instance of the class, without I/O.
+
+        Raises ConfigError if a driver is not installed.
+        """
 
         def create() -> Any:  # noqa: ANN401 - the port of the class
             return pkgutil.resolve_name(self.reads)(options)
@@ -43,20 +47,22 @@ def _is_always_live(_: Any) -> bool:  # noqa: ANN401 - options of any kind
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceKind:
-    """What one kind of source can read. What it cannot read is None.
+    """Describes what one kind of source can read. A field is None if it cannot read this.
 
-    ``joined`` names, as in ``Reader.reads``, the callable that opens all lists at once. It takes
-    the options of the lists by name (``baseline``, ``candidate``, perhaps ``noise_floor``), the
-    options of the users and the segment dimensions. It returns None for lists that it cannot join.
+    ``joined`` names a function that opens all lists as one source. It has the form of
+    ``Reader.reads``. The function takes the options of the lists by name (``baseline``,
+    ``candidate``, perhaps ``noise_floor``), the options of the users, and the segment dimensions.
+    It returns None for lists that it cannot join.
     """
 
     lists: Reader
-    # Whether the answer for one slot may change with the time of the request
+    # Whether the answer for a slot can depend on the time of the request
     is_live: Callable[[Any], bool] = _is_always_live
-    # The options of ``users`` for every user of these lists; ConfigError if there are none
+    # Makes the options of ``users`` for all users of these lists. Raises ConfigError if there are
+    # none.
     all_users: Callable[[Any], Options] | None = None
     joined: str | None = None
-    # Whether lists can be pulled; otherwise all sources of a comparison are of this kind
+    # Whether lists can be pulled. If not, all sources of a comparison must be of this kind.
     is_pulled: bool = True
     users: Reader | None = None
     item_weights: Reader | None = None
@@ -65,9 +71,9 @@ class SourceKind:
 
 
 def read_kind(source: Any, name: str, who: str) -> SourceKind:  # noqa: ANN401 - of an entry point
-    """The kind that an installed package offers, with every call guarded.
+    """The kind of source of an installed package, with a guard around each call.
 
-    PluginError if it is not such a kind. ``who`` names the plugin in errors.
+    ``who`` is the name of the plugin in errors. Raises PluginError if the kind is not valid.
     """
     if (
         not isinstance(source, SourceKind)
@@ -76,7 +82,9 @@ def read_kind(source: Any, name: str, who: str) -> SourceKind:  # noqa: ANN401 -
         or hasattr(OneOf, name)
     ):
         raise PluginError(
-            "must be a SourceKind whose lists are pulled, and its name no attribute of Options"
+            "must be a SourceKind whose lists are pulled, and must not have the name of an "
+            "attribute of "
+            "Options"
         )
     guard = Guard(who, ConfigError)
 

@@ -1,4 +1,4 @@
-"""Collects lists that arrive one user at a time, as JSON or Python values, into a Pull."""
+"""Collects lists into a Pull. The lists arrive user by user, as JSON or as Python values."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from monitor.sources.columns import number_list
 try:
     from pydantic_core import from_json as _read_json
 except ImportError:  # on Spark's executors
-    _read_json = json.loads  # type: ignore[assignment]  # called with a text or bytes alone
+    _read_json = json.loads  # type: ignore[assignment]  # it is called with one text or bytes
 
 
 def pull_without(
@@ -34,7 +34,7 @@ def pull_without(
     reason: CoverageReason,
     note: str,
 ) -> Pull:
-    """The pull without the lists of these users, who failed for this reason."""
+    """The pull without the lists of these users. They fail for this reason."""
     failures = {**pull.failures, **dict.fromkeys(users, reason)}
     notes = {reason: note, **pull.notes}
     return _without_failed(replace(pull, failures=failures, notes=notes))
@@ -58,9 +58,9 @@ def _without_failed(pull: Pull) -> Pull:
 
 
 def spell_items(pull: Pull, forms: Forms) -> Pull:
-    """The same lists with item ids in these forms.
+    """The same lists, with item ids rewritten in these forms.
 
-    Adds a note if different items get one id: these are ``duplicated``.
+    If different items get the same id, they are ``duplicated`` and a note is added.
     """
     if not forms:
         return pull
@@ -69,16 +69,16 @@ def spell_items(pull: Pull, forms: Forms) -> Pull:
     items = pd.array(texts, dtype="str").take(codes)
     notes = dict(pull.notes)
     if len(set(texts)) < len(texts):
-        notes[CoverageReason.DUPLICATED] = "item_ids make one of several items"
+        notes[CoverageReason.DUPLICATED] = "item_ids give the same id to several items"
     return replace(pull, rankings=replace(pull.rankings, items=items), notes=notes)
 
 
 class ListCollector:
-    """Collects each user's list or failure into one Pull.
+    """Collects the list or failure of each user into one Pull.
 
-    Stores at most k items of a user, 8 bytes for each integer. A failure overrides a list. A user
-    with two lists is ``duplicate_user``. With ``has_scores`` every list needs as many scores as
-    items. Values of ``no_item`` are skipped.
+    It stores at most k items of a user. An integer takes 8 bytes. If a user has a list and a
+    failure, the failure is used. A user with two lists is ``duplicate_user``. With ``has_scores``,
+    every list must have as many scores as items. Values of ``no_item`` are skipped.
     """
 
     def __init__(self, k: int, *, has_scores: bool = False, no_item: NoItems = None) -> None:
@@ -101,7 +101,7 @@ class ListCollector:
         scores: object = None,
         version: object = None,
     ) -> None:
-        """Add the user's list, made by this version of the model.
+        """Add the user's list and the version of the model that made it.
 
         The user is ``malformed`` if the value is no list of ids, or if the scores do not fit.
         """
@@ -117,7 +117,7 @@ class ListCollector:
             note = f"expected a list of ids, found {_describe(value)}"
             self.fail(user, CoverageReason.MALFORMED, note)
         elif numbers is None:
-            note = "expected a list of numbers as scores, as many as items"
+            note = "expected a list of scores with one number for each item"
             self.fail(user, CoverageReason.MALFORMED, note)
         elif user in self._lengths:
             self.fail(user, CoverageReason.DUPLICATE_USER, "a user has more than one list")
@@ -156,12 +156,12 @@ class ListCollector:
         self.unreadable += 1
 
     def fail(self, user: str, reason: CoverageReason, note: str) -> None:
-        """Record why the user has no list. Keeps the first note of each reason."""
+        """Record why the user has no list. The first note of each reason is stored."""
         self._failures.setdefault(user, reason)
         self._notes.setdefault(reason, note)
 
     def pull(self) -> Pull:
-        """Everything that was collected."""
+        """The lists and failures that were collected."""
         table = RankingTable(
             users=pd.Index(list(self._lengths), dtype="str"),
             offsets=np.cumsum([0, *self._lengths.values()], dtype=np.int64),
@@ -176,7 +176,7 @@ class ListCollector:
         return len(self._lengths)
 
     def since(self, count: int) -> list[tuple[str, list[object], list[float]]]:
-        """User, items and scores of all lists but the first ``count``."""
+        """The user, items and scores of each list, without the first ``count`` lists."""
         lists: list[tuple[str, list[object], list[float]]] = []
         users = list(islice(self._lengths, count, None))
         end = len(self._items)
@@ -189,7 +189,7 @@ class ListCollector:
 
     @property
     def nbytes(self) -> int:
-        """An estimate of the items' and scores' memory."""
+        """An estimate of the memory of the items and scores, in bytes."""
         item_bytes = 8 if isinstance(self._items, array) else 64
         return item_bytes * len(self._items) + 8 * len(self._scores)
 
@@ -209,16 +209,16 @@ class ListCollector:
 
 
 def from_json(cell: object) -> object:
-    """The value of JSON text or bytes. Any other cell is returned as it is.
+    """The value of a JSON text or bytes. Any other cell is returned unchanged.
 
-    ValueError if the text is no JSON.
+    Raises ValueError if the text is not JSON.
     """
     if not isinstance(cell, str | bytes):
         return cell
     try:
         return _read_json(cell)
     except (TypeError, ValueError):
-        # Python is slower, but it reads byte order marks and lone surrogates.
+        # Python's reader is slower, but it accepts byte order marks and lone surrogates.
         text = cell if isinstance(cell, str) else cell.decode("utf-8-sig")
     try:
         return json.loads(text)
@@ -227,14 +227,14 @@ def from_json(cell: object) -> object:
 
 
 def _odd_item(value: object) -> object:
-    """The first item of a list that is no id. A value that is no list is returned itself."""
+    """The first item of a list that is no id. If the value is no list, the value itself."""
     if not isinstance(value, list | tuple):
         return value
     return next(item for item in value if canonical_id(item) is None)
 
 
 def _describe(value: object) -> str:
-    # The value is not repeated: it came from outside.
+    # The value is not repeated, because it is from outside.
     if isinstance(value, list | tuple):
         return f"a list with {describe_value(_odd_item(value))} in it"
     plain_names = {str: "a text", int: "a number", float: "a number"}
@@ -242,7 +242,7 @@ def _describe(value: object) -> str:
 
 
 def _no_json(cell: object) -> str:
-    problem = "the text is no JSON array of ids"
+    problem = "the text is not a JSON array of ids"
     dialect = recognize_dialect(cell)
     if dialect is not None:
         problem += f", but {dialect.name}: {dialect.advice}"

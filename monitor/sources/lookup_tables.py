@@ -1,4 +1,4 @@
-"""Users, item weights, item titles and relevance from columns of tables.
+"""Makes users, item weights, item titles and relevance from the columns of tables.
 
 Errors name the user or the item.
 """
@@ -42,22 +42,24 @@ from monitor.sources.columns import (
 )
 from monitor.sources.list_collector import from_json
 
-MAX_TITLE_LENGTH = 200  # characters; the rest of a title is cut
+MAX_TITLE_LENGTH = 200  # the number of characters; longer titles are cut
 TitleColumn: TypeAlias = pa.Array | Sequence[object]
 
 
 def user_table(
     batches: Sequence[tuple[pa.Array, Mapping[str, pa.Array]]], tally: Tally
 ) -> UserTable:
-    """The table of users from batches of user ids, text or null, and segment columns.
+    """The table of users, from batches with user ids and segment columns.
 
-    The first row of a user counts. SourceError if there is no user.
+    An id is text or null. If a user has several rows, the first row is used. Raises SourceError if
+    there is no user.
     """
     users = pd.Index(_str_array([user_ids for user_ids, _ in batches]))
     is_first = users.notna() & ~users.duplicated()
     if not is_first.any():
         raise SourceError(
-            f"{tally.where} holds no user: check the path or table and the name of the user column"
+            f"{tally.where} has no user: check the path or table, and check the name of the user "
+            "column"
         )
     rows = slice(None) if is_first.all() else is_first  # a slice does not copy
     segments = {}
@@ -68,7 +70,7 @@ def user_table(
 
 
 def _labels(values: pa.Array, name: str, tally: Tally) -> pa.Array:
-    """The segment values as text. Counts the values that are neither empty nor labels."""
+    """The segment values as text. Counts values that are not empty and cannot be segments."""
     labels = segment_labels(values, name, tally.where)
     is_unreadable = np.zeros(len(values), dtype=np.bool_)
     if labels.null_count > values.null_count:
@@ -85,9 +87,9 @@ def _str_array(parts: Sequence[pa.Array]) -> ExtensionArray:
 
 
 def segment_labels(values: pa.Array, name: str, where: str) -> pa.Array:
-    """Segment values as text, null for null and empty text.
+    """The segment values as text. Null and empty text become null.
 
-    SourceError if the column's type cannot be segment values.
+    Raises SourceError if the type of the column cannot be segment values.
     """
     kind = values.type
     if arrow_types.is_dictionary(kind):
@@ -105,7 +107,7 @@ def _is_extension(kind: pa.DataType) -> bool:
     return isinstance(kind, pa.BaseExtensionType)
 
 
-# Types of segment values other than text
+# The types that segment values can have, except text
 _LABELS = (
     is_numeric,
     arrow_types.is_boolean,
@@ -116,10 +118,11 @@ _LABELS = (
 
 
 class SegmentValues:
-    """The values of one dimension that are segments: the first ``most`` of ``ranked``.
+    """The values of one dimension that are segments.
 
-    ``ranked`` has the values of the dimension, the most frequent first. ``names`` are the names of
-    the segments, also those of other and of unknown values if there are any.
+    ``ranked`` has all values of the dimension, the most frequent value first. The first ``most`` of
+    them are segments. ``names`` has the names of all segments. If there are other values or unknown
+    values, they have a segment too.
     """
 
     def __init__(
@@ -139,10 +142,10 @@ class SegmentValues:
             codes.append(-1)
         labels = {name: self._categorical(np.array(codes))}
         segments = split(len(codes), labels, {name: range(len(self.values))})
-        self.names = list(segments)[1:]  # without `all`
+        self.names = list(segments)[1:]  # all except `all`
 
     def code(self, values: pa.Array) -> "pd.Categorical[str]":
-        """The values of n users as a categorical, null for unknown."""
+        """The values of n users as a categorical. An unknown value is null."""
         labels = segment_labels(values, self.dimension, self._where)
         codes = pc.index_in(labels, value_set=pa.array(self.values, pa.large_string()))
         other = len(self.values)
@@ -150,7 +153,7 @@ class SegmentValues:
         return self._categorical(codes.to_numpy(zero_copy_only=False))
 
     def _categorical(self, codes: Integers) -> "pd.Categorical[str]":
-        # The last category is every value that is no segment of its own.
+        # The last category has all values that have no segment of their own.
         return pd.Categorical.from_codes(codes, categories=pd.Index([*self.values, "\0"]))
 
 
@@ -159,9 +162,9 @@ def split_by_values(
     labels: Mapping[str, pa.Array],
     values: Mapping[str, SegmentValues],
 ) -> dict[str, Rows]:
-    """Positions of n users by segment.
+    """The positions of n users in each segment.
 
-    ``labels`` and ``values`` have the users' values and the segments of each column.
+    ``labels`` has the users' values, and ``values`` has the segments, for each column.
     """
     coded = {}
     ranges = {}
@@ -178,7 +181,8 @@ def item_weights(
 ) -> ItemWeights:
     """The weights from batches of items and weights. ``names`` are the names of both columns.
 
-    SourceError for no item, an id or a weight that is not valid, or an item with two weights.
+    Raises SourceError if there is no item, if an id or a weight is not valid, and if an item has
+    two weights.
     """
     items = []
     weights = []
@@ -213,7 +217,7 @@ def _check_rows(
     if not is_valid.all():
         raise SourceError(
             f"item {_quoted(ids, np.argmin(is_valid))} of {where} has no weight from "
-            f"{LEAST_WEIGHT:g} to {MOST_WEIGHT:g}: give it one, or leave the item out"
+            f"{LEAST_WEIGHT:g} to {MOST_WEIGHT:g}: give it such a weight, or leave the item out"
         )
 
 
@@ -240,7 +244,7 @@ def item_titles(
 ) -> dict[str, str]:
     """The first title of each of these items.
 
-    SourceError if a title is neither text nor a number.
+    Raises SourceError if a title is neither text nor a number.
     """
     wanted = pa.array(sorted(items), pa.large_string())
     titles = dict[str, str]()
@@ -259,7 +263,9 @@ def _title(cell: object, where: str) -> str | None:
         return None
     if not isinstance(value, str | int | float):
         raise SourceError(
-            f"the title column of {where} holds {type(value).__name__}: titles must be text"
+            f"the title column of {where} has a value of type {type(value).__name__}: write "
+            f"titles as "
+            "text"
         )
     return str(value)[:MAX_TITLE_LENGTH]
 
@@ -267,18 +273,22 @@ def _title(cell: object, where: str) -> str | None:
 class GradedItems:
     """Collects batches of users, items and grades, in the long or the wide form.
 
-    Without a column of grades each item has grade 1. If a user has an item twice, the highest grade
-    counts. Rows without a user are skipped.
+    If there is no column of grades, each item has grade 1. If a user has an item twice, the highest
+    grade is used. Rows without a user are skipped.
 
-    UserDataError, which names the user, for an item that is no id, a grade that is no finite number
-    of 0 or more, another number of grades than items, or two rows of one user in the wide form.
+    Raises UserDataError in four cases. The error names the user.
+
+    - An item is no id.
+    - A grade is not a finite number of at least 0.
+    - A list has more or fewer grades than items.
+    - A user has two rows in the wide form.
     """
 
     def __init__(self, tally: Tally, item: str, grade: str) -> None:
         self._tally = tally
         self._where = tally.where
-        self._item = item  # name of the column
-        self._grade = grade  # name of the column
+        self._item = item  # the name of the column
+        self._grade = grade  # the name of the column
         self._is_wide = False
         self._parts: list[tuple[pa.Array, Rows, pa.Array, Floats]] = []
         self.nbytes = 0
@@ -294,7 +304,7 @@ class GradedItems:
         self._append(users, np.ones(len(users), dtype=np.int64), ids, numbers)
 
     def add_lists(self, users: pa.Array, lists: pa.Array, grades: pa.Array | None) -> None:
-        """Add a batch of the wide form, columns of lists."""
+        """Add a batch of the wide form. The columns have lists."""
         self._is_wide = True
         users, lists, grades = _with_user(users, lists, grades)
         values, lengths = flat_lists(lists)
@@ -303,7 +313,9 @@ class GradedItems:
         if grades is not None:
             numbers, is_uneven = numbers_of_lists(lengths, grades, self._grade, self._where)
             rows = np.flatnonzero(is_uneven)
-            self._refuse(users, rows, "has another number of grades than of items")
+            self._refuse(
+                users, rows, "has more or fewer grades than items: give one grade for each item"
+            )
         self._append(users, lengths, items, numbers)
 
     def add_cells(
@@ -323,7 +335,7 @@ class GradedItems:
             if grades is not None and ids is not None:
                 row_grades = _read_grades(grades[row], len(ids))
             if ids is None or row_grades is None:
-                self._fail(users[row], "has no list of ids with as many numbers as grades")
+                self._fail(users[row], "has no list of ids with one number as grade for each id")
             items += ids
             numbers += row_grades
             lengths.append(len(ids))
@@ -335,7 +347,7 @@ class GradedItems:
         )
 
     def table(self) -> RelevanceTable:
-        """Everything that was added, at least one batch. Users are in the order of their rows."""
+        """The table of all batches, of at least one. Users have the order of their rows."""
         users, lengths, item_parts, grade_parts = zip(*self._parts, strict=True)
         keys = pd.Series(_str_array(users))
         if self._is_wide and not keys.is_unique:
@@ -365,7 +377,7 @@ class GradedItems:
         is_null = items.is_null().to_numpy(zero_copy_only=False)
         self._refuse(users, rows[is_null], "has an item that is no id")
         is_valid = np.isfinite(grades) & (grades >= 0)
-        self._refuse(users, rows[~is_valid], "has a grade that is no number from 0 up")
+        self._refuse(users, rows[~is_valid], "has a grade that is not a number of at least 0")
         self._parts.append((users, lengths, items, grades))
         self.nbytes += users.nbytes + items.nbytes + grades.nbytes
 

@@ -14,13 +14,13 @@ from monitor.sources.list_collector import ListCollector
 from monitor.sources.tables import Table
 
 MOST_ITEMS = 10_000
-"""Most items of one list. A longer list is taken for a mistake of the plugin."""
+"""The largest number of items in a list. A longer list is probably a mistake of the plugin."""
 
 
 class AskedLists(ListCollector):
     """Collects a plugin's lists of the requested users.
 
-    If the plugin has lists of other users, the requested users without a list are ``wrong_user``.
+    If the plugin gave lists of other users, the requested users without a list are ``wrong_user``.
     """
 
     def __init__(self, request: PullRequest, *, has_scores: bool) -> None:
@@ -36,7 +36,7 @@ class AskedLists(ListCollector):
         scores: object = None,
         version: object = None,
     ) -> None:
-        """Add the user's list. With ``scores`` in the options, each item needs a finite score."""
+        """Add the user's list. If the options have ``scores``, each item needs a finite score."""
         length = len(value) if isinstance(value, list | tuple) else 0
         if user not in self._requested:
             self._other_count += 1
@@ -44,7 +44,7 @@ class AskedLists(ListCollector):
         elif length > MOST_ITEMS:
             self.fail(user, CoverageReason.TOO_LARGE, f"a list has more than {MOST_ITEMS:,} items")
         elif self._has_scores and not all(map(isfinite, number_list(scores, length) or ())):
-            self.fail(user, CoverageReason.MALFORMED, "a score is no finite number")
+            self.fail(user, CoverageReason.MALFORMED, "a score is not a finite number")
         else:
             super().add(user, value, scores, version)
 
@@ -54,18 +54,20 @@ class AskedLists(ListCollector):
             super().fail(user, CoverageReason(reason), on_one_line(str(note), 300))
 
     def pull(self) -> Pull:
-        """Everything that was collected."""
+        """The lists and failures that were collected."""
         if self._other_count:
-            note = f"{self._other_count:,} answers were for others, such as {self._other_example}"
+            note = (
+                f"{self._other_count:,} answers were for other users, such as {self._other_example}"
+            )
             for user in self._requested.difference(self._lengths, self._failures):
                 super().fail(user, CoverageReason.WRONG_USER, note)
         return super().pull()
 
 
 class PluginAnswers:
-    """Reads from a plugin's source through a guard.
+    """Reads from a plugin's source. A guard protects each call.
 
-    Ports: Source, and the ports of a `Table`, which checks its rows itself.
+    Its ports are Source and the ports of `Table`. A `Table` checks its rows itself.
     """
 
     def __init__(self, opened: Any, who: str, options: Options) -> None:  # noqa: ANN401 - any port
@@ -82,7 +84,6 @@ class PluginAnswers:
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if not isinstance(self._opened, Table):
             raise SourceError(
-                f"{type(self._opened).__name__} reads nothing but lists: it must be derived from "
-                "Table"
+                f"{type(self._opened).__name__} reads only lists: it must be derived from Table"
             )
         return lambda *arguments: self._guard.run(lambda: getattr(self._opened, name)(*arguments))

@@ -1,6 +1,7 @@
-"""Lists from the rows of a table in either form: a list in each row, or an item in each row.
+"""Makes lists from the rows of a table.
 
-Runs on Spark's executors too: it needs only numpy, pandas and pyarrow.
+A table has one of two forms: a list in each row (wide), or an item in each row (long). This module
+also runs on Spark's executors. So it needs only numpy, pandas and pyarrow.
 """
 
 from __future__ import annotations
@@ -35,25 +36,28 @@ from monitor.sources.list_collector import ListCollector, pull_without, spell_it
 if TYPE_CHECKING:
     from monitor.sources.table_options import ListColumnOptions
 
-_MERGED_BYTES = 1 << 29  # far below 2 GiB, the limit of the offsets of Arrow's plain text
+_MERGED_BYTES = 1 << 29  # much less than 2 GiB, the limit of Arrow's plain text
 
 ArrowBatch = Mapping[str, pa.Array]
 TableBatch = Mapping[str, Any]
-"""Rows of a table: columns by name, Arrow arrays or sequences of Python values."""
+"""Rows of a table, as columns by name. A column is an Arrow array or has Python values."""
 
-_MALFORMED = "null or no id among the items, or two items at one rank"
+_MALFORMED = "an item is null or no id, or two items have the same rank"
 _NOTES = {
     CoverageReason.MISSING: "the user's list is null",
     CoverageReason.DUPLICATE_USER: "a user has more than one list",
     CoverageReason.MALFORMED: _MALFORMED,
 }
-_MALFORMED_SCORES = _MALFORMED + ", or scores that are no numbers or not as many as the items"
+_MALFORMED_SCORES = (
+    _MALFORMED + ", or a score is no number, or there are more or fewer scores than items"
+)
 
 
 def merge_batches(batches: Iterable[ArrowBatch], rows: int) -> Iterator[ArrowBatch]:
-    """Join small batches to batches of at least so many rows.
+    """Join small batches into batches of at least this number of rows.
 
-    Finding the users of a batch costs as much as the panel is long, however small the batch is.
+    The time to find the users of a batch depends on the size of the panel, not on that of the
+    batch. So small batches are slow.
     """
     waiting: list[ArrowBatch] = []
     count = nbytes = 0
@@ -74,7 +78,7 @@ def _row_count(batch: ArrowBatch) -> int:
 
 
 def join_batches(parts: list[ArrowBatch]) -> ArrowBatch:
-    """One batch of all parts. A column that has several types becomes text."""
+    """Join all parts into one batch. A column with several types becomes text."""
     parts = [part for part in parts if _row_count(part)] or parts[:1]
     return {name: _join_columns([part[name] for part in parts]) for name in parts[0]}
 
@@ -88,7 +92,7 @@ def _join_columns(parts: list[pa.Array]) -> pa.Array:
 
 
 class WantedUsers:
-    """The requested users, and their positions by key."""
+    """The requested users, and the position of each key."""
 
     def __init__(self, users: pd.Index[str]) -> None:
         self.index = users
@@ -98,7 +102,7 @@ class WantedUsers:
         return len(self._keys)
 
     def positions(self, users: pa.Array) -> Integers:
-        """The position of each of these users, -1 for null and for users that are not requested."""
+        """The position of each of these users. It is -1 for null and for users not requested."""
         if users.equals(self._keys):
             return np.arange(len(users))
         places = pc.index_in(users, value_set=self._keys).fill_null(-1)
@@ -112,7 +116,10 @@ class WantedUsers:
         return columns.user_index(self._keys.take(pa.array(positions)))
 
     def failures(self, reasons: Mapping[CoverageReason, Integers]) -> dict[str, CoverageReason]:
-        """Reasons by user, from positions by reason. The first reason of a user counts."""
+        """The reason of each user, from the positions for each reason.
+
+        If a user has several reasons, the first one is used.
+        """
         failed: dict[str, CoverageReason] = {}
         for reason, positions in reasons.items():
             if len(positions):
@@ -128,10 +135,10 @@ def wide_lists(
     options: ListColumnOptions | ListColumns,
     tally: Tally,
 ) -> Pull:
-    """Lists of the wide form: a column of lists, and perhaps one of scores.
+    """The lists of the wide form. It has a column of lists, and optionally a column of scores.
 
     ``positions`` has the position of each list's user. A user is ``malformed`` if an item is no id,
-    or if the scores are not as many as the items.
+    or if there are more or fewer scores than items.
     """
     name = str(options.items)
     lists = cells[name]
@@ -181,12 +188,12 @@ def long_lists(
     options: ListColumnOptions | ListColumns,
     tally: Tally,
 ) -> Pull:
-    """Lists of the long form: a column of items with ranks, scores or both.
+    """The lists of the long form. It has a column of items, and ranks, scores or both.
 
-    ``positions`` has the position of each item's user. The lowest rank is first. Without ranks the
-    highest score is first, and items of equal score are in the order of their ids as text.
-    A user is ``malformed`` if two items have one rank, if an item or a rank is null, if a score is
-    no number, or if a score is null and there are no ranks.
+    ``positions`` has the position of each item's user. The lowest rank comes first. If there are no
+    ranks, the highest score comes first. Then items with equal scores are ordered by their ids as
+    text. A user is ``malformed`` in these cases: two items have the same rank, an item or a rank is
+    null, a score is no number, or a score is null and there are no ranks.
     """
     name = str(options.item)
     if options.no_item:
@@ -243,9 +250,9 @@ def _order(
     places: Floats,
     items: pa.Array | None,
 ) -> Rows | None:
-    """The order by user and place, and for equal places by the text of the items if they are given.
+    """The order of the rows by user and place. None if the rows have this order already.
 
-    None if the rows have this order already.
+    If ``items`` is given, equal places are ordered by the text of the items.
     """
     is_same_user = positions[1:] == positions[:-1]
     is_after = (positions[1:] > positions[:-1]) | (is_same_user & (places[1:] > places[:-1]))
@@ -289,7 +296,7 @@ def _pull(
 
 @dataclass(frozen=True, kw_only=True)
 class ListColumns:
-    """The columns of `ListColumnOptions`, for Spark's executors, where options cannot be loaded."""
+    """The columns of `ListColumnOptions` for Spark's executors. They cannot load options."""
 
     user: str
     items: str | None
@@ -304,9 +311,10 @@ class ListColumns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableLists:
-    """The lists of these users in a table of either form, at most k items of Python lists.
+    """Reads the lists of these users from a table of either form.
 
-    A null list is ``missing``, a user with two lists is ``duplicate_user``.
+    Of Python lists, at most k items are read. A user with a null list is ``missing``. A user with
+    two lists is ``duplicate_user``.
     """
 
     options: ListColumnOptions | ListColumns
@@ -316,9 +324,9 @@ class TableLists:
     max_bytes: int | None = None
 
     def pull(self, batches: Iterable[TableBatch]) -> Pull:
-        """The lists in batches of the table.
+        """The lists in the batches of the table.
 
-        SourceError if its columns cannot contain lists.
+        Raises SourceError if the columns cannot contain lists.
         """
         tally = Tally(self.where)
         with arrow_errors(self.where):
@@ -372,7 +380,9 @@ class TableLists:
         if not len(merged):
             return pull
         reason = CoverageReason.DUPLICATE_USER
-        return pull_without(pull, wanted.take(merged), reason, "user_ids make one of several")
+        return pull_without(
+            pull, wanted.take(merged), reason, "user_ids give the same id to several users"
+        )
 
     def _rows_of(
         self,
@@ -380,9 +390,9 @@ class TableLists:
         batches: Iterable[TableBatch],
         tally: Tally,
     ) -> tuple[Integers, ArrowBatch]:
-        """The rows of requested users: the position of each row's user, and the other columns.
+        """The rows of requested users. Rows of other users are dropped at once.
 
-        Rows of other users are dropped at once.
+        Returns the position of each row's user, and the other columns.
         """
         options = self.options
         columns_read = [
@@ -460,7 +470,7 @@ def _python_values(batch: TableBatch) -> TableBatch:
 
 @contextmanager
 def arrow_errors(where: str) -> Iterator[None]:
-    """Turn errors of pyarrow about values into a SourceError."""
+    """Turn errors that pyarrow raises for values into a SourceError."""
     try:
         yield
     except pa.ArrowException as error:
@@ -468,16 +478,16 @@ def arrow_errors(where: str) -> Iterator[None]:
 
 
 def check_size(nbytes: int, most: int | None, where: str) -> None:
-    """SourceError if the rows in use take more bytes than the limit."""
+    """Raise SourceError if the rows in use take more bytes than the limit."""
     if most is not None and nbytes > most:
         raise SourceError(
-            f"{where} holds more than {most} bytes for the users asked: sample fewer users, or "
+            f"{where} has more than {most} bytes for the users asked: sample fewer users, or "
             "raise max_bytes"
         )
 
 
 def arrow_arrays(batch: TableBatch, numbers: Collection[str | None] = ()) -> dict[str, pa.Array]:
-    """The batch with Arrow arrays only. The columns in ``numbers`` are numbers, the others ids."""
+    """The batch with Arrow arrays only. Columns in ``numbers`` have numbers, others have ids."""
     return {name: arrow_array(column, is_number=name in numbers) for name, column in batch.items()}
 
 
@@ -491,12 +501,13 @@ def arrow_array(column: Any, *, is_number: bool = False) -> pa.Array:  # noqa: A
 
 
 def require_lists(column: pa.Array, name: str, where: str, order: str) -> None:
-    """SourceError if the column does not contain lists.
+    """Raise SourceError if the column does not contain lists.
 
-    ``order`` is the option that goes with ``item`` in the long form.
+    ``order`` is the option that the long form needs together with ``item``.
     """
     if not is_list(column.type):
         raise SourceError(
-            f"column {name!r} of {where} holds {describe_type(column.type)}, expected lists: for "
-            f"one item a row give item and {order}"
+            f"column {name!r} of {where} has {describe_type(column.type)} and no lists: if each "
+            f"row "
+            f"has one item, give item and {order}"
         )

@@ -1,4 +1,4 @@
-"""Options that tables share: the columns with users, lists, weights, titles and grades."""
+"""Options of all tables: the columns with users, lists, weights, titles and grades."""
 
 from collections.abc import Iterator
 from typing import Annotated, Literal
@@ -19,13 +19,13 @@ IdForms = Annotated[
         description="How these ids are rewritten before they are compared, step by step: `strip` "
         "removes blanks, `lower` makes lower case, `int` makes `007` into 7, `{prefix: 'item:'}` "
         "removes a prefix, and `{regex: 'sku-([0-9]+)'}` (RE2) takes the group if all of an id "
-        "matches. A step that does not fit, and `string`, leave the id as it is. Users whose ids "
+        "matches. `string`, and a step that does not fit, do not change the id. Users whose ids "
         "become equal are `duplicate_user`.",
     ),
 ]
 
 
-# A time below each of these numbers is in this unit. From 1973 to 5138 the unit is unambiguous.
+# A number below one of these limits is a time in this unit. The unit is certain from 1973 to 5138.
 SECONDS = 1e11
 MILLISECONDS = 1e14
 MICROSECONDS = 1e17
@@ -33,7 +33,7 @@ NANOSECONDS = 1e20
 
 
 class ServedOptions(Options):
-    """Which rows of a log count: each user's newest list that was served in time for the slot."""
+    """Selects rows of a log: the newest list of each user that was served before the slot."""
 
     time: ColumnName = Field(
         description="Column with the time: ISO 8601, in UTC if it names no zone, or seconds, "
@@ -41,16 +41,18 @@ class ServedOptions(Options):
         "unit.",
     )
     within: Duration = Field(
-        description="Longest time from serving a list to the slot, such as the time between runs.",
+        description="The longest time from serving a list to the slot, such as the time between "
+        "runs.",
     )
     arm: dict[ColumnName, str] = Field(
         default_factory=dict,
-        description="Column and value of this arm's rows: `variant: a`. With `users: {all: true}` "
-        "the users of all arms are asked.",
+        description="Columns and values that select this arm's rows, such as `variant: a`. With "
+        "`users: {all: true}`, the users of all arms are asked.",
     )
     request: ColumnName | None = Field(
         default=None,
-        description="Column with the request's id. Rows with the same id are one list, also if "
+        description="Column with the id of the request. Rows with the same id are one list, "
+        "even if "
         "their times differ.",
     )
 
@@ -61,16 +63,17 @@ MaxUnreadable = Annotated[
     Field(
         ge=0,
         le=1,
-        description="Largest share of rows that may be unreadable: without a user or time, or with "
-        "a value that is no id or number. Reading fails if there are more. Otherwise these rows "
-        "are skipped, counted and reported.",
+        description="The largest share of rows that may be unreadable. Such rows have no user "
+        "or no "
+        "time, or a value that is no id or number. They are skipped, counted and reported. Reading "
+        "fails if there are more.",
     ),
 ]
 NoItem = Annotated[
     tuple[int | str | None, ...] | None,
     Field(
         max_length=100,
-        description="Values that are no item, such as `[-1]` if short lists are filled up with -1. "
+        description="Values that are no items, such as `[-1]` if short lists are padded with -1. "
         "`null` and empty text are allowed.",
     ),
 ]
@@ -80,7 +83,8 @@ class UserColumnOptions(Options):
     """The column with users."""
 
     user: ColumnName = Field(
-        description="Column with the user's key. In Parquet, JSON lines and SQL also a field of "
+        description="Column with the user's key. In Parquet, JSON lines and SQL it may be a "
+        "field of "
         "objects: `user_id.$oid`.",
     )
     user_ids: IdForms = None
@@ -104,29 +108,30 @@ class TitleColumnOptions(Options):
 
 
 class ListColumnOptions(UserColumnOptions):
-    """The columns with users and lists: a list in each row (``items``), or an item (``item``)."""
+    """The columns with users and lists. A row has a list (``items``) or one item (``item``)."""
 
     items: ColumnName | None = Field(
         default=None,
-        description="Wide form: column with the list, best first: a list, or the text of a JSON "
-        "array. In Parquet, JSON lines and SQL also a field of the objects in a list: "
+        description="For the wide form: column with the list or the text of a JSON array, best "
+        "item "
+        "first. In Parquet, JSON lines and SQL it may be a field of the objects in a list: "
         "`recommendations.movieId`.",
     )
     item: ColumnName | None = Field(
         default=None,
-        description="Long form: column with one item id in each row. Needs `rank`, `scores` or "
-        "both, or in files `in_order: true`.",
+        description="For the long form: column with one item id in each row. It needs `rank`, "
+        "`scores` or both. In files, it may have `in_order: true` instead.",
     )
     rank: ColumnName | None = Field(
         default=None,
-        description="Long form: column with the item's rank. The lowest rank is the best. The "
-        "ranks of a user's items must differ.",
+        description="For the long form: column with the item's rank. The lowest rank is the best. "
+        "The ranks of a user's items must differ.",
     )
     scores: ColumnName | None = Field(
         default=None,
-        description="Column with the model's own scores: lists as long as `items`, or a number for "
-        "each `item`. Equal scores are ties. Without `rank` the highest score is the best, and "
-        "tied items are in the order of their ids.",
+        description="Column with the model's own scores. It has lists as long as `items`, or one "
+        "number for each `item`. Items with equal scores are tied. Without `rank`, the highest "
+        "score is the best, and tied items are ordered by their ids.",
     )
     model_version: Annotated[ColumnName | None, NOT_IN_HASH] = Field(
         default=None, description="Column with the version of the model that made the list."
@@ -137,19 +142,20 @@ class ListColumnOptions(UserColumnOptions):
     def _problems(self) -> Iterator[str]:
         others = (self.user, self.items, self.item, self.rank, self.scores)
         if self.model_version is not None and self.model_version in others:
-            yield "model_version must name a column of its own"
+            yield "model_version names a column that has another use: name another column"
         has_order = self.rank or self.scores or getattr(self, "in_order", None)
         is_wide = self.items and not self.item and not self.rank
         is_long = self.item and not self.items and has_order
         if not is_wide and not is_long:
             yield (
-                "give either items (one list a row), or item and rank (one item a row); scores "
-                "may replace rank"
+                "give either items (one list in each row), or item and rank (one item in each "
+                "row); "
+                "scores may replace rank"
             )
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns to read: first the user, then all others that are given."""
+        """The columns to read. The user comes first, then all other given columns."""
         return _distinct(
             self.user,
             self.items,
@@ -161,24 +167,27 @@ class ListColumnOptions(UserColumnOptions):
 
 
 class GradeColumnOptions(UserColumnOptions):
-    """The columns with users and relevant items: a list in each row, or an item."""
+    """The columns with users and relevant items. A row has a list or one item."""
 
     items: ColumnName | None = Field(
         default=None,
-        description="Wide form: column with all relevant items of the user: a list, or the text of "
-        "a JSON array.",
+        description="For the wide form: column with all relevant items of the user. It has "
+        "lists or "
+        "the text of JSON arrays.",
     )
     grades: ColumnName | None = Field(
         default=None,
-        description="Wide form: column with the items' grades, lists as long as `items`. Grades "
-        "are at least 0. Without it each grade is 1.",
+        description="For the wide form: column with the grades of the items. It has lists as "
+        "long as "
+        "`items`. Grades are at least 0. Without this column, each grade is 1.",
     )
     item: ColumnName | None = Field(
-        default=None, description="Long form: column with one relevant item in each row."
+        default=None, description="For the long form: column with one relevant item in each row."
     )
     grade: ColumnName | None = Field(
         default=None,
-        description="Long form: column with the item's grade, at least 0. Without it grades are 1.",
+        description="For the long form: column with the item's grade, which is at least 0. Without "
+        "this column, each grade is 1.",
     )
 
     def _problems(self) -> Iterator[str]:
@@ -186,13 +195,13 @@ class GradeColumnOptions(UserColumnOptions):
         is_long = self.item and not self.items and not self.grades
         if not is_wide and not is_long:
             yield (
-                "give either items and grades (lists, one row a user), or item and grade (one "
-                "item a row)"
+                "give either items and grades (lists, one row for each user), or item and grade "
+                "(one item in each row)"
             )
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns to read: user, items, grades."""
+        """The columns to read: the user, the items, the grades."""
         return _distinct(self.user, self.items, self.grades, self.item, self.grade)
 
 

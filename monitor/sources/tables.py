@@ -1,6 +1,6 @@
-"""Users, item weights, item titles and relevance from the rows of any table.
+"""Reads users, item weights, item titles and relevance from the rows of any table.
 
-A table is a file or the result of a query. Rows mean the same in all of them.
+A table is a file or the result of a query. Rows have the same meaning in all tables.
 """
 
 from abc import ABC, abstractmethod
@@ -27,10 +27,11 @@ class MissingTableError(SourceError):
 class Table(ABC):
     """A table that is read completely.
 
-    Ports: UserSource, ItemWeightSource, ItemTitleSource, RelevanceSource, by its options.
+    Its options decide which of these ports it implements: UserSource, ItemWeightSource,
+    ItemTitleSource, RelevanceSource.
     """
 
-    # Most memory for the rows in use, in bytes; None if another limit bounds their number
+    # The largest memory for the rows in use, in bytes. None if the number of rows has a limit.
     max_bytes: int | None = None
 
     def __init__(self, options: Any) -> None:  # noqa: ANN401 - options of any reader
@@ -38,11 +39,11 @@ class Table(ABC):
 
     @abstractmethod
     def where(self, slot: datetime) -> str:
-        """The name of a slot's table in errors."""
+        """The name of the slot's table in errors."""
 
     @abstractmethod
     def batches(self, slot: datetime, columns: Sequence[str]) -> Iterator[table_lists.TableBatch]:
-        """Rows of these columns as of a slot.
+        """The rows of the slot's table, with these columns.
 
         Raises:
             MissingTableError: The table does not exist yet.
@@ -50,7 +51,7 @@ class Table(ABC):
         """
 
     def users(self, slot: datetime, dimensions: Sequence[str]) -> UserTable:
-        """All users of the table, with these columns as segments."""
+        """All users of the table. The columns ``dimensions`` have their segments."""
         user = self._options.user
         where = self.where(slot)
         tally = Tally(where)
@@ -76,7 +77,7 @@ class Table(ABC):
         return spell_column(tally.users(batch[user], user), self._options.user_ids)
 
     def weights(self, slot: datetime) -> ItemWeights:
-        """Weights of the table as of this slot."""
+        """The item weights in the slot's table."""
         columns = (self._options.item, self._options.weight)
         return item_weights(self._weight_batches(slot), columns, self.where(slot))
 
@@ -91,7 +92,7 @@ class Table(ABC):
             yield columns[item], columns[weight]
 
     def titles(self, slot: datetime, items: Collection[str]) -> Mapping[str, str]:
-        """Titles of these items as of this slot. Items without a title are left out."""
+        """The titles of these items in the slot's table. Items without a title are left out."""
         item = self._options.item
         title = self._options.title
         tally = Tally(self.where(slot))
@@ -100,9 +101,9 @@ class Table(ABC):
         return item_titles(titled, items, tally)
 
     def relevance(self, slot: datetime) -> RelevanceTable | None:
-        """What users found relevant as of this slot. The table may be empty.
+        """What users found relevant, in the slot's table. The result may be empty.
 
-        None if the table does not exist yet or has no batch.
+        It is None if the table does not exist yet or has no batch.
         """
         options = self._options
         where = self.where(slot)

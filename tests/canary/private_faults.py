@@ -121,11 +121,14 @@ def plant_in_files(planter: Planter) -> None:
     parquet("booleans", "booleans: ids must be integers or text", user=[True] * 8, items=lists)
     parquet("text-lists", "lists must be arrays of ids", user=USERS, items=USERS)
     parquet("by-user", "has no column 'user'", **{user: [[1]] for user in USERS})
-    parquet("no-lists", "holds .*, expected lists", user=USERS, items=[1.5] * 8)
+    parquet("no-lists", "has .* and no lists", user=USERS, items=[1.5] * 8)
     pq.write_table(pa.table({"user": USERS, "items": lists}), planter.folder / "table")
     whole = (planter.folder / "table").read_bytes()
     planter.file(
-        "parquet-cut", whole[:-9], "has no end, it is cut off or still being written", "parquet"
+        "parquet-cut",
+        whole[:-9],
+        "has no end because it is cut off or still being written",
+        "parquet",
     )
     planter.file("parquet-empty", b"", "is empty: check the path", "parquet")
     planter.file(
@@ -237,8 +240,8 @@ def plant_in_http(planter: Planter) -> None:
         return lambda _collector, sock: sock.sendall(data)
 
     for name, planted in PLANTED["http"].items():
-        planter.http(name, respond_as(planted), planted["told"], **planted.get("options", {}))
-    planter.http("header", raw, "not in HTTP|lost the connection")
+        planter.http(name, respond_as(planted), planted["told"], planted.get("options"))
+    planter.http("header", raw, "not HTTP|lost the connection")
     away = f"http://127.0.0.1:{free_port()}/{{user}}"
     planter.add(
         "http-away", {"http": {"url": away, "retries": 0}}, "refused or lost the connection"
@@ -263,7 +266,7 @@ def plant_in_users(planter: Planter, url: str) -> None:
     planter.add("users-sqlite", well, "a text is no JSON", query)
     place = planter.serve(lambda _: answer(200, body=json.dumps(dict.fromkeys(USERS, 1)).encode()))
     planter.add(
-        "users-http", well, "has no array where users says", {"http": {"url": f"{place}/users"}}
+        "users-http", well, "has no array at the path in users", {"http": {"url": f"{place}/users"}}
     )
 
 

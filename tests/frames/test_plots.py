@@ -85,9 +85,9 @@ def test_scores_of_many_are_a_chart_a_metric_and_segment_over_the_metrics_range(
 
 
 NO_RANKS = parsed("""
-    [{"rec_0": ["a", null, "c"], "rec_1": ["b", "x", null]}, "an item behind a missing one in rec_0 to rec_1"]
-    [{"rec_0": ["a", "a", "a"], "x_0": ["b", "b", "b"]}, "nor one a rank"]
-    [{"rec_0": ["a", "a", "a"], "user": ["u1", "u1", "u2"]}, "lists user 'u1' twice"]
+    [{"rec_0": ["a", null, "c"], "rec_1": ["b", "x", null]}, "a missing item before another item in the columns rec_0 to rec_1"]
+    [{"rec_0": ["a", "a", "a"], "x_0": ["b", "b", "b"]}, "no columns rec_0"]
+    [{"rec_0": ["a", "a", "a"], "user": ["u1", "u1", "u2"]}, "has user 'u1' twice"]
 """)
 
 
@@ -110,8 +110,12 @@ def test_a_table_of_users_splits_them_by_each_of_its_columns(make):
 
     found = monitor.summarize(frame, users)["n"].xs("overlap")
     assert found.to_dict() == {"all": 3, "country=DE": 1, "country=UK": 1, "plan=all": 2}
-    with pytest.raises(InputError, match="needs columns of segments"):
-        monitor.summarize(frame, make({"user": ["u1"]}))
+    for columns, message in (
+        ({"user": ["u1"]}, "has no columns of segments"),
+        ({"country": ["DE"]}, "by: the table of users has no column 'user'; found 'country'"),
+    ):
+        with pytest.raises(InputError, match=message):
+            monitor.summarize(frame, make(columns))
 
 
 NOTEBOOK = Path(__file__).parents[2] / "monitor/frames/example.ipynb"

@@ -52,10 +52,10 @@ def test_weights_of_every_shape_weigh_alike(weights):
         (WEIGHTS | {"b": "2"}, "item_weights: found '2' where a number was expected"),
         (pd.concat([FRAME, FRAME]), "item 'a' has two weights"),
         (
-            FRAME.assign(x=1, y=1)[["x", "y", "weight"]],
-            "has columns 'x', 'y', 'weight': expected it",
+            FRAME.rename(columns={"item": "x"}).assign(y=1),
+            "has columns 'x', 'weight', 'y': name two of them item and weight",
         ),
-        ([1.0, 2.0], "item_weights is of type list: expected a dict of item -> weight"),
+        ([1.0, 2.0], "item_weights is of type list: give a dict of item -> weight"),
     ],
 )
 def test_weights_that_leave_an_item_without_one_are_refused_by_name(weights, message):
@@ -137,17 +137,17 @@ def test_relevant_items_without_grades_have_grade_one(items):
             "1 grades are not finite numbers of at least 0, such as -1 of item 'a' for user 'u1'",
         ),
         ({"u2": {}, "u1": {"b": 1, "a": float("inf")}}, "such as inf of item 'a' for user 'u1'"),
-        ({"u1": "abc"}, "found a value of type str where a user's items"),
+        ({"u1": "abc"}, "found a value of type str where a list of items"),
         (
             {"u1": pd.Series({"a": 1})},
-            r"type Series where a user's items.*: write \.tolist\(\) for items, \.to_dict\(\) for",
+            r"type Series where .*: add \.tolist\(\) if the values are items, \.to_dict\(\) if",
         ),
         ({None: ["a"]}, "relevance has a missing user id"),
         (
             {1: ["a"]},
-            "relevance knows none of the compared users: it has users such as 1, the lists 'u1'",
+            "relevance has none of the compared users: it has users such as 1, the lists have users such as 'u1'",
         ),
-        (["a"], "relevance is of type list: expected a dict"),
+        (["a"], "relevance is of type list: give a dict"),
         (LONG.drop(columns="user"), "relevance has no column 'user'; found 'item', 'grade'"),
         (LONG.assign(relevance=1), "both columns grade and relevance"),
     ],
@@ -207,7 +207,7 @@ def test_scores_of_other_names_and_no_scores_at_all():
     ignored = tau(named.replace("points", "score"), lists, score=None)
     assert ignored == tau(named, lists) != [1.0]
     with pytest.raises(
-        InputError, match=r"baseline has no column 'pts'.*name the right one with score="
+        InputError, match=r"baseline has no column 'pts'.*name the right column with score="
     ):
         tau(named, lists, score="pts")
 
@@ -222,7 +222,10 @@ def test_scores_may_stand_in_a_list_column_beside_the_items_and_be_any_numbers()
 @pytest.mark.parametrize(
     ("scores", "message"),
     [
-        ([1.0], "scores of the baseline: row 0 has 1 scores for 2 items: give each item its score"),
+        (
+            [1.0],
+            "scores of the baseline: row 0 has 1 scores for 2 items: give one score for each item",
+        ),
         (None, "scores of the baseline: found no list where a list of numbers"),
         (["high", 1], "scores of the baseline: found 'high' where a number was expected"),
     ],

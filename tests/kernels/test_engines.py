@@ -77,7 +77,7 @@ def test_an_engine_asked_for_is_there_at_once_however_much_there_is_to_do(childr
     assert not children
     monkeypatch.setenv(VARIABLE, "numbat")
     with pytest.raises(
-        ConfigError, match=r"^RANKWATCH_ENGINE=numbat: must be one of auto, numpy, numba$"
+        ConfigError, match=r"^RANKWATCH_ENGINE=numbat: set it to one of auto, numpy, numba$"
     ):
         Engines().compiled()
 

@@ -57,11 +57,13 @@ def test_a_depth_a_share_or_a_persistence_beyond_its_range_is_refused():
         with pytest.raises(MetricError, match="whole number of ranks from 1 to 1000000"):
             rbo_weight(0.9, depth)
     for share in (0.0, 1.0, math.nan):
-        with pytest.raises(MetricError, match="share must be between 0 and 1"):
+        with pytest.raises(MetricError, match=r"share is .*: give a number between 0 and 1"):
             rbo_persistence(10, share)
-        with pytest.raises(MetricError, match="p must be between 0 and 1"):
+        with pytest.raises(MetricError, match=r"p is .*: give a number between 0 and 1"):
             rbo_weight(share, 10)
-    with pytest.raises(MetricError, match="no p gives the top 1 ranks a share as small as 1e-20"):
+    with pytest.raises(
+        MetricError, match="share is 1e-20: no p gives the first 1 ranks so small a share"
+    ):
         rbo_persistence(1, 1e-20)
 
 
@@ -77,3 +79,8 @@ def test_a_group_that_the_cut_goes_through_is_the_part_above_it(depth):
     whole, top = (align(reference_rbo.batch(each)) for each in (pairs, tops))
 
     np.testing.assert_array_equal(scores_of(whole.cut(depth)), scores_of(top))
+
+
+def test_scores_that_were_not_given_are_asked_for():
+    with pytest.raises(ValueError, match="no scores, which ties need"):
+        rbo_w(align(reference.batch([([1], [1])])), 0.9)

@@ -217,14 +217,9 @@ def test_a_reversed_list_is_at_the_far_end_of_the_range(name, far_end):
 
 def test_weights_scores_and_labels_are_asked_for_in_words():
     alignment = align(reference.batch([([1], [2])]))
-    for name, lack in (
-        ("element_weighted_tau", "without weights"),
-        ("rbo_w", "scores, which were not given"),
-        ("recall", "without labels"),
-    ):
-        with pytest.raises(ValueError, match=lack):
-            parse(name).measure(alignment)
-    with pytest.raises(ValueError, match="without scores"):
+    with pytest.raises(ValueError, match="no item weights"):
+        parse("element_weighted_tau").measure(alignment)
+    with pytest.raises(ValueError, match="no scores"):
         rank_tied(alignment, np.arange(1))
 
 

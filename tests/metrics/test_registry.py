@@ -183,17 +183,17 @@ def test_a_name_has_one_canonical_form(text, canonical):
 WRONG = """
 rboo                  unknown metric 'rboo'; did you mean 'rbo'?
 Extended_Tau          unknown metric 'Extended_Tau'; did you mean 'extended_tau'?
-zzz                   unknown metric 'zzz'; `rankwatch metrics` lists all
+zzz                   unknown metric 'zzz'; `rankwatch metrics` lists all names
 rbo(P=0.9)            metric rbo has no parameter 'P'; did you mean 'p'?
-rbo(q=0.9)            metric rbo has no parameter 'q'; known: p
-overlap(p=1)          metric overlap has no parameter 'p'; it takes none
+rbo(q=0.9)            metric rbo has no parameter 'q'; write one of p
+overlap(p=1)          metric overlap has no parameter 'p'; the metric has no parameters
 ndcg(arm=both)        parameter 'arm' of metric 'ndcg(arm=both)' must be one of difference, baseline, candidate, not 'both'
 ndcg(gain=steep)      parameter 'gain' of metric 'ndcg(gain=steep)' must be one of linear, exponential, not 'steep'
 rbo(0.9)              cannot read '0.9' in metric 'rbo(0.9)': write parameters as name=value, such as rbo(p=0.9)
-overlap(3)            cannot read '3' in metric 'overlap(3)': write parameters as name=value; overlap takes none
+overlap(3)            cannot read '3' in metric 'overlap(3)': write parameters as name=value; overlap has no parameters
 rbo(p=x)              parameter 'p' of metric 'rbo(p=x)' must be a number, not 'x'
 rbo(p=nan)            parameter 'p' of metric 'rbo(p=nan)' must be a number, not 'nan'
-rbo(p=0.5, p=0.6)     metric 'rbo(p=0.5, p=0.6)' has parameter 'p' twice
+rbo(p=0.5, p=0.6)     metric 'rbo(p=0.5, p=0.6)' has parameter 'p' twice: write it once
 rbo(p=1)              rbo(p=1.0): p must be between 0 and 1, both excluded, such as rbo(p=0.9)
 overlap@0             overlap@0: the depth must be at least 1
 """

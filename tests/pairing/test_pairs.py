@@ -183,8 +183,8 @@ def test_the_note_counts_items_and_users_without_a_weight():
 
     assert whole.unweighted_note == parts.unweighted_note
     assert whole.unweighted_note == (
-        "item_weights: 2 of 4 listed items have no weight, so 2 of 3 users are left out where "
-        "weights are needed"
+        "item_weights: 2 of 4 listed items have no weight, so metrics that need weights "
+        "leave out 2 of 3 users: give every listed item a weight"
     )
     assert listed_items(paired("abc", *arms, 2, item_weights=every)).unweighted_note is None
     assert listed_items(paired("abc", *arms, 2)).unweighted_note is None

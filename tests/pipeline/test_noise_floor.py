@@ -147,7 +147,8 @@ def test_a_run_measures_each_arm_as_a_whole_by_segment():
     )
     assert (result.catalogue_size, sized.catalogue_size) == (4, 100)
     assert str(result.reason).startswith(
-        "item_weights: 1 of 4 listed items have no weight, so 1 of 2 users are left out"
+        "item_weights: 1 of 4 listed items have no weight, so metrics that need weights leave out 1 of 2 "
+        "users"
     )
     found = arm_values(result)
     assert found["catalogue_coverage", "baseline"] == (0.5, 2)

@@ -52,8 +52,8 @@ def test_whatever_is_no_success_is_a_failure_that_may_pass_and_redirects_are_not
         assert (caught.value.permanent, caught.value.may_be_known) == (False, True)
         outcome = "timeout" if reply is hang else "failure"
         said = (
-            f"apprise: service-1 ended with {outcome}; 0 of 1 services have the message, and "
-            "it will be tried again"
+            f"apprise: service-1 ended with {outcome}; 0 of 1 services have the message: "
+            "rankwatch will try again"
         )
         assert str(caught.value) == said
     assert {request.path for request in collector.requests} == {"/canary-token"}
@@ -83,7 +83,7 @@ def test_a_url_that_apprise_cannot_read_is_refused_without_showing_it(caplog):
     ):
         with (
             caplog.at_level(logging.DEBUG),
-            pytest.raises(ValueError, match="two is no URL that Apprise can read") as caught,
+            pytest.raises(ValueError, match="two is not a URL that Apprise can read") as caught,
         ):
             AppriseOptions.model_validate({"urls": {"one": "json://127.0.0.1", "two": url}})
         assert "canary" not in str(caught.value) + caplog.text
@@ -97,7 +97,7 @@ def test_a_mention_is_broken_and_plain_signs_stay():
 def test_without_the_extra_the_configuration_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "apprise", None)
     with pytest.raises(
-        ValueError, match=r"needs Apprise: pip install 'rankwatch\[apprise\]'"
+        ValueError, match=r"Apprise is not installed: pip install 'rankwatch\[apprise\]'"
     ) as caught:
         AppriseOptions.model_validate({"urls": {"one": "json://canary"}})
     assert "canary" not in str(caught.value)

@@ -172,13 +172,21 @@ def refuse(kind: str, reply: Reply, request: pytest.FixtureRequest) -> tuple[Del
     return caught.value, f"{kind} at {collector.url}"
 
 
-REFUSALS = yaml.safe_load("""
-- [401, {}, [true, false, null], "answered 401 Unauthorized: check its credentials"]
-- [503, {Retry-After: "9"}, [false, true, 9.0],
-   "answered 503 Service Unavailable: it will be tried again"]
-- [302, {Location: /}, [false, false, null],
-   "answered 302 Found: redirects are not followed: write the final URL"]
-""")
+REFUSALS = [
+    (401, {}, (True, False, None), "answered 401 Unauthorized: check its credentials"),
+    (
+        503,
+        {"Retry-After": "9"},
+        (False, True, 9.0),
+        "answered 503 Service Unavailable: rankwatch will try again",
+    ),
+    (
+        302,
+        {"Location": "/"},
+        (False, False, None),
+        "answered 302 Found: redirects are not followed: write the final URL",
+    ),
+]
 
 
 @OVER_HTTP

@@ -166,24 +166,27 @@ def test_a_4xx_or_a_cut_at_any_step_may_pass_and_may_be_known_only_once_the_cont
             mail_server.plan("HELO", *[f"{code} 4.3.0 canary"] * (step == "EHLO"))
             error = failure(options)
             assert (error.permanent, error.may_be_known, error.of_message) == (False, False, False)
-            assert f"{code} 4.3.0: it will be tried again" in str(error)
+            assert f"{code} 4.3.0: rankwatch will try again" in str(error)
             assert "canary" not in str(error)
             mail_server.answers.clear()
     mail_server.plan(step, cut)
     mail_server.plan("HELO", *[cut] * (step == "EHLO"))
     error = failure(options)
     assert (error.permanent, error.may_be_known) == (False, step in {"DATA", "CONTENT"})
-    assert "broke the connection or did not speak SMTP" in str(error)
+    assert "closed the connection or did not answer in SMTP" in str(error)
     assert mail_server.mails == []
 
 
 @pytest.mark.parametrize(
     ("step", "said"),
     [
-        ("MAIL", "the sender with {}: check `sender`, and that this host or login may use it"),
+        (
+            "MAIL",
+            "the sender with {}: check `sender`, and check that this host or login may use this address",
+        ),
         ("RCPT", "all recipients with {}: check `to`"),
-        ("DATA", "the message with {}: it refuses this message"),
-        ("CONTENT", "the message with {}: it refuses this message"),
+        ("DATA", "the message with {}: the server refuses this message"),
+        ("CONTENT", "the message with {}: the server refuses this message"),
     ],
 )
 def test_a_5xx_is_permanent_and_says_at_which_step(mail_server, options, step, said):
@@ -241,6 +244,15 @@ def test_a_goodbye_that_never_comes_delivers_all_the_same(mail_server, options):
     mail_server.plan("QUIT", hang)
     send(START, email={**options, "timeout": "30s"})
     assert len(mail_server.mails) == 1
+
+
+def test_nobody_at_the_port_and_no_such_host_say_so(options):
+    assert "refused the connection: check that the receiver runs" in str(
+        failure({**options, "port": free_port()})
+    )
+    assert "has a host name that cannot be resolved" in str(
+        failure({**options, "host": "nowhere.invalid"})
+    )
 
 
 def test_those_refused_for_good_are_named_once_the_others_have_the_mail_and_for_now_tried_again_alone(

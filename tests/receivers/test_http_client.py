@@ -53,8 +53,9 @@ def test_it_posts_and_returns_the_status_and_headers(collector):
 
 def test_nothing_is_sent_to_where_clouds_give_out_credentials(collector, monkeypatch):
     monkeypatch.setattr(link_local, "_METADATA", {"127.0.0.1"})
-    assert "link-local address, or that of a cloud's metadata, to which nothing is sent" in str(
-        failure(collector.url)
+    assert (
+        "link-local address or the address of a cloud's metadata, and rankwatch sends nothing"
+        in str(failure(collector.url))
     )
     assert not collector.requests
 
@@ -98,7 +99,7 @@ def test_the_status_counts_and_of_the_body_the_start_where_it_came_to_its_end_in
             (reply, "did not answer within 0.5 s")
             for reply in (webhook.hang, webhook.trickle_headers)
         ),
-        (webhook.disconnect, "broke the connection or did not speak HTTP"),
+        (webhook.disconnect, "closed the connection or did not answer in HTTP"),
     ],
 )
 def test_what_was_sent_and_not_answered_may_be_known_and_is_given_up(collector, reply, said):
@@ -115,7 +116,7 @@ def test_what_was_sent_and_not_answered_may_be_known_and_is_given_up(collector, 
             for host in ("a..b:9", f"{'x' * 64}.invalid:9")
         ),
         # Nobody listens at a port that only root may take.
-        ("127.0.0.1:1", "refused the connection: check that it runs and listens there"),
+        ("127.0.0.1:1", "refused the connection: check that the receiver runs on this port"),
     ],
 )
 def test_what_was_not_sent_is_not_known_and_its_error_does_not_show_the_path(place, said):
@@ -236,3 +237,18 @@ def test_retry_after_is_seconds_or_a_date_or_nothing():
         ),
     ):
         assert retry_after_s(text, SLOT) == seconds, text
+
+
+def test_the_message_says_what_to_do_and_behind_it_what_the_body_says():
+    for status, said in (
+        (404, "404 Not Found: check its URL"),
+        (599, "599: rankwatch will try again"),
+    ):
+        with pytest.raises(DeliveryError) as caught:
+            require_accepted(
+                HttpAnswer(status=status, headers={}), who="hook", now=SLOT, reason="no_service"
+            )
+        assert (str(caught.value), caught.value.retry_after_s) == (
+            f"hook answered {said} (no_service)",
+            None,
+        )

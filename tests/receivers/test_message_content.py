@@ -81,7 +81,7 @@ def test_what_became_worse_says_so_first_and_names_what_joined_meanwhile():
     )
     assert found.title == f"Worse: MissingLists firing on home-feed: {missing.reason}"
     assert found.more == (
-        "Sent again because it became worse: its severity rose.",
+        "Sent again because the incident became worse: its severity rose.",
         "Still firing: SimilarityLow (all users and country=UK).",
     )
 

@@ -89,10 +89,10 @@ BAD = r"""
 alertmanager: {urls: []} # at least one peer
 alertmanager: {urls: [canary:9093]} # not a URL
 alertmanager: {urls: ["http://host:canary"]} # not a URL
-alertmanager: {urls: ["http://user:canary@host"]} # credentials have their own keys
+alertmanager: {urls: ["http://user:canary@host"]} # write credentials under their own keys
 alertmanager: {urls: ["http://host?canary"]} # must not contain a ?query
 alertmanager: {urls: [http://host/api/v2/alerts]} # must not end in /api/v2/alerts
-alertmanager: {urls: [http://host, http://host]} # none twice
+alertmanager: {urls: [http://host, http://host]} # no peer twice
 alertmanager: {bearer_token: canary, basic_auth: {username: u, password: canary}} # either basic_auth or bearer_token
 alertmanager: {bearer_token: "canary\nX: y"} # printable ASCII
 webhook: {name: a b} # should match pattern

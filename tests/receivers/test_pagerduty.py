@@ -139,6 +139,6 @@ def test_the_reason_is_reported_without_the_key_or_a_piece_of_it(pagerduty):
     )
     error = failure(pagerduty, answer(400, body=found.encode()))
     assert str(error) == (
-        f"pagerduty at {pagerduty.url} answered 400 Bad Request: it refuses this message "
+        f"pagerduty at {pagerduty.url} answered 400 Bad Request: the receiver refuses this message "
         "(Event object is invalid; routing_key *** is wrong; starts with ***; key=***; is ***)"
     )

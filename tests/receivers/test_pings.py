@@ -129,7 +129,9 @@ def test_a_server_that_hangs_holds_up_no_run_the_newest_pings_win_and_the_outcom
             man.run_finished(claim(attempt=attempt), None)
         go_on.set()
     assert [signal.kind for signal in signals_of(collector.requests)[3:]] == ["success"] * 64
-    assert [entry["event"] for entry in logged.entries].count("ping dropped: too many wait") == 36
+    assert [entry["event"] for entry in logged.entries].count(
+        "ping dropped: too many pings are waiting"
+    ) == 36
     assert heard[:2] == [("hc", "sent"), ("hc", "failed")]
     assert Counter(heard) == {("hc", "sent"): 66, ("hc", "failed"): 1, ("hc", "dropped"): 36}
 

@@ -93,7 +93,7 @@ def test_a_refusal_of_slack_is_reported_with_its_code_and_a_200_that_does_not_sa
     for body in (b"", b"<html>", b'{"ok":false,"error":"invalid_auth"}'):
         error = failure(slack, 200, body)
         assert (error.permanent, error.may_be_known) == (True, True)
-        assert "answered 200 OK but not ok, as Slack does: check its URL" in str(error)
+        assert "answered 200 OK without the text ok of Slack: check its URL" in str(error)
 
 
 def test_what_slack_reads_as_markup_is_escaped():

@@ -39,7 +39,7 @@ def test_each_item_has_its_weight_and_whole_numbers_stay_numbers(write, tmp_path
     assert (found.items.dtype == np.int64) is (write is not WRITERS["csv"])
 
 
-NO_WEIGHT = r"^item '13' of .*table.* has no weight from 1e-50 to 1e\+50: give it one"
+NO_WEIGHT = r"^item '13' of .*table.* has no weight from 1e-50 to 1e\+50: give it such a weight"
 TWICE = "^item '7' of .* has more than one weight: give each item once$"
 ODD_WEIGHTS = json.loads("""{
     "parquet": [0, null, NaN, 1e200, 1e-200],
@@ -82,8 +82,11 @@ def test_more_than_the_limit_is_refused(tmp_path):
     )
     with pytest.raises(SourceError, match="more than 1048576 bytes"):
         read({"file": options | {"max_bytes": 2**20}})
-    with pytest.raises(SourceError, match="more than 1048576 bytes"):
-        open_relevance(relevance).relevance(SLOT)
+    options = WRITERS["sqlite"]([(number, 1.0) for number in range(5)], tmp_path)["sql"]
+    with pytest.raises(
+        SourceError, match="gives more than 3 rows: select fewer rows, or raise max_rows"
+    ):
+        read({"sql": options | {"max_rows": 3}})
 
 
 TITLED = writers(("id", "name"), item="id", title="name")
@@ -106,6 +109,7 @@ def test_only_items_asked_for_have_their_title_the_first_counts_and_a_long_one_i
 
 def test_a_title_that_is_no_text_is_refused(tmp_path):
     with pytest.raises(
-        SourceError, match=r"the title column of .*table.parquet holds list: titles must be text"
+        SourceError,
+        match=r"the title column of .*table.parquet has a value of type list: write titles as text",
     ):
         titles(TITLED["parquet"]([(7, ["a", "b"])], tmp_path), "7")

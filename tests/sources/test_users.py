@@ -114,11 +114,11 @@ def test_users_are_an_array_of_keys_or_of_objects_in_one_answer_over_http(answer
 
 NO_USERS = parsed(r"""
     [404, [], {}, "answered 404 Not Found"]
-    [200, {"users": ["a"]}, {}, "has no array where users says \\(@\\), in an object of users"]
+    [200, {"users": ["a"]}, {}, "has no array at the path in users \\(@\\), in an object of users"]
     [200, ["a"], {"users": "length(@.b)"}, "answered no JSON to which users \\(length\\(@.b\\)\\) can be applied"]
     [200, ["a longer answer than a kilobyte"], {"max_bytes": 1024}, "answered with more than max_bytes, 1024"]
     [200, [{"id": 1, "country": "UK"}], {"user": "key"}, "has no column 'key': it has id, country"]
-    [200, [], {}, "holds no user"]
+    [200, [], {}, "has no user"]
 """)
 
 
@@ -159,15 +159,10 @@ def test_files_that_are_replaced_while_they_are_read_are_read_again(tmp_path, mo
     assert users_of({"file": {"path": str(file), "user": "id"}}).users.tolist() == ["7"]
 
 
-@pytest.mark.parametrize("form", ["csv", "jsonl"])
-def test_not_one_user_is_an_error(form, tmp_path):
-    with pytest.raises(SourceError, match="holds no user"):
-        users_of({"file": KINDS[form]([ROWS[3]], tmp_path)["file"] | {"max_unreadable": 1}})
-
-
-BINDING = yaml.safe_load(
-    "{sql: {url: 'sqlite:///x.db', query: SELECT u FROM t WHERE u IN :users, user: u, items: u}}"
-)
+@pytest.mark.parametrize("write", KINDS.values(), ids=KINDS)
+def test_not_one_user_is_an_error(write, tmp_path):
+    with pytest.raises(SourceError, match="has no user"):
+        users_of(write([(None, *ROWS[0][1:]), ("", *ROWS[0][1:])], tmp_path))
 
 
 def test_all_needs_a_baseline_that_can_list_its_users():
@@ -195,5 +190,7 @@ def test_a_query_of_users_may_use_the_slot_and_has_a_time_limit(database_url):
     table = users_of({"sql": sql | {"query": "SELECT 'a' AS who WHERE :slot > '2024-01-01'"}})
 
     assert table.users.tolist() == ["a"]
-    with pytest.raises(SourceError, match="did not give all rows within 300ms"):
-        users_of({"sql": sql | {"query": endless, "timeout": "300ms"}})
+    with pytest.raises(SourceError, match="did not send all rows within 300ms"):
+        users_of(
+            {"sql": {"url": database_url, "query": endless, "user": "who", "timeout": "300ms"}}
+        )

@@ -1,1 +1,1 @@
-"""Passes over pairs and texts, by numpy and by machine code, and the choice between them."""
+"""Aligns lists and codes texts, either by numpy and Arrow or by machine code."""

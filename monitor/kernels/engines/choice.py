@@ -1,19 +1,30 @@
-"""Choose the engine for pairs and texts: numpy and Arrow, or machine code by numba.
+"""Chooses the engine for pairs of lists and for texts.
 
-Both engines give the same results. Only the speed differs.
+One engine is numpy with Arrow. The other engine is machine code, compiled by numba. Both engines
+give the same results. Only the speed differs.
 
-``RANKWATCH_ENGINE`` selects the engine: ``numpy``; ``numba``, with an error if it is not available;
-or ``auto``, the default. Numba is the extra ``[fast]``. Loading its machine code takes 0.8 s of CPU
-time. Compiling takes ten to twenty seconds, once for each machine and version. So ``auto`` starts
-with numpy. After numpy has worked within a minute for about as long as loading would take, a child
-process of low priority fills numba's cache. The cache is in `__pycache__` next to `compiled`, in
-the user's cache directory, or in ``NUMBA_CACHE_DIR``. The machine code is loaded only after the
-child has ended without an error. So no call waits for the compiler. A process with less work stays
-with numpy, since machine code takes 90 to 120 MB of memory.
+The environment variable ``RANKWATCH_ENGINE`` selects the engine:
 
-If numba is not installed, nothing can be cached, or the system forbids machine code
-(``MemoryDenyWriteExecute=yes``), numpy continues and nothing is logged. To fill the cache in
-advance, for example in an image:
+- ``auto`` is the default. It starts with numpy, and loads machine code if there is enough work.
+- ``numpy`` never uses machine code.
+- ``numba`` always uses machine code. It raises an error if numba is not available.
+
+Numba is the extra ``[fast]``. Loading its machine code takes 0.8 s of CPU time. Compiling takes ten
+to twenty seconds, once for each machine and version. Machine code takes 90 to 120 MB of memory. So
+``auto`` never loads it in a process with little work.
+
+With ``auto``, numpy may work for so long within a minute that loading machine code would have paid
+off. Then a child process of low priority fills numba's cache. The cache is in `__pycache__` next to
+`compiled`, in the user's cache directory, or in ``NUMBA_CACHE_DIR``. The machine code is loaded
+after the child process has ended without an error. So no call waits for the compiler.
+
+In three cases ``auto`` stays with numpy and logs nothing:
+
+- Numba is not installed.
+- No directory can be used as a cache.
+- The system forbids machine code (``MemoryDenyWriteExecute=yes``).
+
+This command fills the cache in advance, for example in an image:
 ``python -c "from monitor.kernels.engines.choice import load; load()"``.
 """
 
@@ -35,16 +46,25 @@ from monitor.errors import ConfigError
 VARIABLE = "RANKWATCH_ENGINE"
 
 MAX_K = 4096
-"""Longest lists for machine code: hash collisions cost up to k**2, and rank sums have 32 bits."""
-WORTH_LOADING = 4_000_000_000
-"""Comparisons by numpy (k**2 a pair) within ``PERIOD_S`` before machine code is loaded.
+"""The length of the longest lists that machine code aligns.
 
-They take one to three seconds, depending on the length of lists.
+In longer lists, hash collisions could cost up to k**2 steps, and sums of ranks would not fit into
+32 bits.
+"""
+WORTH_LOADING = 4_000_000_000
+"""Machine code is loaded after numpy has made this many comparisons within ``PERIOD_S``.
+
+A pair of lists has k**2 comparisons. This number of comparisons takes one to three seconds. The
+time depends on the length of the lists.
 """
 PERIOD_S = 60.0
-"""Comparisons of earlier periods do not count: machine code would save a daemon seconds an hour."""
+"""The length of a period. Comparisons are counted anew in each period.
+
+So a daemon with little work does not load machine code, which would save it only seconds in an
+hour.
+"""
 TEXT_COST = 200
-"""Comparisons that take as long as the code of one text by Arrow: about 100 nanoseconds."""
+"""The number of comparisons that take as long as coding one text by Arrow: about 100 ns."""
 
 
 class Engine(StrEnum):
@@ -67,15 +87,16 @@ class Engines:
         self._monotonic = monotonic
         self._lock = threading.Lock()
         self._period_began_s = 0.0
-        self._done = 0  # comparisons in the present period
+        self._done = 0  # the number of comparisons in the present period
         self._child: subprocess.Popen[bytes] | None = None
         self._is_refused = False
         self._compiled: ModuleType | None = None
 
     def compiled(self, comparisons: int = 0) -> ModuleType | None:
-        """`compiled`, or None if numpy shall do this number of comparisons.
+        """The module of machine code, or None if numpy must do the work.
 
-        Raises ConfigError for an engine that is not available.
+        ``comparisons`` is the size of this work. Raises ConfigError if the requested engine is not
+        available.
         """
         engine = requested()
         if engine is Engine.NUMPY:
@@ -89,7 +110,10 @@ class Engines:
         return self._compiled
 
     def _consider(self, comparisons: int) -> None:
-        """Start the compiling child once a period has enough comparisons; then check the child."""
+        """Start the child process that compiles, or load the machine code if the child has ended.
+
+        The child starts when a period has enough comparisons.
+        """
         if self._is_refused:
             return
         if self._child is None:
@@ -104,7 +128,7 @@ class Engines:
             self._is_refused = True
 
     def _count(self, comparisons: int) -> int:
-        """Count comparisons. Returns the number of the present period."""
+        """Count comparisons. Returns how many the present period has."""
         now_s = self._monotonic()
         if now_s - self._period_began_s >= PERIOD_S:
             self._period_began_s = now_s
@@ -120,33 +144,33 @@ class Engines:
             self._compiled = load()
         except RuntimeError:
             msg = (
-                f"{VARIABLE}={Engine.NUMBA}: numba found no directory for its compiled code: set "
+                f"{VARIABLE}={Engine.NUMBA}: numba found no directory for its machine code: set "
                 "NUMBA_CACHE_DIR to a writable directory"
             )
             raise ConfigError(msg) from None
 
 
 def requested() -> Engine:
-    """The engine of the environment variable. Raises ConfigError for an unknown value."""
+    """The engine that the environment variable names. Raises ConfigError for an unknown value."""
     name = os.environ.get(VARIABLE, "") or Engine.AUTO
     try:
         return Engine(name)
     except ValueError:
-        raise ConfigError(f"{VARIABLE}={name}: must be one of {', '.join(Engine)}") from None
+        raise ConfigError(f"{VARIABLE}={name}: set it to one of {', '.join(Engine)}") from None
 
 
 def load() -> ModuleType:
-    """The module of machine code. It is compiled now unless it is in the cache."""
+    """The module of machine code. This call compiles it, unless it is in the cache."""
     return import_module("monitor.kernels.engines.compiled")
 
 
 def _obstacle() -> str | None:
-    """Why machine code is not possible here, or None."""
+    """The reason why this process cannot use machine code. None if it can."""
     if find_spec("numba") is None:
         return "numba is not installed: install rankwatch[fast]"
     try:
         mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC).close()
-    except OSError:  # LLVM would abort the process
+    except OSError:  # in this case LLVM would abort the process
         return "this system forbids machine code, as systemd does with MemoryDenyWriteExecute=yes"
     return None
 
@@ -160,7 +184,10 @@ choice.load()
 
 
 def _start_compiling() -> subprocess.Popen[bytes] | None:
-    """A child that fills the cache, and exits with 0 if it is complete. None if it cannot work."""
+    """Start a child process that fills the cache. It exits with 0 if the cache is complete.
+
+    The result is None if no child process can do this.
+    """
     if not sys.executable or _obstacle() is not None:
         return None
     paths = [str(Path(__file__).parents[3])]

@@ -1,4 +1,4 @@
-"""All machine code: over pairs of lists, and over texts.
+"""All machine code: the code for pairs of lists and the code for texts.
 
 Only `monitor.kernels.engines.choice` imports this module.
 """

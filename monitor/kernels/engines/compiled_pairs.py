@@ -1,13 +1,19 @@
-"""The pass over pairs of lists as machine code, by numba: the same bits as numpy, but faster.
+"""Aligns pairs of lists by machine code, compiled by numba. Each bit of the results is numpy's.
 
-numpy reads the memory once for each operation, and there are k**2 operations a pair. A compiled
-tile of users stays in the first-level cache. Millions of pairs a second for {extended tau, RBO} on
-one core of an EPYC, numpy and machine code: 13 and 27 at k = 10, 0.30 and 1.6 at k = 100, 0.005 and
-0.06 at k = 1000.
+This is faster than numpy, which reads the memory once for each of the k**2 operations of a pair.
+Machine code works on tiles of users that stay in the first-level cache. The table has millions of
+pairs in a second, for extended tau with RBO on one core of an EPYC:
 
-There are two algorithms, each used where it was measured to be faster. Up to `PAIRS_MAX_K`, all
-pairs of places are compared, for many users at once. Beyond, each user gets a table of hashes.
-Ranks above 255 have two bytes, and their inversions are counted in bit sets.
+| k | numpy | machine code |
+|---|---|---|
+| 10 | 13 | 27 |
+| 100 | 0.30 | 1.6 |
+| 1000 | 0.005 | 0.06 |
+
+There are two algorithms. For lists of up to `PAIRS_MAX_K` items, all pairs of places are compared,
+for many users at once. For longer lists, each user gets a hash table. Each algorithm was measured
+to be faster for its lengths. Ranks above 255 need two bytes. Their inversions are counted in bit
+sets.
 """
 
 from collections.abc import Callable
@@ -21,8 +27,8 @@ from monitor.model.arrays import Array, Codes, Floats
 
 Step = TypeVar("Step", bound=Callable[..., Any])
 
-# Longest lists that are compared by all pairs. Measured: twice as fast as hashing at 20, equal near
-# 50.
+# The length of the longest lists whose pairs of places are all compared. This was measured to be
+# twice as fast as hashing at 20 items, and as fast near 50 items.
 PAIRS_MAX_K = 48
 
 _BYTE_MAX_K = 255
@@ -37,7 +43,7 @@ def step(function: Step) -> Step:
 
 
 def compiled_for(*signatures: str) -> Callable[[Step], Step]:
-    """Compile a function at import for these types, or load it from numba's cache."""
+    """Compile a function for these types at import. A function in numba's cache is loaded."""
 
     def compile_it(function: Step) -> Step:
         decorate = njit(list(signatures), nogil=True, error_model="numpy", cache=True)
@@ -52,7 +58,10 @@ def find(
     lengths: tuple[Codes, Codes],
     k: int,
 ) -> AlignedRanks:
-    """Align the first k places of codes (n, at least k), k from 1 to `MAX_K`."""
+    """Align the first k places of the lists. k is from 1 to `MAX_K`.
+
+    The codes are arrays (n, width). The width is at least k.
+    """
     n = len(baseline)
     dtype = np.uint8 if k <= _BYTE_MAX_K else np.uint16
     positions = np.empty((k, n), dtype=dtype)
@@ -88,7 +97,7 @@ def find(
 
 
 def weigh_counts(counts: Ranks, weights: Floats) -> Floats:
-    """``weights @ counts`` of 8-bit or 16-bit counts (k, n), summed from the first row on."""
+    """``weights @ counts`` for counts (k, n) of 8 or 16 bits, added from the first row down."""
     total = np.empty(counts.shape[1], dtype=np.float64)
     _weigh(counts, np.ascontiguousarray(weights), total)
     return total
@@ -111,9 +120,9 @@ def _match_by_pairs(
     place: Array,
     ranks: Array,
 ) -> None:
-    """Write the ranks (k * tile) of a tile.
+    """Write the ranks (k * tile) of a tile of users.
 
-    ``theirs`` has three more places than k, which equal nothing.
+    ``theirs`` has k + 3 places. The last three places equal no item.
     """
     for i in range(k):
         mine = ours[i]
@@ -141,7 +150,7 @@ def _match_by_pairs(
 
 @step
 def _agree_by_pairs(ranks: Array, k: int, tile: int, seen: Array) -> None:
-    """Write ``seen`` (k * tile): how many items the two top d's share, for d = 1 to k."""
+    """Write ``seen`` (k * tile): how many items the first d places share, for d = 1 to k."""
     seen[:] = 0
     for depth in range(k):
         last = ranks.dtype.type(depth)
@@ -154,7 +163,7 @@ def _agree_by_pairs(ranks: Array, k: int, tile: int, seen: Array) -> None:
 
 @step
 def _invert_by_pairs(ranks: Array, k: int, tile: int, later_smaller: Array) -> None:
-    """As `monitor.kernels.engines.positions.count_earlier_larger`, by shifts of the ranks."""
+    """Compute `monitor.kernels.engines.positions.count_earlier_larger` by shifts of the ranks."""
     later_smaller[:] = 0
     for shift in range(1, k):
         later = ranks[shift * tile :]
@@ -171,9 +180,9 @@ def _write_places(
     table: Array,
     lost: Array,
 ) -> np.uint32:
-    """Write each candidate item's place into the table at its hash.
+    """Write the place of each candidate item into the table, at the item's hash.
 
-    Returns how many places were overwritten. ``lost`` contains these places.
+    Returns how many places were overwritten, and writes these places into ``lost``.
     """
     for j in range(np.uint32(length)):
         table[np.uint32(np.uint32(theirs[row, j]) * _HASH) >> shift] = j
@@ -194,9 +203,10 @@ def _read_places(
     table: Array,
     ranks: Array,
 ) -> None:
-    """Read each baseline item's rank.
+    """Read the rank of each baseline item.
 
-    A place counts only if it contains the item, so hash collisions do no harm.
+    A place in the table is used only if the candidate has the same item there. So a hash collision
+    never gives a wrong rank.
     """
     absent = ranks.dtype.type(len(ranks))
     for i in range(np.uint32(length)):
@@ -244,7 +254,7 @@ def _add_downwards(seen: Array, k: int, tile: int) -> None:
 
 @step
 def _count_bits(bits: np.uint64) -> np.uint64:
-    """Number of 1 bits, by the classic sum in halves. LLVM compiles it to one instruction."""
+    """The number of 1 bits, added in halves. LLVM compiles this function to one instruction."""
     bits -= (bits >> np.uint64(1)) & np.uint64(0x5555555555555555)
     bits = (bits & np.uint64(0x3333333333333333)) + (
         (bits >> np.uint64(2)) & np.uint64(0x3333333333333333)
@@ -255,9 +265,10 @@ def _count_bits(bits: np.uint64) -> np.uint64:
 
 @step
 def _invert_by_bits(ranks: Array, k: int, used: Array, below: Array) -> int:
-    """Inversions of one pair.
+    """The number of inversions of one pair.
 
-    ``used``: the set of ranks so far, 64 a word. ``below``: how many of them are in lower words.
+    ``used`` is the set of ranks so far, with 64 ranks in each word. ``below`` is how many of these
+    ranks are in lower words.
     """
     used[:] = 0
     below[:] = 0
@@ -312,7 +323,7 @@ def _find_by_pairs(
     sums: Codes,
     inversions: Codes,
 ) -> None:
-    # 16 more users than a tile has, so its ranks are not all in the same few cache lines.
+    # A row has 16 more users than the tile. So the ranks of a user are in different cache lines.
     ours = np.empty((k, tile + 16), np.int32)
     theirs = np.full((k + 3, tile + 16), -2, np.int32)
     place = np.empty(tile, np.int32)

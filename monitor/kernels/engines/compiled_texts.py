@@ -1,10 +1,16 @@
-"""Texts to codes as machine code, by numba: a hash table with open addressing.
+"""Codes texts by machine code, compiled by numba. It uses a hash table with open addressing.
 
-A text of up to 15 bytes is its own key, together with its length. The bytes of a longer text are
-compared with the first text of its code, so a hash alone never decides. Texts are processed in
-blocks, in several passes, so the processor waits for many cells at once. Nanoseconds a text on one
-core of a Xeon, catalogues of 10,000, 100,000 and a million, for ``item-<number>``: 5, 13 and 39.
-Arrow's dictionary: 15, 42 and 149.
+The key of a text of up to 15 bytes has the text itself and its length. The key of a longer text has
+a hash. So the bytes of a longer text are compared with the first text of its code: a hash alone
+never decides. Texts are processed in blocks and in several passes. So the processor waits for many
+cells at once. The table has nanoseconds for each text, for texts such as ``item-17`` on one core of
+a Xeon:
+
+| distinct texts | machine code | Arrow's dictionary |
+|---|---|---|
+| 10,000 | 5 | 15 |
+| 100,000 | 13 | 42 |
+| 1,000,000 | 39 | 149 |
 """
 
 import secrets
@@ -16,9 +22,10 @@ from monitor.model.arrays import Codes, Offsets
 
 BLOCK = 256
 FIRST_SLOTS = 1 << 13
-"""Slots of the first table.
+"""The number of slots of the first table.
 
-The table grows once a quarter is used, so most texts are in the first slot that is tried.
+The table grows when a quarter of its slots are used. So most texts are in the first slot that is
+tried.
 """
 
 Word = np.uint64
@@ -26,7 +33,7 @@ _ALL = Word(2**64 - 1)
 _HALF = Word(32)
 _EIGHT = Word(8)
 _MASKS = np.array([(1 << (8 * size)) - 1 for size in range(9)], np.uint64)
-_LENGTH = Word(56)  # bit of the length in a key's second word, after up to seven bytes of text
+_LENGTH = Word(56)  # first bit of the length in a key's second word, after seven bytes of text
 _LONG = Word(255) << _LENGTH
 _TEXTS = "Array(int64, 1, 'C', readonly=True), Array(uint8, 1, 'C', readonly=True)"
 
@@ -36,11 +43,12 @@ def code_texts(
     data: Array,
     seed: int | None = None,
 ) -> tuple[Codes, Offsets] | None:
-    """Codes of texts in the order of first appearance, and the index of each first appearance.
+    """Code texts. Returns the code of each text, and the index of each text's first appearance.
 
-    The texts are ``data[offsets[i]:offsets[i + 1]]``. The offsets must ascend within the data. The
-    result is None if the hashes of two long texts collide, once in 2**64 cases. Each call uses a
-    random ``seed``, so no one can prepare texts that collide.
+    Codes are numbered in the order of first appearance. Text i is
+    ``data[offsets[i]:offsets[i + 1]]``. The offsets must ascend within the data. The result is None
+    if the hashes of two different long texts are equal. This happens once in 2**64 cases. Each call
+    uses a random ``seed``. So nobody can prepare texts whose hashes are equal.
     """
     count = len(offsets) - 1
     codes = np.empty(count, dtype=np.int32)
@@ -55,7 +63,7 @@ def code_texts(
 
 @step
 def _read_word(data: Array, at: Word | int) -> Word:
-    """Eight bytes. LLVM compiles this to one instruction."""
+    """Eight bytes as one word. LLVM compiles this function to one instruction."""
     word = Word(0)
     for i in range(_EIGHT):
         word |= Word(data[at + i]) << (_EIGHT * i)
@@ -64,7 +72,7 @@ def _read_word(data: Array, at: Word | int) -> Word:
 
 @step
 def _read_start(data: Array, at: Word, end: Word) -> Word:
-    """Up to eight bytes, padded with 0 after the end."""
+    """Up to eight bytes as one word, padded with 0 after the end of the text."""
     size = min(max(at, end) - at, _EIGHT)
     if at + _EIGHT <= Word(len(data)):
         return Word(_read_word(data, at) & _MASKS[size])
@@ -76,7 +84,10 @@ def _read_start(data: Array, at: Word, end: Word) -> Word:
 
 @step
 def _mix(state: Word, word: Word, seed: Word) -> Word:
-    """Mix both words as the last steps of MurmurHash3 do: each bit changes half of the bits."""
+    """Mix two words by the last steps of MurmurHash3.
+
+    Each bit of the input changes about half of the bits of the result.
+    """
     state ^= word
     state = (state ^ (state >> _HALF)) * seed
     state = (state ^ (state >> _HALF)) * seed
@@ -99,9 +110,9 @@ def _read_keys(
     ones: Array,
     others: Array,
 ) -> Word:
-    """Write the keys of a block of texts. Returns all bits of the keys' second words."""
-    # A step for one text with two returns would make numba count references to the data, which
-    # costs two locked additions a text.
+    """Write the keys of a block of texts. Returns the OR of the second words of the keys."""
+    # A function for one text with two return statements would be slower. Numba would count
+    # references to the data, which costs two locked additions for each text.
     seen = Word(0)
     for i in range(len(offsets) - 1):
         start = Word(offsets[i])
@@ -124,9 +135,9 @@ def _home_of(one: Word, other: Word, seed: Word, slots: Array) -> Word:
 
 @step
 def _is_key(keys: Array, code: np.int32, one: Word, other: Word) -> bool:
-    """Whether this code has this key. It is False for code -1.
+    """Whether the code has this key. False for code -1.
 
-    The key of a code is in the row after the code.
+    The key of code c is in row c + 1.
     """
     row = Word(np.uint32(code + np.int32(1)))
     return not ((keys[row, 0] ^ one) | (keys[row, 1] ^ other))
@@ -134,7 +145,7 @@ def _is_key(keys: Array, code: np.int32, one: Word, other: Word) -> bool:
 
 @step
 def _find_slot(slots: Array, keys: Array, one: Word, other: Word, slot: Word) -> Word:
-    """The slot of the text, or a free one for a new text, from the home slot on."""
+    """The slot of a text, or a free slot for a new text. The search starts at ``slot``."""
     while slots[slot] >= 0 and not _is_key(keys, slots[slot], one, other):
         slot = (slot + Word(1)) & Word(len(slots) - 1)
     return slot
@@ -148,7 +159,10 @@ def _code(
     codes: Codes,
     firsts: Offsets,
 ) -> tuple[int, bool]:
-    """Write the codes and their first indexes. Returns their number and whether a text is long."""
+    """Write the codes and the index of each code's first text.
+
+    Returns the number of codes, and whether a text is longer than 15 bytes.
+    """
     slots = np.full(FIRST_SLOTS, -1, np.int32)
     count = 0
     keys = np.empty((len(codes) + 1, 2), np.uint64)

@@ -1,4 +1,4 @@
-"""Positions of baseline items in the candidate's list, and inversions, by numpy."""
+"""Finds positions of baseline items in the candidate's list, and counts inversions, by numpy."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -12,12 +12,14 @@ from monitor.model.arrays import Array, Codes, Floats, Integers
 Ranks = npt.NDArray[np.unsignedinteger[Any]]
 
 
-# Longest lists that are compared by all pairs. Measured for {extended tau, RBO}: all pairs are
-# twice as fast at 20, equal near 50.
+# The length of the longest lists whose pairs of places are all compared. For extended tau with RBO,
+# this was measured to be twice as fast as sorting at 20 items, and as fast near 50 items.
 ALL_PAIRS_MAX_K = 48
 _NARROW_LIMIT = 2**16 - 2
-# Longest lists for which all pairs of ranks are compared. Measured against merging: counting is 13x
-# faster at 300 and 2x at 2000; summing weights is 3x faster at 300 and half as fast at 1000.
+# The length of the longest lists whose pairs of ranks are all compared. For longer lists, merging
+# is used. Comparing all pairs was measured against merging. It counts 13 times as fast at 300 items
+# and twice as fast at 2000 items. It sums weights 3 times as fast at 300 items and half as fast at
+# 1000 items.
 COUNT_ALL_PAIRS_MAX_K = 2500
 SUM_ALL_PAIRS_MAX_K = 600
 _BYTE_MAX_K = 255
@@ -25,7 +27,10 @@ _BYTE_MAX_K = 255
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlignedRanks:
-    """The fields of `Alignment` that machine code computes: (k, n), and int32 (n,)."""
+    """The fields of `Alignment` that machine code computes.
+
+    They are arrays (k, n) of ranks and arrays (n,) of int32.
+    """
 
     positions: Ranks
     agreement: Ranks
@@ -34,14 +39,14 @@ class AlignedRanks:
 
 
 def rank_dtype(k: int) -> np.dtype[np.unsignedinteger[Any]]:
-    """Smallest type for 0 to k. Sums over k ranks of 0 or 1 do not overflow."""
+    """The smallest type that can have the values 0 to k. A sum of k ones does not overflow it."""
     return np.dtype(np.min_scalar_type(k))
 
 
 def find_positions(baseline: Codes, candidate: Codes) -> Ranks:
-    """Positions (k, n) from 0 of each baseline item in the candidate's list, k if absent.
+    """The position (from 0) of each baseline item in the candidate's list: (k, n).
 
-    Codes are (n, k), padded with -1.
+    The position of an absent item is k. Codes are arrays (n, k), padded with -1.
     """
     if baseline.shape[1] <= ALL_PAIRS_MAX_K:
         return find_by_all_pairs(baseline, candidate)
@@ -49,11 +54,11 @@ def find_positions(baseline: Codes, candidate: Codes) -> Ranks:
 
 
 def find_by_all_pairs(baseline: Codes, candidate: Codes) -> Ranks:
-    """`find_positions` in k**2 comparisons a pair, for k up to 255.
+    """`find_positions` with k**2 comparisons for each pair, for k up to 255.
 
-    ``seen[i]`` is 1 once a rank of the candidate contained item i. k minus the sum of ``seen[i]``
-    over all ranks is the item's position, and k if it is absent. So a comparison costs two
-    additions of bytes, without a branch.
+    The candidate's ranks are read from the top down. ``seen[i]`` becomes 1 at the rank of the
+    baseline's item i. The item's position is k minus the sum of ``seen[i]`` over all ranks. For an
+    absent item the sum is 0. So a comparison costs two additions of bytes and has no branch.
     """
     n, k = baseline.shape
     ours, theirs = _by_rank(baseline, candidate)
@@ -68,7 +73,7 @@ def find_by_all_pairs(baseline: Codes, candidate: Codes) -> Ranks:
 
 
 def _by_rank(baseline: Codes, candidate: Codes) -> tuple[Array, Array]:
-    """Both arms as (k, n), with 16 bits if the codes fit."""
+    """The codes of both arms as arrays (k, n). They have 16 bits if all codes fit into 16 bits."""
     n, k = baseline.shape
     top = max(baseline.max(initial=0), candidate.max(initial=0))
     dtype = np.uint16 if top < _NARROW_LIMIT else np.int32
@@ -76,7 +81,7 @@ def _by_rank(baseline: Codes, candidate: Codes) -> tuple[Array, Array]:
     theirs = np.empty((k, n), dtype=dtype)
     np.copyto(ours, baseline.T, casting="unsafe")
     np.copyto(theirs, candidate.T, casting="unsafe")
-    # The paddings of the two arms must differ.
+    # The arms need different padding, so that padding never equals padding.
     padding = np.array(PAD, dtype=np.int32).astype(dtype)
     if (theirs[-1] == padding).any():
         np.subtract(theirs, (theirs == padding).view(np.uint8), out=theirs)
@@ -84,9 +89,10 @@ def _by_rank(baseline: Codes, candidate: Codes) -> tuple[Array, Array]:
 
 
 def find_by_sorting(baseline: Codes, candidate: Codes) -> Ranks:
-    """`find_positions` in O(k log k) a pair: sort both lists together by (code, arm, rank).
+    """`find_positions` in O(k log k) for each pair.
 
-    A match is two neighbours with the same code.
+    Both lists are sorted together by code, arm and rank. Two neighbours with the same code are a
+    common item.
     """
     n, k = baseline.shape
     bits = int(k - 1).bit_length()
@@ -102,7 +108,10 @@ def find_by_sorting(baseline: Codes, candidate: Codes) -> Ranks:
 
 
 def _sort_keys(baseline: Codes, candidate: Codes, bits: int) -> Array:
-    """(n, 2k) of code, arm (one bit) and rank in one integer, with 32 bits if that is enough."""
+    """One integer for each place of both lists: (n, 2k).
+
+    It has the code, the arm (one bit) and the rank. It has 32 bits if that is enough.
+    """
     n, k = baseline.shape
     top = int(max(baseline.max(initial=0), candidate.max(initial=0)))
     is_narrow = (top + 3) << (bits + 1) <= 1 << 32
@@ -118,7 +127,7 @@ def _sort_keys(baseline: Codes, candidate: Codes, bits: int) -> Array:
 
 
 def inversions(ranks: Ranks) -> Integers:
-    """Number of i < j with ``ranks[i] > ranks[j]`` in each column of (k, n)."""
+    """The number of pairs i < j with ``ranks[i] > ranks[j]`` in each column of (k, n)."""
     # 255 ranks have at most 255 * 254 / 2 inversions, which fit into 16 bits.
     dtype = np.int16 if len(ranks) <= _BYTE_MAX_K else np.int64
     total: Integers = np.add.reduce(count_earlier_larger(ranks), axis=0, dtype=dtype)
@@ -126,9 +135,9 @@ def inversions(ranks: Ranks) -> Integers:
 
 
 def count_earlier_larger(ranks: Ranks) -> Array:
-    """Number of j < i with ``ranks[j] > ranks[i]`` in each column: integers (k, n).
+    """For each i, the number of j < i with ``ranks[j] > ranks[i]`` in the same column: (k, n).
 
-    Cost: O(k²), O(k log² k) for long lists.
+    The cost is O(k²). It is O(k log² k) for long lists.
     """
     k, n = ranks.shape
     if k > COUNT_ALL_PAIRS_MAX_K:
@@ -142,14 +151,14 @@ def count_earlier_larger(ranks: Ranks) -> Array:
 
 
 def sum_earlier_larger(ranks: Ranks, weights: Floats) -> Floats:
-    """Sum of ``weights[j]`` over j < i with ``ranks[j] > ranks[i]``: float64 (k, n).
+    """For each i, the sum of ``weights[j]`` over j < i with ``ranks[j] > ranks[i]``.
 
-    The sum is exactly 0 if no such j has weight.
+    The result is float64 (k, n). A sum is exactly 0 if every such weight is 0.
     """
     k = len(ranks)
     if k > SUM_ALL_PAIRS_MAX_K:
         return _sum_by_merging(ranks, weights)
-    # Nothing is subtracted, so there is no rounding error where no j has weight.
+    # Nothing is subtracted. So a sum of zeros has no rounding error.
     total = np.zeros(ranks.shape)
     for shift in range(1, k):
         total[shift:] += weights[: k - shift] * (ranks[: k - shift] > ranks[shift:])
@@ -157,7 +166,7 @@ def sum_earlier_larger(ranks: Ranks, weights: Floats) -> Floats:
 
 
 def _sum_by_merging(ranks: Ranks, weights: Floats) -> Floats:
-    """`sum_earlier_larger` in O(k log² k): a bottom-up merge sort of the indices by rank."""
+    """`sum_earlier_larger` in O(k log² k), by a bottom-up merge sort of the indices by rank."""
     k, n = ranks.shape
     size = 1 << int(k - 1).bit_length()
     order = np.argsort(ranks.T, axis=1, kind="stable")
@@ -172,8 +181,8 @@ def _sum_by_merging(ranks: Ranks, weights: Floats) -> Floats:
         order = np.argsort(runs.reshape(shape), axis=2, kind="stable")
         runs = np.take_along_axis(runs.reshape(shape), order, axis=2)
         run_weights = np.take_along_axis(run_weights.reshape(shape), order, axis=2)
-        # A member of the right run that moves before one of the left run has the larger rank and
-        # the smaller index.
+        # If an element of the right run moves before one of the left run, the former has the larger
+        # rank and the smaller index.
         passed = np.cumsum(np.where(order >= half, run_weights, 0.0), axis=2)
         total = np.take_along_axis(total.reshape(shape), order, axis=2)
         total += np.where(order < half, passed, 0.0)

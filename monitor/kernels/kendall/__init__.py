@@ -1,1 +1,1 @@
-"""Pairs of items in the same and in opposite order: Kendall's tau and its variants."""
+"""Kendall's tau and its variants: how many pairs of items are in opposite order in two lists."""

@@ -16,22 +16,23 @@ from monitor.kernels.engines.positions import inversions, rank_dtype
 from monitor.kernels.kendall.weighted import Tied, find_tied, rank_tied
 from monitor.model.arrays import Array, Floats, Integers
 
-_NARROW_K = 2**13  # counts of shorter lists fit into 32 bits, which take half the time
+_NARROW_K = 2**13  # counts of shorter lists fit into 32 bits, which takes half the time
 
 
 def extended_tau(alignment: Alignment) -> Floats:
     """Extended Kendall tau of each pair, scaled to [-1, 1]: float64 (n,).
 
-    Lists of lengths a and b are rankings of a universe of a + b members. All absent members are
-    tied last. The tau-b of the two rankings is mapped linearly: disjoint lists score -1 and
-    identical ones 1. With z common items and K0 as in `count_misordered`::
+    Two lists of the lengths a and b are read as rankings of a universe of a + b members. The
+    members that a list does not have are tied at its end. The tau-b of the two rankings is scaled
+    linearly, so that disjoint lists score -1 and identical lists score 1. z is the number of common
+    items. K0 is defined in `count_misordered`::
 
         S = a b + z (z - 1) / 2 - 2 K0        D = sqrt((a b + a (a - 1) / 2) (a b + b (b - 1) / 2))
         tau_b = S / D        disjoint: -a b / D        scaled = (2 S + a b - D) / (D + a b)
 
     Identical lists score exactly 1. Disjoint lists and one empty list score exactly -1. Two empty
-    lists score NaN. A proper prefix scores below 1. The metric is symmetric. For lists of one
-    length l, D = l (3 l - 1) / 2. Before scaling, disjoint lists then have -2 l / (3 l - 1).
+    lists score NaN. A proper prefix scores below 1. The metric is symmetric. If both lists have
+    length l, D is l (3 l - 1) / 2. Then the tau-b of disjoint lists is -2 l / (3 l - 1).
     Source: Rogier van der Geer, Using Kendall's tau to compare recommendations (GoDataDriven, 14
     July 2016); Fagin, Kumar, Sivakumar, Comparing Top k Lists (2003), section 3.
     """
@@ -42,27 +43,28 @@ def extended_tau(alignment: Alignment) -> Floats:
     b = alignment.candidate_lengths.astype(np.float64)
     product = a * b
     norm = np.sqrt((product + 0.5 * a * (a - 1)) * (product + 0.5 * b * (b - 1)))
-    norm += product == 0  # with an empty list all other terms are 0: -1 / 1
+    norm += product == 0  # if one list is empty, all other terms are 0 and the score is -1 / 1
     tau = _scale(_surplus(alignment, product.astype(_wide(alignment.k))), product, norm)
     tau[alignment.long == 0] = np.nan
     return tau
 
 
 def _wide(k: int) -> type[np.signedinteger[Any]]:
-    """The type of counts for lists of k items."""
+    """The integer type for counts of lists of k items."""
     return np.int32 if k < _NARROW_K else np.int64
 
 
 def _surplus(alignment: Alignment, product: int | Integers) -> Array:
-    """2 S, an integer, from the product of the lengths.
+    """2 S as an integer. ``product`` is the product of the two lengths.
 
-    K0 counts each of these pairs of members once:
+    K0 counts three kinds of pairs of members, each pair once:
 
-    - both in the baseline's list, in wrong order or with the first one absent from the other list
-      (`Alignment.inversions`);
-    - both in the candidate's list, with the first one absent from the baseline's (positions of the
-      common items, minus their positions without absent ones);
-    - one in each list only ((a - z) (b - z)).
+    - Both members are in the baseline's list. They are in opposite order, or the candidate's list
+      lacks the first member. `Alignment.inversions` counts these pairs.
+    - Both members are in the candidate's list, and the baseline's list lacks the first member. To
+      count these pairs, add up the positions of the common items. Then subtract the positions that
+      they would have without the absent items.
+    - Each member is in one list only. There are (a - z) (b - z) such pairs.
     """
     k = alignment.k
     z: Array = alignment.common.astype(_wide(k))
@@ -81,10 +83,14 @@ def _scale(surplus: Array, product: float | Floats, norm: float | Floats) -> Flo
 
 @derive_once
 def count_misordered(alignment: Alignment) -> Integers:
-    """K0, the top-k Kendall distance with p = 0: the number of misordered pairs, int64 (n,).
+    """K0, the number of misordered pairs: int64 (n,). It is the top-k Kendall distance with p = 0.
 
-    A pair is misordered in three cases. Both items are common and in opposite order. One is common
-    and comes after the other, which only one list contains. Each item is in one list only.
+    A pair of items is misordered in three cases:
+
+    - Both items are common, and the lists have them in opposite order.
+    - One item is common, and it comes after the other item in the only list that has both.
+    - Each list contains exactly one of the two items.
+
     Source: Fagin, Kumar and Sivakumar.
     """
     a, b, z = _lengths(alignment)
@@ -95,12 +101,12 @@ def count_misordered(alignment: Alignment) -> Integers:
 def extended_tau_unscaled(alignment: Alignment) -> Floats:
     """Extended Kendall tau as published: float64 (n,) in [-1, 1].
 
-    It is S / D of `extended_tau`. The minimum depends on the lengths. Identical lists score exactly
-    1. Disjoint lists score -a b / D. For lists of one length l that is -2 l / (3 l - 1): -0.69 for
-    10 items, and -2/3 for long lists. Therefore `extended_tau` scales it. An empty list gives NaN,
-    the tau-b of a ranking with a single tie. A proper prefix scores below 1. The metric is
-    symmetric.
-    Cost: that of the inversions.
+    It is S / D of `extended_tau`. Its minimum depends on the lengths. Identical lists score exactly
+    1. Disjoint lists score -a b / D. If both lists have length l, this is -2 l / (3 l - 1). So it
+    is -0.69 for 10 items, and -2/3 for long lists. Therefore `extended_tau` scales the value. An
+    empty list gives NaN, because all its members are tied. A proper prefix scores below 1. The
+    metric is symmetric.
+    Cost: that of counting the inversions.
     Source: Rogier van der Geer, Using Kendall's tau to compare recommendations (GoDataDriven, 14
     July 2016).
     """
@@ -111,20 +117,21 @@ def extended_tau_unscaled(alignment: Alignment) -> Floats:
 
 
 def appended_tau(alignment: Alignment) -> Floats:
-    """Tau-b with each list's mismatches appended to the other list: float64 (n,) in [-1, 1].
+    """Tau-b after the missing items are appended to each list: float64 (n,) in [-1, 1].
 
-    Appended items are tied. The universe is the u = a + b - z items of both lists, without dummies.
-    With K0 as in `count_misordered`::
+    The items that only one list has are appended to the other list. There they are tied. The
+    universe has only the u = a + b - z items of both lists. K0 is defined in `count_misordered`::
 
         tau = (C(u,2) - C(a-z,2) - C(b-z,2) - 2 K0)
             / sqrt((C(u,2) - C(a-z,2)) (C(u,2) - C(b-z,2)))
 
-    Identical lists score 1, or NaN if they have one item. Reversed lists score -1. That is less
-    than disjoint lists, which score -2 l / (3 l - 1) for one length l. Also, the universe shrinks
-    as lists become similar. For these reasons van der Geer added dummies later. A list that lacks
-    only the last item of the other scores 1, since it is appended at the right place. An empty
-    list gives NaN. The metric is symmetric.
-    Source: van der Geer (2016), as `extended_tau_unscaled`, section Appending mismatches.
+    Identical lists score 1, or NaN if they have one item. Reversed lists score -1. This is less
+    than disjoint lists score. Two disjoint lists of length l score -2 l / (3 l - 1). The universe
+    also shrinks as the lists become more similar. For these two reasons van der Geer later added
+    dummy items. Two lists score 1 if one of them lacks only the last item of the other list,
+    because the item is appended at the right place. An empty list gives NaN. The metric is
+    symmetric.
+    Source: van der Geer (2016), see `extended_tau_unscaled`, section Appending mismatches.
     """
     a, b, z = _lengths(alignment)
     all_pairs = pairs(a + b - z)
@@ -135,26 +142,26 @@ def appended_tau(alignment: Alignment) -> Floats:
 
 
 def _lengths(alignment: Alignment) -> tuple[Integers, Integers, Integers]:
-    """Lengths of both lists and number of common items, wide enough for products."""
+    """The lengths of both lists and the number of common items, wide enough for products."""
     a = alignment.baseline_lengths
     b = alignment.candidate_lengths
     return a.astype(np.int64), b.astype(np.int64), count_shared(alignment)
 
 
 def kendall_tau(alignment: Alignment) -> Floats:
-    """Tau-b of the items in common: float64 (n,) in [-1, 1].
+    """Tau-b of the common items: float64 (n,) in [-1, 1].
 
-    Of the n0 pairs of common items, n1 are tied in the baseline, n2 in the candidate, and n3 in
-    both. D pairs are in opposite order::
+    There are n0 pairs of common items. n1 pairs are tied in the baseline's list, n2 pairs in the
+    candidate's list, and n3 pairs in both lists. D pairs are in opposite order::
 
         tau_b = (n0 - n1 - n2 + n3 - 2 D) / sqrt((n0 - n1) (n0 - n2))
 
-    In a list with scores, neighbours with equal scores are tied. Without scores, or with NaN as
-    score, nothing is tied and tau is 1 - 2 D / n0. Items of only one list are ignored: lists with
-    only their two last items in common may score 1. Identical lists score 1, reversed lists -1.
-    Fewer than two common items give NaN, and so does a list in which all of them are tied. The
+    Neighbours with equal scores are tied. An item without a score is never tied. If no items are
+    tied, tau is 1 - 2 D / n0. Items of only one list are ignored. So two lists that share only
+    their last two items can score 1. Identical lists score 1 and reversed lists score -1. Fewer
+    than two common items give NaN. A list in which all common items are tied also gives NaN. The
     metric is symmetric.
-    Cost: that of the inversions, and a sort for lists with ties.
+    Cost: that of counting the inversions, and that of a sort for lists with ties.
     Source: Kendall, The treatment of ties in ranking problems (Biometrika 33, 1945);
     scipy.stats.kendalltau.
     """
@@ -168,11 +175,11 @@ def kendall_tau(alignment: Alignment) -> Floats:
 
 
 def kendall_distance(alignment: Alignment) -> Floats:
-    """Number of pairs of common items in opposite order: float64 (n,).
+    """The number of pairs of common items in opposite order: float64 (n,).
 
-    With z common items the range is 0 to z (z - 1) / 2. Identical lists have distance 0, reversed
-    lists z (z - 1) / 2. Fewer than two common items give NaN, since there is no order to compare.
-    The metric is symmetric. Ties are ignored.
+    With z common items, the range is 0 to z (z - 1) / 2. Identical lists have distance 0. Reversed
+    lists have the maximum. Fewer than two common items give NaN, because they have no order to
+    compare. The metric is symmetric. Ties are ignored.
     Source: Kendall, A new measure of rank correlation (Biometrika 30, 1938).
     """
     discordant = count_discordant(alignment).astype(np.float64)
@@ -181,18 +188,18 @@ def kendall_distance(alignment: Alignment) -> Floats:
 
 
 def kendall_distance_normalized(alignment: Alignment) -> Floats:
-    """`kendall_distance` as the share of all pairs of common items: float64 (n,) in [0, 1].
+    """`kendall_distance` divided by the number of pairs of common items: float64 (n,) in [0, 1].
 
-    It is (1 - tau) / 2. Identical lists score 0, reversed lists 1. Fewer than two common items give
-    NaN. The metric is symmetric.
+    It is (1 - tau) / 2. Identical lists score 0 and reversed lists score 1. Fewer than two common
+    items give NaN. The metric is symmetric.
     """
     return divide(count_discordant(alignment), pairs(count_shared(alignment)))
 
 
 def _count_tied(tied: Tied) -> tuple[Integers, Integers, Integers, Integers]:
     """n1, n2, n3 and D of `kendall_tau`."""
-    # Knight's algorithm: with items in the baseline's order, and its ties in the candidate's order,
-    # D is the number of inversions.
+    # Knight's algorithm sorts the items in the baseline's order. It orders items that the baseline
+    # ties as the candidate does. Then D is the number of inversions.
     keys = tied.sort()
     k = len(tied.baseline)
     z = tied.count
@@ -206,9 +213,9 @@ def _count_tied(tied: Tied) -> tuple[Integers, Integers, Integers, Integers]:
 
 
 def _count_runs(ordered: Integers, count: Integers) -> Integers:
-    """Pairs of equal values among the first ``count`` of each sorted column.
+    """The number of pairs of equal values among the first ``count`` values of each sorted column.
 
-    Each value makes a pair with each earlier value of its run.
+    Equal values follow each other. Each value makes a pair with each earlier equal value.
     """
     index = np.arange(len(ordered))[:, None]
     starts = np.zeros(ordered.shape, dtype=np.int64)
@@ -219,20 +226,22 @@ def _count_runs(ordered: Integers, count: Integers) -> Integers:
 
 
 def topk_kendall(alignment: Alignment, penalty: float) -> Floats:
-    """K^(p), the pairs of items that the lists order in opposite ways: float64 (n,), at least 0.
+    """K^(p), the number of pairs that the lists order in opposite ways: float64 (n,), at least 0.
 
-    Each pair of distinct items of either list adds:
+    Each pair of distinct items of either list adds a cost:
 
-    - 1 if both lists contain both items, in opposite order (case 1);
-    - 1 if one list contains both items, and the other only the lower-ranked one (case 2);
-    - 1 if each list contains one of the two only (case 3);
-    - ``penalty`` if one list contains both items and the other neither (case 4). p = 0 is the
-      optimistic choice, p = 1/2 the neutral one.
+    - 1 if both lists contain both items, but in opposite order (case 1);
+    - 1 if one list contains both items, and the other list contains only the lower-ranked item
+      (case 2);
+    - 1 if each list contains exactly one of the two items, and the other list lacks it (case 3);
+    - p, the ``penalty``, if one list contains both items and the other list contains neither
+      (case 4). p = 0 is the optimistic choice. p = 1/2 is the neutral choice.
 
-    Identical lists have distance 0. Disjoint lists of lengths a and b have distance
-    a b + p (C(a,2) + C(b,2)), the maximum. An empty list gives NaN: by the cases it would be close
-    to any list. The cases apply to unequal lengths too, so at p = 0 a prefix has distance 0. The
-    metric is symmetric. Ties are ignored. Cost: that of the inversions.
+    Identical lists have distance 0. Disjoint lists of the lengths a and b have the maximum,
+    a b + p (C(a,2) + C(b,2)). An empty list gives NaN, because the four cases would make it close
+    to any list. The cases also apply to lists of unequal length. So a prefix has distance 0 if p is
+    0. The metric is symmetric. Ties are ignored.
+    Cost: that of counting the inversions.
     Source: Fagin, Kumar and Sivakumar, Comparing Top k Lists (SIAM J. Discrete Math. 17, 2003),
     K^(p).
     """
@@ -245,9 +254,9 @@ def topk_kendall(alignment: Alignment, penalty: float) -> Floats:
 def topk_kendall_normalized(alignment: Alignment, penalty: float) -> Floats:
     """`topk_kendall` divided by its maximum for these lengths: float64 (n,) in [0, 1].
 
-    The maximum is the value on disjoint lists. Identical lists score 0. Disjoint lists and one
+    The maximum is the value for disjoint lists. Identical lists score 0. Disjoint lists and one
     empty list score exactly 1. Two empty lists score NaN. The metric is symmetric. Some packages
-    divide by the squared number of distinct items instead, which disjoint lists do not reach.
+    divide by the squared number of distinct items instead. Then disjoint lists score below 1.
     """
     a, b, _ = _lengths(alignment)
     share = divide(topk_kendall(alignment, penalty), a * b + penalty * (pairs(a) + pairs(b)))

@@ -1,4 +1,4 @@
-"""Rank correlations of the common items with most weight at the top: weighted tau and tau-AP."""
+"""Weighted tau and tau-AP: rank correlations of the common items with more weight at the top."""
 
 from dataclasses import dataclass
 
@@ -19,19 +19,19 @@ from monitor.model.arrays import Flags, Floats, Integers, Rows
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tied:
-    """Places from 0 of n pairs' items in either list: int64 (k, n), k for absent items.
+    """The places of the common items in both lists, for n pairs: int64 (k, n).
 
-    Tied items have equal places.
+    The first place is 0. Tied items have equal places. Absent items have place k.
     """
 
     baseline: Integers
     candidate: Integers
-    count: Integers  # (n,), items in common
+    count: Integers  # (n,), the number of common items
 
     def sort(self) -> Integers:
-        """Both places as one number, baseline * (k + 1) + candidate, ascending in each column.
+        """Both places of each item as one number: baseline * (k + 1) + candidate.
 
-        Absent items are last.
+        The numbers ascend in each column. Absent items are last.
         """
         return np.sort(self.baseline * (len(self.baseline) + 1) + self.candidate, axis=0)
 
@@ -41,7 +41,7 @@ class Tied:
 
 
 def find_tied(alignment: Alignment) -> Flags:
-    """Whether a list of the pair has neighbours with equal scores: (n,). NaN ties with nothing."""
+    """Whether a list of the pair has neighbours with equal scores: (n,). NaN equals no score."""
     has_ties = np.zeros(alignment.positions.shape[1], dtype=np.bool_)
     if alignment.scores is not None:
         for scores in (alignment.scores.baseline, alignment.scores.candidate):
@@ -50,9 +50,12 @@ def find_tied(alignment: Alignment) -> Flags:
 
 
 def rank_tied(alignment: Alignment, columns: Rows) -> Tied:
-    """The common items of these pairs with their ties. Raises ValueError without scores."""
+    """The places of the common items of these pairs.
+
+    Raises ValueError if the alignment has no scores.
+    """
     if alignment.scores is None:
-        raise ValueError("the lists come without scores")
+        raise ValueError("the alignment has no scores: give the batch scores")
     k = alignment.k
     positions = alignment.positions[:, columns]
     is_common = positions < k
@@ -67,7 +70,7 @@ def rank_tied(alignment: Alignment, columns: Rows) -> Tied:
 
 
 def _number_runs(values: Floats | Integers) -> Integers:
-    """Runs of equal values, numbered from 0 down each column."""
+    """The number of each run of equal values. The numbers begin at 0 at the top of each column."""
     starts = np.zeros(values.shape, dtype=np.bool_)
     np.not_equal(values[1:], values[:-1], out=starts[1:])
     return np.cumsum(starts, axis=0, dtype=np.int64)
@@ -76,19 +79,22 @@ def _number_runs(values: Floats | Integers) -> Integers:
 def weighted_tau_of_ties(tied: Tied) -> Floats:
     """`weighted_tau` for lists with ties: float64 (n,) in [-1, 1].
 
-    A pair that is tied in a list is in neither order. W is the weight of the pairs in the same
-    order minus the weight of the pairs in opposite order. W1 and W2 are the weights of the pairs
-    not tied in either list. tau = W / sqrt(W1 W2). Ranks follow one list, and its ties the other
-    list. The results of both directions are averaged. The value is NaN if all common items are tied
-    in a list.
+    tau is W / sqrt(W1 W2). W is the weight of the pairs in the same order minus the weight of the
+    pairs in opposite order. A pair that is tied in a list has neither order. W1 is the weight of
+    the pairs that are not tied in the baseline's list. W2 is the same for the candidate's list. The
+    ranks come from one list. Tied items are ranked by the other list. The result is the mean of
+    both directions. It is NaN if a list ties all common items.
     """
-    # Items tied in both lists have the same places, so their order does not matter.
+    # Items that are tied in both lists have equal places. So their order does not matter.
     mean: Floats = (_tau_one_way(tied) + _tau_one_way(tied.exchange())) / 2
     return np.clip(mean, -1.0, 1.0)
 
 
 def _tau_one_way(tied: Tied) -> Floats:
-    """Tau with ranks by the baseline, its ties by the candidate. A rank weighs an item's pairs."""
+    """Tau with the baseline's ranks. The candidate's list orders the items that are tied there.
+
+    The rank of an item decides the weight of its pairs.
+    """
     keys = tied.sort()
     k = len(tied.baseline)
     z = tied.count
@@ -104,7 +110,7 @@ def _tau_one_way(tied: Tied) -> Floats:
 
 
 def _count_opposite(ranks: Integers) -> Integers:
-    """For each item, how many items are in opposite order to it."""
+    """For each item, the number of items that are in opposite order to it in the two lists."""
     narrow = ranks.astype(rank_dtype(len(ranks)))
     behind = count_earlier_larger(len(ranks) - narrow[::-1])[::-1]
     opposite: Integers = count_earlier_larger(narrow).astype(np.int64) + behind
@@ -112,7 +118,10 @@ def _count_opposite(ranks: Integers) -> Integers:
 
 
 def _count_equal(ranks: Integers) -> Integers:
-    """For each value, how many of its column equal it, itself included. Values are from 0 to k."""
+    """For each value, how many values of its column equal it. The value itself is counted too.
+
+    Values are from 0 to k.
+    """
     k, n = ranks.shape
     cells = ranks * n + np.arange(n)
     equal: Integers = np.bincount(cells.ravel(), minlength=(k + 1) * n)[cells]
@@ -120,21 +129,22 @@ def _count_equal(ranks: Integers) -> Integers:
 
 
 def weighted_tau(alignment: Alignment) -> Floats:
-    """Additive hyperbolic weighted tau of the items in common: float64 (n,) in [-1, 1].
+    """Additive hyperbolic weighted tau of the common items: float64 (n,) in [-1, 1].
 
-    The best of the z common items has rank 0. A pair of ranks r and s weighs 1 / (r + 1) + 1 / (s +
-    1). tau is the weight of pairs in the same order minus that of pairs in opposite order, as a
-    share of all weight. Ranks are those of the baseline, then those of the candidate, and the two
-    results are averaged. This is the default of scipy.stats.weightedtau, whose arguments are
-    scores: the first item here has the largest score there. With d_i the number of common items in
-    opposite order to item i, and a_i and b_i its two ranks::
+    The best of the z common items has rank 0. A pair of items with the ranks r and s has the weight
+    1 / (r + 1) + 1 / (s + 1). Take the weight of the pairs in the same order minus the weight of
+    the pairs in opposite order. tau is this difference divided by the weight of all pairs. It is
+    computed once with the baseline's ranks and once with the candidate's ranks. The result is the
+    mean. This is the default of scipy.stats.weightedtau. Its arguments are scores. There the first
+    item must have the largest score. Let d_i be the number of common items in opposite order to
+    item i, and let a_i and b_i be the item's two ranks::
 
         tau = 1 - sum_i d_i (1 / (a_i + 1) + 1 / (b_i + 1)) / ((z - 1) H_z)
 
-    In lists with scores, equal scores are tied, as in `weighted_tau_of_ties`. Identical lists score
-    1, reversed lists -1. Fewer than two common items give NaN, and so does a list in which all of
-    them are tied. The metric is symmetric.
-    Cost: k² / 2 comparisons a pair, k log² k in long lists.
+    If the lists have scores, neighbours with equal scores are tied. `weighted_tau_of_ties` computes
+    this case. Identical lists score 1 and reversed lists score -1. Fewer than two common items give
+    NaN. A list in which all common items are tied also gives NaN. The metric is symmetric.
+    Cost: k² / 2 comparisons for each pair, k log² k for long lists.
     Source: Vigna, A weighted correlation index for rankings with ties (WWW 2015).
     """
     shared = rank_shared(alignment)
@@ -142,7 +152,7 @@ def weighted_tau(alignment: Alignment) -> Floats:
     places = shared.candidate
     discordant = np.where(shared.is_common, ranks + places - 2 * _count_ahead_in_both(alignment), 0)
     loss = sum_ranks(discordant / (ranks + 1.0))
-    # Each direction is summed in the order of its list, so exchanged arms give the same bits.
+    # Each direction is added in the order of its list. So exchanged arms give the same bits.
     loss += sum_ranks(by_candidate_rank(alignment, discordant / (places + 1.0)))
     harmonic = np.concatenate(([0.0], np.cumsum(1.0 / np.arange(1, alignment.k + 1))))
     tau: Floats = np.maximum(1.0 - divide(loss, (shared.count - 1) * harmonic[shared.count]), -1.0)
@@ -153,17 +163,18 @@ def weighted_tau(alignment: Alignment) -> Floats:
 
 
 def tau_ap(alignment: Alignment) -> Floats:
-    """AP correlation of the common items: float64 (n,) in [-1, 1].
+    """The AP correlation of the common items: float64 (n,) in [-1, 1].
 
-    The baseline is the truth and the candidate its estimate. C(i) is the number of common items
-    above candidate rank i that are above the item in the baseline as well. The score is the mean
-    of the shares C(i) / (i - 1) over the ranks from 2 to z, mapped to [-1, 1]::
+    The baseline's list is the truth. The candidate's list is its estimate. The z common items have
+    the ranks 1 to z in the candidate's list. Take the item at rank i. C(i) is the number of common
+    items that are above this item in both lists. The score is the mean of the shares
+    C(i) / (i - 1) over the ranks from 2 to z, scaled to [-1, 1]::
 
         tau_ap = 2 / (z - 1) sum_{i=2..z} C(i) / (i - 1) - 1
 
-    Identical lists score 1, reversed lists -1. Fewer than two common items give NaN. The metric is
-    NOT symmetric: errors at the top of the candidate's list cost most. `tau_ap_symmetric` is the
-    mean of both directions. Ties are ignored. The cost is that of `weighted_tau`.
+    Identical lists score 1 and reversed lists score -1. Fewer than two common items give NaN. The
+    metric is NOT symmetric: errors at the top of the candidate's list cost most. `tau_ap_symmetric`
+    is the mean of both directions. Ties are ignored. The cost is that of `weighted_tau`.
     Source: Yilmaz, Aslam and Robertson, A new rank correlation coefficient for information
     retrieval (SIGIR 2008).
     """
@@ -173,9 +184,9 @@ def tau_ap(alignment: Alignment) -> Floats:
 
 
 def tau_ap_symmetric(alignment: Alignment) -> Floats:
-    """Mean of `tau_ap` with either list as the truth: float64 (n,) in [-1, 1].
+    """The mean of `tau_ap` and of `tau_ap` with exchanged arms: float64 (n,) in [-1, 1].
 
-    It is NaN with fewer than two common items.
+    Fewer than two common items give NaN.
     """
     shared = rank_shared(alignment)
     backwards = _to_correlation(
@@ -187,8 +198,8 @@ def tau_ap_symmetric(alignment: Alignment) -> Floats:
 
 @derive_once
 def _count_ahead_in_both(alignment: Alignment) -> Integers:
-    """For each common item, the common items ahead of it in both lists, else 0."""
-    # An earlier baseline item has either a smaller position, and so is common, or a larger one.
+    """For each common item, the number of items that are above it in both lists. Others get 0."""
+    # An earlier baseline item with a smaller position is common. The others have larger positions.
     larger = count_earlier_larger(alignment.positions).astype(np.int64)
     ranks = np.arange(alignment.k)[:, None]
     return np.where(alignment.positions < alignment.k, ranks - larger, 0)

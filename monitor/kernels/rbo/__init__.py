@@ -1,1 +1,1 @@
-"""Rank-biased overlap (RBO): extrapolated, its bounds, and its variants for ties."""
+"""Rank-biased overlap (RBO): the extrapolated value, its bounds, and variants for ties."""

@@ -1,4 +1,4 @@
-"""Rank-biased overlap of lists with tied items: three definitions of a tie."""
+"""Rank-biased overlap (RBO) of lists with tied items, by three definitions of a tie."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,34 +15,36 @@ _Counts = Integers
 def rbo_w(alignment: Alignment, p: float) -> Floats:
     """RBO_ext where tied items share one rank, as in sports: float64 (n,) in [0, 1].
 
-    Use it if a tie means equality. An item tied at ranks t to b counts fully in the top d from
-    d = t on. So the top d may contain more than d items. The agreement is
-    ``A_d = 2 X_d / (|S_d| + |T_d|)``.
+    Use it if a tie means equality. Let a group of tied items have the ranks t to b. Each of these
+    items is in the top d if d is at least t. So the top d may contain more than d items. The
+    agreement at depth d is ``A_d = 2 X_d / (|S_d| + |T_d|)``. S_d and T_d are the top d of both
+    lists. X_d is the number of their common items.
 
     A list compared with itself scores exactly 1, even with ties. Disjoint lists and one empty list
-    score exactly 0. Two empty lists score NaN. The metric is symmetric. Without ties it equals
-    `rbo`. `_extrapolate` describes what the three definitions share.
+    score exactly 0. Two empty lists score NaN. The metric is symmetric. If no items are tied, it
+    equals `rbo`. `_extrapolate` describes what the three definitions have in common.
     Source: Webber, Moffat and Zobel (2010), equation 28; Corsi and Urbano (2024), RBO^w.
     """
     return _extrapolate(alignment, p, _mean_size, is_shared=True)
 
 
 def rbo_a(alignment: Alignment, p: float) -> Floats:
-    """RBO_ext averaged over all ways to break the ties: float64 (n,) in [0, 1].
+    """RBO_ext averaged over all orders of the tied items: float64 (n,) in [0, 1].
 
-    Use it if a tie means that the order is unknown. An item tied at ranks t to b is in the top d
-    with probability ``(d - t + 1) / (b - t + 1)``. ``A_d = X_d / d`` with the expected overlap X_d.
+    Use it if a tie means that the order is unknown. Let a group of tied items have the ranks t to
+    b. Each of these items is in the top d with probability ``(d - t + 1) / (b - t + 1)``. The
+    agreement at depth d is ``A_d = X_d / d``. X_d is the expected overlap.
 
-    For lists of equal length this is exactly the mean of `rbo` over all orders of the tied items.
-    The orders are equally likely, and independent between the two lists. For unequal lengths the
-    same is true unless a tied group of the longer list continues below the end of the shorter list.
-    In that case an unseen item counts by its probability of having appeared, as the authors define
-    it. Equation 32 does not do that.
+    For lists of equal length, this is exactly the mean of `rbo` over all orders of the tied items.
+    All orders are equally likely, and the orders of the two lists are independent. The same is true
+    for lists of unequal length, with one exception: a tied group of the longer list begins above
+    the end of the shorter list and ends below it. In this case an unseen item is weighted by the
+    probability that it has appeared. The authors define it so. Equation 32 does not do this.
 
-    A list compared with itself scores 1 without ties. With ties it scores less, because two orders
-    of one tie differ. Disjoint lists and one empty list score exactly 0. Two empty lists score NaN.
-    The metric is symmetric. Without ties it equals `rbo`. `_extrapolate` describes what the three
-    definitions share.
+    A list compared with itself scores 1 if no items are tied. If items are tied, it scores less,
+    because two orders of the tied items differ. Disjoint lists and one empty list score exactly 0.
+    Two empty lists score NaN. The metric is symmetric. If no items are tied, it equals `rbo`.
+    `_extrapolate` describes what the three definitions have in common.
     Source: Corsi and Urbano (2024), RBO^a.
     """
     return _extrapolate(alignment, p, _depth, is_shared=False)
@@ -51,10 +53,10 @@ def rbo_a(alignment: Alignment, p: float) -> Floats:
 def rbo_b(alignment: Alignment, p: float) -> Floats:
     """RBO_ext corrected for the uncertainty of ties, as tau-b is: float64 (n,) in [0, 1].
 
-    Use it if a tie means that the order is unknown, but agreement on the ties counts as agreement.
-    With the probabilities c of `rbo_a`: ``A_d = sum c_S c_T / sqrt(sum c_S^2 sum c_T^2)``.
-    The score is never below `rbo_a`. Special values and symmetry are those of `rbo_w`. Without ties
-    it equals `rbo`.
+    Use it if a tie means that the order is unknown, and lists with the same ties should agree. Let
+    c_S and c_T be an item's probabilities in both lists, as defined in `rbo_a`. The agreement at
+    depth d is ``A_d = sum c_S c_T / sqrt(sum c_S^2 sum c_T^2)``. The score is never below `rbo_a`.
+    It has the same special values and symmetry as `rbo_w`. If no items are tied, it equals `rbo`.
     Source: Corsi and Urbano (2024), RBO^b.
     """
     return _extrapolate(alignment, p, _geometric_size, is_shared=False)
@@ -62,22 +64,22 @@ def rbo_b(alignment: Alignment, p: float) -> Floats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Arm:
-    """One arm's tied groups by depth, (k, n)."""
+    """The tied groups of one arm's lists at each depth: (k, n)."""
 
-    before: _Counts  # items of groups that end before the depth
-    through: _Counts  # items of groups that begin at the depth or before; at most the list's length
-    share: Floats  # how much of an item of the group at the depth belongs to the top
+    before: _Counts  # the number of items in groups that end before the depth
+    through: _Counts  # the same for groups that begin at the depth or before it
+    share: Floats  # how much of each item of the group at this depth belongs to the top
     length: Codes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Common:
-    """Number of common items by depth, (k, n), by the state of their tied groups."""
+    """The number of common items at each depth, by the state of their tied groups: (k, n)."""
 
-    ended: _Counts  # their groups ended in both lists
+    ended: _Counts  # their groups have ended in both lists
     ended_in_baseline: _Counts
     ended_in_candidate: _Counts
-    begun: _Counts  # their groups began in both lists
+    begun: _Counts  # their groups have begun in both lists
 
 
 _Norm = Callable[[_Counts, _Arm, _Arm], Floats]
@@ -90,22 +92,23 @@ def _extrapolate(
     *,
     is_shared: bool,
 ) -> Floats:
-    """RBO_ext of agreements ``A_d = X_d / norm``, float64 (n,).
+    """RBO_ext of the agreements ``A_d = X_d / norm``: float64 (n,).
 
-    X_d is the sum over common items of the product of their shares in both lists. With l the length
-    of the longer list: ``(1-p) sum_{d=1..l} p^(d-1) A_d + p^l A_l``. Below the longer list the
-    agreement is assumed to stay the same.
+    A common item adds the product of its shares in both lists to the overlap X_d. l is the length
+    of the longer list. The result is ``(1-p) sum_{d=1..l} p^(d-1) A_d + p^l A_l``. Below the longer
+    list, the agreement is assumed to stay the same.
 
-    Below the shorter list, of length s, there are d - s empty places. They are assumed to contain
-    untied items of the other list at the rate A_s. Each adds the mean share of the items of the
-    longer list's top d that are not in common (Corsi and Urbano, section 5).
+    Let s be the length of the shorter list. At a depth d below its end, this list has d - s empty
+    places. It is assumed that each place has an untied item, which is in the longer list with
+    probability A_s. Such an item adds a mean share. The mean is over the items in the top d of the
+    longer list that are not common (Corsi and Urbano, section 5).
 
-    Neighbours with equal scores are tied. NaN ties with nothing. If the end of a list cuts a tied
-    group, only the part inside the list is the group. Cost: O(k) a pair, because all counts are
-    integers.
+    Neighbours with equal scores are tied. A score of NaN is never tied. If the end of a list cuts a
+    tied group, only the items in the list belong to the group.
+    Cost: O(k) for each pair, because all counts are integers.
     """
     if alignment.scores is None:
-        raise ValueError("ties need scores, which were not given")
+        raise ValueError("the alignment has no scores, which ties need: give the batch scores")
     depth = np.arange(1, alignment.k + 1, dtype=np.int32)[:, None]
     our_bounds = _find_groups(alignment.scores.baseline)
     their_bounds = _find_groups(alignment.scores.candidate)
@@ -122,7 +125,7 @@ def _extrapolate(
 
 
 def _find_groups(scores: Floats) -> tuple[_Counts, _Counts]:
-    """First place of the group at each place, and the place after its last; (k, n) each."""
+    """For each place, the first place of its tied group and the place after the group: (k, n)."""
     place = np.broadcast_to(np.arange(len(scores), dtype=np.int32)[:, None], scores.shape)
     is_tied = scores[1:] == scores[:-1]
     start = place.copy()
@@ -165,7 +168,7 @@ def _count_common(
     other_start, other_end = (bound.ravel()[there] for bound in theirs)
 
     def count(first: _Counts) -> _Counts:
-        """Items by depth, each from row ``first`` on."""
+        """The number of items at each depth. An item is counted at row ``first`` and below."""
         cells = first.astype(np.intp) * n + user
         counts = np.bincount(cells, minlength=(k + 1) * n).reshape(k + 1, n)
         return counts[:k].cumsum(axis=0, dtype=np.int32)
@@ -195,10 +198,10 @@ def _unseen_overlap(
     common: _Common,
     begun: _Counts,
 ) -> Floats:
-    """Overlap added by the empty places of ``shorter`` if all contained items of ``longer``.
+    """The overlap that the empty places of ``shorter`` add if all have items of ``longer``.
 
-    ``begun``: common items whose group ended in ``shorter`` and began in ``longer``. The result is
-    0 if ``shorter`` is not the shorter list.
+    ``begun`` counts the common items whose group has ended in ``shorter`` and has begun in
+    ``longer``. The result is 0 for pairs in which ``shorter`` is not the shorter list.
     """
     is_empty = (depth > shorter.length) & (depth <= longer.length)
     ended = longer.before - common.ended
@@ -210,14 +213,14 @@ def _unseen_overlap(
 
 
 def _take_depths(values: Floats, depths: Codes) -> Floats:
-    """Values at these depths, one a user: (n,), 0 at depth 0."""
+    """The value of each user at the user's depth: (n,). It is 0 at depth 0."""
     at = np.take_along_axis(values, np.maximum(depths, 1)[None].astype(np.intp) - 1, axis=0)[0]
     return np.where(depths > 0, at, 0.0)
 
 
 def _sum_by_depth(alignment: Alignment, p: float, agreement: Floats) -> Floats:
-    # Weights are differences of multiples of 2**-52, so they sum to 1 exactly. cumsum adds the
-    # ranks one by one for every n.
+    # Weights are differences of multiples of 2**-52. So their sum is exactly 1. cumsum adds the
+    # ranks one by one, for any number of users.
     k = alignment.k
     long = alignment.long
     power = to_units(p ** np.arange(k + 1.0))

@@ -1,4 +1,4 @@
-"""Rank-biased overlap without ties: extrapolated, truncated, and its lower and upper bound."""
+"""Rank-biased overlap (RBO) without ties: extrapolated, truncated, and its two bounds."""
 
 import math
 from dataclasses import dataclass
@@ -20,25 +20,26 @@ _Counts = Integers
 
 
 def to_units(values: Floats) -> Floats:
-    """The nearest multiples of 2**-52. Sums of these below 2 are exact, in any order."""
+    """The nearest multiples of 2**-52. Their sums are exact in any order, if they are below 2."""
     rounded: Floats = np.round(values / _UNIT) * _UNIT
     return rounded
 
 
 def rbo_weight(p: float, d: int) -> float:
-    """Share of RBO's weight at the top ``d`` ranks for persistence ``p``: in (0, 1].
+    """The share of RBO's weight at the top ``d`` ranks for the persistence ``p``: in (0, 1].
 
-    It falls in p and rises in d. With h_e = (1-p) p^(e-1) / e, rank i has the weight
-    sum_{e>=i} h_e::
+    It falls if p rises, and rises if d rises. Let h_e be (1-p) p^(e-1) / e. Rank i has the weight
+    sum_{e>=i} h_e. The share is::
 
         1 - p^d + d ((1-p)/p ln(1/(1-p)) - sum_{e=1..d} h_e)
 
-    This is also the least RBO of two identical lists of d items (`rbo_min`). The error is about
-    d times 1e-16. Raises MetricError unless 0 < p < 1 and d is an integer from 1 to `DEEPEST`.
-    Cost: O(d). Source: Webber, Moffat and Zobel (2010), equation 21.
+    This is also `rbo_min` of two identical lists of d items. The error is about d times 1e-16.
+    Raises MetricError unless 0 < p < 1 and d is an integer from 1 to `DEEPEST`.
+    Cost: O(d).
+    Source: Webber, Moffat and Zobel (2010), equation 21.
     """
     if not 0 < p < 1:
-        raise MetricError(f"p must be between 0 and 1, both excluded, not {p!r}")
+        raise MetricError(f"p is {p!r}: give a number between 0 and 1, both excluded")
     _check_depth(d)
     rank = np.arange(1, d + 1)
     below = (1 - p) / p * (-math.log1p(-p) - float((p**rank / rank).sum()))
@@ -47,14 +48,15 @@ def rbo_weight(p: float, d: int) -> float:
 
 @lru_cache(maxsize=32)
 def rbo_persistence(top: float, share: float) -> float:
-    """The p for which the top ``top`` ranks have this ``share`` of RBO's weight, by bisection.
+    """The persistence p that gives the first ``top`` ranks this ``share`` of RBO's weight.
 
-    This is the inverse of `rbo_weight`. Raises MetricError unless 0 < share < 1, ``top`` is an
-    integer from 1 to `DEEPEST`, and p differs from 1 as a float.
+    This is the inverse of `rbo_weight`, found by bisection. Raises MetricError unless
+    0 < share < 1 and ``top`` is an integer from 1 to `DEEPEST`. It also raises MetricError if p
+    would be so near 1 that no float below 1 is near enough.
     """
     _check_depth(top)
     if not 0 < share < 1:
-        raise MetricError(f"share must be between 0 and 1, both excluded, not {share!r}")
+        raise MetricError(f"share is {share!r}: give a number between 0 and 1, both excluded")
     low = 0.0
     middle = 0.5
     high = 1.0
@@ -65,29 +67,33 @@ def rbo_persistence(top: float, share: float) -> float:
             high = middle
         middle = (low + high) / 2
     if high == 1.0:
-        raise MetricError(f"no p gives the top {top:g} ranks a share as small as {share!r}")
+        raise MetricError(
+            f"share is {share!r}: no p gives the first {top:g} ranks so small a share; "
+            "give a larger one"
+        )
     return low
 
 
 def _check_depth(depth: float) -> None:
     if not (1 <= depth <= DEEPEST and depth == int(depth)):
-        raise MetricError(f"top must be a whole number of ranks from 1 to {DEEPEST}, not {depth:g}")
+        raise MetricError(f"top is {depth:g}: give a whole number of ranks from 1 to {DEEPEST}")
 
 
 def rbo_truncated(alignment: Alignment, p: float) -> Floats:
-    """RBO summed over the depths seen in both lists and nothing more: float64 (n,) in [0, 1 - p^s].
+    """RBO summed only over the depths that both lists have: float64 (n,) in [0, 1 - p^s].
 
     This is equation 4 of Webber, Moffat and Zobel (2010), cut off at the length s of the shorter
-    list. They call it RBO@k::
+    list. They call it RBO@k. X_d is the overlap of the first d places of both lists::
 
         (1-p) sum_{d=1..s} p^(d-1) X_d/d
 
-    The depths below s have the weight p^s and count as no agreement. So identical lists score
-    1 - p^s and not 1, and so does a prefix. The value is no bound of RBO, but it is never above
-    `rbo_min`. Items of the longer list below s are ignored. Disjoint lists and one empty list
-    score 0. Two empty lists score NaN. The metric is symmetric. Cost: O(k) a pair.
+    The depths below s have the weight p^s, and their agreement is taken as 0. So identical lists
+    score 1 - p^s, not 1. A prefix scores 1 - p^s too. The value is no bound of RBO, but it is never
+    above `rbo_min`. Items of the longer list below depth s are ignored. Disjoint lists and one
+    empty list score 0. Two empty lists score NaN. The metric is symmetric.
+    Cost: O(k) for each pair.
     """
-    # Exact in units of 2**-52, so every order of the sum gives the same bits.
+    # The sum is exact in units of 2**-52. So every order of the sum gives the same bits.
     h = _tables(p, alignment.k).h[: alignment.k + 1]
     if alignment.is_full:
         return alignment.sum_by_depth(h[-1] - h[:-1])
@@ -100,18 +106,20 @@ def rbo_truncated(alignment: Alignment, p: float) -> Floats:
 
 
 def rbo_min(alignment: Alignment, p: float) -> Floats:
-    """The least RBO that the lists can have if they continue: float64 (n,) in [0, 1].
+    """The lowest RBO that the lists can have if they continue: float64 (n,) in [0, 1].
 
-    At most it is `rbo_weight` (p, k). This is equation 11 of Webber, Moffat and Zobel (2010), also
-    for lists of unequal length. No item below the end of either list is assumed to be in the other.
-    With X_d the overlap of the top d's and l the length of the longer list::
+    The maximum is ``rbo_weight(p, k)``. This is equation 11 of Webber, Moffat and Zobel (2010). It
+    is used for lists of unequal length too. An item below the end of one list is assumed not to be
+    in the other list. X_d is the overlap of the first d places of both lists. l is the length of
+    the longer list::
 
         (1-p)/p (sum_{d=1..l} X_d/d p^d + X_l sum_{d>l} p^d/d),    sum_{d>=1} p^d/d = ln(1/(1-p))
 
-    The bound is tight: lists that continue with different items reach it. A common item whose
-    larger position (from 0) is m adds sum_{d>m} (1-p) p^(d-1) / d. Identical lists score
-    `rbo_weight` (p, length). Disjoint lists and one empty list score exactly 0. Two empty lists
-    score NaN. The metric is symmetric. Cost: O(k) a pair.
+    The bound is tight: lists that continue with different items reach it. Let m be the larger of an
+    item's two positions, counted from 0. A common item adds sum_{d>m} (1-p) p^(d-1) / d. Identical
+    lists score ``rbo_weight(p, length)``. Disjoint lists and one empty list score exactly 0. Two
+    empty lists score NaN. The metric is symmetric.
+    Cost: O(k) for each pair.
     """
     table = _tables(p, alignment.k)
     score = np.minimum(alignment.sum_by_depth(table.below[: alignment.k]), 1.0)
@@ -120,16 +128,18 @@ def rbo_min(alignment: Alignment, p: float) -> Floats:
 
 
 def rbo_res(alignment: Alignment, p: float) -> Floats:
-    """How much RBO can grow if the lists continue, `rbo_max` - `rbo_min`: float64 (n,) in [0, 1].
+    """How much RBO can grow if the lists continue: float64 (n,) in [0, 1].
 
-    This is equation 30 of Webber, Moffat and Zobel (2010). Let s and l be the lengths of the
-    shorter and the longer list, and X_l the number of common items. At depth d at most
-    ``min(d - X_l, (d-s)+ + (d-l)+)`` more items can be in common. From depth f = l + s - X_l on,
-    the agreement can be complete. The value falls in s, l and X_l, and depends on nothing else.
+    It is `rbo_max` minus `rbo_min`. This is equation 30 of Webber, Moffat and Zobel (2010). s is
+    the length of the shorter list and l that of the longer list. X_l is the number of common items.
+    At depth d, at most ``min(d - X_l, (d-s)+ + (d-l)+)`` more items can be common. At depth
+    f = l + s - X_l and below, the agreement can be complete. The value depends only on s, l and
+    X_l. It falls if one of them rises.
 
     One empty list scores exactly 1. Two empty lists score NaN. Identical lists score
-    1 - `rbo_weight` (p, length), disjoint lists more. The metric is symmetric. The error is about
-    k times 1e-16. Cost: O(1) a pair.
+    ``1 - rbo_weight(p, length)``. Disjoint lists score more. The metric is symmetric. The error is
+    about k times 1e-16.
+    Cost: O(1) for each pair.
     """
     room = 1.0 - rbo_min(alignment, p)
     common = alignment.common.astype(np.int64)
@@ -140,32 +150,32 @@ def rbo_res(alignment: Alignment, p: float) -> Floats:
 
 
 def rbo_max(alignment: Alignment, p: float) -> Floats:
-    """The most RBO that the lists can have if they continue: float64 (n,) in [0, 1].
+    """The highest RBO that the lists can have if they continue: float64 (n,) in [0, 1].
 
-    It is `rbo_min` + `rbo_res` to the last bit: Webber, Moffat and Zobel (2010), section 4.3 and
-    equation 30. The bound is tight: lists that continue with each other's items reach it. Identical
-    lists, a prefix and one empty list score exactly 1, because the full lists may be equal.
-    Disjoint lists score above 0, and shorter ones score more. Two empty lists score NaN. The metric
-    is symmetric.
+    It is `rbo_min` plus `rbo_res`, to the last bit. See Webber, Moffat and Zobel (2010), section
+    4.3 and equation 30. The bound is tight: lists that continue with each other's items reach it.
+    Identical lists, a prefix and one empty list score exactly 1, because the full lists may be
+    equal. Disjoint lists score above 0. Shorter disjoint lists score more than longer ones. Two
+    empty lists score NaN. The metric is symmetric.
     """
     score: Floats = rbo_min(alignment, p) + rbo_res(alignment, p)
     return score
 
 
 def residual_by_common(p: float, k: int) -> Floats:
-    """`rbo_res` of two lists of k items with x = 0 to k in common: float64 (k + 1,)."""
+    """`rbo_res` of two lists of k items, for each number of common items: float64 (k + 1,)."""
     length = np.full(k + 1, k)
     return _residual(_tables(p, k), length, length, np.arange(k + 1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Tables:
-    """By depth d = 0 to 2k."""
+    """Values for each depth d from 0 to 2k."""
 
     power: Floats  # p^d
     h: Floats  # sum_{e<=d} (1-p) p^(e-1) / e
-    below: Floats  # the same sum over e > d
-    residue: Floats  # [s]: 1 minus the upper bound of identical lists of length s, due to rounding
+    below: Floats  # the same sum, but over e > d
+    residue: Floats  # [s]: rounding error: 1 minus the upper bound of identical lists of length s
 
 
 @lru_cache(maxsize=32)
@@ -180,9 +190,12 @@ def _tables(p: float, k: int) -> _Tables:
 
 
 def _sum_below(p: float, deepest: int) -> Floats:
-    """Sum of (1-p) p^(e-1) / e over e > d for d = 0 to ``deepest``, each to the nearest unit."""
-    # Integers, as far as a term is not zero: a rounding error below the last item would otherwise
-    # count once for each of a million common items.
+    """For each d from 0 to ``deepest``, the sum of (1-p) p^(e-1) / e over e > d.
+
+    Each sum is rounded to the nearest unit, 2**-52.
+    """
+    # The terms are added as integers until a term is 0. With floats, the rounding error of the last
+    # sum would be added once for each common item, which can be a million times.
     vanished = min(math.ceil(-math.log(_FINEST / 2) / -math.log(p)), _LONGEST_SUM)
     depth = np.arange(1.0, max(deepest, vanished) + 1)
     steps = np.rint((1 - p) * p ** (depth - 1) / depth / _FINEST).astype(np.int64)
@@ -212,18 +225,19 @@ def rbo(alignment: Alignment, p: float) -> Floats:
     """RBO_ext of each pair with persistence 0 < p < 1: float64 (n,) in [0, 1].
 
     This is equation 32 of Webber, Moffat and Zobel, A similarity measure for indefinite rankings,
-    TOIS 28(4), 2010. The agreement is assumed to stay the same below both lists. With X_d the
-    overlap of the top d's, s and l the lengths of the shorter and longer list::
+    TOIS 28(4), 2010. The agreement is assumed to stay the same below both lists. X_d is the overlap
+    of the first d places of both lists. s is the length of the shorter list and l that of the
+    longer list::
 
         (1-p)/p (sum_{d=1..l} X_d/d p^d + sum_{d=s+1..l} X_s (d-s)/(s d) p^d)
             + ((X_l - X_s)/l + X_s/s) p^l
 
-    A common item whose larger position (from 0) is m adds ``g[s if m < s else l] - h[m]``, where
-    h[d] = (1-p)/p sum_{e=1..d} p^e/e and g[d] = p^d/d + h[d]. Identical lists and a prefix score
-    exactly 1. Disjoint lists and one empty list score exactly 0. Two empty lists score NaN. The
-    metric is symmetric.
+    Let m be the larger of a common item's two positions, counted from 0. The item adds
+    ``g[s if m < s else l] - h[m]``. Here h[d] is (1-p)/p sum_{e=1..d} p^e/e, and g[d] is
+    p^d/d + h[d]. Identical lists and a prefix score exactly 1. Disjoint lists and one empty list
+    score exactly 0. Two empty lists score NaN. The metric is symmetric.
     """
-    # Weights are multiples of 2**-52 and partial sums are below 2. So every sum is exact, in any
+    # Weights are multiples of 2**-52 and partial sums are below 2. So every sum is exact in any
     # order.
     table = _weights(p, alignment.k)
     if alignment.is_full:
@@ -242,13 +256,14 @@ def rbo(alignment: Alignment, p: float) -> Floats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Weights:
-    """Weights for d = 0 to k."""
+    """Weights for each d from 0 to k."""
 
     g: Floats
     h: Floats
     seen: Floats  # [m]: h[k] - h[m]
     even: Floats  # [m]: g[k] - h[m], for pairs of two full lists
-    # [s]: 1 minus the score of identical lists of length s, due to rounding; for the first rank
+    # [s]: the rounding error: 1 minus the score of identical lists of length s. It is added to the
+    # first rank.
     residue: Floats
 
 

@@ -1,1 +1,1 @@
-"""The content of a message, the same for every receiver, and its text, labels and keys."""
+"""Makes the content, text, labels and keys of messages. All receivers use the same content."""

@@ -1,4 +1,4 @@
-"""The content of a message as short bounded texts, the same for every receiver."""
+"""Makes the content of a message: short texts, the same for every receiver."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,13 +20,13 @@ from monitor.texts.verdicts import format_value
 from monitor.texts.wording import count_of
 
 MAX_CHANGES = 5
-"""Changes that are reported in full. The others are counted."""
+"""How many changes are reported in full. Further changes are only counted."""
 MAX_ITEMS = 5
-"""Items shown that rose, and that fell."""
+"""How many items that rose are shown, and how many that fell."""
 MAX_EXAMPLES = 2
-"""Users whose lists are shown."""
+"""How many users' lists are shown."""
 MAX_RANKS = 10
-"""Rows of a list that are shown. The others are counted."""
+"""How many rows of a list are shown. Further rows are only counted."""
 
 _LONGEST_SENTENCE = 400
 _LONGEST_ITEM = 60
@@ -43,17 +43,17 @@ _LOUDEST = tuple(Severity)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SideBySide:
-    """A user's lists. An item is marked as gone, new, or with the rank that it had."""
+    """The two lists of a user. An item has a mark: gone, new, or the rank that it had before."""
 
     user: str
-    # Rank, the baseline's item and the candidate's, empty after the end of a list. A last row
-    # without a rank counts the items that are not shown.
+    # A row has the rank, the baseline's item and the candidate's item. An item is empty after the
+    # end of a list. A last row without a rank counts the items that are not shown.
     rows: tuple[tuple[str, str, str], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeContent:
-    """One start, acknowledgement or end."""
+    """The content of one change: a start, an acknowledgement or an end."""
 
     heading: str
     reason: str  # a sentence
@@ -62,29 +62,32 @@ class ChangeContent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageContent:
-    """What a message reports of an incident.
+    """What a message reports about an incident.
 
-    Each text is one bounded, printable line without markup, with a mark after right-to-left text.
+    Each text is one printable line of limited length without markup. A mark follows right-to-left
+    text.
     """
 
     status: MessageStatus
     severity: Severity
     title: str  # at most 500 characters
-    changes: tuple[ChangeContent, ...]  # the heaviest leads, in a repetition one that still fires
+    changes: tuple[
+        ChangeContent, ...
+    ]  # the heaviest ones, in a repetition one that is still firing
     why: tuple[str, ...]  # sentences
-    shares: tuple[tuple[str, str], ...]  # parts of the drop, and how much of it each is
-    entered: tuple[str, ...]  # items whose place in lists grew most
-    left: tuple[str, ...]  # items whose place shrank most
+    shares: tuple[tuple[str, str], ...]  # parts of the drop, and the share of each part
+    entered: tuple[str, ...]  # items that now have more places in lists than before
+    left: tuple[str, ...]  # items that now have fewer places in lists than before
     examples: tuple[SideBySide, ...]
     links: tuple[tuple[str, str], ...]  # name and URL
-    commands: tuple[str, ...]  # for a shell
-    is_watched: bool = True  # False if it ended because nothing watches it any more
-    # Sentences on the other changes, on what is still firing, and on why it pages again.
+    commands: tuple[str, ...]  # commands for a shell
+    is_watched: bool = True  # False if the last alerts were removed
+    # Sentences on why the incident pages again, on further changes, and on what is still firing.
     more: tuple[str, ...] = ()
 
 
 def content_of(message: Message, external_url: str) -> MessageContent:
-    """The content of this message, with the explanation of its heaviest explained change."""
+    """The content of this message. It explains the heaviest change that has an explanation."""
     leads = sorted(find_leads(message.changes or message.firing), key=weight_of)
     shown = leads[: 1 if message.is_repetition else MAX_CHANGES]
     explained = next((change for change in leads if change.explanation is not None), None)
@@ -98,7 +101,7 @@ def content_of(message: Message, external_url: str) -> MessageContent:
         why += known_cause(message, run_briefing)
     if explained is not None and not message.is_repetition:
         why += why_sentences(explained, explanation)
-    # A change's own explanation ends with these lines.
+    # If only the change has an explanation, it ends with these lines already.
     if explained is None or explanation is not None:
         why += _bound(run_briefing.models, _LONGEST_SENTENCE)
     shares: tuple[tuple[str, str], ...] = ()
@@ -126,7 +129,7 @@ def content_of(message: Message, external_url: str) -> MessageContent:
 
 
 def title_of(message: Message, leads: Sequence[Transition]) -> str:
-    """``SimilarityLow firing on home-feed (country=UK): mean of rbo is 0.2 ...; 3 resolved``."""
+    """The title, such as ``SimilarityLow firing on home-feed (country=UK): ...; 3 resolved``."""
     first = leads[0]
     verb = verb_of(first, is_repetition=message.is_repetition)
     alike = [
@@ -155,7 +158,10 @@ def title_of(message: Message, leads: Sequence[Transition]) -> str:
 
 
 def change_content(change: Transition, message: Message, first: Transition) -> ChangeContent:
-    """One change in full, after the ``first`` one. In a repetition only the run is named."""
+    """One change in full. A repetition names only its run.
+
+    ``first`` is the first change of the message. Its reason is not repeated.
+    """
     heading = (
         f"{clean(change.alert, _LONGEST_NAME)} "
         f"{verb_of(change, is_repetition=message.is_repetition)}"
@@ -188,13 +194,16 @@ def change_content(change: Transition, message: Message, first: Transition) -> C
 
 
 def further_changes(message: Message, shown: Sequence[Transition]) -> tuple[str, ...]:
-    """Sentences on why it pages again, on changes that are not shown, and on what else fires."""
+    """Sentences on changes that are not shown, and on what else is firing.
+
+    If the incident became worse, the first sentence says why it pages again.
+    """
     named = {id(change) for change in shown}
     rest = [change for change in message.changes or message.firing if id(change) not in named]
     lasting = still_firing(message)
     lines = []
     if message.worse:
-        lines.append(f"Sent again because it became worse: {message.worse}.")
+        lines.append(f"Sent again because the incident became worse: {message.worse}.")
     if rest:
         more = count_of(len(rest), "more alert")
         lines.append(f"This message also reports {more}: {count_alerts(rest)}.")
@@ -208,7 +217,7 @@ def _bound(lines: Iterable[str], limit: int) -> tuple[str, ...]:
 
 
 def count_alerts(changes: Iterable[Transition]) -> str:
-    """``SimilarityLow (990 segments), MissingLists (country=UK) and 2 other alerts``.
+    """The alerts, such as ``SimilarityLow (990 segments), MissingLists (country=UK)``.
 
     The most frequent alerts come first.
     """
@@ -228,20 +237,20 @@ def _and_others(alerts: int) -> str:
 
 
 def still_firing(message: Message) -> tuple[Transition, ...]:
-    """What is firing and not among the changes. Empty for a repetition."""
+    """The alerts that are firing and are not among the changes. Empty for a repetition."""
     named = {change.dedup_key for change in message.changes or message.firing}
     return tuple(start for start in message.firing if start.dedup_key not in named)
 
 
 def is_watched(message: Message) -> bool:
-    """Whether its alerts are still watched: False if the last ones were removed."""
+    """Whether the alerts of the message are still watched. False if the last were removed."""
     if message.status is not MessageStatus.RESOLVED:
         return True
     return any(change.removed is None for change in message.changes)
 
 
 def verb_of(change: Transition, *, is_repetition: bool) -> str:
-    """What happened to the alert."""
+    """The words for what happened to the alert."""
     if change.removed is not None:
         return "no longer watched"
     if change.is_end:
@@ -252,7 +261,7 @@ def verb_of(change: Transition, *, is_repetition: bool) -> str:
 
 
 def weight_of(change: Transition) -> tuple[object, ...]:
-    """Sort key of changes, heaviest first: starts, acknowledgements, ends, then by distance."""
+    """The sort key of changes, heaviest first: starts, then acknowledgements, then ends."""
     kind = 2
     if change.is_start:
         kind = 0
@@ -270,9 +279,10 @@ def weight_of(change: Transition) -> tuple[object, ...]:
 
 
 def _distance(change: Transition) -> float:
-    """How far the value is beyond its threshold.
+    """The distance between the value and its threshold.
 
-    In half widths of its interval if there is one, else in multiples of the threshold.
+    The unit is half the width of the value's interval. If there is no interval, it is the
+    threshold.
     """
     if change.value is None:
         return 0.0
@@ -284,7 +294,7 @@ def _distance(change: Transition) -> float:
 
 
 def _figures(change: Transition) -> list[tuple[str, str]]:
-    # The reason of an alert on coverage has its figures.
+    # The reason of an alert on coverage has the figures already.
     if change.value is None or change.kind is RuleKind.COVERAGE:
         return []
     measured = f"{change.statistic} of {change.metric}"
@@ -310,7 +320,7 @@ def _name_alerts(changes: Sequence[Transition]) -> str:
 
 
 def _extent(changes: Sequence[Transition]) -> str:
-    """``all users and 990 segments``."""
+    """The segments of the changes, such as ``all users and 990 segments``."""
     segments = dict.fromkeys(change.segment for change in changes)
     parts = []
     if ALL in segments:
@@ -325,7 +335,10 @@ def _extent(changes: Sequence[Transition]) -> str:
 
 
 def why_sentences(change: Transition, explanation: Explanation | None) -> tuple[str, ...]:
-    """Sentences on why the change came about: from the run's explanation, else the change's."""
+    """Sentences on the cause of the change.
+
+    They come from the run's explanation. If there is none, they come from the change's explanation.
+    """
     if explanation is None:
         return (bounded_line(change.explanation or "", 3 * _LONGEST_SENTENCE),)
     lines = [*write_falls(explanation, change.segment), *_item_counts(explanation)]
@@ -335,16 +348,17 @@ def why_sentences(change: Transition, explanation: Explanation | None) -> tuple[
 
 
 def _is_about_lists(change: Transition, explanation: Explanation | None) -> bool:
-    """Whether lists, items and the drop explain the change: users without a list have none."""
+    """Whether lists and items can explain the change. They cannot explain missing lists."""
     if change.kind is RuleKind.SIMILARITY or explanation is None or explanation.finding is None:
         return True
     return explanation.finding.kind is not FaultKind.MISSING
 
 
 def known_cause(message: Message, briefing: Briefing) -> tuple[str, ...]:
-    """What an earlier run of the incident found, else why its first alert began.
+    """A sentence on the cause that an earlier run of the incident found.
 
-    Empty for the incident's first message, and if no alert begins.
+    If no run found a cause, the sentence says why the incident's first alert began. There is no
+    sentence in the incident's first message, and none if no alert begins.
     """
     if not message.starts:
         return ()
@@ -361,14 +375,14 @@ def known_cause(message: Message, briefing: Briefing) -> tuple[str, ...]:
 
 
 def cause_shares(explanation: Explanation) -> tuple[tuple[str, str], ...]:
-    """Each part of the drop and its share, or its amount if parts cancel each other out.
+    """Each part of the drop and its share. Empty for a rise.
 
-    Empty for a rise.
+    If parts cancel each other out, the amounts are given instead of shares.
     """
     drop, causes = explanation.drop, explanation.causes
     if drop < 0:
         return ()
-    # Parts that cancel each other out leave a small drop, and shares of it would mislead.
+    # If parts cancel each other out, the drop is small. Shares of a small drop would mislead.
     largest = max((abs(cause.amount) for cause in causes), default=0.0)
     is_shared = drop > 0 and largest <= _CANCELLED * drop
     shares = []
@@ -385,9 +399,9 @@ def cause_shares(explanation: Explanation) -> tuple[tuple[str, str], ...]:
 
 
 def item_lines(items: Sequence[ExposedItem], arm: Arm | None) -> tuple[str, ...]:
-    """``Red shoes (sku-1): in 3 % of candidate lists before, 61 % now``.
+    """Lines such as ``Red shoes (sku-1): in 3 % of candidate lists before, 61 % now``.
 
-    Without an arm the shares are of baseline and candidate lists.
+    If ``arm`` is None, a line has a share of the baseline's lists and one of the candidate's lists.
     """
     before, now = " of baseline lists", " of candidate lists"
     if arm is not None:
@@ -400,7 +414,7 @@ def item_lines(items: Sequence[ExposedItem], arm: Arm | None) -> tuple[str, ...]
 
 
 def example_lists(briefing: Briefing) -> tuple[SideBySide, ...]:
-    """Lists of two users, of different groups unless they were chosen."""
+    """The lists of two users. They are of different groups, unless the run chose the users."""
     explanation, examples = briefing.explanation, briefing.examples
     titles: dict[str, str] = {}
     if explanation is not None:

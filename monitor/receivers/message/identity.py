@@ -1,4 +1,4 @@
-"""How other programs identify alerts: labels and annotations, as in Alertmanager."""
+"""Makes the labels, annotations and keys by which other programs identify alerts."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,11 +14,11 @@ _FNV_OFFSET = 0xCBF29CE484222325
 _FNV_PRIME = 0x100000001B3
 _FNV_MASK = 2**64 - 1
 _SEPARATOR = b"\xff"
-_REMEMBERED = 256  # messages
+_REMEMBERED = 256  # the number of messages
 
 
 def alert_labels(transition: Transition) -> dict[str, str]:
-    """Labels that name the alert as long as its rule exists. They do not change between runs."""
+    """The labels that identify the alert. They stay the same as long as the rule exists."""
     labels = {_label_name(name): value for name, value in sorted(transition.labels.items())}
     labels |= {
         "alertname": transition.alert,
@@ -32,7 +32,7 @@ def alert_labels(transition: Transition) -> dict[str, str]:
 
 
 def alert_annotations(transition: Transition) -> dict[str, str]:
-    """Annotations of one change of the alert, without empty ones."""
+    """The annotations of one change of the alert. Empty annotations are left out."""
     annotations = {
         "summary": summary_of(transition),
         "description": description_of(transition),
@@ -46,7 +46,7 @@ def alert_annotations(transition: Transition) -> dict[str, str]:
 
 
 def summary_of(transition: Transition) -> str:
-    """One line: which alert, where, and why it fires or no longer does."""
+    """One line: the alert, its comparison and segment, and why it is firing or has ended."""
     where = transition.comparison
     if transition.segment != ALL:
         where += f" ({transition.segment})"
@@ -61,7 +61,7 @@ def summary_of(transition: Transition) -> str:
 
 
 def description_of(transition: Transition) -> str:
-    """A few lines: the reason, why, since when, and commands that show more."""
+    """A few lines: the reason, the cause, the time, and commands that show more."""
     lines = [clean(transition.reason)]
     if transition.explanation is not None:
         lines.append(f"Why: {clean(transition.explanation)}")
@@ -74,21 +74,21 @@ def description_of(transition: Transition) -> str:
 
 
 def since_label(transition: Transition) -> str:
-    """What the alert did since `Transition.since`."""
+    """The words before the instant `Transition.since`."""
     return "in breach since" if transition.is_start else "had been firing since"
 
 
 def started_at(transition: Transition) -> datetime:
-    """When the firing began. For an end the slot of its start, since the instant is unknown."""
+    """When the alert began to fire. For an end, this is the slot in which the alert began."""
     if transition.is_start:
         return transition.at
     return min(transition.since, transition.at)
 
 
 def label_fingerprint(labels: Mapping[str, str]) -> str:
-    """The fingerprint of a set of labels, as in Prometheus, as 16 hex digits.
+    """The fingerprint of a set of labels, as 16 hexadecimal digits.
 
-    It is the 64-bit FNV-1a of the sorted names and values.
+    As in Prometheus, it is the 64-bit FNV-1a hash of the sorted names and values.
     """
     digest = _FNV_OFFSET
     for name, value in sorted(labels.items()):
@@ -98,27 +98,27 @@ def label_fingerprint(labels: Mapping[str, str]) -> str:
 
 
 def _label_name(name: str) -> str:
-    # Alertmanager rejects alerts with other names.
+    # Alertmanager rejects alerts whose labels have other names.
     legal = re.sub(r"[^a-zA-Z0-9_]", "_", clean(name, _MAX_LABEL))
     return legal if re.match(r"[a-zA-Z_]", legal) else f"_{legal}"
 
 
 class DeliveredRecipients:
-    """Recipients by message. Not thread-safe."""
+    """Remembers which recipients have which message. This class is not thread-safe."""
 
     def __init__(self) -> None:
         self._reached: dict[str, set[str]] = {}
 
     def add(self, key: str, recipients: Iterable[str]) -> None:
-        """Record that these recipients have the message. Forgets the oldest of many messages."""
+        """Record that these recipients have the message. The oldest messages are forgotten."""
         self._reached.setdefault(key, set()).update(recipients)
         while len(self._reached) > _REMEMBERED:
             del self._reached[next(iter(self._reached))]
 
     def without(self, key: str, recipients: Sequence[str]) -> tuple[str, ...]:
-        """The recipients that do not have it yet. All of them if each one has it.
+        """The recipients that do not have the message yet.
 
-        In that case the caller wants to send it again.
+        If all recipients have it, the result is all recipients, because the caller sends it again.
         """
         reached = self._reached.get(key, set())
         missing = [recipient for recipient in recipients if recipient not in reached]

@@ -1,4 +1,4 @@
-"""The content of a message as plain text of short lines, for mail and for text-only services."""
+"""Writes the content of a message as plain text, for mail and for text-only services."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -8,7 +8,10 @@ _WIDEST_ITEM = 34
 
 
 def plain_text(content: MessageContent, *, has_title: bool = True) -> str:
-    """The parts that are not empty. Without the title for receivers that show it elsewhere."""
+    """The text with all parts that are not empty.
+
+    ``has_title`` is false for receivers that show the title in another place.
+    """
     first, *others = content.changes
     parts = [
         _part("Why", content.why),
@@ -42,7 +45,7 @@ def _indent(lines: Iterable[str]) -> Iterator[str]:
 
 
 def list_lines(example: SideBySide) -> Iterator[str]:
-    """Both lists in columns."""
+    """The lines of both lists, in columns."""
     rows = [("", "baseline", "candidate"), *example.rows]
     rows = [(rank, _cut(left), _cut(right)) for rank, left, right in rows]
     rank_width = max(len(rank) for rank, _, _ in rows)

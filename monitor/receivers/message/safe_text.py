@@ -1,4 +1,4 @@
-"""Text, links and commands that are bounded and safe to show, whatever names are in them."""
+"""Makes texts, links and commands that are short and safe, whatever names they contain."""
 
 import hashlib
 import shlex
@@ -15,7 +15,10 @@ from monitor.texts.wording import printable
 MAX_LINE = 2000
 
 LONGEST_LINK = 1500
-"""Characters of a URL. Slack and PagerDuty accept more, but mail clients break longer ones."""
+"""The largest number of characters in a URL.
+
+Slack and PagerDuty accept more characters, but mail programs break longer URLs.
+"""
 _MARK = "\u200e"
 _RIGHT_TO_LEFT = frozenset({"R", "AL", "AN"})
 _LONGEST_NAME = 200
@@ -23,10 +26,10 @@ _LONGEST_CAUSE = 300
 
 
 def page_url(transition: Transition, external_url: str) -> str:
-    """URL of the run's page on this daemon.
+    """The URL of the run's page on this daemon.
 
-    The comparison's page if the change has no run or is about conditions. The first page if the
-    comparison was removed.
+    If the change has no run or is about a condition, it is the URL of the comparison's page. If the
+    comparison was removed, it is the URL of the first page.
     """
     if transition.removed is Removed.COMPARISON:
         return external_url
@@ -38,9 +41,9 @@ def page_url(transition: Transition, external_url: str) -> str:
 
 
 def clean(text: str, limit: int = MAX_LINE) -> str:
-    """One line of UTF-8, cut to ``limit`` characters with a mark.
+    """The text as one line of at most ``limit`` characters. A text that was cut ends with a mark.
 
-    Unprintable characters and characters that change the writing direction become blanks.
+    Unprintable characters become blanks. So do characters that change the writing direction.
     """
     start = text[: limit + 1].encode("utf-8", "replace").decode("utf-8")
     line = printable(start)
@@ -51,11 +54,14 @@ def clean(text: str, limit: int = MAX_LINE) -> str:
 
 
 def bounded_line(text: str, limit: int) -> str:
-    """One printable line of at most ``limit`` characters. Right-to-left names keep their place."""
+    """One printable line of at most ``limit`` characters.
+
+    Marks after right-to-left names keep the words of the line in their order.
+    """
     line = clean(text, limit)
     if not any(map(_turns, line)):
         return line
-    # At most one mark for two characters is added.
+    # There is at most one mark for each two characters.
     marked = ""
     for turns, run in groupby(clean(text, limit * 2 // 3), _turns):
         marked += "".join(run) + _MARK * turns
@@ -63,12 +69,12 @@ def bounded_line(text: str, limit: int) -> str:
 
 
 def cause_of(start: Transition) -> str:
-    """Why it fires, for a title: its headline, else its reason, shortened."""
+    """Why the alert is firing, for a title. This is its headline or its shortened reason."""
     return bounded_line(start.headline or start.reason, _LONGEST_CAUSE)
 
 
 def links_of(change: Transition, external_url: str) -> tuple[tuple[str, str], ...]:
-    """The page of the change, and the runbook if there is one that can be opened."""
+    """The links to the page of the change, and to the runbook if it has a web address."""
     page = page_url(change, external_url)
     links = [("dashboard", page if len(page) <= LONGEST_LINK else external_url)]
     if change.runbook_url is not None and _is_web(change.runbook_url):
@@ -77,7 +83,10 @@ def links_of(change: Transition, external_url: str) -> tuple[tuple[str, str], ..
 
 
 def commands_of(change: Transition) -> tuple[str, ...]:
-    """Two commands, which only read: the run of this change, else the newest run, and all runs."""
+    """Two commands that only read. The first shows a run, the second lists all runs.
+
+    The run is that of the change. If the change has no run, it is the newest run.
+    """
     name = shlex.quote(clean(change.comparison, _LONGEST_NAME))
     which = f" --slot {format_instant(change.slot)}" if change.has_run else ""
     return (f"rankwatch show {name}{which}", f"rankwatch runs {name}")

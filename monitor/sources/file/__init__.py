@@ -12,7 +12,7 @@ from monitor.sources import table_options
 from monitor.sources.kinds import Reader, SourceKind
 
 STORES = ("s3://", "gs://", "abfs://")
-"""The beginnings of paths in object storage."""
+"""How paths in object storage begin."""
 
 FileFormat = Literal["parquet", "csv", "tsv", "jsonl"]
 _GIB = 2**30
@@ -33,12 +33,13 @@ def _resolve(path: str, info: ValidationInfo) -> str:
 
 
 class FileOptions(Options):
-    """Files of a slot: one, those that match a pattern, or all parts in a folder."""
+    """The files of a slot: one file, all files that match a pattern, or all files of a folder."""
 
     path: Annotated[str, AfterValidator(_resolve), AfterValidator(check_placeholders)] = Field(
         min_length=1,
         description="Path of a file, a pattern such as `lists/*.parquet`, or a folder. All files "
-        "of a folder are read, except names that begin with `_` or `.`. The path is on disk or in "
+        "of a folder are read, except files whose names begin with `_` or `.`. The path is on "
+        "disk or in "
         "object storage (`s3://`, `gs://`, `abfs://`). Each storage needs an extra, and its "
         "credentials come from the environment. `{slot:%Y-%m-%d}` becomes the run's scheduled time "
         "(UTC), in any strftime format. A relative path starts at the configuration file's "
@@ -47,18 +48,18 @@ class FileOptions(Options):
     format: FileFormat | None = Field(
         default=None,
         description="Format of the files. By default the suffix decides: `.parquet`, `.csv`, "
-        "`.tsv` (with tabs) or `.jsonl`. All but Parquet may also end with `.gz`.",
+        "`.tsv` (with tabs) or `.jsonl`. All formats except Parquet may be compressed (`.gz`).",
     )
     follow_links: Annotated[bool, NOT_IN_HASH] = Field(
         default=False,
         description="Whether symbolic links may lead out of the folder in `path`. By default such "
-        "a file is an error.",
+        "a link is an error.",
     )
     max_bytes: Annotated[int, NOT_IN_HASH] = Field(
         default=2 * _GIB,
         ge=2**20,
         le=1024 * _GIB,
-        description="Most memory for the rows of the files that a run needs, in bytes.",
+        description="The largest memory for the rows that a run needs from the files, in bytes.",
     )
 
 
@@ -76,38 +77,40 @@ class FileSourceOptions(table_options.ListColumnOptions, FileOptions):
 
     in_order: Literal[True] | None = Field(
         default=None,
-        description="Long form without `rank`: each user's rows are in order, best first, in the "
-        "file or its parts.",
+        description="For the long form without `rank`: the rows of each user are in order, best "
+        "first, in the file or its parts.",
     )
     served: _Log = None
 
     def _problems(self) -> Iterator[str]:
         if self.in_order and (self.rank is not None or self.items is not None):
-            yield "in_order goes with item: rank and the list in items have their own order"
+            yield (
+                "in_order is only for item without rank: remove in_order, or remove rank and items"
+            )
 
 
 class FileUsersOptions(table_options.UserColumnOptions, FileOptions):
     """Users in a file, one in each row.
 
-    A user in two rows counts once. Rows without a user are unreadable.
+    A user in two rows is asked once. A row without a user is unreadable.
     """
 
     served: _Log = None
 
 
 class FileItemWeightsOptions(table_options.WeightColumnOptions, FileOptions):
-    """Weights of items in a file, one item in each row. An item in two rows is an error."""
+    """Weights of items in a file, with one item in each row. An item in two rows is an error."""
 
 
 class FileItemTitlesOptions(table_options.TitleColumnOptions, FileOptions):
-    """Titles of items in a file, one item in each row.
+    """Titles of items in a file, with one item in each row.
 
-    The first title of an item counts.
+    If an item is in several rows, its first title is used.
     """
 
 
 class FileRelevanceOptions(table_options.GradeColumnOptions, FileOptions):
-    """What users found relevant, in a file for each slot. The run waits for a missing file."""
+    """What users found relevant, with one file for each slot. A run waits for a missing file."""
 
 
 def _is_live(options: FileSourceOptions) -> bool:

@@ -1,6 +1,6 @@
-"""A database in memory (DuckDB) that reads files, and views of the files.
+"""A database in memory (DuckDB) that reads files, and views of these files.
 
-Values of CSV stay text. Values of JSON lines are the text of JSON.
+The values of CSV files stay text. The values of JSON lines are the text of JSON.
 """
 
 from __future__ import annotations
@@ -55,22 +55,23 @@ from monitor.sources.table_options import (
 )
 
 MEMORY_MB = 250
-"""Most memory of one database. Joins of lists with a hundred items take twice as much.
+"""The largest memory of one database. Joins of lists with a hundred items take twice as much.
 
-Other data goes to a temporary folder, which is deleted at the end."""
+Further data goes to a temporary folder, which is deleted at the end.
+"""
 KEY = "rankwatch_key"
-"""The column of users' keys in our views."""
+"""The name of the column of users' keys in our views."""
 PLACE = "rankwatch_place"
-"""The column of a row's number in the file, for files whose rows are in order."""
+"""The name of the column of row numbers, for files whose rows are in order."""
 _SEPARATORS = {"csv": ",", "tsv": "\t"}
-_THREADS = 2  # with more threads each has too little memory
+_THREADS = 2  # with more threads, each thread has too little memory
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
-_LONGEST_SPAN = timedelta(days=365 * 1900) // _MICROSECOND  # microseconds
-_LONGEST_TEXT = 1 << 18  # bytes
-_LONGEST_LIST = 100_000  # items
-_LONGEST_HEADER = 1 << 20  # bytes
+_LONGEST_SPAN = timedelta(days=365 * 1900) // _MICROSECOND  # in microseconds
+_LONGEST_TEXT = 1 << 18  # the number of bytes
+_LONGEST_LIST = 100_000  # the number of items
+_LONGEST_HEADER = 1 << 20  # the number of bytes
 _MOST_COLUMNS = 4000
 
 
@@ -84,9 +85,9 @@ def open_database(
 ) -> Iterator[duckdb.DuckDBPyConnection]:
     """A database in memory that can read only these files.
 
-    ``in_order``: the order of rows matters. ``k``: the items of a list.
+    ``in_order`` says whether the order of the rows matters. ``k`` is the number of items in a list.
 
-    Queries end at the deadline, at a signal, or if the caller no longer waits.
+    A query ends at the deadline, at a signal, or if the caller no longer waits.
 
     Raises:
         OverdueError: The deadline passed.
@@ -122,7 +123,7 @@ def _errors_of(files: Sequence[FileSet], deadline: Deadline | None) -> Iterator[
         with readable(where), diagnosed(files):
             yield
     except SourceError:
-        # The interrupt at the deadline may appear as any error.
+        # An interrupt at the deadline can appear as any error.
         if deadline is not None and deadline.is_past:
             raise OverdueError from None
         raise
@@ -134,13 +135,13 @@ def readable(where: str) -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        # DuckDB raises this after a signal, and drops the exception of the signal's handler.
+        # DuckDB raises this after a signal. The exception of the signal's handler is lost.
         if "interrupted" in str(error):
             raise KeyboardInterrupt from None
         raise
-    # A stream of batches raises errors of Arrow or of the system.
+    # A stream of batches raises errors of Arrow or of the operating system.
     except (duckdb.Error, pa.ArrowException, OSError) as error:
-        # A busy database cannot be closed. The exception that ended its use counts.
+        # A busy database cannot be closed. Then the earlier exception is raised.
         if error.__context__ is not None and not isinstance(error.__context__, Exception):
             raise error.__context__ from None
         if "INTERRUPT" in str(error).partition("\n")[0]:
@@ -162,8 +163,8 @@ def sql_name(name: str) -> str:
 class FileView:
     """A view of files with these columns.
 
-    For a log, the view has only the rows of the slot's lists. SourceError if the files cannot be
-    read or have not these columns.
+    If the files are a log, the view has only the rows of the slot's lists. Raises SourceError if
+    the files cannot be read or lack one of the columns.
     """
 
     def __init__(
@@ -201,13 +202,13 @@ class FileView:
             self._select_served(served, log, files.slot)
 
     def empty(self, columns: Sequence[str]) -> dict[str, Any]:
-        """These columns without a row."""
+        """These columns, without any rows."""
         return {name: self.values(name, self._empty[name]) for name in columns}
 
     def values(self, name: str, column: pa.Array) -> Any:  # noqa: ANN401 - pyarrow has no stubs
-        """A column of the view as it is, or for JSON lines its values."""
+        """A column of the view. For JSON lines, these are the values of the JSON texts."""
         if name in self._halves:
-            # DuckDB reads a float of 16 bits as one of 32, in which more numbers are exact.
+            # DuckDB reads 16-bit floats as 32-bit floats. These can represent more whole numbers.
             half = pa.float16()
             return column.cast(pa.list_(half) if is_list(column.type) else half)
         if not self.is_json:
@@ -215,13 +216,13 @@ class FileView:
         return [_json_or_text(cell) for cell in column.to_pylist()]
 
     def is_list(self, column: str) -> bool:
-        """Whether the type of a column is lists. The text of a list is no list."""
+        """Whether a column has lists. Lists that are written as text are no lists."""
         return is_list(self._empty[column].type)
 
     def key(self, column: str, forms: Forms) -> str:
-        """The SQL expression for the users of a column in these forms, null where there is none.
+        """The SQL expression for the users in a column, rewritten in these forms.
 
-        SourceError if the column's type cannot be ids.
+        It is null if a row has no user. Raises SourceError if the type of the column cannot be ids.
         """
         if not self.is_json:
             id_column(self._empty[column], column, self.where)
@@ -243,7 +244,8 @@ class FileView:
     ) -> tuple[Unreadable, ...]:
         """Count the unreadable values of these rows.
 
-        A check has the column, what it needs, and the SQL condition for an unreadable value.
+        A check has a column, what the column needs, and an SQL condition. The condition is true for
+        unreadable values.
         """
         filters = "".join(f", count(*) FILTER (WHERE {condition})" for _, _, condition in checks)
         query = f"SELECT count(*){filters} FROM {rows}"
@@ -259,9 +261,10 @@ class FileView:
         return tuple(unreadable)
 
     def label(self, column: str) -> str:
-        """The SQL expression for the segment values of a column, null for text that is none.
+        """The SQL expression for the segment values in a column.
 
-        Lists and objects of JSON lines are null too.
+        It is null for text that cannot be a segment value. Lists and objects of JSON lines are null
+        too.
         """
         name = sql_name(column)
         if self.is_json:
@@ -273,27 +276,27 @@ class FileView:
         return name
 
     def text(self, column: str) -> str:
-        """The SQL expression for the ids of a column as text, null where a value is no id."""
+        """The SQL expression for the ids in a column as text. It is null if a value is no id."""
         name = sql_name(column)
         if self.is_json:
             return json_id_sql(name)
         return id_sql(pa.float16() if column in self._halves else self._empty[column].type, name)
 
     def raw_text(self, column: str) -> str:
-        """The SQL expression for all values of a column as text."""
+        """The SQL expression for all values in a column as text."""
         if self.is_json:
             return f"({sql_name(column)} ->> '$')"
         return f"CAST({sql_name(column)} AS VARCHAR)"
 
     def item(self, column: str) -> str:
-        """The SQL expression for the ids of a column, null for text that is too long."""
+        """The SQL expression for the ids in a column. It is null if a text is too long."""
         name = sql_name(column)
         if not self.is_json and is_text(self._empty[column].type):
             return short_text_sql(name)
         return name
 
     def items(self, column: str, k: int | None) -> str:
-        """The SQL expression for the lists of a column, cut to k, or for the texts of lists."""
+        """The SQL expression for the lists in a column, cut to k, or for the texts of the lists."""
         lists = sql_name(column)
         if not self.is_list(column):
             return lists
@@ -311,7 +314,7 @@ class FileView:
     ) -> None:
         """Select the rows of each user's newest list of the slot.
 
-        If two lists of a user have the same time, the greater id of the request counts.
+        If two lists of a user have the same time, the list with the greater request id is selected.
         """
         execute = self._database.execute
         conditions = ["TRUE"]
@@ -359,17 +362,17 @@ class FileView:
             return
         newest = "no row of this arm"
         if last is not None:
-            # A time in the wrong unit may be beyond Python's years.
+            # A time in the wrong unit may have a year that Python cannot represent.
             at = _EPOCH + timedelta(microseconds=min(max(last, -_LONGEST_SPAN), _LONGEST_SPAN))
             newest = f"the newest row is of {at:%Y-%m-%dT%H:%M:%SZ}"
         msg = (
-            f"{self.where} holds nothing that was served in the {span}: {newest}; check "
-            "served, and that the log is written"
+            f"{self.where} has no list that was served in the {span} ({newest}): check "
+            "`served`, and check that the log is written"
         )
         raise SourceError(msg, permanent=False)
 
     def _refuse_long_texts(self) -> None:
-        # A file with a dictionary has a text once, but in memory each row has it.
+        # A file with a dictionary has each text once. In memory, each row has its own text.
         for name, column in self._empty.items():
             if not is_text(column.type):
                 continue
@@ -377,14 +380,14 @@ class FileView:
             ((longest,),) = self._database.execute(query).fetchall()
             if longest is not None and longest > _LONGEST_TEXT:
                 msg = (
-                    f"column {name!r} of {self.where} holds a text of {longest} bytes: leave "
-                    f"out those above {_LONGEST_TEXT}"
+                    f"column {name!r} of {self.where} has a text of {longest} bytes: leave out "
+                    f"texts of more than {_LONGEST_TEXT} bytes"
                 )
                 raise SourceError(msg)
 
 
 def _json_or_text(cell: str | None) -> object:
-    """The value of JSON, or its text if it is nested too deeply."""
+    """The value of a JSON text. A text that is nested too deeply is returned itself."""
     try:
         return from_json(cell)
     except ValueError:
@@ -392,9 +395,10 @@ def _json_or_text(cell: str | None) -> object:
 
 
 def _instant_sql(text: str) -> str:
-    """SQL: microseconds since 1970 of a time in ISO 8601, or of a number in any unit.
+    """The SQL expression for the microseconds since 1970 of a text.
 
-    The size of the number decides the unit. Null for any other text.
+    The text is a time in ISO 8601 or a number. The size of the number decides its unit. The
+    expression is null for any other text.
     """
     number = f"TRY_CAST({text} AS DECIMAL(38, 9))"
     integer = f"CAST({number} AS HUGEINT)"
@@ -420,12 +424,13 @@ def _parquet(_: duckdb.DuckDBPyConnection, files: FileSet, columns: Sequence[str
             for name, root in roots.items():
                 kind = schema.field(root).type
                 first = first_kinds.setdefault(name, kind)
-                if first != kind:  # takes more memory
+                if first != kind:  # the next option takes more memory
                     options = "hive_partitioning = false, union_by_name = true"
                 if len({_family(first), _family(kind)} - {_NULLS}) > 1:
                     raise SourceError(
-                        f"column {name!r} of {path} holds {describe_type(kind)}, and that of "
-                        f"{files.paths[0]} holds {describe_type(first)}: write all parts alike"
+                        f"column {name!r} of {path} has {describe_type(kind)}, but that of "
+                        f"{files.paths[0]} has {describe_type(first)}: write the same type in "
+                        "all parts"
                     )
     selected = []
     for name, root in roots.items():
@@ -435,7 +440,7 @@ def _parquet(_: duckdb.DuckDBPyConnection, files: FileSet, columns: Sequence[str
 
 
 def _uuids_as_text(database: duckdb.DuckDBPyConnection, rows: str) -> str:
-    """The rows with UUIDs and lists of UUIDs as text."""
+    """The rows, with UUIDs and lists of UUIDs converted to text."""
     table = database.sql(f"SELECT * FROM ({rows}) LIMIT 0")
     texts = {"UUID": "VARCHAR", "UUID[]": "VARCHAR[]"}
     casts = []
@@ -448,7 +453,7 @@ def _uuids_as_text(database: duckdb.DuckDBPyConnection, rows: str) -> str:
 
 
 def _half_floats(files: FileSet, columns: Sequence[str]) -> set[str]:
-    """Columns of 16-bit floats or of lists of these, which DuckDB widens."""
+    """The columns of 16-bit floats, or of lists of these. DuckDB converts them to 32 bits."""
     halves = set()
     for path in files.paths:
         with source_errors(path), files.open(path) as raw:
@@ -464,7 +469,7 @@ _NULLS = "nulls"
 
 
 def _family(kind: pa.DataType) -> str:
-    """The family of a type. Columns of one family can be read as one without changing ids."""
+    """The family of a type. If columns have the same family, joining them changes no id."""
     if is_list(kind):
         inner = _family(kind.value_type)
         return inner if inner == _NULLS else f"lists of {inner}"
@@ -478,7 +483,7 @@ def _family(kind: pa.DataType) -> str:
 
 
 def _field_sql(name: str, root: str, kind: pa.DataType) -> str:
-    """The SQL expression for a column, a field of its objects, or a field of objects in lists."""
+    """The SQL expression for a column, or for a field of its objects or of objects in its lists."""
     value = sql_name(root)
     for field in name.removeprefix(root).split(".")[1:]:
         is_listed = is_list(kind)
@@ -503,7 +508,7 @@ def _refuse_long_lists(metadata: Any, columns: Sequence[str], path: str) -> None
             length = chunk.num_values / max(1, group.num_rows)
             if root in columns and length > _LONGEST_LIST:
                 raise SourceError(
-                    f"{path} holds lists of {int(length)} items, more than {_LONGEST_LIST}"
+                    f"{path} has lists of {int(length)} items: write at most {_LONGEST_LIST}"
                 )
 
 
@@ -515,7 +520,7 @@ def _csv(_: duckdb.DuckDBPyConnection, files: FileSet, columns: Sequence[str]) -
         if header != headers[0]:
             raise SourceError(
                 f"the header or the line ends of {path} differ from those of {files.paths[0]}: "
-                "write all parts alike"
+                "write the same header and line ends in all parts"
             )
     names, line_end = headers[0]
     options = (
@@ -528,21 +533,21 @@ def _csv(_: duckdb.DuckDBPyConnection, files: FileSet, columns: Sequence[str]) -
 
 
 def _require_known_header(columns: Sequence[str], names: Sequence[str], path: str) -> None:
-    """SourceError if no name of the first line is like one of these columns.
+    """Raise SourceError if the first line names none of these columns.
 
-    The text repeats no word of the file: it may be any file, and its first line a password.
+    The error repeats no word of the file. The path may be wrong, and the first line a password.
     """
     if not any(difflib.get_close_matches(column, names, n=1) for column in columns):
         wanted = ", ".join(map(repr, columns))
         raise SourceError(
-            f"{path} has no column {wanted}: check the path, and the names in its first line"
+            f"{path} has no column {wanted}: check the path, and check the names in the first line"
         )
 
 
 def _csv_header(files: FileSet, path: str) -> tuple[list[str], str]:
-    """The names in a file's first line, and its line end with backslashes.
+    """The names in a file's first line, and the file's line end as an escape.
 
-    DuckDB could find these too, but would use unlimited memory.
+    DuckDB can find these too, but it uses unlimited memory for this.
     """
     with (
         source_errors(path),
@@ -564,8 +569,8 @@ def _csv_header(files: FileSet, path: str) -> tuple[list[str], str]:
     is_cut = len(head) == _LONGEST_HEADER and not line_end
     if not names or len(names) > _MOST_COLUMNS or is_cut:
         raise SourceError(
-            f"{path} begins with no header of 1 to {_MOST_COLUMNS} columns: write their names in "
-            "the first line"
+            f"{path} does not begin with a header of 1 to {_MOST_COLUMNS} columns: write the "
+            "names of the columns in the first line"
         )
     others = sorted(set(";\t|,").intersection(names[0]) - {separator})
     if len(names) == 1 and others:
@@ -587,7 +592,7 @@ def _jsonl(database: duckdb.DuckDBPyConnection, files: FileSet, columns: Sequenc
     types = ", ".join(f"{sql_text(root)}: 'JSON'" for root in distinct)
     rows = f"FROM read_json({_paths(files)}, {options}, records = 'true', columns = {{{types}}})"
     for root in distinct:
-        # A column that no row has is a wrong name. In other rows a missing column is null.
+        # If no row has a column, its name is wrong. If only some rows lack it, it is null there.
         query = f"SELECT 1 {rows} WHERE {sql_name(root)} IS NOT NULL LIMIT 1"
         if not database.execute(query).fetchall():
             _require_key(database, objects, root, files.where)
@@ -612,7 +617,7 @@ def _require_key(
     name: str,
     where: str,
 ) -> None:
-    """SourceError if no object has this key."""
+    """Raise SourceError if no object has this key."""
     has_key = f"list_contains(json_keys(json), {sql_text(name)})"
     if not database.execute(f"SELECT 1 {rows} WHERE {has_key} LIMIT 1").fetchall():
         for (keys,) in database.execute(f"SELECT json_keys(json) {rows} LIMIT 1").fetchall():
@@ -621,12 +626,12 @@ def _require_key(
 
 def _require_once(columns: Sequence[str], present: Sequence[str], where: str) -> None:
     require_columns(columns, present, where)
-    names = [name.lower() for name in present]  # as SQL compares them
+    names = [name.lower() for name in present]  # because SQL ignores upper and lower case
     for name in columns:
         if names.count(name.lower()) > 1:
             raise SourceError(
-                f"{where} has more than one column {name!r}, upper and lower case aside: rename "
-                "all but one"
+                f"{where} has several columns {name!r} if upper and lower case are ignored: "
+                "rename all but one of them"
             )
 
 

@@ -1,6 +1,6 @@
-"""Why a file cannot be read: the cause and the line. The file is read again, slowly.
+"""Finds why a file cannot be read: the cause and the line.
 
-No value of the file is shown.
+The file is read a second time, slowly. No value of the file is shown.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import pyarrow.parquet
 from monitor.errors import SourceError
 from monitor.sources.file.file_set import LONGEST_LINE, FileSet
 
-_MOST_BYTES = 1 << 26  # takes one or two seconds
+_MOST_BYTES = 1 << 26  # reading these takes one or two seconds
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _LINE_ENDS = {"\r\n": "CR LF", "\n": "LF", "\r": "CR"}
 UNFINISHED = "the file is cut off or still being written"
@@ -30,12 +30,12 @@ UNFINISHED = "the file is cut off or still being written"
 
 @contextmanager
 def diagnosed(files: Sequence[FileSet]) -> Iterator[None]:
-    """Replace an error of DuckDB by a SourceError if one of these files has a fault we can name."""
+    """Replace an error of DuckDB by a SourceError if the fault of a file can be named."""
     try:
         yield
     except (duckdb.InterruptException, duckdb.OutOfMemoryException):
         raise
-    # A stream of batches may raise OSError for an error of DuckDB.
+    # A stream of batches can raise OSError for an error of DuckDB.
     except (duckdb.Error, pa.ArrowException, OSError) as error:
         if "INTERRUPT" in str(error):
             raise
@@ -53,7 +53,7 @@ def _cause(files: FileSet, path: str) -> str | None:
     except EOFError:
         return f"{path} ends in the middle of its gzip data: {UNFINISHED}"
     except (zlib.error, gzip.BadGzipFile):
-        return f"{path} holds no gzip data, or damaged data: write it again"
+        return f"{path} has no gzip data, or its data are damaged: write the file again"
 
 
 def _head(files: FileSet, path: str) -> bytes:
@@ -62,9 +62,9 @@ def _head(files: FileSet, path: str) -> bytes:
 
 
 def utf16_fault(head: bytes, path: str) -> str | None:
-    """The problem of a file that begins with a mark of UTF-16, otherwise None."""
+    """The problem of a file that begins with the mark of UTF-16. None for other files."""
     if head.startswith(_UTF16):
-        return f"{path} is written in UTF-16: write it as UTF-8"
+        return f"{path} is written in UTF-16: write the file as UTF-8"
     return None
 
 
@@ -98,13 +98,13 @@ def _csv_fault(files: FileSet, path: str) -> str | None:
         for row in reader:
             if row and len(row) != len(header):
                 line = reader.line_num
-                advice = "write as many values in each line"
+                advice = "write one value for each column"
                 is_last = not is_complete or next(reader, None) is None
                 if is_last and len(row) == 1:
                     advice = "leave out the footer"
                 return (
-                    f"line {line} of {path} has {len(row)} value{'s' * (len(row) != 1)}, the "
-                    f"header {len(header)} columns: {advice}"
+                    f"line {line} of {path} has {len(row)} value{'s' * (len(row) != 1)}, but the "
+                    f"header has {len(header)} columns: {advice}"
                 )
     except (csv.Error, StopIteration):
         fault = f"line {reader.line_num} of {path} has a quote that ends too early or never"
@@ -121,8 +121,8 @@ def _line_end_fault(lines: Sequence[str], path: str) -> str | None:
     for number, end in enumerate(ends[:-1], 1):
         if end in _LINE_ENDS and end != ends[0]:
             return (
-                f"line {number} of {path} ends with {_LINE_ENDS[end]}, the header with "
-                f"{_LINE_ENDS.get(ends[0], 'another')}: write one kind of line end"
+                f"line {number} of {path} ends with {_LINE_ENDS[end]}, but the header ends with "
+                f"{_LINE_ENDS.get(ends[0], 'another')}: write the same line end in all lines"
             )
     return None
 
@@ -139,7 +139,7 @@ def _jsonl_fault(files: FileSet, path: str) -> str | None:
                 _check_line(line)
             except _LineFaultError as error:
                 return f"line {number} of {path} {error}"
-    if not last.strip() or len(head) == _MOST_BYTES:  # the head ends within the last line
+    if not last.strip() or len(head) == _MOST_BYTES:  # the head ends inside the last line
         return None
     try:
         _check_line(last)
@@ -150,11 +150,11 @@ def _jsonl_fault(files: FileSet, path: str) -> str | None:
     return None
 
 
-_AN_OBJECT = "write an object a line"
+_AN_OBJECT = "write one object in each line"
 
 
 class _LineFaultError(ValueError):
-    """What is wrong with a line."""
+    """A line cannot be read. The text says why."""
 
 
 class _NoJsonError(_LineFaultError):
@@ -172,16 +172,16 @@ def _check_line(line: bytes) -> None:
         raise
     except ValueError as error:
         column = getattr(error, "colno", 1)
-        raise _NoJsonError(f"is no JSON from character {column} on: {_AN_OBJECT}") from None
+        raise _NoJsonError(f"is not JSON at character {column}: {_AN_OBJECT}") from None
     if not isinstance(value, dict):
         shape = "an array" if isinstance(value, list) else "a single value"
-        raise _LineFaultError(f"holds {shape}: {_AN_OBJECT}, as with jq -c '.[]'")
+        raise _LineFaultError(f"has {shape}: {_AN_OBJECT}, as jq -c '.[]' does")
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     fields = dict(pairs)
     if len(fields) < len(pairs):
-        raise _LineFaultError("has an object with one key twice: write each key once")
+        raise _LineFaultError("has an object with the same key twice: write each key once")
     return fields
 
 
@@ -192,12 +192,12 @@ def _parquet_fault(files: FileSet, path: str) -> str | None:
                 for batch in file.iter_batches(columns=[name]):
                     if not _is_utf8(batch):
                         return (
-                            f"column {name!r} of {path} holds text that is not UTF-8: write it "
+                            f"column {name!r} of {path} has text that is not UTF-8: write it "
                             "again as UTF-8"
                         )
             except (OSError, pa.ArrowException):
                 return (
-                    f"column {name!r} of {path} cannot be decoded, its bytes are damaged: "
+                    f"column {name!r} of {path} cannot be decoded because its bytes are damaged: "
                     "write the file again"
                 )
     return None

@@ -1,6 +1,6 @@
-"""The files behind a path: one file, all that match a pattern, or all parts of a folder.
+"""Finds the files of a path: one file, all files that match a pattern, or all files of a folder.
 
-On disk or in object storage.
+The files are on disk or in object storage.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ _FORMATS = {
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
 }
-_MOST_PARTS = 10_000  # files
-_PARQUET = b"PAR1"  # the first and the last bytes of a Parquet file
-LONGEST_LINE = 16 << 20  # bytes, of JSON lines and logs
+_MOST_PARTS = 10_000  # the number of files
+_PARQUET = b"PAR1"  # a Parquet file begins and ends with these bytes
+LONGEST_LINE = 16 << 20  # the number of bytes of a line, in JSON lines and in logs
 T = TypeVar("T")
 
 
@@ -44,8 +44,9 @@ T = TypeVar("T")
 class FileSet:
     """Files of one format.
 
-    ``where`` is the path of the options. ``store`` is the fsspec file system, None for files on
-    disk. ``signatures`` change with the files' contents. ``find`` searches the files again.
+    ``where`` is the path in the options. ``store`` is the file system of fsspec. It is None for
+    files on disk. A change of a file changes its signature in ``signatures``. ``find`` searches the
+    files again.
     """
 
     where: str
@@ -72,17 +73,17 @@ class FileSet:
         return (now.paths, now.signatures) != (self.paths, self.signatures)
 
     def require_unchanged(self) -> None:
-        """SourceError if a file was replaced, deleted or added."""
+        """Raise SourceError if a file was replaced, deleted or added."""
         if self.is_changed():
             msg = (
                 f"{self.where} was replaced while it was read: run the slot again, and replace "
-                "files by renaming"
+                "files by renaming a new file"
             )
             raise SourceError(msg, permanent=False)
 
 
 def find_files(options: FileOptions, slot: datetime) -> FileSet:
-    """The slot's files in the order of their paths. MissingTableError if there is none."""
+    """The slot's files, ordered by path. Raises MissingTableError if there is no file."""
     where = fill_slot(options.path, slot)
 
     def find() -> FileSet:
@@ -96,11 +97,14 @@ def find_files(options: FileOptions, slot: datetime) -> FileSet:
             if len(signatures) == 1:
                 paths = tuple(signatures)
         if not paths:
-            msg = f"{where} holds no file: check the path, and that the job which writes it has run"
+            msg = (
+                f"{where} has no file: check the path, and check that the job which writes it "
+                f"has run"
+            )
             raise MissingTableError(msg, permanent=False)
         if len(paths) > _MOST_PARTS:
             raise SourceError(
-                f"{where} holds {len(paths)} files, more than {_MOST_PARTS}: write fewer and "
+                f"{where} has {len(paths)} files, more than {_MOST_PARTS}: write fewer and "
                 "larger ones"
             )
         return FileSet(
@@ -118,7 +122,7 @@ def find_files(options: FileOptions, slot: datetime) -> FileSet:
 
 @contextmanager
 def held_files(options: FileOptions, slot: datetime) -> Iterator[FileSet]:
-    """The slot's files. Logs on disk may grow, so a copy of their complete lines is used."""
+    """The slot's files. Logs on disk can grow, so a copy of their complete lines is read."""
     files = find_files(options, slot)
     is_log = getattr(options, "served", None) is not None
     if not is_log or files.store is not None or files.format == "parquet":
@@ -155,7 +159,10 @@ def _copy_lines(log: Path, folder: Path) -> str:
 
 
 def read_files(options: FileOptions, slot: datetime, read: Callable[[FileSet], T]) -> T:
-    """Call ``read`` with the slot's files, at most three times if they are replaced meanwhile."""
+    """Call ``read`` with the slot's files.
+
+    If files are replaced during the call, it is repeated. There are at most three calls.
+    """
     for tries_left in (2, 1, 0):
         with held_files(options, slot) as files:
             try:
@@ -174,7 +181,7 @@ def _is_part(path: str, options: FileOptions) -> bool:
 
 
 def _on_disk(where: str, options: FileOptions) -> dict[str, object]:
-    """Signatures by path."""
+    """The signature of each file, by path."""
     path = Path(where).absolute()
     folder = path.parent
     if has_magic(str(path)) and not path.exists():
@@ -194,10 +201,10 @@ def _on_disk(where: str, options: FileOptions) -> dict[str, object]:
     signatures: dict[str, object] = {}
     for file in paths:
         status = _stat_of(file)
-        # Pipes would block, and devices never end.
+        # Reading a pipe would block. Reading a device would never end.
         if not stat.S_ISREG(status.st_mode):
             raise SourceError(
-                f"{file} is no regular file: name a file, a pattern or a folder of files"
+                f"{file} is not a regular file: name a file, a pattern or a folder of files"
             )
         signatures[str(file)] = (status.st_ino, status.st_size, status.st_mtime_ns)
     if not options.follow_links:
@@ -206,7 +213,7 @@ def _on_disk(where: str, options: FileOptions) -> dict[str, object]:
 
 
 def _folder_of_pattern(pattern: Path) -> Path:
-    """The last folder in the pattern's path before its first wildcard."""
+    """The last folder in the path of the pattern before the first wildcard."""
     return next(folder for folder in pattern.parents if not has_magic(str(folder)))
 
 
@@ -230,12 +237,12 @@ def _refuse_links_out_of(folder: Path, paths: Sequence[Path]) -> None:
 
 
 def _is_hidden(path: PurePosixPath | Path, folder: PurePosixPath | Path) -> bool:
-    # Such as _SUCCESS, _temporary and checksums, which jobs write next to their results.
+    # Jobs write files such as _SUCCESS, _temporary and checksums next to their results.
     return any(name.startswith(("_", ".")) for name in path.relative_to(folder).parts)
 
 
 def _in_store(where: str) -> tuple[dict[str, object], Any]:
-    """Signatures by path, and the file system."""
+    """The signature of each file by path, and the file system."""
     scheme = where.partition("://")[0]
     try:
         import fsspec  # noqa: PLC0415 - an extra
@@ -267,7 +274,7 @@ def _signature(info: dict[str, Any]) -> object:
 
 
 def _suffix(path: str) -> str:
-    """The last suffix in lower case, before `.gz`. Empty if there is none."""
+    """The last suffix before `.gz`, in lower case. It is empty if there is no suffix."""
     name = PurePosixPath(path).name.lower().removesuffix(".gz")
     return PurePosixPath(name).suffix
 
@@ -281,7 +288,7 @@ def _format_of(paths: Sequence[str], where: str) -> str:
         )
     if len(formats) > 1:
         raise SourceError(
-            f"{where} holds files of several formats ({', '.join(formats)}): name those of one, "
+            f"{where} has files of several formats ({', '.join(formats)}): name files of one, "
             f"such as {where}/*.{formats[0]}"
         )
     return formats[0]
@@ -289,19 +296,20 @@ def _format_of(paths: Sequence[str], where: str) -> str:
 
 @contextmanager
 def opened_parquet(files: FileSet, path: str) -> Iterator[pyarrow.parquet.ParquetFile]:
-    """The file. SourceError if it does not begin and end like Parquet."""
+    """Open the file. Raises SourceError if it does not begin and end as Parquet files do."""
     with files.open(path) as raw:
         head = raw.read(len(_PARQUET))
         if head != _PARQUET:
-            problem = "is no Parquet file" if head else "is empty"
+            problem = "is not a Parquet file" if head else "is empty"
             raise SourceError(
-                f"{path} {problem}: check the path, and that the job which writes it has ended",
+                f"{path} {problem}: check the path, and check that the job which writes it has "
+                f"ended",
                 permanent=False,
             )
         raw.seek(-len(_PARQUET), os.SEEK_END)
         if raw.read() != _PARQUET:
             msg = (
-                f"{path} has no end, it is cut off or still being written: write it under "
+                f"{path} has no end because it is cut off or still being written: write it under "
                 "another name until it is complete"
             )
             raise SourceError(msg, permanent=False)
@@ -312,14 +320,17 @@ def opened_parquet(files: FileSet, path: str) -> Iterator[pyarrow.parquet.Parque
 
 @contextmanager
 def source_errors(where: str) -> Iterator[None]:
-    """Turn errors of the system or of a store into a SourceError of one line."""
+    """Turn errors of the operating system or of a store into a SourceError of one line."""
     is_stored = where.startswith(STORES)
     try:
         yield
     except SourceError:
         raise
     except FileNotFoundError:
-        msg = f"{where} does not exist: check the path, and that the job which writes it has run"
+        msg = (
+            f"{where} does not exist: check the path, and check that the job which writes it "
+            f"has run"
+        )
         raise MissingTableError(msg, permanent=False) from None
     except PermissionError as error:
         problem = f"{where} may not be read by this user"
@@ -329,6 +340,6 @@ def source_errors(where: str) -> Iterator[None]:
             if error.__cause__:
                 problem += f" ({store_cause(error).what})"
         raise SourceError(f"{problem}: {advice}", permanent=not is_stored) from None
-    except Exception as error:  # noqa: BLE001 - stores raise errors of their vendors
+    except Exception as error:  # noqa: BLE001 - stores raise their own errors
         cause = store_cause(error) if is_stored else file_cause(error)
         raise SourceError(f"{where} cannot be read: {cause}", permanent=False) from None

@@ -1,6 +1,6 @@
 """Joins the files of both arms by user in DuckDB.
 
-Any number of users needs bounded memory, because DuckDB spills to disk.
+The memory does not grow with the number of users, because DuckDB writes further data to disk.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _T = TypeVar("_T")
 
 
 class JoinedFiles:
-    """Files of lists by name, as in `SourceKind`, and files of users. Port: JoinedSource."""
+    """Files of lists, with the names of `SourceKind`, and files of users. Port: JoinedSource."""
 
     def __init__(
         self,
@@ -44,9 +44,9 @@ class JoinedFiles:
 
     @contextmanager
     def read(self, request: JoinRequest) -> Iterator[_JoinedAnswers]:
-        """Open the files and the join.
+        """Open and join the files.
 
-        SourceError if the users cannot be read. Lists that cannot be read have a note instead.
+        Raises SourceError if the users cannot be read. Lists that cannot be read only get a note.
         """
         deadline = Deadline.after(request.timeout_s)
         timely = partial(_timely, deadline)
@@ -103,7 +103,7 @@ def _late_is_an_error() -> Iterator[None]:
         yield
     except OverdueError:
         msg = (
-            "the files were not read when the run's deadline passed: raise deadline, or sample "
+            "the run's deadline passed before all files were read: raise deadline, or sample "
             "fewer users"
         )
         raise SourceError(msg, permanent=False) from None
@@ -136,7 +136,7 @@ class _JoinedAnswers:
         self._unread = dict(unread)
         self.lacks: tuple[str, ...] = ()
         if "noise_floor" in unread:
-            # A run does without these lists, and reports it.
+            # The run continues without these lists and reports this.
             self.lacks = (f"noise_floor: {self._unread.pop('noise_floor')}",)
         self.asked = segments.asked
         self.unreadable: list[Unreadable] = [*users.unreadable]
@@ -147,9 +147,9 @@ class _JoinedAnswers:
         self._deadline = deadline
 
     def batches(self, size: int) -> Iterator[UserBatch]:
-        """All users in batches of this size. Users in several rows of a file come last.
+        """All users in batches of this size. Users with several rows in a file come last.
 
-        UnreadableError if too many rows of an arm's file are unreadable.
+        Raises UnreadableError if too many rows of an arm's file are unreadable.
         """
         unreadable: dict[str, list[Unreadable]] = {}
         limits = {}
@@ -160,7 +160,7 @@ class _JoinedAnswers:
         require_readable_lists(unreadable, limits)
         for users, record, pulls in self._pulls(size, has_repeated=has_repeated):
             for name, pull in pulls.items():
-                # Rows without a user are counted already.
+                # Rows without a user have been counted already.
                 user = self._lists[name].options.user
                 parts = [part for part in pull.unreadable if part.column != user]
                 unreadable[name] = list(add_up(unreadable[name] + parts))
@@ -189,7 +189,7 @@ class _JoinedAnswers:
                 yield users, record, pulls
 
     def _records(self, query: str, size: int) -> Iterator[pa.RecordBatch]:
-        """The rows of a query in batches of this size, or smaller ones if rows are large."""
+        """The rows of a query in batches of this size. If rows are large, batches are smaller."""
         rows = min([size, *(lists.batch_rows for lists in self._lists.values())])
         waiting: list[pa.RecordBatch] = []
         count = nbytes = 0
@@ -206,13 +206,14 @@ class _JoinedAnswers:
             yield pa.concat_batches(waiting)
 
     def _shares_rows(self, lists: ListView) -> bool:
-        """Whether each user's row is also the row of the list, so that nothing must be joined."""
+        """Whether the users and these lists are the same rows. Then no join is needed."""
         return self._users.read == lists.read and self._users.is_distinct and not lists.is_long
 
     def _find_repeated(self, unreadable: Mapping[str, list[Unreadable]]) -> bool:
         """Fill the table ``repeated`` with users that are in several rows of a file of lists.
 
-        Returns whether there are any. Adds rows without a user to ``unreadable``.
+        Returns whether there are such users. The number of rows without a user is added to
+        ``unreadable``.
         """
         execute = self._database.execute
         execute(f"CREATE TEMP TABLE repeated ({KEY} VARCHAR)")
@@ -225,7 +226,7 @@ class _JoinedAnswers:
                         f"HAVING min({GIVEN}) < max({GIVEN})"
                     )
             elif not self._shares_rows(lists):
-                # Hashes are grouped first: they need much less memory than keys.
+                # Hashes are grouped first, because they need much less memory than keys.
                 hashes = (
                     f"SELECT h FROM (SELECT hash({KEY}) AS h FROM {lists.all_rows}) GROUP BY h "
                     "HAVING count(*) > 1 OR h = hash(NULL::VARCHAR)"
@@ -241,9 +242,9 @@ class _JoinedAnswers:
         return bool(execute("SELECT 1 FROM repeated LIMIT 1").fetchall())
 
     def _join(self, *, has_repeated: bool) -> str:
-        """The query: the user, the segments, and for each name of lists their columns.
+        """The query. Its columns are the user, the segments, and the columns of all lists.
 
-        ``NAME_rankwatch_key`` is whether the user has a list.
+        For the lists with the name NAME, ``NAME_rankwatch_key`` says whether the user has a list.
         """
         columns = ["u." + column for column in (KEY, *self._users.columns)]
         user_columns = ["*"]

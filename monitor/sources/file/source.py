@@ -1,4 +1,4 @@
-"""Lists, users and tables from files, in bounded memory."""
+"""Reads lists, users and tables from files. The memory is limited."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from monitor.sources.table_lists import TableBatch, check_size
 from monitor.sources.tables import Table
 
 _BATCH_ROWS = 8192
-_USER_BYTES = 64  # least memory of one user
-_CACHED_USERS = 100_000  # most users that are cached
+_USER_BYTES = 64  # the least memory of one user
+_CACHED_USERS = 100_000  # the largest number of users that are cached
 
 
 class FileLists:
     """One arm's lists in files. Port: Source.
 
-    If the deadline passes, all users are ``timeout``: half a file is no answer.
+    If the deadline passes, all users are ``timeout``, because half a file is no answer.
     """
 
     def __init__(self, options: FileSourceOptions) -> None:
         self._options = options
 
     def pull(self, request: PullRequest) -> Pull:
-        """Lists of the requested users."""
+        """The lists of the requested users."""
         deadline = Deadline.after(request.timeout_s)
         return read_files(self._options, request.slot, partial(self._pull, request, deadline))
 
@@ -48,7 +48,7 @@ class FileLists:
                 lists = ListView(database, "asked", options, files, request.k)
                 pull = lists.pull_asked(request.users, deadline, options.max_bytes)
         except OverdueError:
-            note = f"{files.where} was not read when the run's deadline passed"
+            note = f"the run's deadline passed before {files.where} was read"
             return Pull.failed(request.users, CoverageReason.TIMEOUT, note)
         require_readable(pull.unreadable, options.max_unreadable)
         return pull
@@ -76,7 +76,7 @@ class FileUsers:
         with open_database([files]) as database:
             view = UserView(database, files, self._options, dimensions)
             ((count,),) = database.execute(f"SELECT count(*) FROM {view.name}").fetchall()
-            # Checked before any user is read: more memory than the texts of the users is used.
+            # This is checked before any user is read. Reading uses more memory than the keys have.
             check_size(count * _USER_BYTES, self._options.max_bytes, files.where)
             rows = []
             query = f"SELECT {', '.join((KEY, *view.columns))} FROM {view.name}"
@@ -90,7 +90,7 @@ class FileUsers:
 
 
 class FileTable(Table):
-    """Files of a slot."""
+    """The files of a slot as a table."""
 
     def __init__(self, options: FileOptions) -> None:
         super().__init__(options)
@@ -101,7 +101,7 @@ class FileTable(Table):
         return fill_slot(self._options.path, slot)
 
     def batches(self, slot: datetime, columns: Sequence[str]) -> Iterator[TableBatch]:
-        """Rows of the slot's files in their order. The last batch has no row."""
+        """The rows of the slot's files, in the order of the files. The last batch has no rows."""
         files = find_files(self._options, slot)
         with open_database([files], in_order=True) as database:
             rows = FileView(database, files, columns, "rows")

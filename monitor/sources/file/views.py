@@ -1,4 +1,4 @@
-"""Lists and users of files as views in DuckDB, and the segments of the users."""
+"""Makes views in DuckDB of the lists and users in files, and the segments of the users."""
 
 from __future__ import annotations
 
@@ -25,20 +25,21 @@ from monitor.sources.lookup_tables import SegmentValues, segment_labels, split_b
 from monitor.sources.table_lists import TableLists
 
 GIVEN = "rankwatch_user"
-"""The column of users as the file spells them. `KEY` has them in the forms of the options."""
-_BATCH_ITEMS = 40_000  # an id may be long
+"""The column of users as the file spells them. `KEY` is the column of their rewritten keys."""
+_BATCH_ITEMS = 40_000  # small, because an id may be long
 
 
 def rows_read(files: FileSet, options: FileSourceOptions | FileUsersOptions) -> tuple[object, ...]:
-    """Equal for two readers if they read the same rows, with the same users."""
+    """A key that is equal for two readers if they read the same rows and the same users."""
     return files.paths, options.user, options.user_ids, options.served
 
 
 class ListView:
-    """One arm's lists as views: ``rows``, and ``joined`` with one row for each user.
+    """The lists of one arm as three views.
 
-    In the long form a row of ``joined`` has lists of the values in the user's rows. ``all_rows``
-    also has the rows without a user.
+    ``rows`` has the rows of the files. ``joined`` has one row for each user. For the long form,
+    this row has lists of the values in the user's rows. ``all_rows`` has the same rows as ``rows``,
+    and also the rows without a user.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class ListView:
         self._k = k
         self._where = files.where
         self._file = FileView(database, files, options.columns, f"rows_{name}", options)
-        # Read without a row: columns that cannot be lists are an error before anything is joined.
+        # This reads no rows. Columns that cannot be lists raise an error before the join.
         self._pull(options, pd.Index([], dtype="str"), [self._file.empty(options.columns)])
         selected = [
             f"{self._file.key(options.user, options.user_ids)} AS {KEY}",
@@ -86,18 +87,18 @@ class ListView:
 
     @property
     def unreadable(self) -> tuple[Unreadable, ...]:
-        """Rows of a log that were skipped when it was opened."""
+        """The rows of a log that were skipped when the log was opened."""
         return self._file.unreadable
 
     def taken(self, column: str) -> str:
-        """The SQL expression for a column, except the column of users."""
+        """The SQL expression for a column of lists. It is not for the column of users."""
         options = self.options
         file = self._file
         value = sql_name(column)
         most = None if options.no_item else self._k
         items = options.items
         if items and column == options.scores and file.is_list(column) and file.is_list(items):
-            # Lists of different length must differ after both are cut.
+            # If the lists have different lengths, cutting both must not make them equal.
             cut = value if most is None else f"{value}[:{most}]"
             return f"CASE WHEN len({value}) = len({sql_name(items)}) THEN {cut} END"
         if column == options.model_version and not file.is_json:
@@ -110,11 +111,11 @@ class ListView:
 
     @property
     def batch_rows(self) -> int:
-        """How many rows fit in a small batch, however long their ids are."""
+        """How many rows fit into a small batch if all ids are long."""
         return max(256, min(8192, _BATCH_ITEMS // self._k))
 
     def pull_joined(self, record: pa.RecordBatch, prefix: str) -> Pull:
-        """The lists in a batch of the join, in which every user has one row."""
+        """The lists in a batch of the join. In such a batch, every user has one row."""
         has_list = record[f"{prefix}{KEY}"]
         users = record[KEY]
         columns = {name: record[f"{prefix}{name}"] for name in self.names}
@@ -122,15 +123,15 @@ class ListView:
             users = users.filter(has_list)
             columns = {name: column.filter(has_list) for name, column in columns.items()}
         if self.is_long:
-            # One row for each item again.
+            # The lists are converted back to one row for each item.
             users = users.take(pc.list_parent_indices(columns[self.names[0]]))
             columns = {name: column.flatten() for name, column in columns.items()}
         spelled = self.options.model_copy(update={"user_ids": None})
         return self._pull(spelled, user_index(record[KEY]), [self._batch(users, columns)])
 
     def pull_asked(self, users: pd.Index[str], deadline: Deadline, max_bytes: int) -> Pull:
-        """The lists of these users. Counts all rows without a user."""
-        # The key null finds the rows without a user.
+        """The lists of these users. All rows without a user are counted."""
+        # The key null selects the rows without a user.
         pull = self.pull_rows([*users, None], users, deadline, max_bytes)
         unreadable = list(self.unreadable)
         if any(part.count for part in pull.unreadable if part.column == self.options.user):
@@ -145,14 +146,14 @@ class ListView:
         deadline: Deadline,
         max_bytes: int | None = None,
     ) -> Pull:
-        """The lists of these users, from all rows with one of the keys."""
+        """The lists of these users, from all rows that have one of the keys."""
         self._database.register("wanted", pa.table({KEY: pa.array(keys, pa.large_string())}))
         pull = self._pull(self.options, users, self._wanted(deadline), max_bytes)
         self._database.unregister("wanted")
         return pull
 
     def count_unreadable(self) -> tuple[Unreadable, ...]:
-        """How many rows have no user."""
+        """The number of rows without a user."""
         user = self.options.user
         checks = [(user, Need.IDS, f"{self._file.text(user)} IS NULL")]
         return self._file.count_unreadable(self._file.name, checks)
@@ -195,9 +196,9 @@ class ListView:
 class UserView:
     """The users of files as the view ``asked``, with one row for each user.
 
-    ``columns`` are its columns of segment values, one for each dimension. If a user has several
-    rows, the smallest value of each dimension counts. If no user has, the view also has the columns
-    ``also``.
+    ``columns`` are the columns of segment values, with one column for each dimension. If a user has
+    several rows, the smallest value of each dimension is used. If no user has several rows, the
+    view also has the columns ``also``.
     """
 
     name = "asked"
@@ -232,7 +233,7 @@ class UserView:
         ).fetchall()
         if not count:
             raise SourceError(
-                f"{self.where} holds no user: check the path and the name of the user column"
+                f"{self.where} has no user: check the path, and check the name of the user column"
             )
         self.is_distinct = count == distinct_count
         result = "*"
@@ -247,7 +248,10 @@ class UserView:
 
 
 class SegmentColumns:
-    """The segments of a `UserView`: the ``most`` most frequent values of each dimension."""
+    """The segments of a `UserView`: the most frequent values of each dimension.
+
+    ``most`` is the largest number of values for each dimension.
+    """
 
     def __init__(
         self,
@@ -266,7 +270,7 @@ class SegmentColumns:
         self.asked = AskedUsers(count=count, segments=tuple(segments))
 
     def of(self, record: pa.RecordBatch) -> dict[str, Rows]:
-        """Positions by segment of the users of a batch."""
+        """The positions of a batch's users in each segment."""
         labels = {column: record[column] for column in self._values}
         return split_by_values(record.num_rows, labels, self._values)
 

@@ -1,4 +1,4 @@
-"""Lists and users over HTTP: the kind and its options."""
+"""Lists and users over HTTP: the kind of source and its options."""
 
 import json
 import re
@@ -39,7 +39,7 @@ from monitor.web_proxy import Proxy
 
 
 def _check_url(url: str) -> None:
-    # Messages do not repeat the URL, which may contain a password.
+    # Errors do not repeat the URL, because it may contain a password.
     filled = re.sub(r"\{[^{}]*\}", "x", check_placeholders(url, "user", "users", "k"))
     if not url.isascii() or web_url_of(filled) is None:
         raise ValueError(
@@ -54,7 +54,7 @@ _SIDE_EFFECTS = {
     "write-back-type": "with write-back-type Gorse stores what it recommends as feedback",
     "cascadeCreate": "with cascadeCreate Recombee creates unknown users",
 }
-"""Parameters that make a request change data, unless they are false."""
+"""Parameters of a URL that make a request change data, unless their value is false."""
 
 
 def _only_reads(method: str) -> bool:
@@ -63,25 +63,27 @@ def _only_reads(method: str) -> bool:
 
 _is_safe_method = must(
     _only_reads,
-    "must be GET or POST: other methods may change data on the server",
+    "must be GET or POST, because other methods may change data on the server",
 )
 
 
 class HmacOptions(Options):
-    """A keyed hash (HMAC) of each request, sent together with the time."""
+    """A keyed hash (HMAC) of each request. The hash and the time are sent with the request."""
 
     secret: SecretStr = Field(min_length=1, description="The key.")
     signs: str = Field(
         default="{timestamp}.{body}",
         description=(
-            "The text to hash. `{method}`, `{target}` (path and query as sent), `{timestamp}` "
-            "and `{body}` are filled in."
+            "The text to hash. `{method}`, `{target}`, `{timestamp}` and `{body}` are filled in. "
+            "`{target}` is the path and the query as they are sent."
         ),
     )
     digest: Literal["sha256", "sha1", "sha512"] = Field(
         default="sha256", description="The hash function."
     )
-    encoding: Literal["hex", "base64"] = Field(default="hex", description="Encoding of the hash.")
+    encoding: Literal["hex", "base64"] = Field(
+        default="hex", description="The encoding of the hash."
+    )
     place: Literal["header", "query"] = Field(
         default="header",
         description="Where to send the hash and the time. With `query` the time is in `{target}`.",
@@ -104,13 +106,13 @@ class AwsOptions(Options):
     )
     access_key: SecretStr | None = Field(
         default=None,
-        description="Access key. Without it rankwatch looks for credentials as AWS's own tools do.",
+        description="Access key. Without it, rankwatch searches credentials as AWS's own tools do.",
     )
     secret_key: SecretStr | None = Field(default=None, description="Secret key of the access key.")
 
     def _problems(self) -> Iterator[str]:
         if bool(self.access_key) is not bool(self.secret_key):
-            yield "give access_key and secret_key together, or neither"
+            yield "give both access_key and secret_key, or neither of them"
 
 
 _is_token_url = must(
@@ -122,7 +124,7 @@ _is_token_url = must(
 class OAuth2Options(Options):
     """OAuth 2 client credentials (RFC 6749, 4.4).
 
-    A token is used until it expires. After a 401 another one is fetched.
+    A token is used until it expires. After an answer 401, a new token is fetched.
     """
 
     token_url: Annotated[SecretStr, _is_token_url] = Field(
@@ -137,7 +139,7 @@ class OAuth2Options(Options):
 
 
 class AuthOptions(OneOf):
-    """How requests authenticate: exactly one of these."""
+    """How requests authenticate. Give exactly one of these."""
 
     hmac: HmacOptions | None = Field(default=None, description="A keyed hash of each request.")
     aws: AwsOptions | None = Field(default=None, description="Signature version 4 of AWS.")
@@ -145,14 +147,14 @@ class AuthOptions(OneOf):
 
 
 class HttpOptions(Options):
-    """The address of a server, and how to request it."""
+    """The address of a server, and how to send requests to it."""
 
     url: Annotated[SecretStr, readable_by(_check_url)] = Field(
         description="The address. `{slot:%Y-%m-%d}` is filled in. Redirects are not followed."
     )
     headers: Annotated[dict[str, SecretStr], AfterValidator(check_headers)] = Field(
         default_factory=dict,
-        description="Headers to send. `Name_file: path` reads the value from a file.",
+        description="Headers to send. `Name_file: path` reads the value of a header from a file.",
     )
     token: HeaderSecret | None = Field(
         default=None, description="Token for the header `Authorization: Bearer`."
@@ -160,12 +162,15 @@ class HttpOptions(Options):
     auth: Annotated[AuthOptions | None, NOT_IN_HASH] = Field(
         default=None,
         description=(
-            "How requests authenticate, besides `token`, `headers`, and user and password in `url`."
+            "How requests authenticate. You can use `token`, `headers`, or user and password in "
+            "`url` "
+            "instead."
         ),
     )
     ca_file: Annotated[ConfigPath | None, NOT_IN_HASH] = Field(
         default=None,
-        description="PEM file with the authorities to trust instead of the system's, for https.",
+        description="PEM file of the certificate authorities to trust for https, instead of the "
+        "system's authorities.",
     )
     cert_file: Annotated[ConfigPath | None, NOT_IN_HASH] = Field(
         default=None, description="PEM file with the client's certificate, for https."
@@ -186,65 +191,72 @@ class HttpOptions(Options):
     )
     timeout: Annotated[Duration, NOT_IN_HASH] = Field(
         default=timedelta(seconds=5),
-        description="Longest time for one request, from the connection to the last byte.",
+        description="The longest time for one request, from the connection to the last byte.",
     )
     max_bytes: Annotated[int, NOT_IN_HASH] = Field(
         default=2**20,
         ge=1024,
         le=2**30,
-        description="Largest answer, in bytes after decompression. A larger answer is an error.",
+        description="The largest answer, in bytes after decompression. A larger answer is an "
+        "error.",
     )
 
     @property
     def host(self) -> str:
-        """Host and port, without user and password."""
+        """The host and port, without user and password."""
         return urlsplit(self.url.get_secret_value()).netloc.rpartition("@")[2]
 
     def _problems(self) -> Iterator[str]:
         if self.key_file and not self.cert_file:
-            yield "key_file needs cert_file"
+            yield "key_file needs cert_file: give cert_file too"
         has_login = urlsplit(self.url.get_secret_value()).username is not None
         has_header = "authorization" in map(str.lower, self.headers)
         has_auth = self.auth is not None and self.auth.hmac is None
         if sum([self.token is not None, has_header, has_auth, has_login]) > 1:
-            yield "give one of token, auth, an Authorization header, and user and password in url"
+            yield (
+                "give only one of these: token, auth, an Authorization header, user and "
+                "password in url"
+            )
 
 
 class HttpSourceOptions(HttpOptions):
-    """A recommender that answers with JSON: the list of one user, or the lists of a batch."""
+    """A recommender that answers with JSON. An answer has the list of one user or of a batch."""
 
     url: Annotated[SecretStr, readable_by(_check_url)] = Field(
         description="The address. `{user}`, `{k}` and `{slot:%Y-%m-%d}` are filled in, "
-        "percent-encoded. `{users}` is a batch, separated by commas. Redirects are not followed."
+        "percent-encoded. `{users}` is a batch of users, separated by commas. Redirects are not "
+        "followed."
     )
     profile: Annotated[str | None, NOT_IN_HASH] = Field(
         default=None,
         description="A profile with default options for a known API "
         "(monitor/sources/http/profiles/README.md), or your own file, `./FILE.yaml`. `url` is "
-        "then the server's address. Mappings are merged with the profile's.",
+        "then the server's address. Mappings are merged with those of the profile.",
     )
     with_: Annotated[dict[str, Any] | None, NOT_IN_HASH] = Field(
         default=None,
         alias="with",
         repr=False,
         exclude=True,
-        description="Values for the profile's variables.",
+        description="Values of the profile's variables.",
     )
     endpoint: str | None = Field(
-        default=None, description="Added to the end of `url`, with placeholders. Profiles set it."
+        default=None, description="Appended to `url`. It may have placeholders. Profiles set it."
     )
     batch: Annotated[int | None, NOT_IN_HASH] = Field(
         default=None,
         ge=1,
         le=10_000,
-        description="Most users in one request. If the server answers 413, or with more than "
-        "`max_bytes`, all further requests are for half as many users.",
+        description="The largest number of users in one request. If the server answers 413, or "
+        "with "
+        "more than `max_bytes`, all further requests are for half as many users.",
     )
     answers: Expression | None = Field(
         default=None,
-        description="With `batch`: JMESPath to the answers by user. They are an object with users' "
-        "keys, or an array. Without `user` an array has the order of the request. `items`, "
-        "`scores` and `user` are applied to each user's answer. Default: everything.",
+        description="With `batch`: JMESPath to the users' answers (default: the whole answer). "
+        "They "
+        "are an object with users' keys, or an array. Without `user`, the array has the order of "
+        "the request. `items`, `scores` and `user` are applied to the answer of each user.",
     )
     items: Expression = Field(
         default="@", description="JMESPath to the array of item ids in the answer, best first."
@@ -252,7 +264,7 @@ class HttpSourceOptions(HttpOptions):
     scores: Expression | None = Field(
         default=None,
         description="JMESPath to the array of the model's own scores, in the order of the items. "
-        "Equal scores are ties.",
+        "Items with equal scores are tied.",
     )
     item_ids: IdForms = None
     no_item: NoItem = None
@@ -264,7 +276,8 @@ class HttpSourceOptions(HttpOptions):
     error: Expression | None = Field(
         default=None,
         description="JMESPath to an error in the answer. If its value is true, the answer is "
-        "counted as http_error. With `batch` it is applied to the whole answer and to each user's.",
+        "counted as http_error. With `batch` it is applied to the whole answer, and to the answer "
+        "of each user.",
     )
     model_version: Annotated[Expression | None, NOT_IN_HASH] = Field(
         default=None,
@@ -293,45 +306,46 @@ class HttpSourceOptions(HttpOptions):
         default=32,
         ge=1,
         le=512,
-        description="Most requests at the same time.",
+        description="The largest number of requests at the same time.",
     )
     max_in_flight: Annotated[
         Annotated[int, Field(ge=1)] | Literal["adaptive"] | None, NOT_IN_HASH
     ] = Field(
         default=None,
-        description="Most requests at the same time to the host of `url`, from all comparisons of "
-        "the daemon. Requests of this source wait until there are fewer. `adaptive` learns how "
-        "many the host answers before requests queue there.",
+        description="The largest number of requests at the same time to the host of `url`, from "
+        "all comparisons of the daemon. Requests of this source wait until there are fewer. "
+        "`adaptive` learns how many requests the host can answer before they queue there.",
     )
     max_rate: Annotated[float | None, NOT_IN_HASH] = Field(
         default=None,
         gt=0,
         le=1e6,
-        description="Most requests a second to that host, counted in the same way.",
+        description="The largest number of requests in a second to the host of `url`, from all "
+        "comparisons of the daemon.",
     )
     requests_a_day: Annotated[int | None, NOT_IN_HASH] = Field(
         default=None,
         ge=1,
-        description="Most requests a day (UTC), with retries, to that host, from all sources that "
-        "set this. The remaining users are `too_slow`. Each start of the daemon and each command "
-        "counts from zero.",
+        description="The largest number of requests in a day (UTC) to the host of `url`, from all "
+        "sources that set this. Retries are counted too. Users that remain are `too_slow`. Each "
+        "start of the daemon and each command begins to count at zero.",
     )
     retries: Annotated[int, NOT_IN_HASH] = Field(
         default=2,
         ge=0,
         le=10,
         description="How often a request is retried after a failed connection, a timeout, 429 or "
-        "5xx. If the host requests a pause (Retry-After), all requests to it wait.",
+        "5xx. If the host asks for a pause (Retry-After), all requests to this host wait.",
     )
 
     @property
     def is_limited(self) -> bool:
-        """Whether requests wait while the host has many requests from any source."""
+        """Whether requests of this source wait while the host has too many requests."""
         return self.max_in_flight is not None or self.max_rate is not None
 
     @property
     def address(self) -> str:
-        """The whole URL with its placeholders. A secret."""
+        """The whole URL with its placeholders. It is a secret."""
         url = self.url.get_secret_value()
         if self.endpoint:
             return url.rstrip("/") + self.endpoint
@@ -353,25 +367,31 @@ class HttpSourceOptions(HttpOptions):
             yield "body needs method: POST"
         _check_url(self.address)
         if self.endpoint and re.search("[?#]", self.url.get_secret_value()):
-            yield "url must not contain ? or #, because endpoint follows it"
+            yield "url must not contain ? or #, because endpoint is appended to it"
         names = placeholders(templates)
         if not names & {"user", "users"}:
-            yield "url or body must contain {user}; otherwise all users get the same list"
+            yield (
+                "url or body must contain {user}, because all users would get the same list "
+                "without it"
+            )
         if self.batch is None:
             if "users" in names or self.answers is not None:
-                yield "{users} and answers need batch, the most users in one request"
+                yield (
+                    "{users} and answers need batch: set batch to the largest number of users "
+                    "in one request"
+                )
             return
-        # Without users, arrays that repeat an element for each user are empty.
+        # If there are no users, arrays that repeat an element for each user are empty.
         body = json.dumps(body_for_batch(self.body, ()), default=str)
         if "user" in placeholders(f"{self.address} {body}"):
             yield (
-                "with batch, write {users}, or {user} in an array of one element of the body: "
-                "a request is for many users"
+                "with batch, a request is for many users: write {users}, or write {user} in an "
+                "array of one element in the body"
             )
 
 
 class HttpUsersOptions(UserColumnOptions, HttpOptions):
-    """All users in the answer to one GET: an array of keys, or of objects with segments."""
+    """All users, in the answer to one GET. It has an array of keys or of objects with segments."""
 
     user: ColumnName = Field(default="user", description="Name of the user's key in each object.")
     users: Expression = Field(
@@ -380,7 +400,10 @@ class HttpUsersOptions(UserColumnOptions, HttpOptions):
 
     def _problems(self) -> Iterator[str]:
         if placeholders(self.url.get_secret_value()) - {"slot"}:
-            yield "url may contain only {slot:...}: one request gets all users"
+            yield (
+                "url may contain only {slot:...}, because one request gets all users: leave out "
+                "others"
+            )
 
 
 HTTP = SourceKind(

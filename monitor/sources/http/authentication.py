@@ -1,4 +1,4 @@
-"""Authentication of requests by hashes, AWS signatures and tokens: middlewares of aiohttp."""
+"""Authenticates requests by hashes, AWS signatures and tokens. These are middlewares of aiohttp."""
 
 import asyncio
 import base64
@@ -29,16 +29,16 @@ from monitor.sources.http.connection_pool import open_socket
 from monitor.texts.tls_faults import write_tls_fault
 
 _MARGIN_S = 30.0
-"""A token is replaced so long before it expires, or a tenth of its life if that is shorter."""
+"""How long before its end a token is replaced. If its life is short, this is a tenth of it."""
 _REFUSED_S = 60.0
-"""A refused token is replaced, but not more often."""
+"""The shortest time between two replacements of refused tokens."""
 _FAILED_S = 1.0
-"""If the server gave no token, requests within this time fail without asking it again."""
+"""How long requests fail after the server gave no token. The server is not asked again."""
 _PART = re.compile(rb"\{(method|target|timestamp|body)\}")
 
 
 class TokenError(aiohttp.ClientError):
-    """The server gave no access token. The text says why."""
+    """The server gave no access token. The text has the reason."""
 
 
 def authentication(
@@ -49,7 +49,7 @@ def authentication(
 ) -> ClientMiddlewareType:
     """The middleware that authenticates the requests of one pull.
 
-    SourceError if there are no AWS credentials.
+    Raises SourceError if there are no AWS credentials.
     """
     if options.oauth2:
         return _tokens_of(options.oauth2, tls, proxy)
@@ -92,11 +92,11 @@ def _add_hash(options: HmacOptions, request: ClientRequest, body: bytes) -> None
 
 
 def _aws_signer(options: AwsOptions, deadline: Deadline) -> Callable[[ClientRequest, bytes], None]:
-    """Signs with the configured keys, or with those that AWS's own tools find.
+    """Signs requests with the configured keys, or with the keys that AWS's own tools find.
 
-    They are looked for in each pull, because temporary keys expire.
+    Each pull searches for the keys, because temporary keys expire.
     """
-    # In an extra
+    # These packages are in an extra.
     from botocore import auth, awsrequest, credentials, exceptions, session  # noqa: PLC0415
 
     def find_keys() -> Any:  # noqa: ANN401 - untyped
@@ -135,7 +135,7 @@ def _describe(error: Exception) -> str:
 
 
 class AccessTokens:
-    """The access token of one client, used until it expires. For one event loop."""
+    """The access token of one client. It is used until it expires, in one event loop only."""
 
     def __init__(
         self,
@@ -147,13 +147,13 @@ class AccessTokens:
         self._tls = tls
         self._proxy = proxy
         self._token: str | TokenError = ""  # the value of the header Authorization
-        # Times of the monotonic clock
+        # These are times of the monotonic clock.
         self._expires_at = 0.0
         self._replaceable_at = 0.0
         self._lock = asyncio.Lock()
 
     async def __call__(self, request: ClientRequest, send: ClientHandlerType) -> ClientResponse:
-        """Send the request with the token. If it is refused, retry once with another token."""
+        """Send the request with the token. If the token is refused, retry once with a new token."""
         token = request.headers["Authorization"] = await self._current()
         response = await send(request)
         if response.status != HTTPStatus.UNAUTHORIZED:
@@ -185,7 +185,7 @@ class AccessTokens:
         return self._token
 
     async def _fetch(self) -> tuple[str, float]:
-        """A token, as a value of the header Authorization, and for how many seconds to use it."""
+        """Fetch a token. Returns the value of the header Authorization, and its life in seconds."""
         options = self._options
         client_id = quote(options.client_id, safe="")
         client_secret = quote(options.client_secret.get_secret_value(), safe="")

@@ -1,4 +1,4 @@
-"""The JSON body of a request, made from its template: the slot, k and the users are filled in."""
+"""Makes the JSON body of a request from a template: fills in the slot, k and the users."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -8,7 +8,7 @@ from monitor.slot_templates import fill_slot, placeholders
 
 
 def fill_body(body: object, request: PullRequest) -> object:
-    """Fill in the slot and k. Placeholders for users stay."""
+    """Fill in the slot and k. The placeholders for users stay."""
 
     def fill(template: str) -> object:
         if template == "{k}":
@@ -32,7 +32,7 @@ def body_for_user(body: object, user: str) -> object:
 def body_for_batch(body: object, users: Sequence[str]) -> object:
     """Fill in many users.
 
-    An array of one element that names ``{user}`` gets this element once for each user.
+    If the only element of an array names ``{user}``, it is repeated for each user.
     """
     if isinstance(body, list):
         if len(body) == 1 and "user" in placeholders(json.dumps(body, default=str)):

@@ -1,7 +1,8 @@
 """One event loop and one pool of connections for all pulls of this process.
 
-To open a connection costs more than a request. Connections are safe to share: headers go with each
-request, cookies are not stored, and each set of trusted authorities has its own connections.
+Opening a connection costs more than a request, so pulls share connections. This is safe: headers
+belong to each request, cookies are not stored, and each set of trusted authorities has its own
+connections.
 """
 
 import asyncio
@@ -28,32 +29,35 @@ from monitor.sources.http import HttpOptions
 T = TypeVar("T")
 
 _IDLE_S = 0.5
-"""How long a connection waits for another request.
+"""How long an idle connection stays open.
 
-Servers wait longer. With many hosts a longer time would use up all sockets.
+Servers keep it open longer. With many hosts, a longer time would use all sockets of the process.
 """
 _ADDRESS_S = 10
 """How long a host's address is cached."""
 _CHECK_S = 2.0
-"""Time between two checks whether the thread is busy."""
+"""How long to wait between two checks of whether the thread is busy."""
 _MANY = 4
-"""So many pulls at the same time belong to more than one run."""
+"""If there are this many pulls at the same time, they belong to more than one run."""
 
 MAY_BE_LINK_LOCAL = ContextVar("MAY_BE_LINK_LOCAL", default=False)
 """Whether the current pull may connect to link-local addresses."""
 
 
 def open_socket(info: AddrInfoType) -> socket.socket:
-    """A socket for a connection to this address. LinkLocalError if it is not allowed."""
+    """A socket for a connection to this address.
+
+    Raises LinkLocalError if the address is not allowed.
+    """
     if not MAY_BE_LINK_LOCAL.get():
         refuse_link_local(info[4][0])
     return socket.socket(*info[:3])
 
 
 class _DaemonThreads(ThreadPoolExecutor):
-    """A daemon thread for each call.
+    """Runs each call in its own daemon thread.
 
-    A name server that hangs delays neither other hosts nor the end of the process.
+    So a name server that hangs delays neither other hosts nor the end of the process.
     """
 
     def submit(self, fn: Callable[..., T], /, *args: object, **named: object) -> Future[T]:
@@ -63,7 +67,7 @@ class _DaemonThreads(ThreadPoolExecutor):
         def call() -> None:
             try:
                 future.set_result(fn(*args, **named))
-            except BaseException as error:  # noqa: BLE001 - raised in the thread that waits
+            except BaseException as error:  # noqa: BLE001 - the waiting thread raises it
                 future.set_exception(error)
 
         future.set_running_or_notify_cancel()
@@ -86,7 +90,7 @@ class _PullLoop:
         self._thread.start()
 
     def run(self, pull: Callable[[aiohttp.ClientSession], Coroutine[None, None, T]]) -> T:
-        """Return what the pull returns. The pull ends by its own deadline."""
+        """Run the pull and return its result. The pull ends by its own deadline."""
         return asyncio.run_coroutine_threadsafe(self._with_session(pull), self._loop).result()
 
     def end(self) -> None:
@@ -128,7 +132,7 @@ class _PullLoop:
         self._loop.run_forever()
         if self._session is not None:
             self._loop.run_until_complete(self._session.close())
-        # This does not wait for threads of the resolver, which may hang.
+        # This does not wait for the threads of the resolver, because they may hang.
         self._loop.close()
 
 
@@ -138,7 +142,7 @@ _current: _PullLoop | None = None
 
 def run_pull(pull: Callable[[aiohttp.ClientSession], Coroutine[None, None, T]]) -> T:
     """Run the pull with the session that all pulls of this process share."""
-    global _current  # noqa: PLW0603 - one in each process
+    global _current  # noqa: PLW0603 - each process has one
     with _lock:
         if _current is None:
             _current = _PullLoop()
@@ -164,8 +168,8 @@ def _end() -> None:
 
 
 def _forget() -> None:
-    global _lock, _current  # noqa: PLW0603 - one in each process
-    # In a forked process the loop has no thread.
+    global _lock, _current  # noqa: PLW0603 - each process has one
+    # A forked process has no thread for the loop.
     _lock = threading.Lock()
     _current = None
 
@@ -174,9 +178,9 @@ os.register_at_fork(after_in_child=_forget)
 
 
 def trust(options: HttpOptions) -> ssl.SSLContext | None:
-    """The TLS settings for these options, None for the system's.
+    """The TLS settings for these options. None means the system's settings.
 
-    SourceError if a file cannot be read.
+    Raises SourceError if a file cannot be read.
     """
     paths = options.model_dump(include={"ca_file", "cert_file", "key_file"}, exclude_none=True)
     if not paths:
@@ -191,7 +195,7 @@ def trust(options: HttpOptions) -> ssl.SSLContext | None:
         names = " and ".join(f"{name} {path}" for name, path in paths.items())
         raise SourceError(
             f"cannot read certificates from {names}: "
-            f"{error.strerror or 'no certificate or key is in there'}"
+            f"{error.strerror or 'they contain no certificate or key'}"
         ) from None
 
 
@@ -202,9 +206,9 @@ def _load(
     cert_file: str | None = None,
     key_file: str | None = None,
 ) -> ssl.SSLContext:
-    # Pulls with the same context share connections. A replaced file leads to a new context.
+    # Pulls with the same context share connections. If a file is replaced, the context is new.
     context = ssl.create_default_context(cafile=ca_file)
     if cert_file is not None:
-        # With a password OpenSSL does not ask for one on the terminal.
+        # Without a password here, OpenSSL would ask for one on the terminal.
         context.load_cert_chain(cert_file, key_file, password="")
     return context

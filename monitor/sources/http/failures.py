@@ -1,4 +1,4 @@
-"""What the status of an answer and the error of a connection mean."""
+"""Interprets the status of an answer and the error of a connection."""
 
 import os
 from dataclasses import replace
@@ -21,7 +21,7 @@ _PHRASES = {status.value: status.phrase for status in HTTPStatus}
 
 
 def status_failure(response: aiohttp.ClientResponse) -> RequestFailure | None:
-    """The failure that a status means, None if the body is an answer."""
+    """The failure that a status means. None if the body is an answer."""
     status = response.status
     if status in (HTTPStatus.OK, HTTPStatus.CREATED):
         return None
@@ -42,7 +42,7 @@ def status_failure(response: aiohttp.ClientResponse) -> RequestFailure | None:
 def connection_failure(error: Exception, options: HttpOptions) -> RequestFailure:
     """The failure that an error of a connection means.
 
-    Its note never repeats an address, which may contain a secret.
+    The note never repeats an address, because an address may contain a secret.
     """
     reason = CoverageReason.UNREACHABLE
     is_retried = True
@@ -68,10 +68,10 @@ def connection_failure(error: Exception, options: HttpOptions) -> RequestFailure
             note = "is a name that DNS could not resolve"
         case aiohttp.ClientResponseError():
             reason = CoverageReason.MALFORMED
-            note = "answered, but not in HTTP"
+            note = "sent an answer that is not HTTP"
             is_retried = False
         case ValueError():
-            note = "was not asked: no such request can be made, see url, headers and token"
+            note = "was not asked: the request is invalid, check url, headers and token"
             is_retried = False
         case _:
             number = getattr(error, "errno", None)
@@ -88,10 +88,10 @@ def connection_failure(error: Exception, options: HttpOptions) -> RequestFailure
 
 
 def _proxy_failure(error: Exception, proxy: WebProxy, failure: RequestFailure) -> RequestFailure:
-    """The same failure, or the failure of the proxy."""
+    """The failure of the proxy. If the proxy is not at fault, ``failure`` itself."""
     if isinstance(error, aiohttp.ClientHttpProxyError):
         is_login = error.status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED
-        advice = "check that the proxy may go there"
+        advice = "check that the proxy may connect to this host"
         if is_login:
             advice = "check the credentials in proxy"
         note = f"was not reached: {proxy.name} answered {error.status} to CONNECT: {advice}"

@@ -1,6 +1,7 @@
-"""What all pulls from one host share: limits, a pause that it requested, and that it is silent.
+"""The state of a host that all pulls from it share.
 
-Everything here belongs to the thread that pulls, and lasts as long as the process.
+This is its limits, the pause that it asked for, and whether it was given up. Only the thread that
+pulls uses this state. It exists as long as the process.
 """
 
 import asyncio
@@ -23,13 +24,13 @@ from monitor.sources.http.request import AnswersByUser, RequestFailure
 _Outcome = AnswersByUser | RequestFailure
 _Request = Callable[[], Awaitable[_Outcome]]
 _Probe = asyncio.Future[RequestFailure | None]
-"""Its result is None if the request of the probe was answered, or was not made."""
+"""A probe. Its result is None if its request was answered or was never sent."""
 
 
 class Knee:
-    """How many requests a host answers at the same time before they queue there.
+    """Learns how many requests at the same time a host answers before they queue there.
 
-    Learnt in windows of requests, like Envoy's adaptive concurrency.
+    It learns from windows of requests, as Envoy's adaptive concurrency does.
     """
 
     _TOLERATED = 1.05
@@ -42,7 +43,7 @@ class Knee:
 
     def __init__(self) -> None:
         self.limit = 2.0
-        self.is_reached = False  # whether a request had to wait, so that a higher limit is useful
+        self.is_reached = False  # whether a request had to wait: then a higher limit is useful
         self._since_s = 0.0
         self._is_starting = True
         self._unqueued_s = inf
@@ -82,7 +83,7 @@ class Knee:
             self._is_starting = False
             return self.limit * factor
         if is_slow:
-            # Fewer requests made the host no faster, so it is slow for other reasons.
+            # The host did not become faster with fewer requests. So it is slow for other reasons.
             self._unqueued_s = median_s
         else:
             self._unqueued_s = min(self._unqueued_s, median_s + error_s)
@@ -95,9 +96,10 @@ class Knee:
 
 
 class Breaker:
-    """Whether a host or an address was given up.
+    """Remembers whether a host or an address was given up.
 
-    While it is open, one request at a time is a probe, until one is answered.
+    An open breaker means that it was given up. Then only one request at a time is sent, as a probe.
+    The breaker closes when a probe is answered.
     """
 
     def __init__(self) -> None:
@@ -105,9 +107,10 @@ class Breaker:
         self._probe: _Probe | None = None
 
     async def admit(self) -> _Probe | RequestFailure | None:
-        """Admit one request as a probe. The others wait for it, and share its failure.
+        """Admit one request as a probe. Other requests wait for the probe and share its failure.
 
-        The caller must set the result of the probe. None if the breaker is closed.
+        The caller must set the result of the probe. The result of this call is None if the breaker
+        is closed.
         """
         while self.is_open:
             if self._probe is None or self._probe.done():
@@ -120,7 +123,7 @@ class Breaker:
         return None
 
     def close(self) -> None:
-        """A request was answered."""
+        """Record that a request was answered."""
         self.is_open = False
         if self._probe is not None and not self._probe.done():
             self._probe.set_result(None)
@@ -133,11 +136,11 @@ _CREDIBLE_PAUSE_S = 86_400.0
 @dataclass(frozen=True, slots=True)
 class _Pause:
     until_s: float
-    failure: RequestFailure  # of requests whose deadline is before the end of the pause
+    failure: RequestFailure  # for requests whose deadline is before the end of the pause
 
 
 class Host:
-    """Admits each request by the limits of its source. Counts the requests of all sources."""
+    """Admits each request by the limits of its source. It counts the requests of all sources."""
 
     def __init__(
         self,
@@ -149,8 +152,8 @@ class Host:
         self._sleep = sleep
         self._now = now
         self._day = date.min
-        self._day_requests = 0  # of sources with requests_a_day
-        # Breakers and pauses by the address that is requested, "" for all
+        self._day_requests = 0  # only from sources with requests_a_day
+        # Breakers and pauses by the requested address. The key "" is for the whole host.
         self.breakers = defaultdict[str, Breaker](Breaker)
         self._pauses = dict[str, _Pause]()
         self._knee = Knee()
@@ -166,9 +169,9 @@ class Host:
         options: HttpSourceOptions,
         deadline: Deadline,
     ) -> _Outcome:
-        """Make the request to the address ``what`` as soon as limits and pauses admit it.
+        """Send the request to the address ``what`` as soon as limits and pauses admit it.
 
-        Returns a failure if they do not admit it before the deadline.
+        Returns a failure if limits or pauses do not admit the request before the deadline.
         """
         breakers = self.breakers[""], self.breakers[what]
         breaker = next((breaker for breaker in breakers if breaker.is_open), None)
@@ -246,15 +249,15 @@ class Host:
         return None
 
     def _count_of_day(self, most: int) -> RequestFailure | None:
-        """Count a request. Returns a failure if there were as many today."""
+        """Count a request. Returns a failure if today's requests have reached the limit."""
         today = self._now().date()
         if today > self._day:
             self._day = today
             self._day_requests = 0
         if self._day_requests >= most:
             note = (
-                f"was not asked: it had the {most:,} requests of requests_a_day, and is asked "
-                f"again from {self._day + timedelta(days=1)} 00:00 UTC on"
+                f"was not asked: it has had the {most:,} requests of requests_a_day, and is not "
+                f"asked again before {self._day + timedelta(days=1)} 00:00 UTC"
             )
             return RequestFailure(CoverageReason.TOO_SLOW, note)
         self._day_requests += 1
@@ -264,17 +267,17 @@ class Host:
         pause_s = min(failure.retry_after_s, _LONGEST_PAUSE_S)
         if not pause_s:
             return
-        # No host limits clients for more than a day: such an answer is about its address only.
+        # A host does not limit clients for more than a day. Such an answer is for one address only.
         key = "" if failure.retry_after_s <= _CREDIBLE_PAUSE_S else what
         until_s = self._monotonic() + pause_s
         if key not in self._pauses or until_s > self._pauses[key].until_s:
             note = (
-                f"{failure.note} and asked for a pause of {pause_s:,.0f} s (Retry-After), beyond "
-                "the run's deadline"
+                f"{failure.note} and asked for a pause of {pause_s:,.0f} s (Retry-After), which "
+                "ends after the run's deadline"
             )
             self._pauses[key] = _Pause(until_s, replace(failure, note=note, is_retried=False))
 
 
 HOSTS = defaultdict[str, Host](Host)  # by name and port
-# They belong to the event loop. A forked process has another one.
+# Hosts belong to one event loop. A forked process has another event loop.
 os.register_at_fork(after_in_child=HOSTS.clear)

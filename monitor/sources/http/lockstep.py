@@ -1,13 +1,14 @@
 """Keeps the HTTP pulls of one run together.
 
-All pulls of a run request the same user within a few requests. A draw decides which one is first.
-A pull waits for another one only if both conditions are met:
+All pulls of a run request the same user within a few requests. A random draw decides which pull is
+first. A pull waits for another pull only if both conditions are met:
 
-- The other one has sent a request within the timeout of a request, and is not finished. So nobody
+- The other pull is not finished, and has sent a request within the timeout of a request. So no pull
   waits for a pull that hangs, pauses, waits for its turn or was given up.
-- It is ahead of a pace that takes half of its deadline. So other pulls cost it at most that half.
+- The waiting pull is so fast that it needs less than half of the time until its deadline. So it
+  loses at most half of this time by waiting.
 
-Everything here belongs to the thread that pulls.
+Only the thread that pulls uses this module.
 """
 
 import asyncio
@@ -22,19 +23,19 @@ from monitor.model.runs import PullRequest
 from monitor.sources.http import HttpSourceOptions
 
 WINDOW = 32
-"""Most requests that a pull is ahead of another one.
+"""How many requests a pull may be ahead of another pull.
 
-A draw is for half as many requests.
+One draw decides the order of half as many requests.
 """
 _CHECK_S = 0.002
-"""Time between two checks of a pull that waits."""
+"""How long a waiting pull waits between two checks."""
 
 
 class Companion:
-    """One pull of a run, and how many users it has taken and requested.
+    """One pull of a run. It counts the users that the pull has taken and requested.
 
-    ``users`` are in the order that all pulls of the run share. ``requested`` users before them were
-    answered by an earlier attempt.
+    ``users`` are in the order of all pulls of the run. ``requested`` is the number of users before
+    them that an earlier attempt has answered.
     """
 
     def __init__(
@@ -58,15 +59,15 @@ class Companion:
         if request.together:
             self._run = _RUNS.setdefault(request.together, self._run)
         draw = random.Random(f"{request.together} {len(self._run)}").random  # noqa: S311
-        # For each half of a window the pull with the lowest number is first.
+        # For each half of a window, the pull with the lowest random number is first.
         self.lots = [draw() for _ in range(2 * self._count // WINDOW + 1)]
         self._run.append(self)
 
     async def take(self) -> tuple[str, ...]:
-        """Wait for this pull's turn, and return the users of its next request. Empty at the end."""
+        """Wait for this pull's turn. Returns the users of its next request, none at the end."""
         if self._queue.locked() or not self.may_go():
             async with self._queue:
-                # An event at each request of the other pulls would cost more.
+                # Waiting for an event at each request of the other pulls would cost more.
                 while not self.may_go():  # noqa: ASYNC110
                     await asyncio.sleep(_CHECK_S)
         users = tuple(islice(self.users, self.batch))
@@ -75,21 +76,21 @@ class Companion:
         return users
 
     def mark_requested(self, users: tuple[str, ...]) -> None:
-        """Record that the request for these users was sent, or never will be."""
+        """Record that the request for these users was sent, or that it will never be sent."""
         if users in self._unrequested:
             self._unrequested.remove(users)
             self.requested += len(users)
             self.moved_at = time.monotonic()
 
     def halve(self, users: tuple[str, ...]) -> None:
-        """Put back these users, and halve the batch: they are too many for one request."""
+        """Put back these users and halve the batch, because they are too many for one request."""
         self.users = chain(users, self.users)
         self.batch = min(self.batch, len(users) // 2)
         self._taken -= len(users)
         self.requested -= len(users)
 
     def leave(self) -> None:
-        """End this pull: no other one waits for it."""
+        """End this pull. Other pulls no longer wait for it."""
         self._run.remove(self)
 
     def may_go(self) -> bool:
@@ -104,7 +105,7 @@ class Companion:
                 behind.append(pull)
         if not behind or taken >= self._count:
             return True
-        # Whether the share of its users is below the share of half of its deadline
+        # A pull does not wait if it is slower than a pace that takes half of its time.
         if taken * self._half_s <= self._count * (now - self._joined_at):
             return True
         batches = [pull.batch for pull in self._run]
@@ -121,5 +122,5 @@ class _Run(list[Companion]):
 
 
 _RUNS = WeakValueDictionary[str, _Run]()
-# They belong to the event loop. A forked process has another one.
+# Runs belong to one event loop. A forked process has another event loop.
 os.register_at_fork(after_in_child=_RUNS.clear)

@@ -1,4 +1,4 @@
-"""Who was slow during a pull: the source, or rankwatch and its machine."""
+"""Finds what was slow during a pull: the source, or rankwatch and its machine."""
 
 import time
 from array import array
@@ -10,11 +10,11 @@ from monitor.model.rankings import CoverageReason
 from monitor.sources.http.request import RequestFailure
 
 _SLOW_S = 0.5
-"""A slower answer is slow for a service that people wait for."""
+"""An answer that takes longer is slow, because people wait for such a service."""
 
 
 class PullPace:
-    """The times of one pull from now on. For the thread that pulls."""
+    """The times of one pull. It begins now. Only the thread that pulls uses it."""
 
     def __init__(self) -> None:
         self._begun_at = time.monotonic()
@@ -24,9 +24,10 @@ class PullPace:
         self._slow_s = 0.0
 
     def add(self, seconds: float, *, answered: int = 0) -> bool:
-        """Add the duration of a request, which answered so many users. Returns whether it is slow.
+        """Add the duration of a request. Returns whether the request was slow.
 
-        A request is also slow if it takes half of a pull that is over soon.
+        ``answered`` is the number of users that it answered. In a short pull, a request is also
+        slow if it takes half of the pull.
         """
         is_slow = seconds >= min(_SLOW_S, (time.monotonic() - self._begun_at) / 2)
         self._answered_s.extend([seconds] * answered)
@@ -38,15 +39,15 @@ class PullPace:
     def busy(self, *, with_own_work: bool) -> str | None:
         """A note if this thread waited for a processor for more than half of the time.
 
-        ``with_own_work``: or used it. A thread that works all the time sends requests too slowly,
-        but it notices each answer in time.
+        With ``with_own_work``, the time in which it used the processor is added. A thread that
+        works all the time sends requests too slowly, but it notices each answer in time.
         """
         worked_s, waited_s = _processor_s()
         busy_s = waited_s - self._waited_s
         if with_own_work:
             busy_s += worked_s - self._worked_s
         elapsed_s = time.monotonic() - self._begun_at
-        if busy_s <= elapsed_s / 2 or elapsed_s < 1:  # in less time nobody is slow
+        if busy_s <= elapsed_s / 2 or elapsed_s < 1:  # a shorter time shows nothing
             return None
         return (
             f"is not at fault: rankwatch or its machine was too busy, for {busy_s:.1f} of "
@@ -54,9 +55,9 @@ class PullPace:
         )
 
     def late(self, *, is_limited: bool = False) -> RequestFailure:
-        """The failure of users without an answer at the deadline.
+        """The failure of users that have no answer at the deadline.
 
-        It is ``timeout`` only if the source was slow, and limits were not the reason.
+        It is ``timeout`` only if the source was slow and limits were not the reason.
         """
         busy = self.busy(with_own_work=True)
         if busy is not None:
@@ -81,7 +82,7 @@ class PullPace:
 
 
 def _processor_s() -> tuple[float, float]:
-    """Seconds in which this thread used a processor, and in which it waited for one."""
+    """How many seconds this thread has used a processor, and has waited for one."""
     waited_s = 0.0
     with suppress(OSError, ValueError, IndexError):  # only Linux has this file
         waited_s = int(Path("/proc/thread-self/schedstat").read_bytes().split()[1]) / 1e9

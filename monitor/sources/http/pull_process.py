@@ -1,6 +1,6 @@
 """A child process for pulls. It starts when the pulls of several runs use half a core.
 
-It ends when it is idle, or with its parent.
+It ends when it has been idle for a while, or when its parent ends.
 """
 
 import os
@@ -27,7 +27,7 @@ from monitor.sources.http.connection_pool import is_busy
 
 _IDLE_S = 60.0
 _LATE_S = 15
-"""The parent kills a child that does not read or answer for so long after a deadline."""
+"""The parent kills a child that does not answer for this time after a deadline."""
 _READY = b"."
 _PROGRAM = (
     "import sys; sys.path.append(sys.argv[1]); from monitor.sources.http.pull_process import "
@@ -43,10 +43,10 @@ class PullProcess:
         with control_of_child:
             descriptor = control_of_child.fileno()
             folder = str(Path(monitor.__file__).parents[1])
-            # -P: the working directory may contain another package named monitor.
+            # -P, because the working directory may contain another package named monitor.
             command = [sys.executable, "-P", "-c", _PROGRAM, folder, str(descriptor)]
-            # With a new session the child ignores Ctrl-C, which is for the parent.
-            self._child = subprocess.Popen(  # noqa: S603 - this very program
+            # In a new session, the child does not get Ctrl-C. It is for the parent.
+            self._child = subprocess.Popen(  # noqa: S603 - the same program
                 command,
                 pass_fds=[descriptor],
                 stdin=subprocess.DEVNULL,
@@ -70,7 +70,10 @@ class PullProcess:
         return bool(wait([self._control], 0))
 
     def pull(self, options: HttpSourceOptions, request: PullRequest) -> Pull:
-        """Return or raise what the pull in the child does. ConnectionError if the child ended."""
+        """Pull in the child. The error of the pull is raised here.
+
+        Raises ConnectionError if the child has ended.
+        """
         deadline = Deadline.after(request.timeout_s)
         ours, theirs = socket.socketpair()
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", _LATE_S, 0))
@@ -86,7 +89,7 @@ class PullProcess:
                     if isinstance(message, Exception):
                         raise message
                     request.on_progress(message)
-                self._child.kill()  # it was stopped, or the machine has no memory
+                self._child.kill()  # it was stopped, or the machine lacks memory
                 raise SourceError("the process that pulls did not answer in time", permanent=False)
         except (EOFError, OSError):
             self._child.kill()
@@ -96,11 +99,12 @@ class PullProcess:
 _lock = threading.Lock()
 _current: PullProcess | None = None
 _not_before_s = 0.0
-"""A process that cannot start is not started again at once. Monotonic."""
+"""No process is started before this time, because the last start failed. Monotonic clock."""
 _pulled_here: list[str] = []
-"""Hosts with limits, and runs, of the pulls under way in this process.
+"""The hosts with limits and the runs whose pulls this process does at present.
 
-Their other pulls stay here, because limits are for all pulls of a host, and runs keep together.
+Further pulls of these hosts and runs stay in this process. Limits are for all pulls of a host, and
+the pulls of a run must stay together.
 """
 
 
@@ -109,13 +113,13 @@ def pull_in_place(
     request: PullRequest,
     pull_here: Callable[..., Pull],
 ) -> Pull:
-    """Pull in the child process, or by ``pull_here`` if there is none or it ends meanwhile."""
+    """Pull in the child process. If there is none or it ends, ``pull_here`` pulls."""
     deadline = Deadline.after(request.timeout_s)
     names = {options.host, request.together} - {""}
     process = None
     stays = list[str]()
     with _lock:
-        # The count of a day's requests must outlive the child, which ends when it is idle.
+        # A child ends when it is idle. The count of a day's requests must last longer.
         if not options.requests_a_day and names.isdisjoint(_pulled_here):
             process = _ready_process()
         if process is None:
@@ -133,7 +137,7 @@ def pull_in_place(
 
 
 def _ready_process() -> PullProcess | None:
-    global _current, _not_before_s  # noqa: PLW0603 - one in each process
+    global _current, _not_before_s  # noqa: PLW0603 - each process has one
     if _current is not None and _current.is_gone:
         _current.end()
         _current = None
@@ -144,7 +148,7 @@ def _ready_process() -> PullProcess | None:
         and time.monotonic() >= _not_before_s
     ):
         _not_before_s = time.monotonic() + _IDLE_S
-        with suppress(OSError, RuntimeError):  # no more processes, files or threads
+        with suppress(OSError, RuntimeError):  # no more processes, files or threads are possible
             _current = PullProcess()
     if _current is not None and _current.is_ready:
         return _current
@@ -152,8 +156,8 @@ def _ready_process() -> PullProcess | None:
 
 
 def _forget() -> None:
-    global _lock, _current  # noqa: PLW0603 - one in each process
-    # The child belongs to the process that forked this one.
+    global _lock, _current  # noqa: PLW0603 - each process has one
+    # The child process belongs to the process from which this process was forked.
     _lock = threading.Lock()
     _current = None
     _pulled_here.clear()
@@ -163,13 +167,13 @@ os.register_at_fork(after_in_child=_forget)
 
 
 def answer_pulls(descriptor: int) -> None:
-    """Pull what the parent requests until it has ended, or requests nothing for a while.
+    """Do the pulls of the parent until the parent has ended, or has sent no pull for a while.
 
-    The child process runs this.
+    The child process runs this function.
     """
-    from monitor.sources.http.source import pull_here  # noqa: PLC0415 - which imports this module
+    from monitor.sources.http.source import pull_here  # noqa: PLC0415 - it imports this module
 
-    # A service manager sends SIGTERM to all processes, and runs that end in time still pull.
+    # A service manager sends SIGTERM to all processes. The last runs may still need pulls.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     control = socket.socket(fileno=descriptor)
     control.settimeout(_IDLE_S)
@@ -191,7 +195,7 @@ def answer_pulls(descriptor: int) -> None:
 
 
 def _answer(descriptor: int, pull_here: Callable[..., Pull]) -> None:
-    # The parent may have stopped waiting.
+    # The parent may no longer wait.
     with suppress(EOFError, OSError), Connection(descriptor) as connection:
         options, request, deadline = connection.recv()
         request = replace(request, timeout_s=deadline.remaining_s, on_progress=connection.send)
@@ -199,5 +203,5 @@ def _answer(descriptor: int, pull_here: Callable[..., Pull]) -> None:
             connection.send(pull_here(options, request))
         except SourceError as error:
             connection.send(error)
-        except Exception as error:  # noqa: BLE001 - raised in the parent
+        except Exception as error:  # noqa: BLE001 - the parent raises it
             connection.send(RuntimeError(repr(error)))

@@ -1,4 +1,4 @@
-"""Requests for one user or a batch: their URLs and bodies, and how answers are read."""
+"""Makes requests for one user or for a batch, and reads their answers."""
 
 import json
 import mimetypes
@@ -37,24 +37,24 @@ _NOT_IN_PATH = frozenset({"", ".", ".."})
 
 @dataclass(frozen=True, slots=True)
 class RequestFailure:
-    """Why a request gave no list."""
+    """The reason why a request gave no list."""
 
     reason: CoverageReason
     note: str
-    is_retried: bool = False  # a retry may succeed, but not before retry_after_s
+    is_retried: bool = False  # a retry may succeed after retry_after_s
     is_too_large: bool = False  # a request for fewer users may succeed
-    is_of_host: bool = False  # nobody can connect to the host
+    is_of_host: bool = False  # the host accepts no connections
     retry_after_s: float = 0.0
 
     @property
     def is_silence(self) -> bool:
-        """Whether the source gave no answer about users: it was away, refused or failed."""
+        """Whether the source gave no answer about users, because it was away, refused or failed."""
         return self.reason in _SILENT
 
 
 @dataclass(frozen=True, slots=True)
 class ListAnswer:
-    """The values that should be one user's list, its scores and the model's version."""
+    """The values in an answer for one user's list, scores and model version. They are unchecked."""
 
     items: object
     scores: object = None
@@ -66,7 +66,7 @@ AnswersByUser = Mapping[str, ListAnswer | RequestFailure]
 
 
 class RequestTemplate:
-    """Makes the requests of one pull, and reads their answers."""
+    """Makes the requests of one pull and reads the answers."""
 
     def __init__(self, options: HttpSourceOptions, request: PullRequest) -> None:
         url = fill_slot(options.address, request.slot, partial(quote, safe=""))
@@ -84,14 +84,14 @@ class RequestTemplate:
         self._error = _optional_finder(options.error)
         self._version = _optional_finder(options.model_version)
         self._options = options
-        self.empty: str | None = None  # shape of the first answer with an empty list
+        self.empty: str | None = None  # the shape of the first answer with an empty list
 
     def problem(self, user: str) -> str | None:
-        """Why no request for the user is possible, None if it is."""
+        """The reason why no request for the user is possible. None if a request is possible."""
         if self._has_user_in_path and user in _NOT_IN_PATH:
             return "was not asked: the user's key would change the path of url"
         if self._has_whole_numbers and not _WHOLE_NUMBER(user):
-            return "was not asked: the user's key is no whole number"
+            return "was not asked: the user's key is not a whole number"
         return None
 
     def url(self, users: Sequence[str]) -> URL:
@@ -103,7 +103,7 @@ class RequestTemplate:
         return self._url.with_path(path, encoded=True, keep_query=True)
 
     def body(self, users: Sequence[str]) -> bytes | None:
-        """The body for these users, None if requests have no body."""
+        """The body for these users. None if requests have no body."""
         if self._body is None:
             return None
         if self._is_batched:
@@ -118,7 +118,7 @@ class RequestTemplate:
         content: bytes,
         response: aiohttp.ClientResponse,
     ) -> AnswersByUser | RequestFailure:
-        """Select the values of each user's list and scores from the answer about these users."""
+        """Select the list and scores of each user from the answer about these users."""
         try:
             answer = from_json(content)
         except ValueError:
@@ -138,7 +138,7 @@ class RequestTemplate:
             return self._select(user, answer, version)
         except NotAppliedError:
             return _not_applied("items, scores, user or error", answer, [user])
-        except Exception as error:  # noqa: BLE001 - the answer came from outside
+        except Exception as error:  # noqa: BLE001 - the answer is from outside
             return unreadable(error)
 
     def _select(self, user: str, answer: object, version: object) -> ListAnswer | RequestFailure:
@@ -150,7 +150,7 @@ class RequestTemplate:
         items = self._items(answer)
         if items is None and answer is not None:
             note = (
-                f"has nothing where items says ({self._options.items}), in "
+                f"has nothing at the path in items ({self._options.items}), in "
                 f"{shape_of(answer, [user])}"
             )
             return RequestFailure(CoverageReason.MALFORMED, note)
@@ -207,7 +207,7 @@ class RequestTemplate:
     def _pair(
         self, users: Sequence[str], answer: object
     ) -> list[tuple[object, object]] | RequestFailure:
-        """The key and the answer of each user."""
+        """The key and the answer of each user of a batch."""
         answers = self._answers(answer)
         if isinstance(answers, dict):
             return list(answers.items())
@@ -215,7 +215,7 @@ class RequestTemplate:
             note = "gave an answer without an array or object of answers by user"
             if self._options.answers:
                 shape = shape_of(answer, users)
-                note += f" where answers says ({self._options.answers}), in {shape}"
+                note += f" at the path in answers ({self._options.answers}), in {shape}"
             return RequestFailure(CoverageReason.MALFORMED, note)
         if self._user is None:
             if len(answers) == len(users):
@@ -247,14 +247,14 @@ def _not_applied(which: str, answer: object, users: Sequence[str]) -> RequestFai
 
 
 def unreadable(error: Exception) -> RequestFailure:
-    """The failure for an answer whose reading raised this error."""
+    """The failure for an answer if reading it raised this error."""
     return RequestFailure(
         CoverageReason.MALFORMED, f"gave an answer that cannot be read ({type(error).__name__})"
     )
 
 
 _NO_KEY = object()
-"""The key of an answer without a readable key."""
+"""Stands for the key of an answer that has no readable key."""
 _LEFT_OUT = RequestFailure(CoverageReason.MISSING, "omitted users from its answer to a batch")
 _TWICE = RequestFailure(
     CoverageReason.DUPLICATE_USER, "has the user twice in its answer to a batch"
@@ -262,9 +262,9 @@ _TWICE = RequestFailure(
 
 
 async def read_body(response: aiohttp.ClientResponse, most: int) -> bytes | None:
-    """Read and decompress the body. None if it has more than ``most`` bytes.
+    """Read and decompress the body. The result is None if it has more than ``most`` bytes.
 
-    Nothing is read or decompressed beyond these.
+    No further bytes are read or decompressed.
     """
     encoding = response.headers.get("Content-Encoding", "identity").lower()
     if encoding == "identity":
@@ -306,13 +306,13 @@ async def _read_inflated(stream: aiohttp.StreamReader, most: int) -> bytes | Non
 
 
 def _quote(user: str) -> str:
-    if _UNRESERVED(user):  # faster
+    if _UNRESERVED(user):  # this is faster
         return user
     return quote(user, safe="")
 
 
 def _describe(content: bytes, response: aiohttp.ClientResponse) -> str:
-    # The answer and an unknown type are not repeated: they may contain what nobody should log.
+    # The answer and an unknown type are not repeated, because they may contain secrets.
     start = content[:100].lstrip().lower()
     what = "text of another kind" if start else "an empty body"
     if start.startswith((b"<!doctype", b"<html", b"<head", b"<body")):

@@ -1,4 +1,4 @@
-"""Pulls the list of every user of a panel over HTTP, with many requests at the same time."""
+"""Pulls the lists of all users of a panel over HTTP, with many requests at the same time."""
 
 import asyncio
 import json
@@ -45,27 +45,27 @@ from monitor.sources.list_collector import ListCollector, spell_items
 from monitor.web_proxy import refuse_link_local_behind
 
 LASTS_S = 3.0
-"""A shorter pull reports no progress and stores no answers: it is as easy to repeat."""
+"""A shorter pull reports no progress and stores no answers, because it is easy to repeat."""
 _REPORT_S = 1.0
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 5.0
 _CAUSES = 3
-"""Most causes of one reason in a note."""
+"""The largest number of causes that a note gives for one reason."""
 _DEAD_AFTER = 2
-"""Times ``concurrency``: the source is given up after so many requests without an answer."""
+"""The source is given up after this many times ``concurrency`` requests without an answer."""
 _LIKELY_OURS = {
     CoverageReason.MISSING: "is url right?",
     CoverageReason.WRONG_USER: "are url and user right?",
 }
-"""What to check if all users share the reason."""
+"""The question to ask if all users have the same reason."""
 _HUNG = RequestFailure(CoverageReason.TIMEOUT, "had not answered when the run's deadline passed")
 
 
 class HttpSource:
     """A recommender over HTTP, with one user or a batch of users in each request. Port: Source.
 
-    It never raises for what the server does. A server that does not answer twice ``concurrency``
-    requests in a row is given up.
+    It never raises an error because of the server. A server is given up if twice ``concurrency``
+    requests in a row get no answer.
     """
 
     def __init__(self, options: HttpSourceOptions) -> None:
@@ -76,17 +76,17 @@ class HttpSource:
         self._options = options
 
     def pull(self, request: PullRequest) -> Pull:
-        """Lists of the requested users."""
+        """The lists of the requested users."""
         return spell_items(pull_in_place(self._options, request, pull_here), self._options.item_ids)
 
 
 def pull_here(options: HttpSourceOptions, request: PullRequest) -> Pull:
-    """Lists of the requested users, pulled by this process."""
+    """The lists of the requested users. This process pulls them."""
     return run_pull(_HttpPull(options, request).pull)
 
 
 class _HttpPull:
-    """One pull: its remaining users, its lists, and how long the source has been silent."""
+    """One pull. It has the remaining users, the lists, and how long the source was silent."""
 
     def __init__(self, options: HttpSourceOptions, request: PullRequest) -> None:
         self._options = options
@@ -115,22 +115,22 @@ class _HttpPull:
         self._count = len(users)
         self._traces = TraceCollector()
         self._writing: asyncio.Future[None] | None = None
-        # By users of a request: when it began, without its time in the queue; when it was queued
+        # For the users of a request: when it began after its time in the queue, when it was queued
         self._under_way: dict[tuple[str, ...], float] = {}
         self._queued: dict[tuple[str, ...], float] = {}
         self._causes: dict[CoverageReason, Counter[str]] = defaultdict(Counter)
-        self._timeouts: dict[str, str] = {}  # notes by user; the end shows who was slow
+        self._timeouts: dict[str, str] = {}  # notes by user, until the end shows what was slow
         self._silent_requests = 0
         self._given_up: RequestFailure | None = None
 
     async def pull(self, session: aiohttp.ClientSession) -> Pull:
         """Request the lists of all users.
 
-        The users that remain at the deadline are ``timeout``, or ``too_slow`` if the source is not
-        at fault.
+        Users that remain at the deadline are ``timeout``. If the source is not at fault, they are
+        ``too_slow``.
         """
         MAY_BE_LINK_LOCAL.set(self._options.allow_link_local)
-        # Pulls of one slot do not begin at the same moment.
+        # The pulls of one slot must not begin at the same moment.
         await asyncio.sleep(0.01 * random.random())  # noqa: S311 - jitter
         self._pace = PullPace()
         self._host = HOSTS[self._options.host]
@@ -152,7 +152,7 @@ class _HttpPull:
         if self._writing is not None:
             await asyncio.wait([self._writing], timeout=_REPORT_S)
         for outcome in outcomes:
-            if isinstance(outcome, Exception):  # a defect of rankwatch
+            if isinstance(outcome, Exception):  # this is a defect of rankwatch
                 raise outcome
         pull = self._lists.pull()
         traces = self._traces.of(pull.rankings.users)
@@ -160,7 +160,7 @@ class _HttpPull:
         return replace(pull, rankings=rankings, notes=self._notes(pull))
 
     def _report(self) -> None:
-        """Report the progress of a pull that lasts, and store its new answers."""
+        """Report the progress of a long pull, and store its new answers."""
         elapsed_s = time.monotonic() - self._begun_s
         if elapsed_s < LASTS_S:
             return
@@ -222,13 +222,16 @@ class _HttpPull:
     def _add(self, user: str, answer: ListAnswer) -> None:
         try:
             self._lists.add(user, answer.items, answer.scores, answer.version)
-        except Exception as error:  # noqa: BLE001 - the answer came from outside
+        except Exception as error:  # noqa: BLE001 - the answer is from outside
             self._fail(user, unreadable(error))
 
     async def _ask_with_retries(
         self, session: aiohttp.ClientSession, users: tuple[str, ...]
     ) -> AnswersByUser | RequestFailure:
-        """Retry after growing pauses with jitter, as long as a retry may help and is in time."""
+        """Send a request and retry it, if a retry may succeed and is in time.
+
+        The pauses grow and have jitter.
+        """
         outcome = await self._ask(session, users)
         for retry in range(self._options.retries):
             if not isinstance(outcome, RequestFailure) or not outcome.is_retried:
@@ -251,7 +254,7 @@ class _HttpPull:
         self._companion.mark_requested(users)
         is_unsent = self._queued.pop(users, None) is not None
         if is_unsent and isinstance(outcome, RequestFailure):
-            # The host admits no requests before the deadline.
+            # The host admits no request before the deadline.
             self._given_up = self._given_up or outcome
         return outcome
 
@@ -276,7 +279,7 @@ class _HttpPull:
             return connection_failure(error, self._options)
         except zlib.error:
             return RequestFailure(
-                CoverageReason.MALFORMED, "answered in a compression that is broken or unknown"
+                CoverageReason.MALFORMED, "sent an answer whose compression is broken or unknown"
             )
 
     async def _read(
@@ -284,7 +287,7 @@ class _HttpPull:
     ) -> AnswersByUser | RequestFailure:
         failure = status_failure(response)
         if failure is not None:
-            response.close()  # not worth reading its body to keep the connection
+            response.close()  # reading the body would cost more than a new connection
             return failure
         content = await read_body(response, self._options.max_bytes)
         if content is None:
@@ -294,11 +297,11 @@ class _HttpPull:
         try:
             self._traces.add(users, response.headers)
             return self._template.read(users, content, response)
-        except Exception as error:  # noqa: BLE001 - the answer came from outside
+        except Exception as error:  # noqa: BLE001 - the answer is from outside
             return unreadable(error)
 
     def _fail_remaining(self) -> None:
-        """Give a reason to each user whose request was not sent or not answered."""
+        """Give a reason to each user whose request was not sent or got no answer."""
         now = time.monotonic()
         slow = set()
         for users, since in self._under_way.items():
@@ -327,9 +330,9 @@ class _HttpPull:
         self._lists.fail(user, reason, note)
 
     def _notes(self, pull: Pull) -> dict[CoverageReason, str]:
-        """The pull's notes with the host, the causes of each reason, and a question about options.
+        """The notes of the pull. A note has the host and the causes of a reason.
 
-        The question is for a reason that all users share.
+        If all users have the same reason, the note also asks whether some options are right.
         """
         host = self._options.host
         notes = {}
@@ -345,18 +348,18 @@ class _HttpPull:
         counts = Counter(pull.failures.values())
         for reason, question in _LIKELY_OURS.items():
             if reason in notes and counts[reason] == self._count:
-                notes[reason] += f", for everybody: {question}"
+                notes[reason] += f", for all users: {question}"
         shape = self._template.empty
         if shape and len(pull.rankings) == self._count and not len(pull.rankings.items):
             notes[CoverageReason.EMPTY] = (
-                f"{host} gave an empty list where items says ({self._options.items}), in "
-                f"{shape}, for everybody: is items right?"
+                f"{host} gave every user an empty list at the path in items ({self._options.items}), in "
+                f"{shape}: is items right?"
             )
         return notes
 
 
 def _question(options: HttpSourceOptions, k: int) -> str:
-    """All that the answers depend on. It contains secrets."""
+    """Everything that the answers depend on. It contains secrets."""
     values = {}
     for name, field in type(options).model_fields.items():
         if NOT_IN_HASH not in field.metadata:
@@ -369,10 +372,10 @@ def _reveal(value: object) -> str:
 
 
 def request_options(options: HttpOptions, deadline: Deadline) -> dict[str, Any]:
-    """Keyword arguments for every request of a source.
+    """The keyword arguments for every request of a source.
 
-    SourceError if a certificate or credentials cannot be read, or if a proxy would have to connect
-    to a link-local address.
+    Raises SourceError if a certificate or credentials cannot be read. It also raises SourceError if
+    a proxy would have to connect to a link-local address.
     """
     tls = trust(options)
     timeout_s = options.timeout.total_seconds()

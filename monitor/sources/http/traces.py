@@ -1,4 +1,4 @@
-"""What HTTP answers report about themselves: when they came, from which cache, and their ids."""
+"""Collects what answers over HTTP report: their time, their cache and their ids."""
 
 import re
 import time
@@ -13,7 +13,7 @@ import pandas as pd
 from monitor.model.rankings import Traces
 from monitor.pairing.ids import find_users
 
-# Headers of nginx and servers that follow it, CloudFront, Fastly, Akamai and Azure, Cloudflare,
+# These are headers of nginx and similar servers, CloudFront, Fastly, Akamai and Azure, Cloudflare,
 # Vercel, Varnish, and RFC 9211.
 _STATUS = (
     "X-Cache",
@@ -41,7 +41,7 @@ _IDS = (
 
 
 class TraceCollector:
-    """Collects traces of the answers of one pull."""
+    """Collects the traces of the answers of one pull."""
 
     def __init__(self) -> None:
         self._sign = ""
@@ -62,21 +62,21 @@ class TraceCollector:
             self._rows.extend(row)
 
     def of(self, users: pd.Index) -> Traces:
-        """Traces of these users, in their order.
+        """The traces of these users, in their order.
 
-        They are NaN for an answer that was stored before a restart.
+        The traces of an answer that was stored before a restart are NaN.
         """
         rows = np.append(np.array(self._rows), [nan] * 3).reshape(-1, 3)
-        # The last row, -1, is for users without an answer.
+        # The last row is for users without an answer. Their row number is -1.
         places = find_users(users, pd.Index(self._users, dtype="str"))
         came_s, age_s, ids = rows[places].T
         return Traces(came_s=came_s, age_s=age_s, ids=ids, sign=self._sign)
 
 
 def _find_cache(headers: Mapping[str, str]) -> tuple[str, float]:
-    """The header that shows that a cache answered, and the answer's age in seconds.
+    """The header by which a cache shows that it answered, and the answer's age in seconds.
 
-    The age is 0 if the cache does not report it, and NaN if no cache answered.
+    The age is 0 if the cache does not report it. It is NaN if no cache answered.
     """
     age = headers.get("Age", "")[:9]
     if age.isdecimal() and int(age):

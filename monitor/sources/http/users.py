@@ -1,4 +1,4 @@
-"""Users from one HTTP answer: an array of their keys, or of objects with their segments."""
+"""Reads users from one HTTP answer: an array of keys, or of objects with segments."""
 
 import zlib
 from collections.abc import Iterator, Sequence
@@ -26,10 +26,10 @@ from monitor.sources.tables import Table
 
 
 class HttpUsers(Table):
-    """All users in the answer to one GET. Port: UserSource."""
+    """The users in the answer to one GET. Port: UserSource."""
 
     def where(self, slot: datetime) -> str:
-        """The host, whatever the slot."""
+        """The host. It is the same for all slots."""
         del slot
         host: str = self._options.host
         return host
@@ -37,7 +37,7 @@ class HttpUsers(Table):
     def batches(self, slot: datetime, columns: Sequence[str]) -> Iterator[TableBatch]:
         """All users in one batch.
 
-        SourceError if the answer has no users, or none of them has one of the columns.
+        Raises SourceError if the answer has no users, or if no user has one of the columns.
         """
         options = self._options
         request = request_options(options, Deadline.after(options.timeout.total_seconds()))
@@ -77,6 +77,6 @@ class HttpUsers(Table):
             note = f"answered no JSON to which users ({options.users}) can be applied"
             raise SourceError(f"{options.host} {note}") from None
         if not isinstance(users, list):
-            what = f"{options.host} has no array where users says ({options.users})"
+            what = f"{options.host} has no array at the path in users ({options.users})"
             raise UnreadableError(what, f"{what}, in {shape_of(answer)}")
         return users

@@ -1,4 +1,4 @@
-"""Lists and users from Redis or Valkey: the kind and its options."""
+"""Lists and users from Redis or Valkey: the kind of source and its options."""
 
 import re
 from collections.abc import Iterator
@@ -23,8 +23,8 @@ _HASH_TAG = re.compile(r"\{([^{}]*\{[^{}]*\}[^{}]*)\}")
 
 _is_url = must(
     _URL.fullmatch,
-    "is no address of Redis: expected redis://user:password@host:6379/0, special characters of a "
-    "password as %XX",
+    "is not an address of Redis: write redis://user:password@host:6379/0, with special characters "
+    "of the password as %XX",
 )
 
 
@@ -46,12 +46,12 @@ class RedisOptions(Options):
         description="`redis://user:password@host:6379/0`, `unix:///path?db=0`, "
         "`redis+sentinel://host,host/service/0` or `redis+cluster://host,host`. `rediss` instead "
         "of `redis` uses TLS. `?ssl_ca_certs=/path`, `&ssl_certfile=...`, `&sentinel_password=...` "
-        "may follow. rankwatch only reads: use an account that may only read.",
+        "may follow. rankwatch only reads, so use an account that may only read.",
     )
 
 
 class RedisSourceOptions(RedisOptions):
-    """One arm's lists in Redis: each list has its own key or its own field of a hash."""
+    """One arm's lists in Redis. Each list has its own key, or its own field of a hash."""
 
     type: Literal["zset", "list", "string", "hash"] = Field(
         description="Type of the key: a sorted set or a list of ids, a string with JSON, or a hash "
@@ -70,7 +70,7 @@ class RedisSourceOptions(RedisOptions):
     scores: Expression | Literal[True] | None = Field(
         default=None,
         description="The model's own scores: `true` for the scores of a sorted set, or JMESPath to "
-        "their array in the JSON, in the order of the items. Equal scores are ties.",
+        "their array in the JSON, in the order of the items. Items with equal scores are tied.",
     )
     item_ids: IdForms = None
     no_item: NoItem = None
@@ -79,17 +79,17 @@ class RedisSourceOptions(RedisOptions):
         default=500,
         ge=1,
         le=10_000,
-        description="Users in one request.",
+        description="The number of users in one request.",
     )
     timeout: Annotated[Duration, NOT_IN_HASH] = Field(
         default=timedelta(seconds=5),
-        description="Longest time to connect, and to wait for the next part of an answer.",
+        description="The longest time to connect, and to wait for the next part of an answer.",
     )
     max_bytes: Annotated[int, NOT_IN_HASH] = Field(
         default=2**17,
         ge=1024,
         le=2**29,
-        description="Largest JSON of one user. Larger JSON is an error.",
+        description="The largest JSON of one user, in bytes. Larger JSON is an error.",
     )
 
     def _problems(self) -> Iterator[str]:
@@ -98,26 +98,27 @@ class RedisSourceOptions(RedisOptions):
         has_field = self.field is not None
         if not has_one_user or has_field != (self.type == "hash"):
             yield (
-                "write {user} once in key, or in field, which goes only with type: hash; otherwise "
-                "all users get the same list"
+                "write {user} once in key, or once in field with type: hash, because all users "
+                "would "
+                "get the same list without it"
             )
         of_json = self.items != "@" or isinstance(self.scores, str)
         if (of_json and not has_json) or (self.scores is True and self.type != "zset"):
             yield (
-                "items and an expression as scores are for JSON in a string or hash, scores: "
-                "true for a zset"
+                "use items, and an expression in scores, only for JSON in a string or hash; use "
+                "scores: true only for a zset"
             )
 
 
 class RedisUsersOptions(RedisOptions):
-    """Users in Redis: the members of a set, or a part of the names of keys."""
+    """Users in Redis. They are the members of a set, or parts of the names of keys."""
 
     key: Template = Field(
-        description="The key of a set. Or the form of each user's key, such as `recs:v2:{user}`: "
-        "SCAN searches for these keys. `{slot:%Y-%m-%d}` is replaced.",
+        description="The key of a set, or the form of all users' keys, such as `recs:v2:{user}`. "
+        "SCAN searches for keys of this form. `{slot:%Y-%m-%d}` is replaced.",
     )
     timeout: Annotated[Duration, NOT_IN_HASH] = Field(
-        default=timedelta(minutes=5), description="Longest time to read all users."
+        default=timedelta(minutes=5), description="The longest time to read all users."
     )
     max_unreadable: MaxUnreadable = MAX_UNREADABLE
     max_rows: Annotated[int, NOT_IN_HASH] = Field(

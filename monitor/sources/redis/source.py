@@ -1,4 +1,4 @@
-"""Reads lists and users from Redis or Valkey, within one deadline."""
+"""Reads lists and users from Redis or Valkey before one deadline."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -36,7 +36,7 @@ try:
     from redis.sentinel import Sentinel
 except ImportError:
     raise ConfigError(
-        "redis: needs an extra: install it with pip install 'rankwatch[redis]'"
+        "redis: the extra for Redis is not installed: pip install 'rankwatch[redis]'"
     ) from None
 
 _ROWS = 1000
@@ -48,15 +48,15 @@ _ADDRESS_OF_SEVERAL = re.compile(
 
 
 class RedisServer:
-    """One server, the master that sentinels name, or a cluster."""
+    """A server, a cluster, or the master that sentinels name."""
 
     def __init__(self, url: str, timeout_s: float) -> None:
         self._url = url
         self._timeout_s = timeout_s
         self.where = "Redis " + re.sub(r"^.*?://(.*@)?|[?].*$", "", url)
 
-    def open(self) -> Any:  # noqa: ANN401 - redis-py's clients have no class in common
-        """A client. It connects at its first command, a client of a cluster at once."""
+    def open(self) -> Any:  # noqa: ANN401 - redis-py's clients have no common class
+        """Open a client. It connects at its first command. The client of a cluster connects now."""
         retry = Retry(ExponentialWithJitterBackoff(base=0.1, cap=5), _RETRIES)
         common = {
             "protocol": 2,
@@ -75,7 +75,7 @@ class RedisServer:
         for host in hosts.split(","):
             options = parse_url(f"{scheme}{login}{host}{rest}")
             nodes.append((options.pop("host"), options.pop("port", default_port)))
-        # The other options are the same for all hosts.
+        # The other options in the URL are the same for all hosts.
         options |= common
         options["ssl"] = options.pop("connection_class", None) is not None
         password = options.pop("sentinel_password", None)
@@ -85,18 +85,21 @@ class RedisServer:
         return Sentinel(nodes, sentinel_kwargs=of_sentinels, **options).master_for(service)
 
     def describe(self, error: Exception) -> str:
-        """What happened and what to do. The error's own text may contain data."""
+        """The text on what happened and what to do.
+
+        The error's own text is not used, because it may contain data.
+        """
         if isinstance(error, OverdueError):
             return "no answer when the deadline passed"
         if isinstance(error, MovedError):
-            return "is a node of a cluster: write redis+cluster:// in url"
+            return "is a node of a cluster: begin url with redis+cluster://"
         return str(redis_cause(error))
 
 
 class RedisSource:
     """One arm's lists in Redis. Port: Source.
 
-    If a batch gets no answer, also after retries, the remaining users are not requested.
+    If a batch gets no answer, even after retries, the remaining users are not requested.
     """
 
     def __init__(self, options: RedisSourceOptions) -> None:
@@ -106,7 +109,7 @@ class RedisSource:
         self._scores = finder(options.scores) if isinstance(options.scores, str) else None
 
     def pull(self, request: PullRequest) -> Pull:
-        """Lists of the requested users."""
+        """The lists of the requested users."""
         users = request.users.tolist()
         options = self._options
         lists = ListCollector(
@@ -131,8 +134,8 @@ class RedisSource:
         return replace(pull, notes=notes, unreadable=tally.unreadable)
 
     def _replies(self, request: PullRequest, users: Sequence[str]) -> Iterator[object]:
-        """The replies in the users' order. An error for one user is a reply."""
-        # In threads, which may be abandoned at the deadline: DNS may hang, and answers may trickle.
+        """The replies, in the order of the users. An error for one user is a reply too."""
+        # Threads do this, because they can be left at the deadline if DNS or answers hang.
         deadline = Deadline.after(request.timeout_s)
         size = self._options.batch
 
@@ -175,7 +178,7 @@ class RedisSource:
     def _add(self, lists: ListCollector, user: str, reply: object) -> None:
         try:
             self._add_reply(lists, user, reply)
-        except Exception as error:  # noqa: BLE001 - the reply came from outside
+        except Exception as error:  # noqa: BLE001 - the reply is from outside
             note = f"the value cannot be read ({type(error).__name__})"
             lists.fail(user, CoverageReason.MALFORMED, note)
 
@@ -207,11 +210,11 @@ class RedisSource:
             if self._scores is not None:
                 scores = self._scores(answer)
         except ValueError:
-            note = "the value is no JSON to which items and scores can be applied"
+            note = "the value is not JSON to which items and scores can be applied"
             lists.fail(user, CoverageReason.MALFORMED, note)
             return
         if items is None:
-            note = f"nothing where items says, in {shape_of(answer, [user])}"
+            note = f"there is nothing at the path in items, in {shape_of(answer, [user])}"
             lists.fail(user, CoverageReason.MALFORMED, note)
         else:
             lists.add(user, items, scores)
@@ -236,7 +239,7 @@ class RedisUsers:
         self._server = RedisServer(options.url.get_secret_value(), options.timeout.total_seconds())
 
     def users(self, slot: datetime, dimensions: Sequence[str]) -> UserTable:
-        """All users. SourceError for dimensions: Redis has no segments."""
+        """All users. Raises SourceError if there are dimensions, because Redis has no segments."""
         most = self._options.max_rows
         key = fill_slot(self._options.key, slot)
         where = f"{key!r} in {self._server.where}"
@@ -249,14 +252,14 @@ class RedisUsers:
                 f"{where} cannot be read: {self._server.describe(error)}", permanent=False
             ) from None
         if len(users) > most:
-            raise SourceError(f"{where} holds more than {most} users: raise max_rows")
+            raise SourceError(f"{where} has more than {most} users: raise max_rows")
         tally = Tally(where)
         tally.count(key, Need.IDS, users.null_count, len(users), example)
         require_readable(tally.unreadable, self._options.max_unreadable)
         return user_table([(users, {})], tally)
 
     def _read(self, key: str, most: int) -> tuple[pa.Array, str | None]:
-        """The users, null for a member that is no id, and the first such member."""
+        """The users, and the first member that is no id. Such a member is null among the users."""
         users = []
         example = None
         with closing(self._server.open()) as client, interrupt_when_given_up(client.close):
@@ -269,7 +272,7 @@ class RedisUsers:
 
 
 def _members(client: Any, key: str) -> Iterator[str]:  # noqa: ANN401
-    """The members of a set, or for a key with ``{user}`` the users in the names of keys."""
+    """The members of a set. For a key with ``{user}``, the users in the names of keys."""
     before, placeholder, after = key.partition("{user}")
     if not placeholder:
         yield from client.sscan_iter(key, count=_ROWS)

@@ -1,4 +1,4 @@
-"""Lists and users from tables that Spark reads: the kind and its options."""
+"""Lists and users from tables that Spark reads: the kind of source and its options."""
 
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Literal
@@ -21,7 +21,7 @@ def _is_address(url: str) -> bool:
 
 _is_remote = must(
     _is_address,
-    "is no address of Spark Connect: expected sc://host:15002, perhaps with /;token=... at its end",
+    "is not an address of Spark Connect: write sc://host:15002, and append /;token=... if needed",
 )
 
 
@@ -30,7 +30,7 @@ class SparkOptions(Options):
 
     remote: Annotated[SecretStr, _is_remote, NOT_IN_HASH] = Field(
         description="Address of the Spark Connect server: `sc://host:15002`. Both arms and the "
-        "users must have the same.",
+        "users must have the same address.",
     )
     table: _Place | None = Field(
         default=None,
@@ -39,7 +39,7 @@ class SparkOptions(Options):
     )
     path: _Place | None = Field(
         default=None,
-        description="Instead of `table`: a path that the cluster can read, such as "
+        description="A path that the cluster can read, in place of `table`, such as "
         "`s3a://lake/lists/{slot:%Y-%m-%d}`.",
     )
     format: Literal["parquet", "delta", "iceberg", "orc"] = Field(
@@ -65,7 +65,7 @@ class SparkSourceOptions(ListColumnOptions, SparkOptions):
 class SparkUsersOptions(UserColumnOptions, SparkOptions):
     """Users in Spark, one in each row.
 
-    A user in two rows counts once. Rows without a user are unreadable.
+    A user in two rows is asked once. A row without a user is unreadable.
     """
 
 
@@ -85,8 +85,8 @@ SPARK = SourceKind(
     lists=Reader(
         SparkSourceOptions,
         _NOT_PULLED,
-        "A table or path that Spark reads. The cluster joins and measures both arms and the users: "
-        "all of them are `spark`, and all users are asked. Needs the extra `spark`.",
+        "A table or path that Spark reads. The cluster joins and measures both arms and the users. "
+        "So all of these must be `spark`, and all users are asked. Needs the extra `spark`.",
     ),
     is_live=_is_live,
     all_users=_all_users,

@@ -1,4 +1,4 @@
-"""A session of Spark Connect for one run. It is cancelled at the deadline."""
+"""Opens a session of Spark Connect for one run. Its jobs are cancelled at the deadline."""
 
 import re
 import sys
@@ -20,14 +20,14 @@ from monitor.slot_templates import fill_slot
 from monitor.sources.columns import on_one_line
 from monitor.sources.spark import SparkOptions
 
-# pyspark ends a process whose main module is no file, such as `python -c`: it assumes that its own
-# tests run.
+# pyspark ends a process whose main module is not a file, such as `python -c`. It assumes that its
+# own tests run.
 _main = sys.modules["__main__"]
 _is_bare = not hasattr(_main, "__file__")
 if _is_bare:
     _main.__file__ = ""
 try:
-    # The warning about pandas 3 is about parts that we do not use.
+    # The warning on pandas 3 is for parts that rankwatch does not use.
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     import grpc
     from pyspark.errors import PySparkException
@@ -38,22 +38,22 @@ try:
     from pyspark.sql.dataframe import DataFrame
 except ImportError:
     raise ConfigError(
-        "spark: needs an extra: install it with pip install 'rankwatch[spark]'"
+        "spark: the extra for Spark is not installed: pip install 'rankwatch[spark]'"
     ) from None
 finally:
     if _is_bare:
         del _main.__file__
 
 CANCEL_S = 5.0
-"""How long after the deadline a server may take to cancel. Then we close the connection."""
-_RETRIES = 4  # within about 8 s
-# With a limit Spark measures the size of batches row by row. For rows without a list this takes
-# quadratic time.
+"""How long a server may take to cancel after the deadline. Then the connection is closed."""
+_RETRIES = 4  # they take about 8 s
+# With a limit, Spark measures the size of a batch after each row. For rows without a list, this
+# takes quadratic time.
 _ANY_SIZE = ("spark.sql.execution.arrow.maxBytesPerBatch", str(2**31 - 1))
 
 _REASONS = {
     r"\bUNAVAILABLE\b|failed to connect|Connection refused|Socket closed|RETRIES_EXCEEDED": (
-        "no server answers: check that Spark Connect runs there, and remote"
+        "no server answers: check remote, and check that Spark Connect runs there"
     ),
     r"\bUNAUTHENTICATED\b|\bPERMISSION_DENIED\b": (
         "the server refuses this user: check the token in remote"
@@ -63,7 +63,7 @@ _REASONS = {
     ),
     r"No module named '(?P<name>numpy|pandas|pyarrow)"
     r"|PACKAGE_NOT_INSTALLED|UNSUPPORTED_PACKAGE_VERSION": (
-        "the executors' Python has no {name}: install numpy>=2, pandas>=3 and pyarrow>=18 there, "
+        "the executors' Python has no {name}: install numpy>=2, pandas>=3 and pyarrow>=18 for it, "
         "or name another Python in conf: spark.sql.execution.pyspark.python"
     ),
     r"PYTHON_VERSION_MISMATCH": (
@@ -71,7 +71,8 @@ _REASONS = {
         "conf: spark.sql.execution.pyspark.python"
     ),
     r"FILE_NOT_EXIST|FileNotFoundException|underlying files have been updated|CONCURRENT": (
-        "a table was replaced while it was read: run the slot again, and replace tables as a whole"
+        "a table was replaced while it was read: run the slot again, and replace a table in one "
+        "step"
     ),
     r"SourceError: (?P<name>[^\n]+)": "{name}",
     r"OPERATION_CANCELED|was cancelled": "the job was cancelled on the cluster",
@@ -80,20 +81,20 @@ _REASONS = {
         "memory: see the server's log"
     ),
 }
-"""Reasons by a pattern for the text of Spark's error. The first pattern that matches counts."""
+"""A reason for each pattern. The first pattern that matches the text of Spark's error is used."""
 
 
 @contextmanager
 def open_session(options: SparkOptions, deadline: Deadline) -> Iterator[SparkSession]:
-    """A new session. At the deadline its jobs are cancelled on the cluster.
+    """Open a session. At the deadline, its jobs are cancelled on the cluster.
 
-    SourceError for errors of Spark and of the connection.
+    Errors of Spark and of the connection become SourceError.
     """
     remote = options.remote.get_secret_value()
     parts = urlsplit(remote)
     with _source_errors(f"{parts.hostname}:{parts.port or 15002}", deadline), ExitStack() as stack:
         session = SparkSession.builder.remote(remote).create()
-        # By default it retries for ten minutes if there is no server.
+        # By default, Spark retries for ten minutes if there is no server.
         session.client.set_retry_policies(
             [DefaultPolicy(max_retries=_RETRIES, initial_backoff=250, max_backoff=4000)]
         )
@@ -110,7 +111,7 @@ def open_session(options: SparkOptions, deadline: Deadline) -> Iterator[SparkSes
 
 
 def ship_program(session: SparkSession) -> None:
-    """Send this package to the executors, which import it from there."""
+    """Send this package to the executors, so that they can import it."""
     root = Path(monitor.__file__).parent
     with tempfile.TemporaryDirectory(prefix="rankwatch-") as folder:
         target = Path(folder) / "rankwatch.zip"
@@ -118,7 +119,7 @@ def ship_program(session: SparkSession) -> None:
             for path in sorted(root.rglob("*.py")):
                 name = path.relative_to(root.parent)
                 content = path.read_text(encoding="utf-8")
-                # Executors need no options of sources, and have no library for them.
+                # Executors need no options of sources. They lack the library for options.
                 if name.name == "__init__.py" and "sources" in name.parts:
                     content = ""
                 archive.writestr(str(name), content)
@@ -130,14 +131,14 @@ def open_table(
     options: SparkOptions,
     slot: datetime,
 ) -> tuple[DataFrame, str]:
-    """The slot's table, and its name in errors. SourceError if it does not exist."""
+    """The slot's table, and its name in errors. Raises SourceError if it does not exist."""
     where = fill_slot(options.table or options.path or "", slot)
     try:
         if options.table:
             frame = session.read.table(where)
         else:
             frame = session.read.format(options.format).load(where)
-        frame.schema  # noqa: B018 - asks the server
+        frame.schema  # noqa: B018 - this asks the server
     except PySparkException as error:
         condition = error.getCondition() or ""
         if "NOT_FOUND" in condition or "NOT_EXIST" in condition:
@@ -157,18 +158,18 @@ def open_table(
 
 
 def column_of(name: str) -> Column:
-    """The column of this name, also if the name has dots."""
+    """The column of this name. The name may have dots."""
     return functions.col("`" + name.replace("`", "``") + "`")
 
 
 def _quietly(call: Callable[[], object]) -> None:
-    # The server may not exist any more.
+    # The server may no longer exist.
     with suppress(Exception):
         call()
 
 
 def _stop(session: SparkSession) -> None:
-    # Closing a session needs the server, which may hang.
+    # Closing a session needs an answer of the server, which may hang.
     thread = threading.Thread(target=_quietly, args=[session.stop], daemon=True)
     thread.start()
     thread.join(CANCEL_S)
@@ -183,7 +184,7 @@ def _source_errors(where: str, deadline: Deadline) -> Iterator[None]:
         is_of_spark = isinstance(error, PySparkException | grpc.RpcError)
         if not is_of_spark and "closed channel" not in str(error):
             raise
-        # The cancellation at the deadline may appear as any error.
+        # A cancellation at the deadline can appear as any error.
         if deadline.is_past:
             reason = (
                 "did not end in time and was cancelled: raise deadline, or give the cluster "

@@ -1,4 +1,7 @@
-"""Joins both arms' tables by user in Spark and measures them there. Only sums come back."""
+"""Joins the tables of both arms by user in Spark and measures them there.
+
+Only sums are sent back.
+"""
 
 from __future__ import annotations
 
@@ -32,14 +35,18 @@ from monitor.sources.spark.partition import (
 from monitor.sources.table_lists import ListColumns, TableLists
 
 PARTS_HERE = 64
-"""Most parts that come back. More parts are merged on the cluster, `_TOGETHER` in one task."""
+"""The largest number of parts that are sent back.
+
+More parts are merged on the cluster, `_TOGETHER` parts in each task.
+"""
 _TOGETHER = 32
 
 _INTEGERS = frozenset({"byte", "short", "integer", "long"})
 
 _NOT_PULLED = (
-    "spark measures where the lists are: baseline, candidate, users and noise_floor.retrain must "
-    "all be spark, of one server"
+    "spark measures the lists on its own server: baseline, candidate, users and "
+    "noise_floor.retrain "
+    "must all be spark with the same server"
 )
 
 
@@ -48,7 +55,7 @@ def join_in_spark(
     users: SparkUsersOptions,
     dimensions: Sequence[str],
 ) -> JoinedTables | None:
-    """These tables joined, None if they are not of one server."""
+    """These tables as one joined source. None if they are of different servers."""
     for options in lists.values():
         if (options.remote, options.conf) != (users.remote, users.conf):
             return None
@@ -56,7 +63,7 @@ def join_in_spark(
 
 
 class OnlyJoined:
-    """Refuses to read tables that are not joined. Ports: Source, UserSource."""
+    """Refuses to read tables without a join. Ports: Source, UserSource."""
 
     def __init__(self, _: SparkOptions) -> None:
         pass
@@ -71,7 +78,7 @@ class OnlyJoined:
 
 
 class JoinedTables:
-    """Tables of lists by name, as in `SourceKind`, and a table of users. Port: JoinedSource."""
+    """Tables of lists, with the names of `SourceKind`, and a table of users. Port: JoinedSource."""
 
     def __init__(
         self,
@@ -87,7 +94,7 @@ class JoinedTables:
     def read(self, request: JoinRequest) -> Iterator[_MeasuredThere]:
         """Open the tables.
 
-        SourceError if the users cannot be read. Lists that cannot be read have a note instead.
+        Raises SourceError if the users cannot be read. Lists that cannot be read only get a note.
         """
         with spark.open_session(self._users, Deadline.after(request.timeout_s)) as session:
             users = _AskedUsers(session, self._users, self._dimensions, request)
@@ -115,7 +122,7 @@ class _MeasuredThere:
         self._unread = dict(unread)
         self.lacks: tuple[str, ...] = ()
         if "noise_floor" in unread:
-            # A run does without these lists, and reports it.
+            # The run continues without these lists and reports this.
             self.lacks = (f"noise_floor: {self._unread.pop('noise_floor')}",)
         self.unreadable: list[Unreadable] = [*users.unreadable]
         self.asked = users.asked
@@ -126,7 +133,7 @@ class _MeasuredThere:
     def measured(self, measurer: Measurer, size: int) -> Iterator[bytes]:
         """The measured parts of all users, in partitions of about this size.
 
-        UnreadableError if too many rows of an arm's table are unreadable.
+        Raises UnreadableError if too many rows of an arm's table are unreadable.
         """
         limits = {}
         unreadable = UnreadableLists()
@@ -147,7 +154,7 @@ class _MeasuredThere:
             unread=self._unread,
             k=self._request.k,
         )
-        # All rows of a user are in one partition, where they are paired: no row is sorted or sent
+        # All rows of a user are in one partition and are paired there. So no row is sorted or sent
         # twice.
         rows = self._users.rows
         for lists in self._lists.values():
@@ -165,7 +172,7 @@ class _MeasuredThere:
         if measured_users != self.asked.count:
             msg = (
                 f"{self._users.where} was replaced while it was read: run the slot again, and "
-                "replace tables as a whole"
+                "replace a table in one step"
             )
             raise SourceError(msg, permanent=False)
         require_readable_lists(unreadable, limits)
@@ -174,7 +181,7 @@ class _MeasuredThere:
 
 
 class _Table:
-    """One slot's table: its rows and columns."""
+    """The rows and columns of one slot's table."""
 
     def __init__(
         self,
@@ -190,9 +197,9 @@ class _Table:
         self.empty: pa.Table = self.frame.select(*map(spark.column_of, columns)).limit(0).toArrow()
 
     def key(self, name: str) -> spark.Column:
-        """A column of users as text, null where there is no user.
+        """A column of users as text. It is null if a row has no user.
 
-        SourceError if the column's type cannot be users.
+        Raises SourceError if the type of the column cannot be users.
         """
         id_column(one_array(self.empty[name]), name, self.where)
         kind = self._kinds[name]
@@ -214,7 +221,8 @@ class _Table:
     ) -> tuple[Unreadable, ...]:
         """Count the unreadable values.
 
-        A check has the column, what it needs, and the condition for an unreadable value.
+        A check has a column, what the column needs, and a condition. The condition is true for
+        unreadable values.
         """
         counts = [F.count(F.when(is_unreadable, 1)) for _, _, is_unreadable in checks]
         ((total, *results),) = self.frame.agg(F.count(F.lit(1)), *counts).collect()
@@ -227,7 +235,7 @@ class _Table:
         return tuple(unreadable)
 
     def label(self, name: str) -> spark.Column:
-        """A column of segment values, null for text that is no value."""
+        """A column of segment values. Text that cannot be a segment value is null."""
         column = spark.column_of(name)
         if self._kinds[name] != "string":
             return column
@@ -239,7 +247,7 @@ class _Table:
 
 
 class _AskedUsers(_Table):
-    """All users of the users' table, each once."""
+    """All users of the users' table. Each user occurs once."""
 
     def __init__(
         self,
@@ -269,13 +277,13 @@ class _AskedUsers(_Table):
         ((rows, count),) = users.agg(F.count("key"), F.count_distinct("key")).collect()
         if not count:
             raise SourceError(
-                f"{self.where} holds no user: check the path or table and the name of the user "
+                f"{self.where} has no user: check the path or table, and the name of the user "
                 "column"
             )
         if rows > count and not names:
             users = users.distinct()
         elif rows > count:
-            # A table has no first row. The smallest segment value of a user counts.
+            # A table has no first row. So the smallest segment value of a user is used.
             users = users.groupBy("key").agg(*(F.min(column).alias(column) for column in names))
         self.values = {}
         segments = [ALL]
@@ -315,7 +323,7 @@ class _Lists(_Table):
         names = {field.name: getattr(options, field.name) for field in fields(ListColumns)}
         self.columns = ListColumns(**names)
         key = self.key(options.user)
-        # Read without a row: columns that cannot be lists are an error before anything is joined.
+        # This reads no rows. Columns that cannot be lists raise an error before the join.
         nobody = pd.Index([], dtype="str")
         empty = {name: one_array(self.empty[name]) for name in options.columns}
         TableLists(options=options, users=nobody, k=request.k, where=self.where).pull([empty])
@@ -334,7 +342,7 @@ class _Lists(_Table):
 def _first(k: int, items: str, scores: str | None) -> dict[str, spark.Column]:
     """The columns of items and scores, cut to k items.
 
-    Scores of another length than the items are null, so that they do not fit.
+    If scores have another length than the items, they become null, so that they do not fit.
     """
     lists = spark.column_of(items)
     cut = {items: F.slice(lists, 1, k)}

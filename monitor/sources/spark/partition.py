@@ -1,6 +1,6 @@
 """The functions that Spark's executors run, each for one partition.
 
-They need only numpy, pandas and pyarrow there.
+The executors need only numpy, pandas and pyarrow for this.
 """
 
 import json
@@ -19,13 +19,13 @@ from monitor.sources.lookup_tables import SegmentValues, split_by_values
 from monitor.sources.table_lists import ListColumns, TableLists
 
 MERGED_BYTES = 16 << 20
-"""Parts are merged up to about this size, far below the limit of one message of Spark."""
+"""Parts are merged up to about this size. Spark's limit for one message is much higher."""
 PARTS = "asked long, part binary, unreadable string"
-"""The columns of results: how many users, their measured part, and their unreadable rows."""
+"""The columns of results: the number of users, the measured part, and the unreadable rows."""
 
 
 class UnreadableLists(dict[str, tuple[Unreadable, ...]]):
-    """Counts of unreadable values, by the name of the lists."""
+    """The counts of unreadable values, by the name of the lists."""
 
     def add(self, name: str, parts: Sequence[Unreadable]) -> None:
         """Add these counts."""
@@ -36,7 +36,7 @@ class UnreadableLists(dict[str, tuple[Unreadable, ...]]):
         return json.dumps({name: list(map(asdict, parts)) for name, parts in self.items()})
 
     def add_packed(self, packed: str) -> None:
-        """Add counts that were packed elsewhere."""
+        """Add counts that `pack` wrote on another executor."""
         for name, parts in json.loads(packed).items():
             for part in parts:
                 part["need"] = Need(part["need"])
@@ -45,20 +45,20 @@ class UnreadableLists(dict[str, tuple[Unreadable, ...]]):
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuredPartition:
-    """Measures the users of a partition, which has all rows of these users.
+    """Measures the users of a partition. The partition has all rows of these users.
 
-    A row with ``asked`` is a user. Other rows belong to the lists that their ``side`` names.
+    A row with ``asked`` is a user. Any other row belongs to the lists whose name is its ``side``.
     """
 
     measurer: Measurer
     values: Mapping[str, SegmentValues]
     columns: Mapping[str, ListColumns]  # by the name of the lists
     where: Mapping[str, str]
-    unread: Mapping[str, str]  # by the name of lists that cannot be read: why
+    unread: Mapping[str, str]  # why lists cannot be read, by the name of the lists
     k: int
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """One row, none if the partition has no user."""
+        """One row of results. None if the partition has no user."""
         rows = []
         users = []
         count = 0
@@ -80,7 +80,7 @@ class MeasuredPartition:
         for name, list_columns in self.columns.items():
             pull = pulls[name]
             if pull is not None:
-                # Rows without a user were counted before, and are not here.
+                # Rows without a user were counted earlier. They are not in this partition.
                 user = list_columns.user
                 unreadable.add(name, [part for part in pull.unreadable if part.column != user])
         yield _part(count, self.measurer.measure(users_batch), unreadable)
@@ -130,7 +130,7 @@ class MergedPartition:
     measurer: Measurer
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """A row for about each `MERGED_BYTES`."""
+        """The merged rows. Each has about `MERGED_BYTES`."""
         count = 0
         parts: list[bytes] = []
         unreadable = UnreadableLists()

@@ -1,4 +1,4 @@
-"""Databases with lists, users, item weights, item titles or relevance: the kind and options."""
+"""Databases with lists, users, item weights, item titles or relevance: kind and options."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -23,7 +23,7 @@ _Log = Annotated[
     table_options.ServedOptions | None,
     Field(
         description="The table is a log of served lists. Times have the database's own type. In "
-        "SQLite they are text of ISO 8601, or numbers since 1970.",
+        "SQLite, times are text in ISO 8601, or numbers since 1970.",
     ),
 ]
 
@@ -33,7 +33,7 @@ def _check_url(secret: SecretStr, info: ValidationInfo) -> SecretStr:
         url = sa.make_url(secret.get_secret_value())
     except (ArgumentError, ValueError):
         msg = (
-            "is no database URL: expected postgresql://user:password@host:5432/name or "
+            "is not a database URL: write postgresql://user:password@host:5432/name or "
             "sqlite:///path/to/file.db"
         )
         raise ValueError(msg) from None
@@ -45,31 +45,34 @@ def _check_url(secret: SecretStr, info: ValidationInfo) -> SecretStr:
 
 
 def is_file(database: str | None) -> bool:
-    """Whether the database in a URL of SQLite is a file."""
+    """Whether the database of an SQLite URL is a file."""
     return bool(database) and not str(database).startswith((":memory:", "file:"))
 
 
 class SqlOptions(Options):
-    """A query or a table, never both."""
+    """A query or a table. Give only one of them."""
 
-    binds: ClassVar[frozenset[str]] = frozenset({"slot"})  # names that a query may bind
+    binds: ClassVar[frozenset[str]] = frozenset({"slot"})  # the names that a query may bind
 
     url: Annotated[SecretStr, AfterValidator(_check_url)] = Field(
-        description="SQLAlchemy URL of the database. rankwatch only reads: use an account that may "
+        description="SQLAlchemy URL of the database. rankwatch only reads, so use an account "
+        "that may "
         "only read.",
     )
     table: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(
         default=None,
-        description="Table or view to read completely, with its schema if needed: `recs.lists`.",
+        description="Table or view that is read completely, with its schema if needed: "
+        "`recs.lists`.",
     )
     query: QueryText | None = Field(
-        default=None, description="One SELECT of these columns. `:slot` is set."
+        default=None, description="One SELECT of these columns. It may bind `:slot`."
     )
     max_rows: Annotated[int, NOT_IN_HASH] = Field(
         default=20_000_000,
         ge=1,
         le=10**10,
-        description="Most rows to read in one pull. A value has at most 4 MiB of text.",
+        description="The largest number of rows in one pull. A value may have at most 4 MiB of "
+        "text.",
     )
 
     def _problems(self) -> Iterator[str]:
@@ -77,36 +80,37 @@ class SqlOptions(Options):
             yield "give either query or table"
         if self.query and getattr(self, "served", None):
             yield (
-                "served goes with table: in a query, select the rows between :slot and some time "
+                "served is only for a table: in a query, select the rows between :slot and some "
+                "time "
                 "before it"
             )
         unknown = sorted(self.bound_names - self.binds)
         if unknown:
             allowed = ", ".join(f":{name}" for name in sorted(self.binds))
             yield (
-                rf"query binds :{unknown[0]}, which is not set: use {allowed}; write \: for a colon"
+                rf"query binds :{unknown[0]}, which has no value: use {allowed}; write \: for a colon"
             )
         elif self.parsed_query and self.parsed_query.problem:
             yield f"query {self.parsed_query.problem}"
 
     @property
     def parsed_query(self) -> Query | None:
-        """The query as it is executed, None for a table."""
+        """The query as it is executed. None for a table."""
         if self.query is None:
             return None
         return parse_query(self.query, sa.make_url(self.url.get_secret_value()).get_backend_name())
 
     @property
     def bound_names(self) -> frozenset[str]:
-        """Names that the query binds, written ``:name``."""
+        """The names that the query binds. A query writes them as ``:name``."""
         return frozenset() if self.parsed_query is None else self.parsed_query.names
 
 
 class SqlTableOptions(SqlOptions):
-    """A query or a table that is read completely, with one statement."""
+    """A query or a table. One statement reads it completely."""
 
     timeout: Annotated[Duration, NOT_IN_HASH] = Field(
-        default=timedelta(minutes=5), description="Longest time to read all rows."
+        default=timedelta(minutes=5), description="The longest time to read all rows."
     )
 
 
@@ -118,7 +122,7 @@ class SqlSourceOptions(table_options.ListColumnOptions, SqlOptions):
     query: QueryText | None = Field(
         default=None,
         description="One SELECT. `user IN :users` or `user = ANY(:users)` selects the panel's "
-        "users, batch by batch. `:k` and `:slot` are set too. In PostgreSQL `:users` may also be "
+        "users, batch by batch. It may also bind `:k` and `:slot`. In PostgreSQL, `:users` may be "
         "an array, such as `unnest(:users)`.",
     )
     served: _Log = None
@@ -126,32 +130,35 @@ class SqlSourceOptions(table_options.ListColumnOptions, SqlOptions):
         default=1000,
         ge=1,
         le=30_000,
-        description="Users bound to `:users` in one statement.",
+        description="The number of users that one statement binds to `:users`.",
     )
 
 
 class SqlUsersOptions(table_options.UserColumnOptions, SqlTableOptions):
     """Users in a database, one in each row.
 
-    A user in two rows counts once. Rows without a user are unreadable.
+    A user in two rows is asked once. A row without a user is unreadable.
     """
 
     served: _Log = None
 
 
 class SqlItemWeightsOptions(table_options.WeightColumnOptions, SqlTableOptions):
-    """Weights of items in a database, one item in each row. An item in two rows is an error."""
+    """Weights of items in a database, with one item in each row.
+
+    An item in two rows is an error.
+    """
 
 
 class SqlItemTitlesOptions(table_options.TitleColumnOptions, SqlTableOptions):
-    """Titles of items in a database, one item in each row.
+    """Titles of items in a database, with one item in each row.
 
-    The first title of an item counts.
+    If an item is in several rows, its first title is used.
     """
 
 
 class SqlRelevanceOptions(table_options.GradeColumnOptions, SqlTableOptions):
-    """What users found relevant, in a database. The run waits if there is no row for its slot."""
+    """What users found relevant, in a database. A run waits if its slot has no row."""
 
 
 def _is_live(options: SqlSourceOptions) -> bool:

@@ -1,4 +1,4 @@
-"""Parses a query: the names that it binds, and the text to execute.
+"""Parses a query: finds the names that it binds, and makes the text to execute.
 
 Names in strings and comments are not bound.
 """
@@ -13,7 +13,7 @@ from typing import Any
 import sqlalchemy as sa
 
 USERS_FORM = "write WHERE user_id IN :users"
-_BACKSLASHES = frozenset({"mysql", "mariadb"})  # dialects with escapes in strings
+_BACKSLASHES = frozenset({"mysql", "mariadb"})  # in these dialects, strings have escapes
 _WITH_ARRAYS = frozenset({"postgresql", "postgres"})
 _STRING = {
     True: r"'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.|\"\")*\"|\#[^\n]*",
@@ -31,7 +31,10 @@ _CAST_AFTER = re.compile(r"\s*\)?\s*::\s*\w[\w\s()]*\[\s*\]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """A SELECT as it is executed. ``problem`` says why it cannot be executed, and what to write."""
+    """A SELECT as it is executed.
+
+    ``problem`` says why it cannot be executed and what to write. It is None if there is no problem.
+    """
 
     text: str
     names: frozenset[str]
@@ -40,7 +43,7 @@ class Query:
 
     def statement(self) -> sa.TextClause:
         """The statement with the types of the names that it binds."""
-        # The database finds the type of a value itself, but not the type of an array.
+        # The database itself finds the type of a value, but not the type of an array.
         kind = sa.ARRAY(sa.Text()) if self.is_array else sa.types.NullType()
         parameters: dict[str, sa.BindParameter[Any]] = {
             "users": sa.bindparam("users", expanding=not self.is_array, type_=kind),
@@ -54,9 +57,9 @@ class Query:
 def parse_query(query: str, dialect: str) -> Query:
     """The query for this dialect of SQLAlchemy.
 
-    ``user IN :users``, with or without parentheses, and ``user = ANY(:users)`` become lists of
-    values. In PostgreSQL ``:users`` may also be an array: in a function such as ``unnest(:users)``,
-    or with a cast such as ``:users::text[]``.
+    ``user IN :users`` and ``user = ANY(:users)`` become lists of values. The first form may have
+    parentheses. In PostgreSQL, ``:users`` may also be an array. It is an array in a function such
+    as ``unnest(:users)``, and with a cast such as ``:users::text[]``.
     """
     code = _only_code(query, dialect)
     binds = list(_NAME.finditer(code))
@@ -77,7 +80,7 @@ def parse_query(query: str, dialect: str) -> Query:
             elif dialect in _WITH_ARRAYS and _is_array(code, start, stop):
                 forms.add("array")
             else:
-                problem = f"uses :users in a form that {dialect} does not take: {USERS_FORM}"
+                problem = f"uses :users in a form that {dialect} does not accept: {USERS_FORM}"
         pieces += [_literal(query[end:start]), replacement]
         end = stop
     if len(forms) > 1:
@@ -87,7 +90,10 @@ def parse_query(query: str, dialect: str) -> Query:
 
 
 def _only_code(query: str, dialect: str) -> str:
-    """The query with blanks for comments and quotes for strings, in the same length."""
+    """The query, with comments and strings overwritten. It has the same length.
+
+    Comments become blanks, and strings become quotes.
+    """
     string = _STRING[dialect in _BACKSLASHES]
 
     def fill(match: re.Match[str]) -> str:
@@ -99,7 +105,10 @@ def _only_code(query: str, dialect: str) -> str:
 
 
 def _list_place(code: str, start: int, stop: int) -> tuple[int, int] | None:
-    """The place for ``IN :users`` if the name follows IN or = ANY, with its parentheses."""
+    """The place that ``IN :users`` replaces, if the name follows IN or = ANY.
+
+    The place includes parentheses.
+    """
     before = _LIST_BEFORE.search(code[:start])
     if before is None:
         return None
@@ -118,5 +127,5 @@ def _is_array(code: str, start: int, stop: int) -> bool:
 
 
 def _literal(code: str) -> str:
-    """The code with escaped colons, so that SQLAlchemy finds no name in it."""
+    """The code with escaped colons. SQLAlchemy finds no names in it."""
     return re.sub(r"\\?:", r"\\:", code)

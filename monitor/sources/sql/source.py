@@ -1,4 +1,4 @@
-"""Reads lists and tables from a database, within limits and without permission to write."""
+"""Reads lists and tables from a database, with limits and without permission to write."""
 
 import sqlite3
 from collections import deque
@@ -31,17 +31,17 @@ from monitor.sources.table_lists import TableBatch, TableLists
 from monitor.sources.table_options import MICROSECONDS, MILLISECONDS, SECONDS, ServedOptions
 from monitor.sources.tables import Table
 
-_FETCH = 10_000  # rows
-_FETCH_LENGTH = 1 << 26  # characters of one value in all rows of a fetch
-_LONGEST_VALUE = 1 << 22  # characters or bytes
+_FETCH = 10_000  # the number of rows
+_FETCH_LENGTH = 1 << 26  # the number of characters in all rows of a fetch
+_LONGEST_VALUE = 1 << 22  # the number of characters or bytes
 _SQLITE_STEPS = 10_000
 _LONGEST_CONNECT_S = 10.0
 _HARMLESS_PRAGMAS = frozenset({"data_version", "page_size"})  # full-text tables need them
-_CANCELLED = "57014"  # SQLSTATE query_canceled, after statement_timeout
+_CANCELLED = "57014"  # the SQLSTATE query_canceled, which statement_timeout causes
 
 
 class ReadOnlyDatabase:
-    """A database to read from. Every read has its own connection, so threads share none."""
+    """A database to read from. Each read has its own connection, so threads share none."""
 
     def __init__(self, url: str, max_rows: int) -> None:
         self._max_rows = max_rows
@@ -62,7 +62,7 @@ class ReadOnlyDatabase:
         columns: Sequence[str],
         deadline: Deadline,
     ) -> Iterator[TableBatch]:
-        """Rows for each set of parameters, in a read-only transaction.
+        """The rows for each set of parameters, in a read-only transaction.
 
         Raises:
             OverdueError: The deadline passed.
@@ -88,7 +88,7 @@ class ReadOnlyDatabase:
                         if total > self._max_rows:
                             raise SourceError(
                                 f"{self.where} gives more than {self._max_rows} rows: select "
-                                "fewer, or raise max_rows"
+                                "fewer rows, or raise max_rows"
                             )
                         deadline.require_time()
                         yield {name: list(map(find, rows)) for name, find in finders.items()}
@@ -99,9 +99,9 @@ class ReadOnlyDatabase:
         columns: Sequence[str],
         deadline: Deadline,
     ) -> list[str]:
-        """The columns of the table with these columns and fields of objects.
+        """The columns of the table that have these columns and fields of objects.
 
-        A query's columns are returned as they are.
+        For a query, the given columns are returned.
         """
         if options.table is None or not any("." in name for name in columns):
             return list(columns)
@@ -113,15 +113,15 @@ class ReadOnlyDatabase:
         return roots
 
     def _fetch(self, result: sa.Result[Any]) -> Iterator[Sequence[sa.Row[Any]]]:
-        """Rows in parts of limited memory."""
-        size = 1  # the length of values is not yet known
+        """The rows in parts. Each part has a limited size in memory."""
+        size = 1  # because the length of values is not known yet
         while rows := result.fetchmany(size):
             values = chain.from_iterable(rows)
             lengths = (len(value) for value in values if type(value) in {str, bytes, list})
             longest = max(lengths, default=0)
             if longest > _LONGEST_VALUE:
                 raise SourceError(
-                    f"{self.where} gives a value of length {longest}: select none longer than "
+                    f"{self.where} gives a value of length {longest}: select no value longer than "
                     f"{_LONGEST_VALUE}"
                 )
             yield rows
@@ -131,10 +131,10 @@ class ReadOnlyDatabase:
     def _connection(self, deadline: Deadline, statement: str) -> Iterator[sa.Connection]:
         with self._translated(deadline, statement):
             file = self._url.database
-            # SQLite would create a new, empty database for a wrong path.
+            # For a wrong path, SQLite would create a new and empty database.
             if self.dialect == "sqlite" and is_file(file) and not Path(str(file)).is_file():
                 raise SourceError(
-                    f"database file {file} does not exist: check the url", permanent=False
+                    f"database file {file} does not exist: check url", permanent=False
                 )
             with self._engine.connect() as connection:
                 _limit(connection, deadline)
@@ -154,7 +154,7 @@ class ReadOnlyDatabase:
         except SQLAlchemyError as error:
             note_error(error)
             raise SourceError(
-                f"{self.where} cannot be read: {type(error).__name__}; check url, query and table"
+                f"{self.where} cannot be read ({type(error).__name__}): check url, query and table"
             ) from None
 
 
@@ -172,7 +172,7 @@ def _field_finder(name: str, root: str, place: int) -> Callable[[Sequence[Any]],
 def _take_field(value: object, fields: Sequence[str]) -> object:
     """The field of an object, or of each object in a list.
 
-    Text is JSON. None where there is none.
+    Text is read as JSON. The result is None if there is no such field.
     """
     try:
         value = from_json(value)
@@ -205,7 +205,7 @@ def _engine(url: sa.URL) -> sa.Engine:
         )
     except NoSuchModuleError:
         raise ConfigError(
-            f"url names the unknown database driver {url.drivername!r}: use postgresql or sqlite"
+            f"url has the unknown database driver {url.drivername!r}: use postgresql or sqlite"
         ) from None
     except ImportError as error:
         problem = f"the driver of {url.drivername} is not installed ({error.name})"
@@ -215,7 +215,7 @@ def _engine(url: sa.URL) -> sa.Engine:
 
 
 def _limit(connection: sa.Connection, deadline: Deadline) -> None:
-    """Have the database end statements at the deadline and refuse to write."""
+    """Make the database end statements at the deadline and refuse to write."""
     if connection.dialect.name == "postgresql":
         connection.exec_driver_sql("SET TRANSACTION READ ONLY")
         connection.exec_driver_sql(
@@ -224,7 +224,7 @@ def _limit(connection: sa.Connection, deadline: Deadline) -> None:
     elif connection.dialect.name in ("mysql", "mariadb"):
         connection.exec_driver_sql("SET SESSION TRANSACTION READ ONLY")
         if getattr(connection.dialect, "is_mariadb", False):
-            limit = f"max_statement_time = {deadline.remaining_s + 0.01:.2f}"  # 0 would be none
+            limit = f"max_statement_time = {deadline.remaining_s + 0.01:.2f}"  # 0 is no limit
         else:
             limit = f"max_execution_time = {int(deadline.remaining_s * 1000) + 10}"
         connection.exec_driver_sql(f"SET SESSION {limit}")
@@ -236,7 +236,8 @@ def _limit(connection: sa.Connection, deadline: Deadline) -> None:
 
 
 def _permission(action: int, first: str | None, second: str | None, *_: object) -> int:
-    # In spite of `query_only`, ATTACH, VACUUM INTO (which attaches too) and pragmas change files.
+    # Even with `query_only`, ATTACH, VACUUM INTO and pragmas can change files. VACUUM INTO
+    # attaches.
     is_harmless = first in _HARMLESS_PRAGMAS and second is None
     if action == sqlite3.SQLITE_ATTACH or (action == sqlite3.SQLITE_PRAGMA and not is_harmless):
         return sqlite3.SQLITE_DENY
@@ -249,11 +250,11 @@ def statement_of(
     slot: datetime,
     dialect: str,
 ) -> sa.Executable:
-    """A SELECT of the columns from the table or the log, or the query of the options."""
+    """A SELECT of the columns from the table or log. If the options have a query, the query."""
     if options.table is None:
         assert options.parsed_query is not None  # noqa: S101 - options have a query or a table
         return options.parsed_query.statement()
-    # SQLite reads a quoted name that is no column as a text, unless the table is named.
+    # If a quoted name is no column, SQLite reads it as text, unless the table is named too.
     rows: sa.Select[*tuple[Any, ...]] = sa.select(*_table_of(options.table, columns).c)
     served = getattr(options, "served", None)
     if served is None:
@@ -270,10 +271,10 @@ def _newest(
 ) -> sa.Executable:
     """The rows of each user's newest list of the slot.
 
-    If two lists of a user have the same time, the greater id of the request counts.
+    If two lists of a user have the same time, the list with the greater request id is selected.
     """
     time = _instant(served, dialect)
-    # PostgreSQL ignores the zone if the column has none.
+    # PostgreSQL ignores the time zone if the column has none.
     time_format = "%Y-%m-%d %H:%M:%S.%f" + ("+00" if dialect == "postgresql" else "")
     start = _untyped((slot - served.within).strftime(time_format))
     end = _untyped(slot.strftime(time_format))
@@ -292,14 +293,14 @@ def _of_arm(served: ServedOptions) -> list[sa.ColumnElement[bool]]:
 
 
 def _untyped(value: str) -> sa.BindParameter[Any]:
-    """A value whose type the database takes from the column."""
+    """A value without a type. The database uses the type of the column."""
     return sa.literal(value, type_=sa.types.NullType())
 
 
 def _instant(served: ServedOptions, dialect: str) -> sa.ColumnElement[Any]:
     """The time of a row.
 
-    SQLite has no type for times. There it is text of ISO 8601, or a number in any unit.
+    SQLite has no type for times. There a time is text in ISO 8601, or a number in any unit.
     """
     time: sa.ColumnElement[Any] = sa.column(served.time)
     if dialect != "sqlite":
@@ -326,7 +327,10 @@ def count_unserved(
     options: SqlOptions,
     deadline: Deadline,
 ) -> tuple[Unreadable, ...]:
-    """How many rows of this arm in a log have no time, or no request if the options name one."""
+    """The number of this arm's rows in a log that have no time or no request id.
+
+    Rows need a request id only if the options name its column.
+    """
     served: ServedOptions | None = getattr(options, "served", None)
     if served is None:
         return ()
@@ -353,20 +357,20 @@ def count_unserved(
 
 
 class SqlTable(Table):
-    """One query or table of a database, read with one statement."""
+    """One query or table of a database. One statement reads it."""
 
     def __init__(self, options: SqlTableOptions) -> None:
         super().__init__(options)
         self._database = ReadOnlyDatabase(options.url.get_secret_value(), options.max_rows)
 
     def where(self, slot: datetime) -> str:  # noqa: ARG002 - the base's signature
-        """The database, for every slot."""
+        """The database. It is the same for all slots."""
         return self._database.where
 
     def batches(self, slot: datetime, columns: Sequence[str]) -> Iterator[TableBatch]:
-        """Some thousand rows at a time. No batch if there is no row.
+        """Batches of some thousand rows. There is no batch if there are no rows.
 
-        SourceError if the rows cannot be read within the timeout.
+        Raises SourceError if the rows cannot be read within the timeout.
         """
         options = self._options
         database = self._database
@@ -382,7 +386,7 @@ class SqlTable(Table):
         except OverdueError:
             limit = format_duration(options.timeout)
             msg = (
-                f"{database.where} did not give all rows within {limit}: raise timeout, or "
+                f"{database.where} did not send all rows within {limit}: raise timeout, or "
                 "select fewer"
             )
             raise SourceError(msg, permanent=False) from None
@@ -391,7 +395,7 @@ class SqlTable(Table):
 class SqlSource:
     """One arm's lists from a database. Port: Source.
 
-    Users whose statement does not end before the deadline are ``timeout``.
+    If a statement does not end before the deadline, its users are ``timeout``.
     """
 
     def __init__(self, options: SqlSourceOptions) -> None:
@@ -401,8 +405,8 @@ class SqlSource:
         self._late = f"{self._database.where} had not answered when the run's deadline passed"
 
     def pull(self, request: PullRequest) -> Pull:
-        """Lists of the requested users."""
-        # In a thread, which may be abandoned: DNS may hang, and drivers may wait forever.
+        """The lists of the requested users."""
+        # A thread does this, because it can be left if DNS hangs or a driver waits forever.
         call = BackgroundCall(partial(self._pull, request), name="sql")
         try:
             return call.wait(Deadline.after(request.timeout_s + 1))
@@ -413,12 +417,12 @@ class SqlSource:
         options = self._options
         users = request.users.tolist()
         size = options.batch if "users" in self._names else max(1, len(users))
-        # The users of each statement that has not ended.
+        # For each statement that has not ended, its users.
         waiting = deque(users[start : start + size] for start in range(0, len(users), size))
         batches = self._batches(request, waiting)
         unserved: tuple[Unreadable, ...] = ()
         deadline = Deadline.after(request.timeout_s)
-        with suppress(OverdueError):  # reported for the lists
+        with suppress(OverdueError):  # it has been reported for the lists
             unserved = count_unserved(self._database, options, deadline)
         lists = TableLists(
             options=options,
@@ -435,9 +439,9 @@ class SqlSource:
         return pull_without(pull, late, CoverageReason.TIMEOUT, self._late)
 
     def _batches(self, request: PullRequest, waiting: deque[list[str]]) -> Iterator[TableBatch]:
-        """Rows of every statement until the deadline.
+        """The rows of all statements until the deadline.
 
-        Removes the users of a statement that ended from ``waiting``.
+        When a statement ends, its users are removed from ``waiting``.
         """
         options = self._options
         deadline = Deadline.after(request.timeout_s)

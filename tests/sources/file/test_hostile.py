@@ -65,15 +65,15 @@ def said_of(read: Callable[[], object]) -> str:
         (
             "users.parquet",
             long_users,
-            "'user' of .* holds a text of 1048576 bytes",
-            "holds a text of 1048576 bytes",
+            "'user' of .* has a text of 1048576 bytes",
+            "has a text of 1048576 bytes",
         ),
-        second_ring("list.parquet", long_list, "holds lists of 10000000 items", "UserTable"),
+        second_ring("list.parquet", long_list, "has lists of 10000000 items", "UserTable"),
         (
             "columns.csv",
             many_columns,
-            "begins with no header of 1 to 4000 columns",
-            "begins with no header",
+            "does not begin with a header of 1 to 4000 columns",
+            "does not begin with a header",
         ),
         second_ring(
             "rows.csv.gz",

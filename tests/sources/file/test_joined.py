@@ -271,10 +271,10 @@ def holding(**columns: Any) -> Callable[[Path], object]:
 
 
 DAMAGED: list[tuple[Callable[[Path], object], str]] = [
-    (Path.unlink, ", and that the job which writes it has run"),
+    (Path.unlink, ", and check that the job which writes it has run"),
     (
         lambda path: path.write_bytes(path.read_bytes()[:-9]),
-        "has no end, it is cut off or still being written",
+        "has no end because it is cut off or still being written",
     ),
     (holding(user=["a"], lists=[[1]]), "has no column 'items': it has user, lists"),
     (lambda path: path.write_bytes(b""), "check the path"),
@@ -299,7 +299,7 @@ def test_a_candidate_that_cannot_be_read_is_unavailable_to_everybody(files, dama
     ("damage", "reason"),
     [
         (Path.unlink, "does not exist"),
-        (holding(user=[""], country=["DE"], tier=[1], vip=[True]), "holds no user"),
+        (holding(user=["", None], country=["DE", "DE"], tier=[1, 1]), "has no user"),
         (holding(user=["a"]), "has no column 'country'"),
     ],
 )
@@ -369,7 +369,7 @@ def test_the_deadline_interrupts_a_join_again_and_again(files, monkeypatch):
     monkeypatch.setattr(database, "interrupted_at", noted)
     with (
         pytest.raises(
-            SourceError, match="were not read when the run's deadline passed: raise deadline"
+            SourceError, match="deadline passed before all files were read: raise deadline"
         ),
         joined_files(*files).read(replace(REQUEST, timeout_s=1)) as answers,
     ):
@@ -382,7 +382,7 @@ def test_a_disk_that_hangs_is_given_up_at_the_deadline(files, hung, monkeypatch)
     monkeypatch.setattr(joined, hung, lambda *_: release.wait(60))
     source = joined_files(*files)
     with pytest.raises(
-        SourceError, match="were not read when the run's deadline passed: raise deadline"
+        SourceError, match="deadline passed before all files were read: raise deadline"
     ):
         source.read(replace(REQUEST, timeout_s=0.2)).__enter__()
     release.set()

@@ -63,7 +63,7 @@ def test_a_store_gives_what_the_disk_gives(store, tmp_path):
 )
 @pytest.mark.usefixtures("store")
 def test_what_is_not_in_the_store_may_come_later(path):
-    with pytest.raises(SourceError, match=r"does not exist|holds no file") as caught:
+    with pytest.raises(SourceError, match=r"does not exist|has no file") as caught:
         pull_of("u1", file={"path": path, "user": "user", "items": "items"})
     assert not caught.value.permanent
 

@@ -127,6 +127,6 @@ def test_a_log_without_a_list_in_time_says_so(tmp_path):
     log = write_log(tmp_path)
     with pytest.raises(
         SourceError,
-        match=r"nothing that was served in the 1h up to 2024-01-08T12:30:00Z: no row of this arm",
+        match=r"no list that was served in the 1h up to 2024-01-08T12:30:00Z \(no row of this arm",
     ):
         pull_of("u1", file=of_arm(log, "c"))

@@ -86,10 +86,9 @@ def test_where_items_are_not_where_they_should_be_the_answers_shape_is_told(
 ):
     recommender.lists |= {"bad": answer, "good": {"items": [1]}}
 
-    pull = pull_of("bad", "good", http={"url": recommender.url, "items": "items"})
-
-    said = f"127.0.0.1:{recommender.port} has nothing where items says (items), in {shape}"
-    assert pull.notes == {CoverageReason.MALFORMED: said}
+    assert source.pull(request("bad", "good")).notes == {
+        CoverageReason.MALFORMED: f"{host} has nothing at the path in items (items), in {shape}"
+    }
 
 
 def test_where_items_finds_nothing_in_all_lists_the_expression_is_in_doubt(recommender):
@@ -98,17 +97,21 @@ def test_where_items_finds_nothing_in_all_lists_the_expression_is_in_doubt(recom
 
     told = pull_of("a", "b", "c", http=source).notes[CoverageReason.EMPTY]
 
-    found = "gave an empty list where items says (recs[*].item), in an object of recs, for everybody: is items right?"
+    found = "gave every user an empty list at the path in items (recs[*].item), in an object of recs: is items right?"
     assert told == f"127.0.0.1:{recommender.port} {found}"
-    recommender.lists["a"] = {"recs": [{"item": 1}]}
-    assert not pull_of("a", "b", "c", http=source).notes
+    recommender.lists |= {user: [{"id": 1}] for user in "bc"}
+    told = pull_of("b", "c", http=source | {"items": "[*].item"}).notes[CoverageReason.EMPTY]
+    assert "in an array of 1, the first an object of id: is items right" in told
+    recommender.lists["a"] = [{"item": 1}]
+    assert not pull_of("a", "b", "c", http=source | {"items": "[*].item"}).notes
 
 
 def test_where_nobody_is_known_the_address_is_in_doubt(recommender):
     recommender.otherwise = "missing"
     note = f"127.0.0.1:{recommender.port} answered 404 Not Found"
-
-    nobody = pull_of("a", "b", http={"url": recommender.url}).notes
+    assert source.pull(request("a", "b")).notes == {
+        CoverageReason.MISSING: f"{note}, for all users: is url right?"
+    }
     recommender.behaviour["a"] = "ok"
     somebody = pull_of("a", "b", http={"url": recommender.url}).notes
 
@@ -131,7 +134,7 @@ def test_a_host_that_is_no_name_was_not_asked(host):
     pull = pull_of("ann", http={"url": f"http://{host}/{{user}}", "retries": 0})
 
     assert pull.failures == {"ann": CoverageReason.UNREACHABLE}
-    assert "not in HTTP" not in pull.notes[CoverageReason.UNREACHABLE]
+    assert "not HTTP" not in pull.notes[CoverageReason.UNREACHABLE]
 
 
 def test_no_secret_is_noted(recommender):

@@ -255,7 +255,8 @@ def test_a_server_that_is_gone_in_mid_run_is_said(spark, files, monkeypatch):
     gone = there(proxy.port, files)
     before_measured(monkeypatch, proxy.refuse)
     with pytest.raises(
-        SourceError, match="no server answers: check that Spark Connect runs there, and remote"
+        SourceError,
+        match="no server answers: check remote, and check that Spark Connect runs there",
     ):
         measure(gone)
     proxy.close()
@@ -276,7 +277,9 @@ def test_a_table_that_is_written_anew_while_it_is_read_ends_the_run(spark, files
     before_measured(monkeypatch, lambda: pq.write_table(table, files[0].path))
     with pytest.raises(
         SourceError,
-        match=("was replaced while it was read: run the slot again, and replace tables as a whole"),
+        match=(
+            "was replaced while it was read: run the slot again, and replace a table in one step"
+        ),
     ):
         measure(there(spark, files))
 
@@ -287,6 +290,6 @@ def test_an_executor_without_numpy_says_what_to_install(spark, files, tmp_path):
     bare.chmod(0o755)
     with pytest.raises(
         SourceError,
-        match=r"has no (numpy|pandas|pyarrow).*: install numpy>=2, pandas>=3 and pyarrow>=18 there",
+        match=r"has no (numpy|pandas|pyarrow).*: install numpy>=2, pandas>=3 and pyarrow>=18 for it",
     ):
         measure(there(spark, files, spark_sql_execution_pyspark_python=str(bare)))

@@ -169,7 +169,7 @@ def test_a_full_text_table_of_sqlite_is_read(database):
 
 def test_a_missing_file_is_told_and_not_made(tmp_path):
     with pytest.raises(
-        SourceError, match=r"database file .*none\.db does not exist: check the url"
+        SourceError, match=r"database file .*none\.db does not exist: check url"
     ) as caught:
         pull_of("u", sql={"url": f"sqlite:///{tmp_path / 'none.db'}"} | WIDE)
     assert not caught.value.permanent

@@ -1,4 +1,4 @@
-"""Profiles: how to ask a known API, and where its answers have the lists. Each is a YAML file.
+"""Reads profiles. A profile describes the requests and answers of a known API, in a YAML file.
 
 README.md explains the format.
 """
@@ -16,14 +16,14 @@ FOLDER = Path(__file__).parent
 _MAX_BYTES = 1 << 16
 _VARIABLE = re.compile(r"<([a-z_]+)>")
 _NOTHING = object()
-"""Marks a variable without a value, and a part of a profile that is left out."""
+"""Marks a variable that has no value, and a part of a profile that is left out."""
 
 
 def with_profile(options: Mapping[str, Any], base: str | None) -> dict[str, Any]:
-    """Merge the options over those of the profile that they name.
+    """Merge the options with those of the profile that they name. The options have precedence.
 
-    A profile named ``FILE.yaml`` is a file in the folder ``base``.
-    ValueError if the profile cannot be read, or ``with`` does not fit its variables.
+    A profile named ``FILE.yaml`` is a file in the folder ``base``. Raises ValueError if the profile
+    cannot be read, or if ``with`` does not fit the variables of the profile.
     """
     name = str(options["profile"])
     values = options.get("with") or {}
@@ -71,7 +71,7 @@ def _merge(usual: Any, options: Any) -> Any:  # noqa: ANN401 - YAML
 
 
 def _fill(template: Any, values: Mapping[str, object]) -> Any:  # noqa: ANN401 - YAML
-    """Fill in the values of variables. What names a variable of value None is left out."""
+    """Fill in the values of variables. Parts that name a variable of value None are left out."""
     if isinstance(template, dict):
         filled = {}
         for key, value in template.items():
