@@ -240,7 +240,7 @@ def plant_in_http(planter: Planter) -> None:
         return lambda _collector, sock: sock.sendall(data)
 
     for name, planted in PLANTED["http"].items():
-        planter.http(name, respond_as(planted), planted["told"], planted.get("options"))
+        planter.http(name, respond_as(planted), planted["told"], **planted.get("options", {}))
     planter.http("header", raw, "not HTTP|lost the connection")
     away = f"http://127.0.0.1:{free_port()}/{{user}}"
     planter.add(

@@ -194,11 +194,11 @@ FRAME = long(LISTS)
         ({None: ["a"]}, "baseline has a missing user id"),
         (np.zeros(3), "baseline is a 1-dimensional array: give an array of two"),
         (
-            FRAME.drop(columns="user"),
-            "baseline has no column 'user'; found 'item', 'rank': name the right column with user=",
+            FRAME[["item", "rank"]],
+            "baseline has no column 'user'; found .*: name the right column with",
         ),
         (
-            FRAME.drop(columns="item"),
+            FRAME[["user", "rank"]],
             "no column 'item' .* no column 'items' .* It has 'user', 'rank'",
         ),
         (FRAME[["user", "item"]], "baseline has no column 'rank'"),
@@ -245,13 +245,10 @@ def test_wrong_metrics_are_refused():
     none: Any = None
     for metrics, message in (
         ((), "metrics is empty"),
-        (["rob"], "did you mean 'rbo'"),
-        (None, r"^metrics is None: give one name or a list of names, such as rbo\(p=0.9\)"),
-    ],
-)
-def test_wrong_metrics_are_refused(metrics, message):
-    with pytest.raises((InputError, MetricError), match=message):
-        monitor.compare(["a"], ["a"], metrics=metrics)
+        (none, "^metrics is .*: give one name or a list of names, "),
+    ):
+        with pytest.raises(InputError, match=message):
+            monitor.compare(["a"], ["a"], metrics=metrics)
 
 
 ITEMS = st.lists(

@@ -59,15 +59,12 @@ def test_what_has_no_order_or_no_items_is_no_list(ranking):
     "missing", [None, pd.NA, Decimal("NaN"), np.datetime64("NaT"), np.float32("nan")]
 )
 def test_a_missing_id_is_an_error_and_no_item(missing):
-    ranking = ["a", missing]
-    for shaped in (ranking, [missing], pd.Series(ranking, dtype=object)):
-        with pytest.raises(
-            InputError,
-            match=r"found .* where an item id was expected: drop it or replace it by an id",
-        ):
-            monitor.compare(shaped, ["a"])
-    with pytest.raises(InputError, match="where an item id was expected"):
-        monitor.compare_many({"u": ranking}, {"u": ["a"]})
+    message = r"found .* where an item id was expected: drop it or replace it by an id"
+    for ranking in (["a", missing], [missing], pd.Series(["a", missing], dtype=object)):
+        with pytest.raises(InputError, match=message):
+            monitor.compare(ranking, ["a"])
+        with pytest.raises(InputError, match=message):
+            monitor.compare_many({"u": ranking}, {"u": ["a"]})
 
 
 HALF = "x\ud800"
@@ -97,8 +94,7 @@ def test_the_text_nan_is_an_item():
 @pytest.mark.parametrize("data", [generated(), "ab", None])
 def test_an_arm_of_no_known_shape_is_refused(data):
     with pytest.raises(
-        InputError,
-        match=r"baseline is of type .*: give a dict or Series of user -> list, a DataFrame, an Arrow table",
+        InputError, match=r"baseline is of type .*: give a dict or Series of user -> list, a Da"
     ):
         monitor.compare_many(data, {"u": ["a"]})
 
@@ -124,6 +120,9 @@ def test_users_of_one_arm_are_left_out_and_told():
         r"^2 users were compared; users left out: 2 that only the baseline has "
         r"\(attrs\['only_baseline'\]\) and 2 that only the candidate has"
     )
+    ours, theirs = (
+        {user: [1] for user in users} for users in (["a", 2, "3", 4], ["b", "4", "02", "3"])
+    )
     with pytest.warns(UserWarning, match=told):
         found = monitor.compare_many(ours, theirs, OVERLAP)
 
@@ -133,9 +132,8 @@ def test_users_of_one_arm_are_left_out_and_told():
 
 def test_a_user_both_as_number_and_as_text_is_refused():
     lists = {1: ["a"], "1": ["b"]}
-    for shaped in (lists, pd.DataFrame({"user": list(lists), "items": list(lists.values())})):
-        with pytest.raises(InputError, match=r"^baseline has user '1' as a number and as text"):
-            monitor.compare_many(shaped, shaped, OVERLAP)
+    with pytest.raises(InputError, match=r"^baseline has user '1' as a number and as text"):
+        monitor.compare_many(lists, lists, OVERLAP)
 
 
 def test_numbers_on_one_side_and_text_on_the_other_that_share_nothing_are_warned_of():
@@ -166,10 +164,6 @@ def by_scores(scores: Any) -> object:
         (
             lambda: monitor.compare_many(UNRANKED, {1: [1]}, OVERLAP, rank=["rank"]),  # type: ignore[arg-type]
             r"no column \['rank'\]",
-        ),
-        (
-            lambda: monitor.compare_many(RANKED.astype({"rank": bool}), RANKED, OVERLAP),
-            "has a missing value or a value that is no number",
         ),
     ],
 )

@@ -110,12 +110,8 @@ def test_a_table_of_users_splits_them_by_each_of_its_columns(make):
 
     found = monitor.summarize(frame, users)["n"].xs("overlap")
     assert found.to_dict() == {"all": 3, "country=DE": 1, "country=UK": 1, "plan=all": 2}
-    for columns, message in (
-        ({"user": ["u1"]}, "has no columns of segments"),
-        ({"country": ["DE"]}, "by: the table of users has no column 'user'; found 'country'"),
-    ):
-        with pytest.raises(InputError, match=message):
-            monitor.summarize(frame, make(columns))
+    with pytest.raises(InputError, match="has no columns of segments"):
+        monitor.summarize(frame, make({"user": ["u1"]}))
 
 
 NOTEBOOK = Path(__file__).parents[2] / "monitor/frames/example.ipynb"

@@ -52,8 +52,8 @@ def test_weights_of_every_shape_weigh_alike(weights):
         (WEIGHTS | {"b": "2"}, "item_weights: found '2' where a number was expected"),
         (pd.concat([FRAME, FRAME]), "item 'a' has two weights"),
         (
-            FRAME.rename(columns={"item": "x"}).assign(y=1),
-            "has columns 'x', 'weight', 'y': name two of them item and weight",
+            FRAME.assign(x=1, y=1)[["x", "y", "weight"]],
+            "has columns 'x', 'y', 'weight': name two of them",
         ),
         ([1.0, 2.0], "item_weights is of type list: give a dict of item -> weight"),
     ],

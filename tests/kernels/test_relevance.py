@@ -45,11 +45,6 @@ def test_users_of_whom_nothing_is_known_are_undefined_in_every_arm():
         )
 
 
-def test_an_alignment_without_labels_is_refused():
-    with pytest.raises(ValueError, match="no labels"):
-        of_arm(align(reference.batch([([1], [1])])), "difference", lambda grades, _: cg(grades))
-
-
 @pytest.mark.parametrize("even", [True, False])
 @pytest.mark.parametrize("k", reference.SHORT)
 def test_every_measure_is_its_definition_however_the_pairs_are_cut(k, even, monkeypatch):

@@ -10,7 +10,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import yaml
 
 from messages import HOSTILE, URL, hostile_message, message, send, start
 from monitor.errors import DeliveryError
@@ -193,7 +192,7 @@ REFUSALS = [
 def test_a_refusal_names_the_receiver_and_is_permanent_or_tried_again(kind, request):
     for status, headers, wanted, said in REFUSALS:
         error, who = refuse(kind, answer(status, headers, f"{PATH} is gone".encode()), request)
-        assert [error.permanent, error.may_be_known, error.retry_after_s] == wanted
+        assert (error.permanent, error.may_be_known, error.retry_after_s) == wanted
         assert str(error) == f"{who} {said}"
     error, _ = refuse(
         kind, answer(413), request

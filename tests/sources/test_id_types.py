@@ -202,7 +202,7 @@ def test_integers_of_several_sizes_are_read_as_one_and_floats_beside_them_refuse
     assert pull_parts(tmp_path, *parts) == {"u0": ["1"], "u1": ["1"], "u2": ["1"]}
     with pytest.raises(
         SourceError,
-        match=r"3\.parquet has lists of double, but that of .* has lists of int32: write the same",
+        match=r"u3\.parquet has lists of double, but that of .* has lists of int32: write the same",
     ):
         pull_parts(tmp_path, *parts, pa.array([[1.0]]))
 
@@ -243,17 +243,17 @@ def test_values_that_only_fill_up_lists_are_no_items_in_files_wherever_they_stan
     assert str(pull.rankings.scores) == "[4. 2.]"
 
 
-@pytest.mark.parametrize(
-    ("text", "advice"),
-    [
-        ("['a', 'b']", "a list as Python prints it: write json.dumps"),
-        ("('a', None)", "a list as Python prints it"),
-        ("{a,b}", "an array of PostgreSQL: select it with to_json"),
-        ("['a' 'b']", "an array as numpy prints it"),
-        ("[1 2 3]", "an array as numpy prints it"),
-        ("a|b", "text with separators: write a JSON array, or one item in each row"),
-    ],
-)
+PRINTED = """
+['a', 'b']   a list as Python prints it: write json.dumps
+('a', None)  a list as Python prints it
+{a,b}        an array of PostgreSQL: select it with to_json
+['a' 'b']    an array as numpy prints it
+[1 2 3]      an array as numpy prints it
+a|b          text with separators: write a JSON array, or one item in each row
+"""
+
+
+@pytest.mark.parametrize(("text", "advice"), cells(PRINTED))
 def test_the_program_that_wrote_a_list_as_text_is_recognized(text, advice):
     lists = ListCollector(5)
     lists.add_cell("u", text)

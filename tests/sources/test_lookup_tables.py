@@ -82,11 +82,8 @@ def test_more_than_the_limit_is_refused(tmp_path):
     )
     with pytest.raises(SourceError, match="more than 1048576 bytes"):
         read({"file": options | {"max_bytes": 2**20}})
-    options = WRITERS["sqlite"]([(number, 1.0) for number in range(5)], tmp_path)["sql"]
-    with pytest.raises(
-        SourceError, match="gives more than 3 rows: select fewer rows, or raise max_rows"
-    ):
-        read({"sql": options | {"max_rows": 3}})
+    with pytest.raises(SourceError, match="more than 1048576 bytes"):
+        open_relevance(relevance).relevance(SLOT)
 
 
 TITLED = writers(("id", "name"), item="id", title="name")

@@ -84,15 +84,15 @@ def test_a_number_and_its_text_are_one_item(tmp_path):
 
 
 REFUSED = parsed("""
-    ["either", ["b", [3, 4], [1, -1]], "has a grade that is not a number of at least 0$"]
-    ["either", ["b", [3, 4], [1, null]], "has a grade that is not a number of at least 0$"]
-    ["either", ["b", [3], [NaN]], "has a grade that is not a number of at least 0$"]
-    ["either", ["b", [3], [Infinity]], "has a grade that is not a number of at least 0$"]
-    ["wide", ["a", [3], [1]], "is in two rows: give each user one list$"]
-    ["wide", ["b", [3, 4], [1]], "(has more or fewer grades|has no list of ids with one number)"]
-    ["wide", ["b", [3, 4], [1, 1, 1]], "(has more or fewer grades|has no list of ids with one number)"]
-    ["wide", ["b", [3, 4], null], "(has more or fewer grades|has no list of ids with one number)"]
-    ["wide", ["b", [3, null], [1, 1]], "has (an item that is no id|no list of ids)"]
+    [["b", [3, 4], [1, -1]], "has a grade that is not a number of at least 0$"]
+    [["b", [3, 4], [1, null]], "has a grade that is not a number of at least 0$"]
+    [["b", [3], [NaN]], "has a grade that is not a number of at least 0$"]
+    [["b", [3], [Infinity]], "has a grade that is not a number of at least 0$"]
+    [["a", [3], [1]], "is in two rows: give each user one list$"]
+    [["b", [3, 4], [1]], "(has more or fewer grades|has no list of ids with one number)"]
+    [["b", [3, 4], [1, 1, 1]], "(has more or fewer grades|has no list of ids with one number)"]
+    [["b", [3, 4], null], "(has more or fewer grades|has no list of ids with one number)"]
+    [["b", [3, null], [1, 1]], "has (an item that is no id|no list of ids)"]
 """)
 GRADES = REFUSED[:4]
 CASES = [(kept, OF_LISTS[kept], odd) for kept in ("parquet", "jsonl", "sqlite") for odd in REFUSED]
@@ -138,8 +138,8 @@ def test_a_query_without_a_row_has_not_arrived(tmp_path):
 @pytest.mark.parametrize(
     ("items", "grades", "reason"),
     [
-        (1, pa.array([1]), "and no lists: if each row has one item, give item and grade"),
-        ([1], pa.array([["1"]]), "column .* holds .*: it must hold lists of numbers"),
+        (1, 1, "and no lists: if each row has one item, give item and grade"),
+        ([1], ["1"], "column .* holds .*: it must hold lists of numbers"),
     ],
 )
 def test_a_column_that_cannot_hold_lists_is_refused_with_advice(items, grades, reason, tmp_path):

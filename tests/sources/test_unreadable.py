@@ -323,28 +323,26 @@ def test_members_of_redis_that_are_no_text_are_counted_and_named():
     assert counts(table) == {"users": 1}
 
 
-ODD_FILES = {
-    "csv": {
-        b"who,what\r\na,1\nb,2\n": r"line 2 of .* ends with LF, but the header ends with CR LF: write the same line",
-        "who,what\na,1\ncaf\u00e9,2\n".encode(
-            "latin-1"
-        ): r"line 3 of .* is not UTF-8 \(byte 0xe9\), perhaps Latin-1",
-        "who,what\na,1\n".encode("utf-16"): r"is written in UTF-16: write the file as UTF-8",
-        b"who;what\na;1\n": r"the header of .* is one column with ';' in it: write ',' between values",
-        b"who,what\na,1\n(1 row)\n": r"line 3 of .* has 1 value, but the header has 2 columns: leave out the footer",
-        b"who,what\na,1,2\nb,2\n": r"line 2 of .* has 3 values, but the header has 2 columns: write one value",
-        b'who,what\n"a \\" b",1\n': r'line 2 of .* has a quote .* write a quote in a value as "", not with a',
-        b'who,what\n"a,1\nb,2\n': r"has a quote that ends too early or never",
-    },
-    "jsonl": {
-        b'[{"who": "a", "what": [1]}]\n': r"line 1 of .* has an array: write one object in each line, as jq",
-        b'{"who": "a", "what": 1}\noops\n': r"line 2 of .* is not JSON at character 1: write one object in each line",
-        b'{"who": "a", "who": "b", "what": 1}\n': r"line 1 of .* has an object with the same key twice: write each",
-        b'{"who": "a", "what": 1}\n{"who": "b", "wh': r"the last line of .*, 2, is incomplete: the file is cut off",
-        '{"who": "caf\u00e9", "what": 1}\n'.encode(
-            "latin-1"
-        ): r"line 1 of .* is not UTF-8 \(byte 0xe9\)",
-    },
+CSV = {
+    b"who,what\r\na,1\nb,2\n": r"line 2 of .* ends with LF, but the header ends with CR LF: write the same line",
+    "who,what\na,1\ncaf\u00e9,2\n".encode(
+        "latin-1"
+    ): r"line 3 of .* is not UTF-8 \(byte 0xe9\), perhaps Latin-1",
+    "who,what\na,1\n".encode("utf-16"): r"is written in UTF-16: write the file as UTF-8",
+    b"who;what\na;1\n": r"the header of .* is one column with ';' in it: write ',' between values",
+    b"who,what\na,1\n(1 row)\n": r"line 3 of .* has 1 value, but the header has 2 columns: leave out the footer",
+    b"who,what\na,1,2\nb,2\n": r"line 2 of .* has 3 values, but the header has 2 columns: write one value",
+    b'who,what\n"a \\" b",1\n': r'line 2 of .* has a quote .* write a quote in a value as "", not with a',
+    b'who,what\n"a,1\nb,2\n': r"has a quote that ends too early or never",
+}
+JSONL = {
+    b'[{"who": "a", "what": [1]}]\n': r"line 1 of .* has an array: write one object in each line, as jq",
+    b'{"who": "a", "what": 1}\noops\n': r"line 2 of .* is not JSON at character 1: write one object in each line",
+    b'{"who": "a", "who": "b", "what": 1}\n': r"line 1 of .* has an object with the same key twice: write each",
+    b'{"who": "a", "what": 1}\n{"who": "b", "wh': r"the last line of .*, 2, is incomplete: the file is cut off",
+    '{"who": "caf\u00e9", "what": 1}\n'.encode(
+        "latin-1"
+    ): r"line 1 of .* is not UTF-8 \(byte 0xe9\)",
 }
 
 

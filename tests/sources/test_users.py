@@ -159,10 +159,15 @@ def test_files_that_are_replaced_while_they_are_read_are_read_again(tmp_path, mo
     assert users_of({"file": {"path": str(file), "user": "id"}}).users.tolist() == ["7"]
 
 
-@pytest.mark.parametrize("write", KINDS.values(), ids=KINDS)
-def test_not_one_user_is_an_error(write, tmp_path):
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+def test_not_one_user_is_an_error(form, tmp_path):
     with pytest.raises(SourceError, match="has no user"):
-        users_of(write([(None, *ROWS[0][1:]), ("", *ROWS[0][1:])], tmp_path))
+        users_of({"file": KINDS[form]([ROWS[3]], tmp_path)["file"] | {"max_unreadable": 1}})
+
+
+BINDING = yaml.safe_load(
+    "{sql: {url: 'sqlite:///x.db', query: SELECT u FROM t WHERE u IN :users, user: u, items: u}}"
+)
 
 
 def test_all_needs_a_baseline_that_can_list_its_users():
@@ -191,6 +196,4 @@ def test_a_query_of_users_may_use_the_slot_and_has_a_time_limit(database_url):
 
     assert table.users.tolist() == ["a"]
     with pytest.raises(SourceError, match="did not send all rows within 300ms"):
-        users_of(
-            {"sql": {"url": database_url, "query": endless, "user": "who", "timeout": "300ms"}}
-        )
+        users_of({"sql": sql | {"query": endless, "timeout": "300ms"}})

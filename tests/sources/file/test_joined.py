@@ -299,7 +299,7 @@ def test_a_candidate_that_cannot_be_read_is_unavailable_to_everybody(files, dama
     ("damage", "reason"),
     [
         (Path.unlink, "does not exist"),
-        (holding(user=["", None], country=["DE", "DE"], tier=[1, 1]), "has no user"),
+        (holding(user=[""], country=["DE"], tier=[1], vip=[True]), "has no user"),
         (holding(user=["a"]), "has no column 'country'"),
     ],
 )

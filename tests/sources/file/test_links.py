@@ -81,8 +81,10 @@ def test_a_folder_without_parts_is_no_folder_that_does_not_exist(lists):
     (lists / "gone").symlink_to(lists / "nothing")
     os.mkfifo(lists / "pipe")
 
-    with pytest.raises(SourceError, match="lists has no file"):
-        pulled(lists)
+    for path in (lists, lists / "*.csv"):
+        with pytest.raises(SourceError, match="has no file: check the path") as caught:
+            pulled(path)
+        assert not caught.value.permanent
 
 
 def test_a_part_that_is_a_link_to_nothing_is_named(lists):

@@ -116,7 +116,7 @@ def test_a_log_is_read_to_its_last_whole_line_and_may_grow_meanwhile(
         return pull(*given)
 
     append(rest)
-    with pytest.raises(SourceError, match=r"the file is cut off or still|has 1 value, the"):
+    with pytest.raises(SourceError, match=r"the file is cut off or still|has 1 value, but the"):
         pull_of("u1", file=log | {"served": None})
     monkeypatch.setattr(ListView, "pull_rows", grow)
 

@@ -72,10 +72,7 @@ def test_a_pause_beyond_the_deadline_is_the_reason_of_all_sources_of_the_host_at
     other = pull_of(*USERS, timeout_s=3000, http={"url": recommender.url + "&model=b"})
     assert len(recommender.asked) == 1
     assert other.failures == dict.fromkeys(USERS, CoverageReason.RATE_LIMITED)
-    told = (
-        "answered 429 Too Many Requests and asked for a pause of 3,600 s (Retry-After), "
-        "which ends after the run's deadline"
-    )
+    told = "asked for a pause of 3,600 s (Retry-After), which ends after the run's deadline"
     assert other.notes[CoverageReason.RATE_LIMITED].endswith(told)
 
 
@@ -129,12 +126,9 @@ def test_when_the_requests_of_a_day_are_spent_nobody_is_asked_until_midnight_wha
     urls = (f"{recommender.url}&model={name}" for name in "ab")
     first, second = (pull_of(*USERS, http={"url": url, "requests_a_day": 40}) for url in urls)
     assert (len(first.rankings), len(second.rankings), len(recommender.asked)) == (30, 10, 40)
-    assert second.failures == dict.fromkeys(second.failures, CoverageReason.TOO_SLOW)
-    told = (
-        f"127.0.0.1:{recommender.port} was not asked: it has had the 40 requests of "
-        "requests_a_day, and is not asked again before 20"
-    )
-    assert second.notes[CoverageReason.TOO_SLOW].startswith(told)
+    assert set(second.failures.values()) == {CoverageReason.TOO_SLOW}
+    told = "was not asked: it has had the 40 requests of requests_a_day, and is not asked again before 20"
+    assert told in second.notes[CoverageReason.TOO_SLOW]
 
 
 def test_a_day_of_requests_begins_at_midnight_utc_and_a_clock_that_is_set_back_begins_none():
