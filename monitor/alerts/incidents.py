@@ -33,6 +33,7 @@ MOST_PERIODS = 7
 _CARRIED = 0.2
 """A segment explains a change if the other users changed by at most this share of its change."""
 _GROWN = 2.0
+_MOST = 0.5
 _OF_ORDER = (Lack.REVERSED, Lack.FIRST_DIFFERS)
 _NO_LIST = (Lack.MISSING, Lack.EMPTY, Lack.FAILED, Lack.UNPAIRED)
 _LOUDEST = tuple(Severity)
@@ -287,8 +288,10 @@ class Paging:
     pages: int = 0
     severity: Severity = Severity.INFO
     users: float = 0.0
+    concerns_most: bool = False  # at least half of the users of its largest alert
     groups: frozenset[FaultGroup] = frozenset()
     worse: str | None = None
+    has_grown: bool = False  # only its growth caused the last page
 
 
 def count_pages(starts: Sequence[Transition]) -> Paging:
@@ -300,22 +303,28 @@ def count_pages(starts: Sequence[Transition]) -> Paging:
     - its severity rises,
     - a fault of another group joins,
     - the number of concerned users has doubled since the last page.
+
+    A slow loss doubles many times. So directly after a page for growth, growth pages only if it
+    concerns most users.
     """
     paging = Paging()
     seen: list[Transition] = []
     for _, of_slot in groupby(starts, key=attrgetter("slot")):
         seen += of_slot
+        users = count_concerned(seen)
         now = Paging(
             pages=paging.pages + 1,
             severity=min((start.severity for start in seen), key=_LOUDEST.index),
-            users=count_concerned(seen),
+            users=users,
+            concerns_most=users >= _MOST * max(start.users for start in seen),
             groups=frozenset(filter(None, map(group_fault, seen))),
         )
         worse = _why_worse(paging, now)
         if not paging.pages:
             paging = now
         elif worse is not None:
-            paging = replace(now, worse=worse)
+            is_same_fault = now.severity is paging.severity and now.groups == paging.groups
+            paging = replace(now, worse=worse, has_grown=is_same_fault)
     return paging
 
 
@@ -323,12 +332,13 @@ def _why_worse(before: Paging, now: Paging) -> str | None:
     """Why the incident is worse than at its last page. None if it is not worse."""
     if now.severity is not before.severity:
         return f"its severity rose from {before.severity} to {now.severity}"
-    if now.users >= max(_GROWN * before.users, 1.0):
+    joined = now.groups - before.groups if before.groups else frozenset()
+    may_page = not before.has_grown or now.concerns_most or joined
+    if may_page and now.users >= max(_GROWN * before.users, 1.0):
         return (
             f"it now concerns about {now.users:,.0f} users, compared with about "
             f"{before.users:,.0f} at the last page"
         )
-    joined = now.groups - before.groups
-    if before.groups and joined:
+    if joined:
         return f"another fault joined: {', '.join(joined)}"
     return None

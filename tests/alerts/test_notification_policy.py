@@ -337,7 +337,7 @@ def test_what_joins_an_incident_is_an_update_unless_it_is_worse(told, joins, wor
     assert message.firing == (first, later)
 
 
-def test_users_that_double_page_again_whatever_paged_before_and_so_does_a_severity():
+def test_users_that_double_page_once_more_and_most_users_and_a_severity_again():
     grows = tuple(
         replace(
             START,
@@ -348,20 +348,24 @@ def test_users_that_double_page_again_whatever_paged_before_and_so_does_a_severi
             alert=f"A{n}",
             **SHARE,
         )
-        for n in range(6)
+        for n in range(7)
     )
-    last = replace(grows[-1], severity=Severity.CRITICAL, dedup_key="last", slot=LATER)
-    everybody = replace(last, value=1.0, dedup_key="everybody", slot=LATER + MINUTE)
-    starts = (*grows, last, everybody)
-    found = [count_pages(starts[:count]) for count in (6, 7, 8)]
+    first = replace(grows[0], severity=Severity.CRITICAL, dedup_key="first", slot=LATER)
+    grown = replace(first, alert="C", value=0.12, dedup_key="grown", slot=LATER + MINUTE)
+    starts = (*grows[:3], first, grown)
+    doubled = "it now concerns about {} users, compared with about {} at the last page"
+    counted = [(grows, 6), (grows, 7), (starts, 4), (starts, 5)]
+    found = [count_pages(of[:count]) for of, count in counted]
     assert [(each.pages, each.worse) for each in found] == [
-        (5, "it now concerns about 320 users, compared with about 160 at the last page"),
-        (6, ROSE),
-        (7, "it now concerns about 980 users, compared with about 320 at the last page"),
+        # 10, 20, and not 40 to 320 of 1,000 users.
+        (2, doubled.format(20, 10)),
+        (3, doubled.format(640, 20)),
+        (3, ROSE),
+        (4, doubled.format(100, 40)),
     ]
     # A receiver that was sent nothing before has nothing that became worse.
     (first,) = compose_messages(starts, situation(*starts))
-    assert (first.pages, first.pages_before, first.worse) == (7, 0, None)
+    assert (first.pages, first.pages_before, first.worse) == (4, 0, None)
     assert first.severity is Severity.CRITICAL
 
 
