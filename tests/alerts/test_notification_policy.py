@@ -364,9 +364,9 @@ def test_users_that_double_page_once_more_and_most_users_and_a_severity_again():
         (4, doubled.format(100, 40)),
     ]
     # A receiver that was sent nothing before has nothing that became worse.
-    (first,) = compose_messages(starts, situation(*starts))
-    assert (first.pages, first.pages_before, first.worse) == (4, 0, None)
-    assert first.severity is Severity.CRITICAL
+    (message,) = compose_messages(starts, situation(*starts))
+    assert (message.pages, message.pages_before, message.worse) == (4, 0, None)
+    assert message.severity is Severity.CRITICAL
 
 
 SERIES = st.sampled_from(["overlap share_below(0)", "coverage short"])

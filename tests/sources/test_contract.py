@@ -59,7 +59,7 @@ def test_more_than_the_limit_of_a_pull_is_refused(kind, limits, count, tmp_path)
     lists = {"u1": [*range(count)]}
     with (
         SOURCES[kind](lists, tmp_path) as options,
-        pytest.raises(SourceError, match="more than|at most"),
+        pytest.raises(SourceError, match=r"more than|at most"),
     ):
         source_with(options, **limits).pull(request("u1", k=count))
 
