@@ -1,6 +1,5 @@
 """What a run stores for later runs, and what it needs from earlier runs."""
 
-from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping

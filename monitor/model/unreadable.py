@@ -1,6 +1,5 @@
 """Values of a table that cannot be read: how many, in which column, with an example."""
 
-from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace

@@ -1,6 +1,5 @@
 """One run, from the claimed slot to the result that is stored."""
 
-from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import fields, replace

@@ -3,7 +3,6 @@
 Each kind is a folder with its `SourceKind`. Opening does no I/O, reading does.
 """
 
-from __future__ import annotations
 
 import pkgutil
 from collections.abc import Callable, Iterator, Mapping, Sequence

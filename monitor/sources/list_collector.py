@@ -1,6 +1,5 @@
 """Collects lists that arrive one user at a time, as JSON or Python values, into a Pull."""
 
-from __future__ import annotations
 
 import json
 from array import array

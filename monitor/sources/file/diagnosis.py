@@ -3,7 +3,6 @@
 No value of the file is shown.
 """
 
-from __future__ import annotations
 
 import codecs
 import csv

@@ -1,6 +1,5 @@
 """Lists, users and tables from files, in bounded memory."""
 
-from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace

@@ -3,7 +3,6 @@
 Names in strings and comments are not bound.
 """
 
-from __future__ import annotations
 
 import re
 from dataclasses import dataclass
