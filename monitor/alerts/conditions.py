@@ -14,11 +14,10 @@ from monitor.model.alerts import (
     Transition,
     Verdict,
 )
-from monitor.model.comparison import Comparison
 from monitor.model.memory import PastRun
 from monitor.model.rankings import ALL, Arm
 from monitor.model.root_causes import RootCause
-from monitor.model.rules import Condition, ConditionRule, Rule, StandstillRule
+from monitor.model.rules import Comparison, Condition, ConditionRule, Rule, StandstillRule
 from monitor.model.runs import ArmScore, Findings
 from monitor.model.statistics import CHURN
 from monitor.texts.conditions import (

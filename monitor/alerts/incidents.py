@@ -13,12 +13,12 @@ from operator import attrgetter
 
 from monitor.alerts.machine import stable_key
 from monitor.model.alerts import AlertState, State, Transition
-from monitor.model.comparison import JudgingPlan
 from monitor.model.rankings import ALL
 from monitor.model.rules import (
     Condition,
     ConditionRule,
     CoverageRule,
+    JudgingPlan,
     Rule,
     RuleKind,
     Severity,

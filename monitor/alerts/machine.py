@@ -10,9 +10,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from monitor.model.alerts import AlertState, Outcome, Removed, State, Transition, Verdict
-from monitor.model.comparison import Comparison
 from monitor.model.rankings import ALL
-from monitor.model.rules import Rule
+from monitor.model.rules import Comparison, Rule
 from monitor.texts.root_causes import write_removed
 from monitor.texts.wording import count_of
 

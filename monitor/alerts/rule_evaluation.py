@@ -27,10 +27,10 @@ from monitor.model.alerts import (
     Transition,
     Verdict,
 )
-from monitor.model.comparison import Comparison
 from monitor.model.memory import Memory
 from monitor.model.rankings import ALL, Coverage, CoverageRow
 from monitor.model.rules import (
+    Comparison,
     ConditionRule,
     CoverageRule,
     Rule,

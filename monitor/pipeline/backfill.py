@@ -7,8 +7,8 @@ from functools import partial
 
 from monitor.errors import DatabaseError, SourceError
 from monitor.metrics import Metric
-from monitor.model.comparison import Comparison
 from monitor.model.rankings import RelevanceTable
+from monitor.model.rules import Comparison
 from monitor.model.runs import Run, Summary
 from monitor.pipeline.pull import ask_in_time
 from monitor.pipeline.score import (

@@ -17,10 +17,9 @@ from monitor.alerts.incidents import assign_incidents
 from monitor.alerts.rule_evaluation import evaluate_rules
 from monitor.metrics import parse
 from monitor.model.alerts import AlertState, Expectation, Standstill, State, Transition
-from monitor.model.comparison import Comparison
 from monitor.model.memory import Memory, PastRun, to_lessons
 from monitor.model.rankings import ALL
-from monitor.model.rules import RuleKind, SimilarityRule
+from monitor.model.rules import Comparison, RuleKind, SimilarityRule
 from monitor.model.runs import Findings, KeptLists, MeasuredRun, RunRecord, RunStatus, Summary
 from monitor.model.statistics import parse_derived
 from monitor.pipeline.expectations import REMEMBERED, compute_expectations, learning_rules

@@ -19,7 +19,6 @@ from monitor.alerts.rule_evaluation import segments_of
 from monitor.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.errors import SourceError
 from monitor.model.arrays import Floats
-from monitor.model.comparison import Comparison
 from monitor.model.memory import Memory
 from monitor.model.rankings import (
     ALL,
@@ -32,6 +31,7 @@ from monitor.model.rankings import (
     RelevanceTable,
     UserBatch,
 )
+from monitor.model.rules import Comparison
 from monitor.model.run_reasons import RunReason
 from monitor.model.runs import JoinRequest, PullProgress, PullRequest, Scores
 from monitor.model.statistics import NoiseFloor

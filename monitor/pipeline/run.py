@@ -1,6 +1,5 @@
 """One run, from the claimed slot to the result that is stored."""
 
-
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from datetime import datetime
@@ -9,12 +8,11 @@ from itertools import chain
 from monitor.alerts.rule_evaluation import thin_segments
 from monitor.alerts.unmatched import find_unmatched
 from monitor.errors import OutputError, SourceError
-from monitor.model.comparison import Comparison, Keep
 from monitor.model.id_mismatches import IdKind
 from monitor.model.instants import format_instant
 from monitor.model.memory import Memory, MemoryRequest
 from monitor.model.rankings import Arm, CoverageNote, CoverageReason
-from monitor.model.rules import SeriesRule, describe_series
+from monitor.model.rules import Comparison, Keep, SeriesRule, describe_series
 from monitor.model.run_reasons import LossCause, RunReason, RunReasonKind, RunReasons
 from monitor.model.runs import Claim, Findings, MeasuredRun, RunResult, RunStatus, Scores
 from monitor.model.unmatched_names import UnmatchedName

@@ -41,7 +41,6 @@ from monitor.attribution.sentences import (
 from monitor.metrics import Metric, Need, score_all
 from monitor.model.alerts import State, Transition
 from monitor.model.arrays import Floats, Rows
-from monitor.model.comparison import Comparison
 from monitor.model.explanation import (
     ExampleLists,
     Explanation,
@@ -62,7 +61,7 @@ from monitor.model.rankings import (
     PairBatch,
     Pairing,
 )
-from monitor.model.rules import Condition, RuleKind
+from monitor.model.rules import Comparison, Condition, RuleKind
 from monitor.model.run_reasons import RunReasonKind, find_reason
 from monitor.model.runs import Findings, RunStatus
 from monitor.model.statistics import parse_derived

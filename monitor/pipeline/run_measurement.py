@@ -12,11 +12,11 @@ from typing import TypeVar
 
 from monitor.arm_metrics import measure_arms, parse_arm_metric
 from monitor.errors import MetricError
-from monitor.model.comparison import Comparison, Keep, MeasuringPlan
 from monitor.model.explanation import Explanation
 from monitor.model.memory import Memory
 from monitor.model.model_versions import follow
 from monitor.model.rankings import Arm, Coverage, CoverageNote, CoverageReason
+from monitor.model.rules import Comparison, Keep, MeasuringPlan
 from monitor.model.run_reasons import RunReasons
 from monitor.model.runs import ArmScore, KeptLists, MeasuredRun, Scores
 from monitor.model.statistics import DerivedMetric, NoiseFloor, parse_derived

@@ -14,8 +14,8 @@ from monitor.alerts.notification_policy import NotificationPolicy
 from monitor.alerts.unmatched import share_selectors
 from monitor.errors import ConfigError
 from monitor.export.publisher import PrometheusPublisher
-from monitor.model.comparison import Comparison
 from monitor.model.rankings import Arm
+from monitor.model.rules import Comparison
 from monitor.pipeline.pseudonyms import HiddenRelevance, Pseudonyms
 from monitor.pipeline.pull import Arms, pull_titles
 from monitor.pipeline.shared_answers import SharedAnswers

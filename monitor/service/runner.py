@@ -21,9 +21,9 @@ import structlog
 from monitor.alerts.unmatched import find_unmatched_silences, may_concern
 from monitor.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.errors import ConfigError, DatabaseError, MonitorError, OutputError, describe_fault
-from monitor.model.comparison import Comparison
 from monitor.model.instants import format_instant
 from monitor.model.memory import Memory
+from monitor.model.rules import Comparison
 from monitor.model.runs import Claim, PullProgress, RunResult, RunStatus
 from monitor.model.unmatched_names import UnmatchedName
 from monitor.options import format_duration

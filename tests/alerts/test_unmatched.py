@@ -13,7 +13,7 @@ from monitor.alerts.unmatched import (
     named_segments,
     share_selectors,
 )
-from monitor.model.comparison import Comparison
+from monitor.model.rules import Comparison
 from monitor.model.segments import find_nearest, name_segment
 from monitor.texts.unmatched_names import write_unmatched
 from storage.worked import silence

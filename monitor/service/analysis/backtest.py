@@ -15,10 +15,16 @@ import numpy as np
 from monitor.errors import ConfigError
 from monitor.metrics import Metric, Need, parse
 from monitor.model.alerts import ACCEPTED, Transition
-from monitor.model.comparison import Comparison
 from monitor.model.memory import MemoryRequest, PastRun
 from monitor.model.rankings import ALL
-from monitor.model.rules import MIN_HEALTHY_RUNS, Direction, FixedLimit, SimilarityRule, Subject
+from monitor.model.rules import (
+    MIN_HEALTHY_RUNS,
+    Comparison,
+    Direction,
+    FixedLimit,
+    SimilarityRule,
+    Subject,
+)
 from monitor.model.runs import RunRecord, RunStatus, Summary
 from monitor.model.statistics import Statistic
 from monitor.pipeline.expectations import REMEMBERED

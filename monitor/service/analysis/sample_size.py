@@ -11,11 +11,11 @@ from monitor.alerts.rule_evaluation import Figures, segments_of
 from monitor.errors import ConfigError
 from monitor.metrics import parse
 from monitor.model.arrays import Floats
-from monitor.model.comparison import Comparison
 from monitor.model.memory import PastRun
 from monitor.model.rules import (
     MEAN,
     MIN_HEALTHY_RUNS,
+    Comparison,
     Direction,
     FixedLimit,
     LearnedLimit,

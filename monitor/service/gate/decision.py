@@ -14,9 +14,9 @@ import numpy as np
 
 from monitor import __version__
 from monitor.errors import InputError
-from monitor.model.comparison import Comparison
 from monitor.model.gate import GateReason, GateResult, GateVerdict, LeftOut
 from monitor.model.rankings import ALL
+from monitor.model.rules import Comparison
 from monitor.model.runs import Watermark
 from monitor.ports import Clock, History
 from monitor.sequential.gate import UserSample, gate_samples, tally

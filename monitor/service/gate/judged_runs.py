@@ -10,10 +10,10 @@ import pandas as pd
 
 from monitor.errors import InputError
 from monitor.model.arrays import Floats, Rows
-from monitor.model.comparison import Keep
 from monitor.model.gate import LeftOut
 from monitor.model.instants import format_instant
 from monitor.model.rankings import ALL, Panel, UserTable
+from monitor.model.rules import Keep
 from monitor.model.runs import Run, RunStatus
 from monitor.ports import History
 from monitor.sampling import draw, select_kept

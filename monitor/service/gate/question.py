@@ -9,8 +9,8 @@ from enum import StrEnum
 from monitor.errors import ConfigError, InputError
 from monitor.metrics import Metric, Need, parse
 from monitor.model.arrays import Floats
-from monitor.model.comparison import Comparison, Keep
 from monitor.model.rankings import ALL
+from monitor.model.rules import Comparison, Keep
 from monitor.model.statistics import DerivedMetric, NoiseFloor, parse_derived
 from monitor.sequential.gate import Scale, require_level
 from monitor.service.runner import pick_comparison

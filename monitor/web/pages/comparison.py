@@ -9,12 +9,11 @@ from itertools import pairwise
 from monitor.alerts.notification_policy import Matcher
 from monitor.errors import ConfigError
 from monitor.model.alerts import AlertState, State
-from monitor.model.comparison import Comparison
 from monitor.model.explanation import Explanation
 from monitor.model.notifications import Silence
 from monitor.model.pages import FiringChange, SegmentMeans, SeriesKey, SeriesPoint
 from monitor.model.rankings import ALL, CoverageRow
-from monitor.model.rules import FixedLimit
+from monitor.model.rules import Comparison, FixedLimit
 from monitor.model.runs import ArmScore, Histogram, LatestRun, PullProgress
 from monitor.presentation import score_by_chance
 from monitor.texts.model_versions import write_changes

@@ -6,12 +6,11 @@ from datetime import datetime
 from enum import StrEnum
 
 from monitor.model.alerts import AlertState, State, Transition, normal_band
-from monitor.model.comparison import Comparison
 from monitor.model.daemon_state import DaemonState
 from monitor.model.notifications import Delivery
 from monitor.model.pages import ReceiverRecord
 from monitor.model.rankings import ALL
-from monitor.model.rules import LearnedLimit, Learning, Severity
+from monitor.model.rules import Comparison, LearnedLimit, Learning, Severity
 from monitor.model.runs import LatestRun, PullProgress, RunStatus
 from monitor.web.pages.site import Query, Site, Status
 

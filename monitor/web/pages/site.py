@@ -9,10 +9,10 @@ from urllib.parse import quote, urlencode
 
 from monitor.alerts.notification_policy import NotificationPolicy
 from monitor.errors import InputError
-from monitor.model.comparison import Comparison
 from monitor.model.daemon_state import DaemonState
 from monitor.model.instants import format_instant, read_instant
 from monitor.model.notifications import Message
+from monitor.model.rules import Comparison
 from monitor.model.runs import LatestRun, PullProgress, Run
 from monitor.ports import Clock, Store
 
