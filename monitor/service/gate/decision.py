@@ -20,15 +20,17 @@ from monitor.model.rules import Comparison
 from monitor.model.runs import Watermark
 from monitor.ports import Clock, History
 from monitor.sequential.gate import UserSample, gate_samples, tally
-from monitor.service.gate.judged_runs import (
+from monitor.service.gate.question import (
+    EACH,
+    Question,
     RunSelection,
     SampledRun,
     SampledSegment,
     UsersAt,
+    make_question,
     read_run,
     select_runs,
 )
-from monitor.service.gate.question import EACH, Question, make_question
 from monitor.settings.configuration import Settings
 from monitor.sources import open_users
 from monitor.texts.gate import write_census, write_no_runs, write_verdict
