@@ -9,8 +9,8 @@ from monitor.model.alerts import AlertState
 from monitor.model.notifications import Silence
 from monitor.model.rankings import ALL
 from monitor.model.rules import Comparison, Rule, RuleKind
+from monitor.model.run_reasons import UnmatchedName
 from monitor.model.segments import find_nearest
-from monitor.model.unmatched_names import UnmatchedName
 
 Labels = Mapping[str, str]
 _OF_STATES = ("alert", "comparison", "segment", "severity")

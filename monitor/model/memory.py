@@ -1,6 +1,5 @@
 """What a run stores for later runs, and what it needs from earlier runs."""
 
-
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -10,8 +9,8 @@ from monitor.model.alerts import AlertState, Expectation, Standstill, State, Tra
 from monitor.model.arrays import Floats
 from monitor.model.explanation import Explanation, Split
 from monitor.model.model_versions import Models
+from monitor.model.run_reasons import UnmatchedName
 from monitor.model.runs import KeptLists, Run, Summary
-from monitor.model.unmatched_names import UnmatchedName
 
 PARTS = 5
 """Numbers of a segment: value and sampling error on the judged scale, z, share of users without a

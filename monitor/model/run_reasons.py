@@ -6,7 +6,17 @@ from enum import StrEnum
 
 from monitor.model.id_mismatches import IdMismatch
 from monitor.model.rankings import Arm, CoverageReason
-from monitor.model.unmatched_names import UnmatchedName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnmatchedName:
+    """A name that ``owner``, such as a rule or a route, uses and that matches nothing."""
+
+    owner: str
+    name: str  # a segment, or a matcher that no alert matches
+    is_matcher: bool = False
+    nearest: str | None = None  # the most similar name that exists
+    known: tuple[str, ...] = ()  # some of the names that exist
 
 
 class RunReasonKind(StrEnum):

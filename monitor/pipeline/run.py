@@ -13,9 +13,8 @@ from monitor.model.instants import format_instant
 from monitor.model.memory import Memory, MemoryRequest
 from monitor.model.rankings import Arm, CoverageNote, CoverageReason
 from monitor.model.rules import Comparison, Keep, SeriesRule, describe_series
-from monitor.model.run_reasons import LossCause, RunReason, RunReasonKind, RunReasons
+from monitor.model.run_reasons import LossCause, RunReason, RunReasonKind, RunReasons, UnmatchedName
 from monitor.model.runs import Claim, Findings, MeasuredRun, RunResult, RunStatus, Scores
-from monitor.model.unmatched_names import UnmatchedName
 from monitor.pipeline.expectations import REMEMBERED, learning_rules
 from monitor.pipeline.judgement import RECENT, judge_findings, needs_recent
 from monitor.pipeline.pull import Arms

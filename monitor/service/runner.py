@@ -24,8 +24,8 @@ from monitor.errors import ConfigError, DatabaseError, MonitorError, OutputError
 from monitor.model.instants import format_instant
 from monitor.model.memory import Memory
 from monitor.model.rules import Comparison
+from monitor.model.run_reasons import UnmatchedName
 from monitor.model.runs import Claim, PullProgress, RunResult, RunStatus
-from monitor.model.unmatched_names import UnmatchedName
 from monitor.options import format_duration
 from monitor.pipeline.backfill import BackfilledRun, backfill_relevance
 from monitor.pipeline.pull import Arms

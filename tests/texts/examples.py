@@ -29,11 +29,10 @@ from monitor.model.rules import (
     SeriesRule,
     SimilarityRule,
 )
-from monitor.model.run_reasons import FloorDoubt, LossCause, RunReason, RunReasonKind
+from monitor.model.run_reasons import FloorDoubt, LossCause, RunReason, RunReasonKind, UnmatchedName
 from monitor.model.runs import RunStatus
 from monitor.model.statistics import Lack
 from monitor.model.tls_faults import TlsClient, TlsFault
-from monitor.model.unmatched_names import UnmatchedName
 from monitor.texts.conditions import (
     write_churn,
     write_clear,

@@ -13,8 +13,8 @@ from monitor.model.id_mismatches import IdKind, IdMismatch
 from monitor.model.memory import Memory
 from monitor.model.rankings import Arm, Coverage, CoverageReason
 from monitor.model.rules import Comparison, SampleSize
+from monitor.model.run_reasons import UnmatchedName
 from monitor.model.runs import Evidence, MeasuredRun, items_of
-from monitor.model.unmatched_names import UnmatchedName
 from monitor.pipeline.pull import Arms, draw_panel, pull_titles
 from monitor.pipeline.run_measurement import Stopwatch, measure_slot
 from monitor.pipeline.unmatched_users import compare_users
