@@ -6,8 +6,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import TypeAlias
 
-from monitor.model.id_mismatches import IdMismatch
 from monitor.model.rankings import Arm
+from monitor.model.run_reasons import IdMismatch
 
 
 class Part(StrEnum):

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 
 from monitor.model.alerts import AlertState, Expectation, Standstill, Transition
 from monitor.model.explanation import Explanation, Split
-from monitor.model.id_mismatches import IdMismatch
 from monitor.model.model_versions import Models
 from monitor.model.rankings import Arm, Coverage, Panel, RankingTable
-from monitor.model.run_reasons import RunReasons
+from monitor.model.run_reasons import IdMismatch, RunReasons
 
 if TYPE_CHECKING:
     import numpy as np

@@ -14,8 +14,8 @@ import pandas as pd
 from monitor.kernels.exposure import distinct_items
 from monitor.model.arrays import Integers
 from monitor.model.id_forms import speller
-from monitor.model.id_mismatches import IdKind, IdMismatch, MismatchKind
 from monitor.model.rankings import Arm
+from monitor.model.run_reasons import IdKind, IdMismatch, MismatchKind
 from monitor.pairing.batches import CodedLists
 from monitor.pairing.ids import ids_of
 

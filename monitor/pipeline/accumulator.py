@@ -12,7 +12,6 @@ from operator import itemgetter
 import numpy as np
 
 from monitor.metrics import Metric, parse, score_all
-from monitor.model.id_mismatches import IdMismatch
 from monitor.model.model_versions import count_versions
 from monitor.model.rankings import (
     Arm,
@@ -27,6 +26,7 @@ from monitor.model.rankings import (
     UserBatch,
 )
 from monitor.model.rules import Comparison, Keep
+from monitor.model.run_reasons import IdMismatch
 from monitor.model.runs import Evidence, EvidenceKind, KeptLists, Scores, Summary
 from monitor.pairing import ListedItems, keep_lists, sum_coverage
 from monitor.pairing.id_mismatches import IdComparison

@@ -8,12 +8,18 @@ from itertools import chain
 from monitor.alerts.rule_evaluation import thin_segments
 from monitor.alerts.unmatched import find_unmatched
 from monitor.errors import OutputError, SourceError
-from monitor.model.id_mismatches import IdKind
 from monitor.model.instants import format_instant
 from monitor.model.memory import Memory, MemoryRequest
 from monitor.model.rankings import Arm, CoverageNote, CoverageReason
 from monitor.model.rules import Comparison, Keep, SeriesRule, describe_series
-from monitor.model.run_reasons import LossCause, RunReason, RunReasonKind, RunReasons, UnmatchedName
+from monitor.model.run_reasons import (
+    IdKind,
+    LossCause,
+    RunReason,
+    RunReasonKind,
+    RunReasons,
+    UnmatchedName,
+)
 from monitor.model.runs import Claim, Findings, MeasuredRun, RunResult, RunStatus, Scores
 from monitor.pipeline.expectations import REMEMBERED, learning_rules
 from monitor.pipeline.judgement import RECENT, judge_findings, needs_recent

@@ -50,7 +50,6 @@ from monitor.model.explanation import (
     Habits,
     Split,
 )
-from monitor.model.id_mismatches import IdMismatch
 from monitor.model.instants import format_instant
 from monitor.model.rankings import (
     ALL,
@@ -62,7 +61,7 @@ from monitor.model.rankings import (
     Pairing,
 )
 from monitor.model.rules import Comparison, Condition, RuleKind
-from monitor.model.run_reasons import RunReasonKind, find_reason
+from monitor.model.run_reasons import IdMismatch, RunReasonKind, find_reason
 from monitor.model.runs import Findings, RunStatus
 from monitor.model.statistics import parse_derived
 from monitor.pairing.ids import decode

@@ -5,8 +5,8 @@ from datetime import datetime
 from functools import partial
 
 from monitor.errors import ConfigError, SourceError
-from monitor.model.id_mismatches import IdMismatch
 from monitor.model.rankings import Arm, Coverage, CoverageReason
+from monitor.model.run_reasons import IdMismatch
 from monitor.pairing.id_mismatches import LEAST_COMMON, find_user_mismatch
 from monitor.pipeline.pull import Arms, ask_in_time
 

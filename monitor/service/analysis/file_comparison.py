@@ -17,10 +17,10 @@ from monitor.errors import InputError, SourceError
 from monitor.metrics import Metric, chance_scores, typical_length
 from monitor.model.arrays import Rows
 from monitor.model.explanation import Change, PartMeans
-from monitor.model.id_mismatches import IdMismatch
 from monitor.model.instants import utc_now
 from monitor.model.rankings import Coverage, CoverageReason, CoverageRow, PairBatch, UserTable
 from monitor.model.rules import Comparison, JudgingPlan, Keep, MeasuringPlan
+from monitor.model.run_reasons import IdMismatch
 from monitor.model.runs import Evidence, Summary
 from monitor.pairing.id_mismatches import LEAST_COMMON, find_user_mismatch
 from monitor.pipeline.accumulator import RunAccumulator

@@ -9,11 +9,10 @@ from itertools import chain
 
 from monitor.alerts.unmatched import find_unmatched
 from monitor.errors import ConfigError, MonitorError, SourceError
-from monitor.model.id_mismatches import IdKind, IdMismatch
 from monitor.model.memory import Memory
 from monitor.model.rankings import Arm, Coverage, CoverageReason
 from monitor.model.rules import Comparison, SampleSize
-from monitor.model.run_reasons import UnmatchedName
+from monitor.model.run_reasons import IdKind, IdMismatch, UnmatchedName
 from monitor.model.runs import Evidence, MeasuredRun, items_of
 from monitor.pipeline.pull import Arms, draw_panel, pull_titles
 from monitor.pipeline.run_measurement import Stopwatch, measure_slot
