@@ -15,8 +15,7 @@ from monitor.model.rules import Comparison, SampleSize
 from monitor.model.run_reasons import IdKind, IdMismatch, UnmatchedName
 from monitor.model.runs import Evidence, MeasuredRun, items_of
 from monitor.pipeline.pull import Arms, draw_panel, pull_titles
-from monitor.pipeline.run_measurement import Stopwatch, measure_slot
-from monitor.pipeline.unmatched_users import compare_users
+from monitor.pipeline.run_measurement import Stopwatch, compare_users, measure_slot
 from monitor.service.clock import SystemClock
 from monitor.service.runner import Watched
 
