@@ -1,11 +1,12 @@
 """Rules on conditions: whether drift can be judged, if runs succeed, and arms that do not change."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime, timedelta
 
 from monitor.alerts.machine import Evaluation, advance
 from monitor.alerts.verdicts import judge_status, undecided
+from monitor.immutable import immutable
 from monitor.model.alerts import (
     AlertState,
     Outcome,
@@ -103,7 +104,7 @@ def _clear(condition: Condition) -> Verdict:
     return replace(undecided(Outcome.OK, write_clear(condition)), is_recovered=True)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Staleness:
     """How long no run has succeeded."""
 

@@ -6,9 +6,10 @@ It also ends the alerts that nothing watches any more.
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 
+from monitor.immutable import immutable
 from monitor.model.alerts import AlertState, Outcome, Removed, State, Transition, Verdict
 from monitor.model.rankings import ALL
 from monitor.model.rules import Comparison, Rule
@@ -19,7 +20,7 @@ INSTALLATION = "installation"
 """The label of alerts that names the installation."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Evaluation:
     """One evaluation of one rule."""
 

@@ -13,6 +13,7 @@ from typing import NamedTuple, Self
 
 from monitor.alerts.incidents import FaultGroup, count_pages, group_fault
 from monitor.errors import ConfigError
+from monitor.immutable import immutable
 from monitor.model.alerts import Transition
 from monitor.model.notifications import (
     Delivery,
@@ -157,7 +158,7 @@ def matches_all(matchers: Iterable[Matcher], transition: Transition) -> bool:
     return all(matcher.matches(labels) for matcher in matchers)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Route:
     """Alerts that all matchers match are sent to these receivers.
 
@@ -169,7 +170,7 @@ class Route:
     goes_on: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class MaintenanceWindow:
     """While it is open, alerts that all matchers match are held back.
 
@@ -181,7 +182,7 @@ class MaintenanceWindow:
     ends_at: Callable[[datetime], datetime | None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class NotificationPolicy:
     """The configuration of notifications."""
 
@@ -230,7 +231,7 @@ class Decision(NamedTuple):
     reason: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Dispatch:
     """Decides what one receiver gets of one comparison at one time."""
 

@@ -18,6 +18,7 @@ from monitor.alerts.verdicts import (
     read_similarity,
     undecided,
 )
+from monitor.immutable import immutable
 from monitor.model.alerts import (
     AlertState,
     Expectation,
@@ -112,7 +113,7 @@ def _have_others_moved(segment: Reading, everybody: Reading | None) -> bool:
     return moved > STILL * others
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class _Run:
     """One run as rules see it."""
 

@@ -1,12 +1,12 @@
 """Bars, waterfalls, histograms, and a heat map of histograms over time."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from markupsafe import Markup
 
 from monitor.charts.svg import Axis, draw_tick, drawing, element, ticks, write_value
 from monitor.charts.time_chart import Level
+from monitor.immutable import immutable
 
 WIDTH = 560.0
 ROW = 26.0
@@ -15,7 +15,7 @@ VALUES = 150.0
 """Room for the names on the left and for the figures on the right."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Bar:
     """One bar: its amount, the figure next to it, and a class of the style sheet."""
 

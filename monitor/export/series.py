@@ -4,11 +4,11 @@ The collectors and the README's reference are built from it.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 
 from monitor.errors import DatabaseTrouble, DeliveryTrouble
+from monitor.immutable import immutable
 from monitor.model.rankings import Arm, CoverageReason
 from monitor.model.retention import DataKind
 from monitor.model.runs import RunStatus
@@ -32,7 +32,7 @@ class Kind(StrEnum):
     INFO = "info"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Series:
     """One metric family."""
 

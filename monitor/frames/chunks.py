@@ -1,13 +1,13 @@
 """Pairs of lists of any length, in chunks of similar width for the metrics."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
 from monitor.errors import InputError
 from monitor.frames.side_information import require_weights
+from monitor.immutable import immutable
 from monitor.model.arrays import Offsets, Rows
 from monitor.model.rankings import ItemWeights, PairBatch, RankingTable, RelevanceTable
 from monitor.pairing.batches import (
@@ -24,7 +24,7 @@ from monitor.pairing.ids import find_users
 _CHUNK_CELLS = 1 << 22
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class CodedPairs:
     """All pairs of lists of one call, coded once, with the data about their items and users."""
 

@@ -1,11 +1,12 @@
 """Why a mean fell: what a run stores of it for later runs and for people."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import TypeAlias
 
+from monitor.immutable import immutable
 from monitor.model.rankings import Arm
 from monitor.model.run_reasons import IdMismatch
 
@@ -47,7 +48,7 @@ class FaultKind(StrEnum):
     REORDERED = "reordered"  # the same items in another order
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Finding:
     """What happened, to which lists in which arms: the cause that explains most of the drop."""
 
@@ -79,7 +80,7 @@ class Finding:
         return self.users / max(1, self.compared)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class PartMeans:
     """The parts of the distance from identical lists, averaged over the ``n`` users with parts."""
 
@@ -98,7 +99,7 @@ Habits: TypeAlias = Mapping[str, Mapping[str, tuple[float, ...]]]
 """Shares of users by arm, habit and bin, see `monitor.attribution.habits`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Split:
     """What a run stores for later runs: the distance between lists by ``metric``."""
 
@@ -108,7 +109,7 @@ class Split:
     habits: Habits = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Cause:
     """A piece of a drop."""
 
@@ -116,7 +117,7 @@ class Cause:
     amount: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class SegmentFall:
     """One segment's contribution to the drop, by part."""
 
@@ -137,7 +138,7 @@ class SegmentFall:
         return sum(amount for part, amount in self.parts.items() if part is not Part.COMPOSITION)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class ExposedItem:
     """An item's exposure before and after, 1 on top of every list, and its share of lists."""
 
@@ -149,7 +150,7 @@ class ExposedItem:
     share_after: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class ExampleLists:
     """Both lists of an example user."""
 
@@ -158,7 +159,7 @@ class ExampleLists:
     candidate: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class UserGroup:
     """Users of the explanation whose lists changed in the same way, with the most typical ones."""
 
@@ -170,7 +171,7 @@ class UserGroup:
     examples: tuple[ExampleLists, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Explanation:
     """Why lists differ by one metric, or why its mean fell: a sentence, and its figures.
 

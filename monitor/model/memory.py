@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from monitor.immutable import immutable
 from monitor.model.alerts import AlertState, Expectation, Standstill, State, Transition
 from monitor.model.arrays import Floats
 from monitor.model.explanation import Explanation, Split
@@ -26,7 +27,7 @@ class Lesson:
     numbers: Floats  # (PARTS, segments), NaN for none
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class PastRun:
     """What later runs learn from an ok run of the same configuration."""
 
@@ -45,7 +46,7 @@ class PastRun:
         return lesson is not None and lesson.series == series
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class MemoryRequest:
     """What a run of the slot ``before`` needs from earlier runs with the same configuration."""
 
@@ -59,7 +60,7 @@ class MemoryRequest:
     wants_last_lists: bool = False  # and those from before the alerts that last
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Memory:
     """What a run needs from the past, read once before the run starts."""
 

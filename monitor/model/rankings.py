@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from monitor.immutable import immutable
 from monitor.model.unreadable import Unreadable
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ class CoverageReason(StrEnum):
     TOO_SLOW = "too_slow"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Traces:
     """Facts on the answers that brought n lists: float64 (n,), NaN where they are missing."""
 
@@ -65,7 +66,7 @@ class Traces:
     sign: str = ""  # a header by which one of them came from a cache
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class RankingTable:
     """Lists of n users from one arm as received: maybe longer than k, empty, with duplicates."""
 
@@ -81,7 +82,7 @@ class RankingTable:
         return len(self.users)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Pull:
     """One arm's answer: lists, and failed users with the reason. Users in neither are missing."""
 
@@ -115,7 +116,7 @@ class Pull:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class UserTable:
     """Users that may be asked: n unique strings, and n values (or null) per segment dimension."""
 
@@ -127,7 +128,7 @@ class UserTable:
         return len(self.users)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Panel:
     """Users of one run, sorted, and the positions of each segment (``all``, ``country=UK``)."""
 
@@ -139,7 +140,7 @@ class Panel:
         return len(self.users)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class ItemWeights:
     """Weights of n unique items, such as popularity, from `LEAST_WEIGHT` to `MOST_WEIGHT`."""
 
@@ -147,7 +148,7 @@ class ItemWeights:
     weights: Floats
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class RelevanceTable:
     """Relevant items of n users, each item once, in no order. Columns as in RankingTable."""
 
@@ -161,7 +162,7 @@ class RelevanceTable:
         return len(self.users)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class AskedUsers:
     """The number of users in segment ``all``, and the names of the segments, ``all`` first."""
 
@@ -169,7 +170,7 @@ class AskedUsers:
     segments: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class UserBatch:
     """Users of a run with their segments and the answers of both arms.
 
@@ -184,7 +185,7 @@ class UserBatch:
     relevance: RelevanceTable | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class ByArm:
     """Numbers for the places of both arms' lists: two float64 arrays, NaN after a list's end."""
 
@@ -200,7 +201,7 @@ class ByArm:
         return ByArm(baseline=change(self.baseline), candidate=change(self.candidate))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Labels:
     """The relevance of the items of n pairs, in the shape of the lists."""
 
@@ -211,7 +212,7 @@ class Labels:
     relevant: Codes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class PairBatch:
     """Both arms' rankings of n users: int32 item codes (n, k), padded with -1, and lengths (n,).
 
@@ -259,7 +260,7 @@ class PairBatch:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class CoverageNote:
     """What happened to users of one arm and reason, and the first of these users."""
 
@@ -272,7 +273,7 @@ class CoverageNote:
         return f"{self.text}; for example {', '.join(self.users)}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class CoverageRow:
     """One segment's coverage: users asked, users paired, and users by arm and reason, without 0."""
 
@@ -282,7 +283,7 @@ class CoverageRow:
     users_by_reason: Mapping[tuple[Arm, CoverageReason], int]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Coverage:
     """How much of the panel could be compared, one row a segment, ``all`` first."""
 
@@ -294,7 +295,7 @@ class Coverage:
         return self.rows[0]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Pairing:
     """Compared users: the batch, panel position by row, item id by code, and the coverage."""
 

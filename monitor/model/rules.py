@@ -1,12 +1,13 @@
-"""Rules: what is watched, with which limit, and when it alerts. There are four kinds of rules."""
+"""Comparisons and their rules: what is watched, with which limit, and when it alerts."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from math import isfinite
 from typing import ClassVar, Literal, NamedTuple, TypeAlias, TypeGuard
 
+from monitor.immutable import immutable
 from monitor.model.rankings import Arm
 from monitor.model.statistics import CoverageShare, NoiseFloor, Statistic
 
@@ -48,7 +49,7 @@ class Condition(StrEnum):
     STALE = "stale"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class FixedLimit:
     """A configured limit, in breach strictly on the ``direction`` side of ``value``."""
 
@@ -68,7 +69,7 @@ class Learning(StrEnum):
     TREND = "trend"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class LearnedLimit:
     """A limit learned from earlier runs of the series."""
 
@@ -106,7 +107,7 @@ class Subject(NamedTuple):
     statistic: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class BaseRule:
     """The fields of all rules."""
 
@@ -136,7 +137,7 @@ class BaseRule:
         return 0.0 if self.limit is None else self.limit.value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class SimilarityRule(BaseRule):
     """Watches a statistic of a metric, or of a series that the noise floor derives from one."""
 
@@ -171,7 +172,7 @@ class SimilarityRule(BaseRule):
         return ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class CoverageRule(BaseRule):
     """Watches the share of users whose list has a fault or a trait."""
 
@@ -187,7 +188,7 @@ class CoverageRule(BaseRule):
         return Subject(METRIC_LABELS[self.kind], str(self.share))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class StandstillRule(BaseRule):
     """Alerts if an arm's lists stop changing while those of the other arm change.
 
@@ -209,7 +210,7 @@ class StandstillRule(BaseRule):
         return float(ALWAYS_MISSED)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class ConditionRule(BaseRule):
     """Watches whether drift can be judged at all."""
 
@@ -245,7 +246,7 @@ def is_learned(rule: Rule) -> TypeGuard[SeriesRule]:
     return isinstance(rule, SeriesRule) and isinstance(rule.limit, LearnedLimit)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class SampleSize:
     """The number of users of a panel."""
 
@@ -266,7 +267,7 @@ class Keep(StrEnum):
     NONE = "none"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class MeasuringPlan:
     """What a run measures and stores, and for which users."""
 
@@ -289,7 +290,7 @@ class MeasuringPlan:
     evidence_users: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class JudgingPlan:
     """How runs are judged, and which alerts belong together."""
 
@@ -320,7 +321,7 @@ class JudgingPlan:
         return tuple(rule for rule in self.rules if isinstance(rule, SimilarityRule))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Comparison:
     """What is watched, without its sources.
 

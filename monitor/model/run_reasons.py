@@ -1,9 +1,10 @@
 """Why a run is not ok, or what an ok run lacks. `monitor.texts.run_reasons` writes sentences."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from enum import StrEnum
 
+from monitor.immutable import immutable
 from monitor.model.rankings import Arm, CoverageReason
 
 
@@ -35,7 +36,7 @@ class MismatchKind(StrEnum):
     PADDING = "padding"  # one item fills the ends of many lists
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class IdMismatch:
     """Two sides with hardly any common id, and the forms that would make ids equal.
 
@@ -69,7 +70,7 @@ class IdMismatch:
         return replace(self, examples=None, forms=tuple(forms))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class UnmatchedName:
     """A name that ``owner``, such as a rule or a route, uses and that matches nothing."""
 
@@ -108,7 +109,7 @@ class FloorDoubt(StrEnum):
     EQUAL = "equal"  # limit: zeros after the point in the chance of equal lists
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class LossCause:
     """Why users of an arm have no list. ``text``: what happened, if the source says it."""
 
@@ -117,7 +118,7 @@ class LossCause:
     text: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class RunReason:
     """One reason. See `RunReasonKind` for the fields of each kind."""
 

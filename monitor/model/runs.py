@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from monitor.immutable import immutable
 from monitor.model.alerts import AlertState, Expectation, Standstill, Transition
 from monitor.model.explanation import Explanation, Split
 from monitor.model.model_versions import Models
@@ -34,7 +35,7 @@ class RunStatus(StrEnum):
     ABANDONED = "abandoned"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class PullProgress:
     """Progress of the pull of ``what``.
 
@@ -67,7 +68,7 @@ class PullProgress:
         return ", ".join(clauses)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class PullRequest:
     """Requests the top k lists of users for a slot from one arm, within ``timeout_s`` seconds.
 
@@ -91,7 +92,7 @@ class PullRequest:
     is_uncached: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class JoinRequest:
     """Requests the top k lists of all users from both arms, within ``timeout_s`` seconds.
 
@@ -105,7 +106,7 @@ class JoinRequest:
     shows_examples: bool = True  # whether errors may quote a value that cannot be read
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Claim:
     """The right of ``owner`` to run one slot until ``until``. ``attempt`` counts from 1."""
 
@@ -122,7 +123,7 @@ class Claim:
     keeps_earlier: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Histogram:
     """Counts of scores in equal bins from ``low`` to ``high``, both ends included."""
 
@@ -131,7 +132,7 @@ class Histogram:
     counts: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Summary:
     """One metric over the paired users of one segment."""
 
@@ -150,7 +151,7 @@ class Summary:
         return self.mean if statistic == "mean" else self.statistics.get(statistic)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Scores:
     """Scores of n paired users: their ids, and per metric n float64, NaN if undefined."""
 
@@ -158,7 +159,7 @@ class Scores:
     by_metric: Mapping[str, npt.NDArray[np.float64]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class ArmScore:
     """One arm-wide metric of one arm in one segment, None if undefined. ``n``: number of lists."""
 
@@ -169,7 +170,7 @@ class ArmScore:
     n: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class KeptLists:
     """The compared lists of paired users: cut to k, without duplicates, users in the same order."""
 
@@ -191,7 +192,7 @@ class EvidenceKind(StrEnum):
     REPRESENTATIVE = "representative"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Evidence:
     """Both lists of one user, for people. ``position`` counts within a kind from 0."""
 
@@ -211,7 +212,7 @@ def items_of(users: Iterable[Evidence]) -> frozenset[str]:
     return frozenset(items)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class MeasuredRun:
     """What one run measured, as it is stored. Empty if it measured nothing."""
 
@@ -238,7 +239,7 @@ class MeasuredRun:
     id_mismatches: tuple[IdMismatch, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Findings:
     """The result of a run that rules judge."""
 
@@ -248,7 +249,7 @@ class Findings:
     measured: MeasuredRun = field(default_factory=MeasuredRun)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class RunResult(MeasuredRun):
     """Everything that a finished run stores in one transaction: measurement and judgement."""
 
@@ -267,7 +268,7 @@ class RunResult(MeasuredRun):
     reasons: RunReasons = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Run:
     """One stored run as lists and pages show it."""
 
@@ -303,7 +304,7 @@ def kept_name(comparison: str, attempt: int) -> str:
     return f"{comparison}{KEPT_MARK}{attempt}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class RunRecord:
     """One finished run with everything that rules judge, and its explanation if still stored."""
 
@@ -321,7 +322,7 @@ class RunRecord:
         return self.summaries[0].metric if self.summaries else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class LatestRun(RunRecord):
     """A comparison's newest finished run, the alert states, and the time of the last ok run."""
 
@@ -336,7 +337,7 @@ class LatestRun(RunRecord):
     last_end: Transition | None = None  # the last end of a firing within the week before the run
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Watermark:
     """How far results were read: `Run.mark` by comparison of its newest run, and a transition."""
 
@@ -344,7 +345,7 @@ class Watermark:
     transition: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Lease:
     """An acquired lease.
 
@@ -356,7 +357,7 @@ class Lease:
     before: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Occupied:
     """The lease belongs to another daemon, for ``free_in_s`` seconds more unless it is renewed."""
 

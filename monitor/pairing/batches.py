@@ -5,11 +5,12 @@ Lists are cut, duplicates are dropped, tied items are ordered, weights and relev
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 
+from monitor.immutable import immutable
 from monitor.kernels.labels import place_grades, place_weights
 from monitor.kernels.ragged import PAD, find_first_places, pad, take_lists
 from monitor.model.arrays import Codes, Flags, Floats, Integers, Offsets, Rows
@@ -17,7 +18,7 @@ from monitor.model.rankings import ByArm, ItemWeights, PairBatch, RankingTable, 
 from monitor.pairing.ids import WORTH_A_THREAD, codes_of, encode, rank_by_text
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class CodedLists:
     """One arm's lists as codes, in the shape of `RankingTable`."""
 
@@ -31,7 +32,7 @@ class CodedLists:
         return np.diff(self.offsets)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class PaddedLists:
     """Lists cut to k and without duplicates: codes (n, k) padded with -1.
 
@@ -59,7 +60,7 @@ class PaddedLists:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class CodedKnowledge:
     """Further inputs of metrics, with items as codes.
 

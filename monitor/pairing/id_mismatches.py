@@ -4,13 +4,14 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from os.path import commonprefix
 
 import numpy as np
 import pandas as pd
 
+from monitor.immutable import immutable
 from monitor.kernels.exposure import distinct_items
 from monitor.model.arrays import Integers
 from monitor.model.id_forms import speller
@@ -48,7 +49,7 @@ _NUMBER = re.compile(r"[-+]?\d+")
 _NO_LETTERS = re.compile(r"[\W_]+")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class _Attempt:
     """Another spelling of ids. ``forms`` are the settings that make it, if settings can."""
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from monitor.immutable import immutable
 from monitor.kernels.exposure import distinct_items
 from monitor.model.arrays import Codes, Flags, Floats, Hashes, Ids, Integers, Rows
 from monitor.model.rankings import (
@@ -45,7 +45,7 @@ mix = partial(pd.util.hash_array, categorize=False)
 _CODES = {reason: code for code, reason in enumerate(CoverageReason, start=LISTED + 1)}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class ArmOutcome:
     """The outcome for each of n panel users in one arm.
 

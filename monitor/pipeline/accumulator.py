@@ -5,12 +5,13 @@ Neither the order nor the number of batches changes the result.
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from heapq import nsmallest
 from operator import itemgetter
 
 import numpy as np
 
+from monitor.immutable import immutable
 from monitor.metrics import Metric, parse, score_all
 from monitor.model.model_versions import count_versions
 from monitor.model.rankings import (
@@ -62,7 +63,7 @@ _LONGEST_USER = 40
 """Characters of a user's id in a note."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Sample:
     """The sampled users: their pairs, one per row, rows by segment, and scores."""
 
@@ -71,7 +72,7 @@ class Sample:
     scores: Scores
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class RunPart:
     """What one `RunAccumulator` collected. ``worst`` has each user's rank value, id and lists."""
 

@@ -1,11 +1,11 @@
 """Measures relevance that arrives after the run, on the run's stored lists. Never judged."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 
 from monitor.errors import DatabaseError, SourceError
+from monitor.immutable import immutable
 from monitor.metrics import Metric
 from monitor.model.rankings import RelevanceTable
 from monitor.model.rules import Comparison
@@ -20,7 +20,7 @@ from monitor.pipeline.score import (
 from monitor.ports import Clock, RelevanceSource, Store
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class BackfilledRun:
     """The result for one run that waited for relevance.
 

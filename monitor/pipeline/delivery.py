@@ -10,7 +10,7 @@ Use one thread for one receiver, so that no repetition overtakes an end.
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime, timedelta
 
 from monitor.alerts.notification_policy import (
@@ -20,6 +20,7 @@ from monitor.alerts.notification_policy import (
     compose_messages,
 )
 from monitor.errors import DeliveryError
+from monitor.immutable import immutable
 from monitor.model.alerts import Transition
 from monitor.model.notifications import (
     Delivery,
@@ -61,7 +62,7 @@ def _no_picture(_: Message) -> bytes | None:
     return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Pause:
     """When a receiver that failed is tried again, and the pause in seconds that it requested."""
 
@@ -69,7 +70,7 @@ class Pause:
     asked_s: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class OutboxSender:
     """Sends the deliveries of the outbox to one receiver.
 

@@ -15,6 +15,7 @@ import numpy as np
 from monitor.alerts.conditions import count_standstills
 from monitor.alerts.incidents import assign_incidents
 from monitor.alerts.rule_evaluation import evaluate_rules
+from monitor.immutable import immutable
 from monitor.metrics import parse
 from monitor.model.alerts import AlertState, Expectation, Standstill, State, Transition
 from monitor.model.memory import Memory, PastRun, to_lessons
@@ -34,7 +35,7 @@ RECENT = 10
 """Healthy runs before a run whose mean is shown as normal if no rule learns the series."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Judgement:
     """Expectations, the new state of every judged alert, and the transitions in order."""
 
@@ -90,7 +91,7 @@ def needs_recent(comparison: Comparison) -> bool:
     return not learning_rules(comparison) and bool(comparison.judging.similarity_rules)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class ChangeScales:
     """Adds to the values of a run's transitions how certain they are and what was normal before.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from types import MappingProxyType
 from typing import TypeAlias
@@ -38,6 +38,7 @@ from monitor.attribution.sentences import (
     write_finding,
     write_lost,
 )
+from monitor.immutable import immutable
 from monitor.metrics import Metric, Need, score_all
 from monitor.model.alerts import State, Transition
 from monitor.model.arrays import Floats, Rows
@@ -480,7 +481,7 @@ def _adds_to(change: Transition, finding: Finding | None) -> bool:
     return change.kind is RuleKind.CONDITION and change.statistic != Condition.ERROR
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class _Names:
     """Ids of the users and items of a run, also of items that only former lists have."""
 

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from monitor.arm_metrics import measure_arms, parse_arm_metric
 from monitor.errors import ConfigError, MetricError, SourceError
+from monitor.immutable import immutable
 from monitor.model.explanation import Explanation
 from monitor.model.memory import Memory
 from monitor.model.model_versions import follow
@@ -72,7 +73,7 @@ class Stopwatch:
             yield item
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Measurement:
     """What a run measured, and in words what it could not measure.
 

@@ -1,13 +1,13 @@
 """Sampling error of any statistic of one run, and judgement of rare shares as counts."""
 
 import math
-from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
+from monitor.immutable import immutable
 from monitor.model.arrays import Flags, Floats
 from monitor.model.runs import Summary
 from monitor.model.statistics import Statistic
@@ -142,7 +142,7 @@ def share_interval(share: float, users: int) -> Interval:
     return min(float(low), share), max(float(high), share)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class CountReference:
     """What is normal for m counts. Arrays (m,), NaN where unknown."""
 

@@ -1,11 +1,11 @@
 """Removes effects of the weekday or the hour from a series, and collects evidence of drift."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from monitor.immutable import immutable
 from monitor.model.arrays import Flags, Floats, Integers, Rows
 from monitor.reference.history import FAR_OUT, find_median, find_scale, pull_in
 
@@ -39,7 +39,7 @@ A cap on z only lowers the evidence.
 MOST_EVIDENCE = 1e300
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Phases:
     """Phases in a cycle, such as the weekday 0 to 6, of past runs, (runs,), and the next run."""
 
@@ -51,7 +51,7 @@ class Phases:
     """Whether one recurrence that is in alarm in all its runs is a season, as for weekdays."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Seasonal:
     """Values moved to the phase of the next run, and the cost of that, (m,) each."""
 
@@ -167,7 +167,7 @@ def _find_lasting(alarms: Flags, cycle: float) -> Flags:
     return lasting
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class _Patterns:
     """Seasons of m series that alarms show, by finished runs."""
 
@@ -348,7 +348,7 @@ def discount(z: ArrayLike, correlation: ArrayLike) -> Floats:
     return discounted
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class TrendEvidence:
     """Evidence of drift that m series carry from run to run, each (len(DRIFTS), m)."""
 

@@ -21,6 +21,7 @@ import structlog
 from monitor.alerts.unmatched import find_unmatched_silences, may_concern
 from monitor.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.errors import ConfigError, DatabaseError, MonitorError, OutputError, describe_fault
+from monitor.immutable import immutable
 from monitor.model.instants import format_instant
 from monitor.model.memory import Memory
 from monitor.model.rules import Comparison
@@ -60,7 +61,7 @@ def whoami() -> str:
     return f"{socket.gethostname()}:{os.getpid()}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Watched:
     """A comparison with its opened sources and its schedule."""
 

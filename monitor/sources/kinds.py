@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from monitor.errors import ConfigError
+from monitor.immutable import immutable
 from monitor.options import OneOf, Options
 from monitor.plugins import OPENING_S, Guard, PluginError
 
@@ -41,7 +42,7 @@ def _is_always_live(_: Any) -> bool:  # noqa: ANN401 - options of any kind
     return True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class SourceKind:
     """What one kind of source can read. What it cannot read is None.
 

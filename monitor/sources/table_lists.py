@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 
 from monitor.errors import SourceError
 from monitor.foreign_errors import file_cause
+from monitor.immutable import immutable
 from monitor.kernels.ragged import offsets_of
 from monitor.model.arrays import Floats, Integers, Rows
 from monitor.model.id_forms import Forms, speller
@@ -302,7 +303,7 @@ class ListColumns:
     no_item: NoItems
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class TableLists:
     """The lists of these users in a table of either form, at most k items of Python lists.
 

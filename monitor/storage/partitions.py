@@ -7,7 +7,6 @@ one table.
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from functools import partial
 from operator import attrgetter
@@ -31,6 +30,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import DBAPIError
 
+from monitor.immutable import immutable
 from monitor.model.runs import RunStatus
 from monitor.storage.database_errors import translate
 from monitor.storage.rows import is_sqlite
@@ -69,7 +69,7 @@ _EXPECTED = {
 """SQLSTATEs for which a partition is created or dropped at another time."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Partition:
     """Scores of the slots from midnight of ``first`` (UTC) up to midnight of ``end``."""
 

@@ -1,11 +1,11 @@
 """Positions of baseline items in the candidate's list, and inversions, by numpy."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from monitor.immutable import immutable
 from monitor.kernels.ragged import PAD
 from monitor.model.arrays import Array, Codes, Floats, Integers
 
@@ -23,7 +23,7 @@ SUM_ALL_PAIRS_MAX_K = 600
 _BYTE_MAX_K = 255
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class AlignedRanks:
     """The fields of `Alignment` that machine code computes: (k, n), and int32 (n,)."""
 

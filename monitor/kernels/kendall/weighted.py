@@ -1,9 +1,8 @@
 """Rank correlations of the common items with most weight at the top: weighted tau and tau-AP."""
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from monitor.immutable import immutable
 from monitor.kernels.alignment import (
     Alignment,
     Shared,
@@ -17,7 +16,7 @@ from monitor.kernels.engines.positions import count_earlier_larger, rank_dtype
 from monitor.model.arrays import Flags, Floats, Integers, Rows
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Tied:
     """Places from 0 of n pairs' items in either list: int64 (k, n), k for absent items.
 

@@ -1,10 +1,10 @@
 """Rank-biased overlap of lists with tied items: three definitions of a tie."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
+from monitor.immutable import immutable
 from monitor.kernels.alignment import Alignment
 from monitor.kernels.rbo.untied import to_units
 from monitor.model.arrays import Codes, Floats, Integers
@@ -60,7 +60,7 @@ def rbo_b(alignment: Alignment, p: float) -> Floats:
     return _extrapolate(alignment, p, _geometric_size, is_shared=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class _Arm:
     """One arm's tied groups by depth, (k, n)."""
 
@@ -70,7 +70,7 @@ class _Arm:
     length: Codes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class _Common:
     """Number of common items by depth, (k, n), by the state of their tied groups."""
 

@@ -7,12 +7,13 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
 
 from monitor.errors import ConfigError
+from monitor.immutable import immutable
 from monitor.metrics import Metric, Need, parse
 from monitor.model.alerts import ACCEPTED, Transition
 from monitor.model.memory import MemoryRequest, PastRun
@@ -46,7 +47,7 @@ _STEPS = 10_000
 _FAR_FUTURE = datetime(9999, 1, 1, tzinfo=UTC)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Backtest:
     """The result for one comparison in the period. Transitions are in order."""
 
@@ -134,7 +135,7 @@ def finished_records(
         after = records[-1].run.slot
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Suggestion:
     """A threshold, or why there is none. Changes are in the unit of the statistic."""
 

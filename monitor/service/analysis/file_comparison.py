@@ -14,6 +14,7 @@ import pandas as pd
 from monitor.attribution.changes import classify, share_kinds
 from monitor.attribution.parts import average_parts
 from monitor.errors import InputError, SourceError
+from monitor.immutable import immutable
 from monitor.metrics import Metric, chance_scores, typical_length
 from monitor.model.arrays import Rows
 from monitor.model.explanation import Change, PartMeans
@@ -37,7 +38,7 @@ _LONG = timedelta(hours=12)
 _UNREAD = frozenset({CoverageReason.UNAVAILABLE, CoverageReason.TIMEOUT})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class ChangeBreakdown:
     """What makes the lists of a segment different."""
 
@@ -68,7 +69,7 @@ def break_down_changes(
     return breakdowns
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class FileComparison:
     """The result of comparing two files' lists."""
 

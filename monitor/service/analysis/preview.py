@@ -2,13 +2,14 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
 from functools import partial
 from itertools import chain
 
 from monitor.alerts.unmatched import find_unmatched
 from monitor.errors import ConfigError, MonitorError, SourceError
+from monitor.immutable import immutable
 from monitor.model.memory import Memory
 from monitor.model.rankings import Arm, Coverage, CoverageReason
 from monitor.model.rules import Comparison, SampleSize
@@ -22,7 +23,7 @@ from monitor.service.runner import Watched
 _WAIT_S = 60.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Match:
     """How many distinct ids of the baseline the candidate has too."""
 
@@ -31,7 +32,7 @@ class Match:
     of: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Preview:
     """The lists of a few users from both arms, or why there are none."""
 

@@ -2,13 +2,14 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
 
 from monitor.alerts.rule_evaluation import Figures, segments_of
 from monitor.errors import ConfigError
+from monitor.immutable import immutable
 from monitor.metrics import parse
 from monitor.model.arrays import Floats
 from monitor.model.memory import PastRun
@@ -37,7 +38,7 @@ from monitor.service.analysis.backtest import newest_runs, pick_healthy
 SeriesRuleT = TypeVar("SeriesRuleT", bound=SeriesRule)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class PlanInputs:
     """What is known about the mean of a metric before planning; None if unknown."""
 
@@ -52,7 +53,7 @@ class PlanInputs:
     alpha: float | None = None  # of the rule, for each look
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class SampleSizePlan:
     """An answer: the drop to detect, and the users, runs or probability."""
 

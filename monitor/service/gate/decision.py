@@ -4,7 +4,7 @@ The certificate contains everything that the answer depends on. It is the same f
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from datetime import datetime
 from functools import partial
 from threading import Lock
@@ -14,6 +14,7 @@ import numpy as np
 
 from monitor import __version__
 from monitor.errors import InputError
+from monitor.immutable import immutable
 from monitor.model.gate import GateReason, GateResult, GateVerdict, LeftOut
 from monitor.model.rankings import ALL
 from monitor.model.rules import Comparison
@@ -40,7 +41,7 @@ _MOST_CACHED = 32
 _NOBODY = SampledSegment(unit=np.empty(0), missing=0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class JudgedRun:
     """A judged run: its randomly drawn users over all segments, and how many have no score."""
 
@@ -50,7 +51,7 @@ class JudgedRun:
     missing: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Certificate:
     """A question, what was judged, and the verdict.
 

@@ -1,9 +1,8 @@
-"""The question that a gate answers, and the excess that it compares with the margin."""
+"""The question that a gate answers, the stored runs that it judges, and their drawn users."""
 
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
@@ -11,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from monitor.errors import ConfigError, InputError
+from monitor.immutable import immutable
 from monitor.metrics import Metric, Need, parse
 from monitor.model.arrays import Floats, Rows
 from monitor.model.gate import LeftOut
@@ -36,7 +36,7 @@ class Yardstick(StrEnum):
     REFERENCE = "reference"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Excess:
     """The excess of each user in units of the metric.
 
@@ -121,7 +121,7 @@ def _bounds(metric: Metric, k: int) -> tuple[float, float]:
     return low, high
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Question:
     """Is the mean excess of this metric below ``margin``, in units of the metric?
 
@@ -249,7 +249,7 @@ UsersAt = Callable[[datetime], UserTable]
 """All users at a slot, with their segments."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class RunSelection:
     """Runs to judge, oldest first, and the number of other runs by reason.
 
@@ -294,7 +294,7 @@ def _reason(run: Run, question: Question) -> LeftOut | None:
     return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class SampledSegment:
     """The drawn users of one segment in one run.
 
@@ -305,7 +305,7 @@ class SampledSegment:
     missing: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class SampledRun:
     """A run and its drawn users by segment."""
 

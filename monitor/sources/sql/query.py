@@ -3,13 +3,13 @@
 Names in strings and comments are not bound.
 """
 
-
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import sqlalchemy as sa
+
+from monitor.immutable import immutable
 
 USERS_FORM = "write WHERE user_id IN :users"
 _BACKSLASHES = frozenset({"mysql", "mariadb"})  # dialects with escapes in strings
@@ -28,7 +28,7 @@ _FUNCTION_BEFORE = re.compile(r"\b(?!IN\b)\w+\s*\(\s*$", re.IGNORECASE)
 _CAST_AFTER = re.compile(r"\s*\)?\s*::\s*\w[\w\s()]*\[\s*\]")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Query:
     """A SELECT as it is executed. ``problem`` says why it cannot be executed, and what to write."""
 

@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import pairwise
 
 from monitor.alerts.notification_policy import Matcher
 from monitor.errors import ConfigError
+from monitor.immutable import immutable
 from monitor.model.alerts import AlertState, State
 from monitor.model.explanation import Explanation
 from monitor.model.notifications import Silence
@@ -45,7 +46,7 @@ MOST_SEGMENTS = 24
 MOST_QUIET = 100
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class AlertSpan:
     """The time in which an alert fired. ``ended_at`` is None while it lasts."""
 
@@ -56,7 +57,7 @@ class AlertSpan:
     incident: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class ComparisonPage:
     """The data of a comparison's page, for one metric, segment and time.
 

@@ -1,10 +1,11 @@
 """The overview, with one row for each comparison, and the page of the daemon."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from enum import StrEnum
 
+from monitor.immutable import immutable
 from monitor.model.alerts import AlertState, State, Transition, normal_band
 from monitor.model.daemon_state import DaemonState
 from monitor.model.notifications import Delivery
@@ -29,7 +30,7 @@ class ComparisonState(StrEnum):
     QUIET = "quiet"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Firing:
     """One alert that fires, and its segments, `all` first. ``incident`` is that of the first one."""
 
@@ -41,7 +42,7 @@ class Firing:
     acknowledged_by: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class ComparisonRow:
     """One comparison: its state, its similarity in the last runs, and how many were compared."""
 
@@ -62,7 +63,7 @@ class ComparisonRow:
     last_end: Transition | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Overview:
     """All comparisons, worst first. ``counts`` has the number of comparisons by state."""
 
@@ -205,7 +206,7 @@ def drop_rule(configured: Comparison | None, metric: str | None) -> str | None:
     return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class DaemonPage:
     """The data of the daemon's page, without those of the database while that is away."""
 

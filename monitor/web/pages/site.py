@@ -1,7 +1,7 @@
 """The data that pages are made from, and the addresses of pages."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from functools import lru_cache
 from typing import Any, NoReturn
@@ -9,6 +9,7 @@ from urllib.parse import quote, urlencode
 
 from monitor.alerts.notification_policy import NotificationPolicy
 from monitor.errors import InputError
+from monitor.immutable import immutable
 from monitor.model.daemon_state import DaemonState
 from monitor.model.instants import format_instant, read_instant
 from monitor.model.notifications import Message
@@ -32,7 +33,7 @@ def _no_daemon(*_: object) -> NoReturn:
     raise AbsentPageError("there is no daemon here")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class ScheduledRun:
     """When a comparison is due next, and how long its run has taken, None if it is not running."""
 
@@ -41,7 +42,7 @@ class ScheduledRun:
     running_s: float | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Status:
     """The state of the daemon, from memory. ``configuration`` is YAML without secrets."""
 
@@ -55,7 +56,7 @@ class Status:
     configuration: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Site:
     """The data that pages are made from, by default without a daemon.
 
@@ -122,7 +123,7 @@ class Site:
         return runs[0]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Query:
     """A request for a page: the parts of its path, and the parameters of its query."""
 
