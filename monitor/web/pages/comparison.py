@@ -6,8 +6,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import pairwise
 
-from monitor.alerts.notification_policy import Matcher
-from monitor.errors import ConfigError
+from monitor.alerts.unmatched import may_concern
 from monitor.immutable import immutable
 from monitor.model.alerts import AlertState, State
 from monitor.model.explanation import Explanation
@@ -160,7 +159,7 @@ def read_comparison_page(site: Site, query: Query) -> ComparisonPage:
         silences=tuple(
             silence
             for silence in silences
-            if silence.starts_at <= until and _may_silence(silence, name)
+            if silence.starts_at <= until and may_concern(silence, name)
         ),
         distribution=tuple(
             (slots[run_id], histograms[run_id]) for run_id in slots if run_id in histograms
@@ -309,13 +308,3 @@ def _span(of: FiringChange | AlertState, started_at: datetime, incident: str | N
     return AlertSpan(
         alert=of.alert, segment=of.segment, started_at=started_at, ended_at=None, incident=incident
     )
-
-
-def _may_silence(silence: Silence, name: str) -> bool:
-    """Whether the silence may match an alert of this comparison."""
-    try:
-        matchers = [*map(Matcher.parse, silence.matchers)]
-    except ConfigError:
-        return False  # such a silence matches nothing
-    labels = {"comparison": name}
-    return all(matcher.matches(labels) for matcher in matchers if matcher.name in labels)
