@@ -47,7 +47,7 @@ def judge_condition(
     findings: Findings,
     verdicts: Sequence[Verdict],
     *,
-    is_unknown: bool = False,
+    is_unknown: bool,
 ) -> Verdict | None:
     """Judge one segment by the ``verdicts`` of the other rules on it.
 

@@ -138,8 +138,8 @@ def evaluate_rules(
     memory: Memory,
     at: datetime,
     *,
-    expectations: Sequence[Expectation] = (),
-    standstills: Sequence[Standstill] = (),
+    expectations: Sequence[Expectation],
+    standstills: Sequence[Standstill],
 ) -> tuple[tuple[AlertState, ...], tuple[Transition, ...]]:
     """Judge one finished run: the new states and the transitions, by rule and segment.
 

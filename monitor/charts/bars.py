@@ -90,7 +90,7 @@ def draw_histogram(
     high: float,
     *,
     label: str,
-    levels: Sequence[Level] = (),
+    levels: Sequence[Level],
 ) -> Markup:
     """Draw counts by equal bins from ``low`` to ``high``. Levels outside are left out."""
     x = Axis(low, high, _SIDE, _HISTOGRAM_WIDTH - _SIDE)

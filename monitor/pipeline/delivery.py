@@ -409,7 +409,7 @@ def next_attempt(
     *,
     now: datetime,
     draw: float,
-    retry_after_s: float | None = None,
+    retry_after_s: float | None,
 ) -> datetime:
     """Time of the next attempt after one more failure, with ``attempts`` made before it.
 

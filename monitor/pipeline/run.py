@@ -258,7 +258,7 @@ def _labels_until(comparison: Comparison, claim: Claim) -> datetime | None:
 
 
 def assess(
-    measurement: Measurement, comparison: Comparison, silences: Sequence[UnmatchedName] = ()
+    measurement: Measurement, comparison: Comparison, silences: Sequence[UnmatchedName]
 ) -> tuple[RunStatus, RunReasons]:
     """The status of a measured run, and the reasons.
 

@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from types import MappingProxyType
 from typing import TypeAlias
 
 import numpy as np
@@ -125,10 +124,10 @@ def explain_run(  # noqa: PLR0913 - the past is three of them
     measured: Sequence[Metric],
     past: Sequence[Split],
     *,
-    former: RecodedLists | None = None,
-    last: RecodedLists | None = None,
-    mismatches: Sequence[IdMismatch] = (),
-    notes: Notes = MappingProxyType({}),
+    former: RecodedLists | None,
+    last: RecodedLists | None,
+    mismatches: Sequence[IdMismatch],
+    notes: Notes,
 ) -> tuple[Split | None, Explanation | None]:
     """The split for later runs and the explanation of this one, by one of the measured metrics.
 

@@ -89,7 +89,7 @@ class AlertmanagerOptions(HttpReceiverEntry):
 
 
 def group_alerts(
-    changes: Iterable[Transition], firing: Iterable[Transition] = ()
+    changes: Iterable[Transition], firing: Iterable[Transition]
 ) -> list[tuple[Transition, ...]]:
     """The starts and ends of each alert there that changed.
 

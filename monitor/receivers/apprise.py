@@ -76,7 +76,7 @@ def notify_service(
     body: str,
     is_bad: bool,
     timeout_s: float,
-    picture: bytes | None = None,
+    picture: bytes | None,
 ) -> str:
     """Notify a service, with a picture if it accepts files.
 

@@ -477,7 +477,7 @@ def check_size(nbytes: int, most: int | None, where: str) -> None:
         )
 
 
-def arrow_arrays(batch: TableBatch, numbers: Collection[str | None] = ()) -> dict[str, pa.Array]:
+def arrow_arrays(batch: TableBatch, numbers: Collection[str | None]) -> dict[str, pa.Array]:
     """The batch with Arrow arrays only. The columns in ``numbers`` are numbers, the others ids."""
     return {name: arrow_array(column, is_number=name in numbers) for name, column in batch.items()}
 

@@ -90,10 +90,10 @@ def compare_files(  # noqa: PLR0913 - what the command is given
     metrics: Sequence[Metric],
     k: int,
     *,
-    users: FileUsersOptions | None = None,
-    by: str | None = None,
-    worst: int = 0,
-    catalogue: int | None = None,
+    users: FileUsersOptions | None,
+    by: str | None,
+    worst: int,
+    catalogue: int | None,
 ) -> FileComparison:
     """Compare the lists of two files, the baseline's first, for all users and by segment.
 

@@ -124,7 +124,7 @@ def judge_stored(
     history: History,
     question: Question,
     clock: Clock,
-    users_at: UsersAt | None = None,
+    users_at: UsersAt | None,
     *,
     most_looks: int = 0,
 ) -> Certificate:
