@@ -41,7 +41,6 @@ DRY_RUN = "dry run"
 ACKNOWLEDGED = "acknowledged"
 _SENT = DeliveryStatus.PENDING
 _HELD = DeliveryStatus.HELD
-_DROPPED = DeliveryStatus.DROPPED
 _MUTING = ("error", "no_data", "stale")
 """Conditions under which drift cannot be judged."""
 
@@ -308,7 +307,7 @@ class Dispatch:
             return self._end(delivery, delivered)
         why_dropped = self._why_dropped(change, is_delivered=is_delivered)
         if why_dropped is not None:
-            return Decision(delivery, _DROPPED, why_dropped)
+            return Decision(delivery, DeliveryStatus.DROPPED, why_dropped)
         if change.is_acknowledgement:
             return Decision(delivery, _SENT)
         reason = self.why_held(change)

@@ -94,8 +94,6 @@ def _series(
 _GAUGE = Kind.GAUGE
 _COUNTER = Kind.COUNTER
 _HISTOGRAM = Kind.HISTOGRAM
-_DISTRIBUTION = Kind.GAUGE_HISTOGRAM
-_INFO = Kind.INFO
 _SIMILARITY = "comparison segment metric"
 _ALERT = "comparison alert segment severity"
 _RUN_S = (0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0)
@@ -104,7 +102,7 @@ _STAGE_S = (0.01, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0)
 
 _TABLE = {
     "build_info": _series(
-        _INFO,
+        Kind.INFO,
         "version revision python_version",
         "Always 1; the labels name the version of rankwatch, the commit it was built from, and "
         "the Python it runs on.",
@@ -128,7 +126,7 @@ _TABLE = {
         _GAUGE, _SIMILARITY, "Users behind the similarity: those with a defined score."
     ),
     "similarity_distribution": _series(
-        _DISTRIBUTION,
+        Kind.GAUGE_HISTOGRAM,
         "comparison metric",
         "Users of segment all by similarity, in buckets up to `le`; `_gsum` and `_gcount` give "
         "the mean.",

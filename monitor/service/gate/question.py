@@ -26,6 +26,9 @@ from monitor.service.runner import pick_comparison
 
 EACH = "each"
 """In place of a segment's name: every segment but ``all``."""
+UsersAt = Callable[[datetime], UserTable]
+"""All users at a slot, with their segments."""
+_LOOKED_THROUGH = 100_000
 
 
 class Yardstick(StrEnum):
@@ -241,12 +244,6 @@ def _choose(comparison: Comparison, name: str | None) -> Metric:
             f"{comparison.name} does not measure {metric}: it has {', '.join(metrics)}"
         )
     return metric
-
-
-_LOOKED_THROUGH = 100_000
-
-UsersAt = Callable[[datetime], UserTable]
-"""All users at a slot, with their segments."""
 
 
 @immutable

@@ -33,6 +33,9 @@ from monitor.sources.tables import Table
 GIVEN = "rankwatch_user"
 """The column of users as the file spells them. `KEY` has them in the forms of the options."""
 _BATCH_ITEMS = 40_000  # an id may be long
+_BATCH_ROWS = 8192
+_USER_BYTES = 64  # least memory of one user
+_CACHED_USERS = 100_000  # most users that are cached
 
 
 def rows_read(files: FileSet, options: FileSourceOptions | FileUsersOptions) -> tuple[object, ...]:
@@ -292,11 +295,6 @@ def _segment_values(
     labels = segment_labels(values, name, where).drop_null().to_pylist()
     unknown = database.execute(f"SELECT 1 FROM asked WHERE {column} IS NULL LIMIT 1").fetchall()
     return SegmentValues(labels, most, name, where, has_unknown=bool(unknown))
-
-
-_BATCH_ROWS = 8192
-_USER_BYTES = 64  # least memory of one user
-_CACHED_USERS = 100_000  # most users that are cached
 
 
 class FileLists:
