@@ -5,7 +5,6 @@ logs them. `note_error` logs class, code and place of an error at the level debu
 imports no driver.
 """
 
-
 import errno
 import logging
 import os

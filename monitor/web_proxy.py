@@ -1,6 +1,5 @@
 """HTTP proxies for receivers and sources: address, credentials, and addresses that are refused."""
 
-
 import base64
 from ipaddress import ip_address
 from typing import Annotated

@@ -1,6 +1,5 @@
 """Counts the values of a table that cannot be read, with one example for each column."""
 
-
 from collections.abc import Sequence
 
 import numpy as np

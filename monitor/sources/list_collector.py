@@ -1,6 +1,5 @@
 """Collects lists that arrive one user at a time, as JSON or Python values, into a Pull."""
 
-
 import json
 from array import array
 from collections.abc import Iterable, Sequence

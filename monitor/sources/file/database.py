@@ -3,7 +3,6 @@
 Values of CSV stay text. Values of JSON lines are the text of JSON.
 """
 
-
 import csv
 import difflib
 import gzip

@@ -3,7 +3,6 @@
 No value of the file is shown.
 """
 
-
 import codecs
 import csv
 import gzip
