@@ -1,17 +1,22 @@
 """What a run stores for later runs, and what it needs from earlier runs."""
 
+from __future__ import annotations
+
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from monitor.immutable import immutable
 from monitor.model.alerts import AlertState, Expectation, Standstill, State, Transition
-from monitor.model.arrays import Floats
 from monitor.model.explanation import Explanation, Split
 from monitor.model.model_versions import Models
 from monitor.model.run_reasons import UnmatchedName
 from monitor.model.runs import KeptLists, Run, Summary
+
+if TYPE_CHECKING:
+    from monitor.model.arrays import Floats
 
 PARTS = 5
 """Numbers of a segment: value and sampling error on the judged scale, z, share of users without a
