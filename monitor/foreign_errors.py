@@ -77,8 +77,10 @@ def find_tls_fault(error: BaseException) -> TlsFault | None:
         ssl_error = getattr(each, "certificate_error", None) or getattr(each, "os_error", None)
         errors += filter(None, (ssl_error, each))
     for each in errors:
-        if isinstance(each, ssl.SSLCertVerificationError) and each.verify_code in _BY_VERIFY_CODE:
-            return _BY_VERIFY_CODE[each.verify_code]
+        # aiohttp's error has the class of ssl's error, but no code.
+        verify_code = getattr(each, "verify_code", None)
+        if verify_code in _BY_VERIFY_CODE:
+            return _BY_VERIFY_CODE[verify_code]
     return next(filter(None, map(_read_tls_fault, errors)), None)
 
 

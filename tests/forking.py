@@ -13,6 +13,7 @@ from multiprocessing import connection, forkserver
 from multiprocessing.context import ForkServerContext
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
@@ -30,17 +31,9 @@ def context() -> ForkServerContext:
     """The processes' parent, one for all tests of this process."""
     forking = multiprocessing.get_context("forkserver")
     forking.set_forkserver_preload(["preloaded", "killing.steps"])
-    before = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = os.pathsep.join(
-        path for path in sys.path if path
-    )  # it does not get ours otherwise
-    try:
+    places = os.pathsep.join(path for path in sys.path if path)
+    with patch.dict(os.environ, PYTHONPATH=places):  # it does not get ours otherwise
         forkserver.ensure_running()
-    finally:
-        if before is None:
-            del os.environ["PYTHONPATH"]
-        else:
-            os.environ["PYTHONPATH"] = before
     return forking
 
 

@@ -8,23 +8,19 @@ import importlib
 import re
 import signal
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from re import _parser  # type: ignore[attr-defined]  # how an expression is made up
+from re import _compiler, _parser  # type: ignore[attr-defined]  # how an expression is made up
 from re._constants import (  # type: ignore[import-not-found]
     ANY,
     BRANCH,
-    CATEGORY,
-    CATEGORY_DIGIT,
-    CATEGORY_SPACE,
     IN,
     LITERAL,
     MAX_REPEAT,
     MIN_REPEAT,
-    NEGATE,
     NOT_LITERAL,
-    RANGE,
     SUBPATTERN,
 )
 from types import ModuleType
@@ -101,26 +97,12 @@ def _of_module(module: ModuleType, tree: ast.Module) -> Iterator[Expression]:
             yield Expression(short, name, method, found)
         elif found is re and method not in ("compile", "escape"):
             text = ast.unparse(node.args[0])
-            flags = [*node.args[2:], *(keyword.value for keyword in node.keywords)]
-            if (value := _value(module, text)) is not None:
-                yield Expression(short, text, method, _compiled(module, value, flags))
-
-
-def _compiled(module: ModuleType, text: str | bytes, flags: list[ast.expr]) -> re.Pattern[Any]:
-    given = [
-        value
-        for each in flags
-        if isinstance(value := _value(module, ast.unparse(each)), re.RegexFlag)
-    ]
-    found: re.Pattern[Any] = re.compile(text, *given)
-    return found
-
-
-def _value(module: ModuleType, text: str) -> Any:
-    try:
-        return eval(text, {**vars(module), "name": "name", "pattern": "x"})  # noqa: S307 - our own source
-    except (AttributeError, NameError):  # of a variable
-        return None
+            flags = re.findall(r"\bre\.([A-Z]+)\b", ast.unparse(node))
+            # A name that only a call has is a variable.
+            with suppress(AttributeError, NameError):
+                value = eval(text, {**vars(module), "name": "name", "pattern": "x"})  # noqa: S307 - our own source
+                given = sum(getattr(re, flag) for flag in flags)
+                yield Expression(short, text, method, re.compile(value, given))
 
 
 def attacks(pattern: re.Pattern[Any], length: int) -> Iterator[str]:
@@ -155,19 +137,11 @@ def _inner(kind: Any, given: Any) -> list[Any]:
 
 def _example(kind: Any, given: Any, inner: list[Any]) -> str:
     if kind in (LITERAL, IN, ANY, NOT_LITERAL):
-        return _one_of(given) if kind is IN else chr(given) if kind is LITERAL else "a"
+        one = _compiler.compile(_parser.SubPattern(_parser.State(), [(kind, given)]))
+        return next(filter(one.match, map(chr, (*b"1a ~", *range(0x20000)))))
     whole = [*_beginnings(inner[0])][-1:] if inner else []
     least = given[0] if kind in (MAX_REPEAT, MIN_REPEAT) else 1
     return "".join(whole) * max(least, 1)
-
-
-def _one_of(members: list[Any]) -> str:
-    kind, given = members[0]
-    if kind is NEGATE:
-        return "~" if any(each is RANGE for each, _ in members) else "a"
-    if kind is CATEGORY:
-        return {CATEGORY_DIGIT: "1", CATEGORY_SPACE: " "}.get(given, "a")
-    return chr(given[0] if kind is RANGE else given)
 
 
 def within_limit(work: Callable[[], object]) -> bool:

@@ -3,8 +3,8 @@
 import os
 import signal
 import socket
-import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -22,13 +22,10 @@ def written_to(fifo: Path, *pieces: bytes) -> Iterator[None]:
             for piece in pieces:
                 file.write(piece)
 
-    writer = threading.Thread(target=write)
-    writer.start()
-    try:
+    with ThreadPoolExecutor(1) as writer:
+        written = writer.submit(write)
         yield
-    finally:
-        writer.join(20)
-    assert not writer.is_alive()
+        written.result(20)
 
 
 @pytest.fixture
@@ -42,7 +39,7 @@ def test_a_file_is_read_whole_up_to_its_limit(tmp_path, size):
     content = os.urandom(size)
     (tmp_path / "file").write_bytes(content)
     (tmp_path / "link").symlink_to("file")
-    assert read_bounded(tmp_path / "file", size) == read_bounded(tmp_path / "link", size) == content
+    assert read_bounded(tmp_path / "link", size) == content
     if size:
         with pytest.raises(OSError, match=f"it holds more than {size - 1} bytes"):
             read_bounded(tmp_path / "file", size - 1)
@@ -130,27 +127,18 @@ def test_devices_directories_sockets_and_unwanted_pipes_are_no_files(tmp_path, n
                 read_bounded(tmp_path / name, 4, may_be_pipe=may_be_pipe)
 
 
-def test_a_pipe_is_read_to_its_end_where_it_may_be_one(fifo):
+def test_a_pipe_is_read_to_its_end_or_limit_where_it_may_be_one(fifo):
     pieces = (b"a" * 70_000, b"b", b"c" * 100_000)
     with written_to(fifo, *pieces):
         assert read_bounded(fifo, 1 << 20, may_be_pipe=True, pipe_s=20) == b"".join(pieces)
-
-
-def test_an_endless_pipe_is_read_to_its_limit(fifo):
     with written_to(fifo, b"x" * 11), pytest.raises(OSError, match="it holds more than 10 bytes"):
         read_bounded(fifo, 10, may_be_pipe=True, pipe_s=20)
 
 
-def test_a_pipe_that_nobody_writes_to_is_given_up(fifo):
+def test_a_pipe_that_nobody_writes_to_or_closes_is_given_up(fifo):
     with pytest.raises(OSError, match="its writer did not close it in time"):
         read_bounded(fifo, 10, may_be_pipe=True, pipe_s=0.05)
-
-
-def test_a_pipe_whose_writer_does_not_close_it_is_given_up(fifo):
-    number = os.open(fifo, os.O_RDWR)
-    try:
-        os.write(number, b"x")
+    with fifo.open("r+b", buffering=0) as writer:
+        writer.write(b"x")
         with pytest.raises(OSError, match="its writer did not close it in time"):
             read_bounded(fifo, 10, may_be_pipe=True, pipe_s=0.05)
-    finally:
-        os.close(number)

@@ -294,11 +294,7 @@ def test_what_a_metric_writes_into_what_it_is_given_reaches_no_other(install, mo
     )
     metrics = [parse(name) for name in ("odd", "overlap@1", "overlap")]
     found = score_all(batch([([1, 2], [2, 1]), ([3, 4], [5, 6])]), metrics)
-    assert {name: values.tolist() for name, values in found.items()} == {
-        "odd": [1, 1],
-        "overlap@1": [0, 0],
-        "overlap": [1, 0],
-    }
+    assert [values.tolist() for values in found.values()] == [[1, 1], [0, 0], [1, 0]]
 
 
 def refuse(_: object) -> None:

@@ -2,7 +2,6 @@
 
 import ssl
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from pydantic import SecretStr, ValidationError
@@ -14,7 +13,7 @@ from monitor.sources.http import HttpUsersOptions
 from monitor.sources.http.users import HttpUsers
 from servers import free_port
 from servers.answering import answering
-from servers.lists import SLOT, as_lists, request, source_of
+from servers.lists import SLOT, as_lists, pull_of
 from servers.recommender import recommender, running_recommender
 from servers.smtp import certificate
 from servers.web_proxy import WebProxy, web_proxy
@@ -43,9 +42,8 @@ def failure(url: str, proxy: str) -> str:
     return str(caught.value)
 
 
-def note_of(url: str, proxy: str, **more: Any) -> str:
-    pull = source_of(http={"url": url, "proxy": proxy, "retries": 0, **more}).pull(request("u1"))
-    (note,) = pull.notes.values()
+def note_of(url: str, proxy: str) -> str:
+    (note,) = pull_of("u1", http={"url": url, "proxy": proxy, "retries": 0}).notes.values()
     assert "canary" not in note
     return note
 
@@ -70,10 +68,9 @@ def test_https_goes_through_the_proxy_by_connect(proxy, certificate):
         answer = post(recommender.url.format(user="u1", k=1), proxy.url, str(certificate))
 
         assert answer.status in {200, 404, 405}
-        assert as_lists(source_of(http=found).pull(request("u1", k=2))) == {"u1": ["0", "1"]}
-        assert {each.rpartition(" ")[0] for each in proxy.asked} == {
-            f"CONNECT 127.0.0.1:{recommender.port}"
-        }
+        assert as_lists(pull_of("u1", k=1, http=found)) == {"u1": ["0"]}
+        connects = {asked.rpartition(" ")[0] for asked in proxy.asked}
+        assert connects == {f"CONNECT 127.0.0.1:{recommender.port}"}
 
 
 def test_a_proxy_that_refuses_or_is_away_is_named_with_what_to_do(proxy, collector):
@@ -94,10 +91,10 @@ def test_a_proxy_that_refuses_or_is_away_is_named_with_what_to_do(proxy, collect
 
 
 def test_lists_and_users_are_asked_for_through_the_proxy(proxy, recommender):
-    source = source_of(http={"url": recommender.url, "proxy": proxy.url})
+    lists = pull_of("u1", k=1, http={"url": recommender.url, "proxy": proxy.url})
 
-    assert as_lists(source.pull(request("u1", k=2))) == {"u1": ["0", "1"]}
-    assert proxy.asked == [f"GET http://127.0.0.1:{recommender.port}/recs/u1?n=2 HTTP/1.1"]
+    assert as_lists(lists) == {"u1": ["0"]}
+    assert proxy.asked == [f"GET http://127.0.0.1:{recommender.port}/recs/u1?n=1 HTTP/1.1"]
     assert not any(name.startswith("proxy") for name in recommender.asked[0].headers)
     with answering(lambda *_: (200, ["u1", "u2"])) as url:
         options = HttpUsersOptions.model_validate({"url": f"{url}/users", "proxy": proxy.url})
@@ -121,19 +118,18 @@ def test_a_token_is_fetched_through_the_proxy(proxy, recommender):
     with answering(lambda *_: (200, {"access_token": "t"})) as url:
         client = {"token_url": f"{url}/token", "client_id": "me", "client_secret": "s"}
         found = {"url": recommender.url, "proxy": proxy.url, "auth": {"oauth2": client}}
-        assert as_lists(source_of(http=found).pull(request("u1", k=1))) == {"u1": ["0"]}
+        assert as_lists(pull_of("u1", k=1, http=found)) == {"u1": ["0"]}
 
         assert proxy.asked[0] == f"POST {url}/token HTTP/1.1"
 
 
-def test_the_environments_proxies_are_not_used(recommender, collector, monkeypatch):
-    for name in ("HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "ALL_PROXY"):
+def test_sources_do_not_use_the_environments_proxies(recommender, monkeypatch):
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, f"http://127.0.0.1:{free_port()}")
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name)
 
-    assert HttpClient(collector.url, who="hook", timeout_s=5).post(b"{}", {}).status == 200
-    assert as_lists(source_of(http={"url": recommender.url}).pull(request("u1", k=1))) == {
-        "u1": ["0"]
-    }
+    assert as_lists(pull_of("u1", k=1, http={"url": recommender.url})) == {"u1": ["0"]}
 
 
 @pytest.mark.parametrize(
@@ -155,5 +151,5 @@ def test_a_link_local_address_is_not_asked_of_a_proxy(proxy):
     with pytest.raises(
         SourceError, match=r"169\.254\.169\.254 was not asked: .*see allow_link_local"
     ):
-        source_of(http={"url": f"{url}/{{user}}", "proxy": proxy.url}).pull(request("u1"))
+        pull_of("u1", http={"url": f"{url}/{{user}}", "proxy": proxy.url})
     assert proxy.asked == []

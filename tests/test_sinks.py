@@ -98,14 +98,6 @@ def test_what_cannot_be_written_is_said_and_leaves_every_file_as_it_was(
     assert _files_in(tmp_path) == before
 
 
-def test_a_path_that_no_file_can_have_is_said(tmp_path):
-    with pytest.raises(
-        OutputError, match=r"was not written: the path has a character that no path may have"
-    ):
-        write(tmp_path / "a\0b", batch({"a": 0.5}))
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_run_that_breaks_while_it_writes_leaves_the_file_of_before(tmp_path):
     write(tmp_path / "scores", batch({"a": 0.5}))
     sink = ScoreFiles(path=str(tmp_path / "scores"))

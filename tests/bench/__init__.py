@@ -1,1 +1,34 @@
 """Benchmarks: each module's `run` measures ours beside what a user would use instead, in one process run. `make bench`."""
+
+import argparse
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+
+def show(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Print a table. All columns but the first are aligned to the right."""
+    table = Table(title=title, title_justify="left")
+    for column in columns:
+        table.add_column(column, justify="right" if table.columns else "left")
+    for row in rows:
+        table.add_row(*map(str, row))
+    Console(width=160).print(table)
+
+
+def parse_options(arguments: list[str], rest: Sequence[str] = (), **defaults: Any) -> Any:
+    """Read ``--name value`` for each of these names. A value has the type of the default, and False is a flag.
+
+    What has no name is in ``rest``, if that has a default.
+    """
+    parser = argparse.ArgumentParser()
+    if rest:
+        parser.add_argument("rest", nargs="*", default=rest)
+    for name, default in defaults.items():
+        if default is False:
+            parser.add_argument(f"--{name}", action="store_true")
+        else:
+            parser.add_argument(f"--{name}", type=type(default), default=default)
+    return parser.parse_args(arguments)

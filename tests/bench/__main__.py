@@ -2,55 +2,35 @@
 
 import importlib
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
-from rich.console import Console
-from rich.table import Table
+sys.path.insert(0, str(Path(__file__).parents[1]))  # as for pytest
+
+from bench import show
 
 MODULES = ("metrics", "pull", "runs")
-SIMULATIONS = (
-    "calibration",
-    "sequences",
-    "runs",
-    "kills",
-    "many",
-    "soak",
-    "incidents",
-    "pages",
-)
+SIMULATIONS = ("calibration", "sequences", "kills", "many", "soak", "incidents", "pages", "runs")
 """With tables of their own, only when asked for: how often decisions err, how soon they are right."""
 
 
 def main(names: list[str]) -> None:
     if names and names[0] in SIMULATIONS:
         importlib.import_module(f"tests.bench.{names[0]}").main(names[1:])
-        return
-    unknown = set(names) - set(MODULES)
-    if unknown:
+    elif unknown := set(names) - set(MODULES):
         there_are = f"there are {', '.join(MODULES)}, and {', '.join(SIMULATIONS)} by themselves"
         sys.exit(f"no such benchmark: {', '.join(sorted(unknown))}; {there_are}")
-    table = Table(
-        "what",
-        "rankwatch",
-        "instead",
-        "",
-        "ratio",
-        "unit",
-        title="Medians of one run",
-        title_justify="left",
-    )
-    for column in (1, 3, 4):
-        table.columns[column].justify = "right"
-    console = Console(width=None if sys.stdout.isatty() else 140)
-    for name in names or MODULES:
-        Console(stderr=True).print(f"measuring {name} ...", highlight=False)
+    else:
+        columns = ("what", "rankwatch", "instead", "theirs", "ratio", "unit")
+        show("Medians of one run", columns, measure(names or MODULES))
+
+
+def measure(names: list[str] | tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    for name in names:
+        print(f"measuring {name} ...", file=sys.stderr)  # noqa: T201 - it takes minutes
         for what, ours, other, theirs, unit in importlib.import_module(f"tests.bench.{name}").run():
-            ratio = f"{ours / theirs:,.1f}x" if theirs else ""
-            table.add_row(
-                what, f"{ours:,.4g}", other, f"{theirs:,.4g}" if theirs else "", ratio, unit
-            )
-    console.print(table)
+            figures = (f"{theirs:,.4g}", f"{ours / theirs:,.1f}x") if theirs else ("", "")
+            yield what, f"{ours:,.4g}", other, *figures, unit
 
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # as for pytest
 main(sys.argv[1:])

@@ -9,17 +9,16 @@ look. Columns are comparison x segment x series."""
 import itertools
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
-from rich.console import Console
-from rich.table import Table
 from scipy.special import betainc, chdtri, stdtrit
 
+from bench import show
 from monitor.alerts.verdicts import MOST_AGAIN, NORMAL_AGAIN
 from monitor.model.rankings import ALL
 from monitor.model.rules import MIN_HEALTHY_RUNS, Direction, Learning
@@ -203,7 +202,6 @@ KINDS = ("drop", "trend")
 LOOKS = {f"{kind} {name}": 1.0 for kind in KINDS for name in SERIES}
 
 
-@dataclass
 class Watch:
     """What is stored between runs, the newest KEPT_RUNS of them, (runs, columns) each, and what fires, (kinds, columns).
 
@@ -211,16 +209,13 @@ class Watch:
     has fired; ``share`` is each column's share of the budget.
     """
 
-    values: Floats
-    errors: Floats
-    z: Floats
-    alarms: Flags
-    fired: Flags
-    drifts: Flags
-    firing: Flags
-    pending: Flags
-    evidence: TrendEvidence
-    share: Floats
+    def __init__(self, share: Floats) -> None:
+        self.share, self.evidence = share, no_evidence(share.size)
+        self.values = self.errors = self.z = np.empty((0, share.size))
+        never: Flags = np.empty((0, share.size), dtype=bool)
+        self.alarms, self.fired, self.drifts = never, never, never
+        self.firing = np.zeros((len(KINDS), share.size), dtype=bool)
+        self.pending = np.zeros(share.size, dtype=bool)
 
     def judge(self, now: Floats, errors: Floats, phases: list[Phases], columns: int) -> Flags:
         """What fires after this run, (kinds, columns), of segments of so many ``columns``, `all` first in every copy."""
@@ -277,17 +272,14 @@ class Watch:
         )
         self.drifts = _append(self.drifts, trend)
         self.drifts |= drifts[-len(self.drifts) :] & trend
-        self.values, self.errors, self.z = (
-            _append(self.values, now),
-            _append(self.errors, errors),
-            _append(self.z, z),
-        )
-        self.alarms, self.fired = _append(self.alarms, alarmed), _append(self.fired, any_kind)
-        gone = self.evidence
+        self.values, self.errors = _append(self.values, now), _append(self.errors, errors)
+        self.z, self.alarms = _append(self.z, z), _append(self.alarms, alarmed)
+        self.fired = _append(self.fired, any_kind)
+        begun = ~trend
         self.evidence = TrendEvidence(
-            mass=np.where(trend, 0, gone.mass),
-            rise=np.where(trend, 0, gone.rise),
-            since=np.where(trend, 0, gone.since),
+            mass=self.evidence.mass * begun,
+            rise=self.evidence.rise * begun,
+            since=self.evidence.since * begun,
         )
 
 
@@ -312,28 +304,11 @@ def shares(world: World, stated: float, looks: dict[str, float]) -> Floats:
     return np.broadcast_to(parts[:, np.newaxis], (world.copies, len(names), len(SERIES))).ravel()
 
 
-def begin(world: World, stated: float) -> Watch:
-    share = shares(world, stated, LOOKS)
-    none, never = np.empty((0, share.size)), np.empty((0, share.size), dtype=bool)
-    return Watch(
-        values=none,
-        errors=none,
-        z=none,
-        alarms=never,
-        fired=never,
-        drifts=never,
-        firing=np.zeros((len(KINDS), share.size), dtype=bool),
-        pending=np.zeros(share.size, dtype=bool),
-        evidence=no_evidence(share.size),
-        share=share,
-    )
-
-
 def watch(
     world: World, rng: np.random.Generator, stated: float = STATED
 ) -> Iterator[tuple[Flags, Floats]]:
     """For each judged run what fired, (kinds, copies, segments, series), and the values of `all`, (copies, series)."""
-    state, days = begin(world, stated), np.empty(0, dtype=np.intp)
+    state, days = Watch(shares(world, stated, LOOKS)), np.empty(0, dtype=np.intp)
     for run, (now, errors) in enumerate(draw(world, rng)):
         fired = state.firing
         if not (world.holiday and is_holiday(run)):
@@ -349,12 +324,18 @@ def count_pages(world: World, stated: float = STATED, seed: int = 1) -> npt.NDAr
 
     What fires on after a page in the run before belongs to that page.
     """
-    looks = [
-        np.any(fired, axis=(0, 2, 3))
-        for fired, _ in watch(world, np.random.default_rng(seed), stated)
-    ]
-    fires = np.array([np.zeros(world.copies, dtype=bool), *looks])
-    return np.asarray(np.sum(fires[1:] & ~fires[:-1], axis=0))
+    return count_begun(looks_of(world, np.random.default_rng(seed), stated))
+
+
+def looks_of(world: World, rng: np.random.Generator, stated: float = STATED) -> Flags:
+    """Whether anything of a comparison fires, (runs, copies)."""
+    return np.array([np.any(fired, axis=(0, 2, 3)) for fired, _ in watch(world, rng, stated)])
+
+
+def count_begun(fires: Flags) -> npt.NDArray[np.intp]:
+    """How often each copy begins to fire, of (runs, copies)."""
+    before = np.concatenate((np.zeros((1, fires.shape[1]), dtype=bool), fires[:-1]))
+    return np.asarray(np.sum(fires & ~before, axis=0))
 
 
 def bound(pages: npt.NDArray[np.intp]) -> float:
@@ -370,13 +351,11 @@ def bound(pages: npt.NDArray[np.intp]) -> float:
     return max(alone, float(clustered))
 
 
-def calibrate() -> Table:
+def calibrate() -> None:
     """10,000 runs a setting or more, in 36 worlds of shocks and 10 of patterns.
 
     Above 1 the promise would not be kept.
     """
-    table = Table("users", "segments", "shocks", "runs", "pages", "of stated", "95 % bound of that")
-    table.title = f"False pages when one in {STATED:.0f} runs is allowed"
     kinds = SHOCKS | PATTERNS
     settings = [
         *itertools.product((25, 500, 5000), (1, 8, 40), SHOCKS),
@@ -385,61 +364,61 @@ def calibrate() -> Table:
     worlds = [
         replace(kinds[kind], users=users, segments=segments) for users, segments, kind in settings
     ]
+    show_pages("False pages", ("users", "segments", "shocks"), settings, worlds, count_pages)
+
+
+def show_pages(
+    title: str,
+    columns: Sequence[str],
+    settings: Sequence[Sequence[object]],
+    worlds: Sequence[World],
+    count: Callable[..., npt.NDArray[np.intp]],
+    *more: Sequence[int],
+) -> None:
+    """Count the pages of each world, which takes up to an hour, beside those that are allowed."""
+    rows = []
     with ProcessPoolExecutor(int(os.environ.get("BENCH_PROCESSES", "0")) or None) as pool:
-        for (users, segments, kind), pages, world in zip(
-            settings, pool.map(count_pages, worlds), worlds, strict=True
-        ):
+        found = pool.map(count, worlds, *more)
+        for setting, pages, world in zip(settings, found, worlds, strict=True):
             runs = world.copies * world.runs
-            ratios = (f"{count * STATED / runs:.2f}" for count in (pages.sum(), bound(pages)))
-            row = (f"{users:,}", str(segments), kind, f"{runs:,}", str(pages.sum()), *ratios)
-            table.add_row(*row)
-            Console(stderr=True).print(*row, sep=" | ", highlight=False)  # it takes an hour
-    return table
+            ratios = (f"{each * STATED / runs:.2f}" for each in (pages.sum(), bound(pages)))
+            rows.append((*setting, f"{runs:,}", pages.sum(), *ratios))
+            print(*rows[-1], sep=" | ", file=sys.stderr)  # noqa: T201 - it takes an hour
+    columns = (*columns, "runs", "pages", "of stated", "95 % bound of that")
+    show(f"{title} when one in {STATED:.0f} runs is allowed", columns, rows)
 
 
-def measure_power() -> Table:
+def measure_power() -> None:
     """Runs from the fault to its page, median over comparisons and the share of them paged within 30 runs."""
-    table = Table("collapsed", "users", *SERIES, "together", "3 sigma on the mean")
-    table.title = (
-        "Runs until a fault is paged (1: its first run), and comparisons that page it "
-        "within 30 runs"
-    )
+    rows = []
     for collapsed, users in itertools.product((0.005, 0.01, 0.02, 0.05, 0.1), (500, 1500, 20000)):
         world = World(users=users, collapsed=collapsed, onset=30, runs=60, copies=100)
-        table.add_row(
-            f"{collapsed:.1%}", f"{users:,}", *(show_delay(each) for each in find_delays(world))
-        )
-    return table
+        rows.append((f"{collapsed:.1%}", users, *map(show_delay, find_delays(world))))
+    title = "Runs until a fault is paged (1: its first run), and comparisons that page it within 30"
+    show(title, ("collapsed", "users", *SERIES, "together", "3 sigma on the mean"), rows)
 
 
-def measure_ends() -> Table:
+def measure_ends() -> None:
     """Runs from healing, or from the fault on where it stays, to the end of the last alert, and the share ended in time."""
     columns = (
-        "healed",
-        "within 3",
-        "healed elsewhere",
-        "within 3",
-        "within 14",
-        "stays",
-        "within 17",
+        "collapsed|users|shocks|healed|within 3|healed elsewhere|within 3|within 14|stays|within 17"
     )
-    table = Table("collapsed", "users", "shocks", *columns)
-    table.title = (
-        "Runs until the last alert of a fault ends (1: the first run), once it was "
-        "healed after ten or stays"
-    )
+    rows = []
     for collapsed, users, kind in itertools.product((0.05, 0.3), (500, 5000), SHOCKS):
         world = replace(
             SHOCKS[kind], users=users, collapsed=collapsed, onset=40, runs=80, copies=50
         )
-        faults = (replace(world, lasts=10), replace(world, lasts=10, moved=-1.0), world)
-        ends = [find_ends(fault, 10 if fault.lasts == 10 else 0) for fault in faults]
-        cells = (
-            (f"{np.median(each):.0f}", *(f"{np.mean(each <= most):.0%}" for most in limits))
-            for each, limits in zip(ends, ((3,), (3, 14), (17,)), strict=True)
-        )
-        table.add_row(f"{collapsed:.0%}", f"{users:,}", kind, *itertools.chain(*cells))
-    return table
+        row: list[object] = [f"{collapsed:.0%}", users, kind]
+        for fault, after, limits in (
+            (replace(world, lasts=10), 10, (3,)),
+            (replace(world, lasts=10, moved=-1.0), 10, (3, 14)),
+            (world, 0, (17,)),
+        ):
+            ends = find_ends(fault, after)
+            row += [f"{np.median(ends):.0f}", *(f"{np.mean(ends <= most):.0%}" for most in limits)]
+        rows.append(row)
+    title = "Runs until the last alert of a fault ends (1: the first run), healed after ten or not"
+    show(title, columns.split("|"), rows)
 
 
 def find_ends(world: World, after: int) -> npt.NDArray[np.intp]:
@@ -447,9 +426,7 @@ def find_ends(world: World, after: int) -> npt.NDArray[np.intp]:
 
     Of the copies in which the fault was paged at all.
     """
-    looks = np.array(
-        [np.any(fired, axis=(0, 2, 3)) for fired, _ in watch(world, np.random.default_rng(1))]
-    )
+    looks = looks_of(world, np.random.default_rng(1))
     seen = looks[world.onset : world.onset + 10].any(axis=0)
     begun = np.maximum.accumulate(looks[world.onset :], axis=0)
     return first((~looks[world.onset :] & begun)[after:, seen])
@@ -510,45 +487,31 @@ def count_pages_of_suggested(world: World, history: int, seed: int = 2) -> npt.N
 
     What is in breach after a run in breach belongs to its page.
     """
-    runs = list(
-        draw(
-            replace(world, runs=history - MIN_HEALTHY_RUNS + HELD_BACK), np.random.default_rng(seed)
-        )
+    drawn = draw(
+        replace(world, runs=history - MIN_HEALTHY_RUNS + HELD_BACK), np.random.default_rng(seed)
     )
-    values, errors = (np.array([run[part] for run in runs]) for part in (0, 1))
+    values, errors = map(np.array, zip(*drawn, strict=True))
     share = shares(world, STATED, dict.fromkeys(SERIES, 1.0))
     past = values[:history].reshape(history, -1), errors[:history].reshape(history, -1)
     limit = propose(
         refer(*past), np.nanmax(past[1], axis=0), share, direction=Direction.BELOW, worst=-np.inf
     ).limit
     below = values[history:].reshape(HELD_BACK, -1) < limit
-    breach: Flags = np.any(below.reshape(HELD_BACK, world.copies, -1), axis=2)
-    before = np.concatenate((np.zeros((1, world.copies), dtype=bool), breach[:-1]))
-    return np.asarray(np.sum(breach & ~before, axis=0))
+    return count_begun(np.any(below.reshape(HELD_BACK, world.copies, -1), axis=2))
 
 
-def check_suggested() -> Table:
+def check_suggested() -> None:
     """10,000 held-back runs a setting; at most 1 in the last column where the promise is kept."""
-    table = Table(
-        "history", "users", "segments", "shocks", "runs", "pages", "of stated", "95 % bound of that"
-    )
-    table.title = f"False pages of suggested thresholds when one in {STATED:.0f} runs is allowed"
     settings = list(itertools.product(HISTORIES, (25, 500, 5000), (1, 8, 40), SHOCKS))
     worlds = [
-        replace(SHOCKS[kind], users=users, segments=segments, copies=SUGGESTED_COPIES)
+        replace(
+            SHOCKS[kind], users=users, segments=segments, copies=SUGGESTED_COPIES, runs=HELD_BACK
+        )
         for _, users, segments, kind in settings
     ]
-    with ProcessPoolExecutor() as pool:
-        found = list(
-            pool.map(count_pages_of_suggested, worlds, [history for history, *_ in settings])
-        )
-    runs = SUGGESTED_COPIES * HELD_BACK
-    for (history, users, segments, kind), pages in zip(settings, found, strict=True):
-        ratios = (f"{count * STATED / runs:.2f}" for count in (pages.sum(), bound(pages)))
-        table.add_row(
-            str(history), f"{users:,}", str(segments), kind, f"{runs:,}", str(pages.sum()), *ratios
-        )
-    return table
+    columns, histories = ("history", "users", "segments", "shocks"), [each[0] for each in settings]
+    title = "False pages of suggested thresholds"
+    show_pages(title, columns, settings, worlds, count_pages_of_suggested, histories)
 
 
 TABLES = {
@@ -561,4 +524,4 @@ TABLES = {
 
 def main(names: list[str]) -> None:
     for name in names or TABLES:
-        Console(width=None if sys.stdout.isatty() else 140).print(TABLES[name]())
+        TABLES[name]()

@@ -18,8 +18,6 @@ and when each receiver is paged at most `MOST_PAGES` times before the end, the w
 is never paged, or names no cause, is wrong. Ends and the sizes of other messages are shown, and not judged.
 """
 
-import argparse
-import json
 import logging
 import re
 import shutil
@@ -28,26 +26,24 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
-from email import message_from_bytes, policy
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import structlog
 import yaml
-from rich.console import Console
-from rich.table import Table
 
+from bench import parse_options, show
 from faults import Fault, Kind, Shop, draw_fault, draw_shop, write_lists
 from monitor.model.rankings import ALL, Arm
 from monitor.model.runs import RunResult
 from monitor.service.commands.one_shot import open_one_shot
 from servers import smtp
 from servers.certificates import self_signed
+from servers.heard import Heard, read_body, read_mail
 from servers.pagerduty import KEY, FakePagerDuty
 from servers.slack import FakeSlack
 from servers.webhook import Collector, serve
@@ -59,10 +55,33 @@ PER_SHOP = 8
 MOST_PAGES, MOST_BYTES = 2, 16_000
 OFF, OFF_OF_IT = 0.1, 0.2
 RIGHT = 0.95
-RECEIVERS = ("webhook", "slack", "pagerduty", "email")
+RECEIVERS = ("webhook", "slack", "pagerduty", "mail")
 WHAT = ("kind", "segment", "share", "arm")
+CONFIG = """
+database: sqlite:///{folder}/rankwatch.db
+listen: 127.0.0.1:0
+comparisons:
+- name: home-feed
+  every: 1d
+  k: {k}
+  baseline: {{file: &lists {{path: "baseline/{{slot:%Y-%m-%d}}.parquet", user: user_id, items: items}}}}
+  candidate: {{file: {{<<: *lists, path: "candidate/{{slot:%Y-%m-%d}}.parquet"}}}}
+  users: {{file: {{path: users.parquet, user: user_id}}, segments: [country, activity]}}
+  metrics: [extended_tau, rbo, overlap]
+  rules: default
+"""
+RECEIVED = """
+receivers:
+- webhook: {{url: {fakes.webhook.url}}}
+- slack: {{url: {fakes.slack.url}, repeat_every: null}}
+- pagerduty: {{url: {fakes.pagerduty.url}, routing_key: {key}}}
+- email:
+    {{host: 127.0.0.1, port: {fakes.mail.port}, tls: none, sender: rankwatch@example.com,
+    to: [kim@example.com], repeat_every: null}}
+"""
 _DAY = timedelta(days=1)
-T = TypeVar("T")
+Sent = tuple[int, Heard]
+"""A day, and a message of that day."""
 _WORDS = {
     "no list": "got no list|gave no list for|gave no usable answer for",
     "shared list": "all get the same list|get one of [0-9]+ lists|gave one and the same list to",
@@ -108,21 +127,6 @@ _SENTENCES = (
         rf"the {_ARMS} (?P<what>[a-z ]+) (?P<users>[0-9,]+) of [0-9,]+ users(?: of (?P<segment>\S+?))?(?: \(|[,:])"
     ),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Sent:
-    """One message as a receiver got it on that day.
-
-    ``page``: under which key it pages there; ``size`` in bytes.
-    """
-
-    receiver: str
-    day: int
-    page: str
-    is_end: bool
-    size: int
-    text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,58 +181,19 @@ class Fakes:
     pagerduty: FakePagerDuty
     mail: smtp.MailServer
 
-    def entries(self) -> list[dict[str, object]]:
+    def entries(self) -> str:
         """The configuration's ``receivers``."""
-        mail = {
-            "host": "127.0.0.1",
-            "port": self.mail.port,
-            "tls": "none",
-            "sender": "rankwatch@example.com",
-        }
-        return [
-            {"webhook": {"url": self.webhook.url}},
-            {"slack": {"url": self.slack.url, "repeat_every": None}},
-            {"pagerduty": {"url": self.pagerduty.url, "routing_key": KEY}},
-            {"email": {**mail, "to": ["kim@example.com"], "repeat_every": None}},
-        ]
+        return RECEIVED.format(fakes=self, key=KEY)
 
-    def take(self, day: int) -> Iterator[Sent]:
-        """What was sent since they were last asked, in its order at each receiver."""
-        for number, request in enumerate(_emptied(self.webhook.requests)):
-            body = json.loads(request.body)
-            is_end, text = body["status"] == "resolved", _text_of(body["alerts"])
-            yield Sent("webhook", day, f"{day}/{number}", is_end, len(request.body), text)
-        for number, request in enumerate(_emptied(self.slack.collector.requests)):
-            body = json.loads(request.body)
-            is_end, text = body["text"].startswith("✅"), _text_of(body["blocks"])
-            yield Sent("slack", day, f"{day}/{number}", is_end, len(request.body), text)
-        for request in _emptied(self.pagerduty.collector.requests):
-            event = json.loads(request.body)
-            is_end, text = event["event_action"] == "resolve", _text_of(event["payload"])
-            yield Sent("pagerduty", day, event["dedup_key"], is_end, len(request.body), text)
-        for number, mail in enumerate(_emptied(self.mail.mails)):
-            found = message_from_bytes(mail.content.replace(b"\r\n", b"\n"), policy=policy.default)
-            is_end = found["Subject"].startswith("[RESOLVED]")
-            body = found.get_body(("plain",))
-            assert body is not None
-            text = body.get_content()
-            # The chart beside a mail's text has a limit of its own.
-            pictures = sum(
-                len(each.as_bytes())
-                for each in found.walk()
-                if each.get_content_maintype() == "image"
-            )
-            yield Sent("email", day, f"{day}/{number}", is_end, len(mail.content) - pictures, text)
-
-
-def _emptied(found: list[T]) -> list[T]:
-    taken = found.copy()
-    found.clear()
-    return taken
-
-
-def _text_of(part: object) -> str:
-    return json.dumps(part, ensure_ascii=False).replace("\\n", "\n")
+    def take(self) -> list[Heard]:
+        """What was sent since they were last asked."""
+        hooks = (self.webhook, self.slack.collector, self.pagerduty.collector)
+        heard = [read_body(request.body) for hook in hooks for request in hook.requests]
+        heard += [read_mail(mail.content) for mail in self.mail.mails]
+        for hook in hooks:
+            hook.requests.clear()
+        self.mail.mails.clear()
+        return heard
 
 
 @contextmanager
@@ -275,82 +240,55 @@ def _pass_days(
             (result,) = service.run_once(None, None)
             assert isinstance(result, RunResult), result
             service.deliver()
-            sent += [] if fakes is None else fakes.take(day)
+            sent += [(day, each) for each in fakes.take()] if fakes else []
             clock.let_pass(_DAY)
     return sent
 
 
 def write_world(folder: Path, fault: Fault, shop: Shop, days: range, fakes: Fakes | None) -> Path:
     """The lists of these days, and the configuration over them."""
-    arms: dict[str, object] = {}
     for arm in Arm:
         (folder / arm).mkdir(parents=True)
         for day in days:
-            write_lists(
-                folder / arm / f"{START + day * _DAY:%Y-%m-%d}.parquet", fault.lists(shop, arm, day)
-            )
-        arms[arm] = {
-            "file": {
-                "path": f"{arm}/{{slot:%Y-%m-%d}}.parquet",
-                "user": "user_id",
-                "items": "items",
-            }
-        }
+            name = f"{START + day * _DAY:%Y-%m-%d}.parquet"
+            write_lists(folder / arm / name, fault.lists(shop, arm, day))
     # Those of the baseline would leave out whom it gives no list.
-    users = {
-        "file": {"path": "users.parquet", "user": "user_id"},
-        "segments": ["country", "activity"],
-    }
     pq.write_table(pa.table({"user_id": shop.names, **shop.values}), folder / "users.parquet")
-    judged = {"metrics": ["extended_tau", "rbo", "overlap"], "rules": "default"}
-    comparison = {"name": "home-feed", "every": "1d", "k": shop.k, **arms, "users": users, **judged}
-    config = {
-        "database": f"sqlite:///{folder}/rankwatch.db",
-        "listen": "127.0.0.1:0",
-        "comparisons": [comparison],
-    }
     path = folder / "rankwatch.yaml"
-    path.write_text(json.dumps({**config, "receivers": [] if fakes is None else fakes.entries()}))
+    path.write_text(CONFIG.format(folder=folder, k=shop.k) + (fakes.entries() if fakes else ""))
     return path
 
 
 def judge(fault: Fault, shop: Shop, sent: Sequence[Sent]) -> Incident:
     """What is right and wrong about its messages."""
-    by_receiver = {name: [each for each in sent if each.receiver == name] for name in RECEIVERS}
-    day = min((each.day for each in sent), default=fault.begins)
+    found = {name: [each for each in sent if each[1].receiver == name] for name in RECEIVERS}
+    day = min((day for day, _ in sent), default=fault.begins)
     return Incident(
         fault=fault,
         shop=shop,
         users=fault.count_harmed(shop, day),
         day=day - fault.begins,
-        mail=next((each.text for each in by_receiver["email"]), ""),
-        received={name: _judge_receiver(fault, shop, found) for name, found in by_receiver.items()},
+        mail=next((each.text for _, each in found["mail"]), ""),
+        received={name: _judge_receiver(fault, shop, found[name]) for name in RECEIVERS},
     )
 
 
 def _judge_receiver(fault: Fault, shop: Shop, found: Sequence[Sent]) -> Received:
-    told = read(found[0].text) if found else None
-    wrong = find_wrong(fault, shop, told, found[0].day if found else fault.begins)
-    pages, ends = (
-        len({each.page for each in found if not each.is_end}),
-        sum(each.is_end for each in found),
-    )
-    most, is_webhook = (
-        max((each.size for each in found), default=0),
-        any(each.receiver == "webhook" for each in found),
-    )
-    return Received(
-        told=told,
-        wrong=[
-            *wrong,
-            *["pages"] * (not 1 <= pages <= MOST_PAGES),
-            *["size"] * (is_webhook and most > MOST_BYTES),
-        ],
-        pages=pages,
-        # PagerDuty has an alert to resolve for each page.
-        is_ended=bool(found) and ends == (pages if found[0].receiver == "pagerduty" else 1),
-        most_bytes=most,
-    )
+    if not found:
+        return Received(told=None, wrong=[*WHAT, "pages"], pages=0, is_ended=False, most_bytes=0)
+    day, first = found[0]
+    told = read(first.text)
+    wrong = find_wrong(fault, shop, told, day)
+    pages = len({each.page or f"{day}{each.text}" for day, each in found if not each.is_end})
+    if not 1 <= pages <= MOST_PAGES:
+        wrong.append("pages")
+    most = max(len(each.text.encode()) for _, each in found)
+    if first.receiver == "webhook" and most > MOST_BYTES:
+        wrong.append("size")
+    ends = sum(each.is_end for _, each in found)
+    # PagerDuty has an alert to resolve for each page.
+    wanted = pages if first.receiver == "pagerduty" else 1
+    return Received(told=told, wrong=wrong, pages=pages, is_ended=ends == wanted, most_bytes=most)
 
 
 def read(text: str) -> Read | None:
@@ -404,31 +342,31 @@ def main(args: list[str]) -> None:
 
     Exit code 1 below `RIGHT`.
     """
-    parser = argparse.ArgumentParser(prog="make bench ARGS=incidents", description=__doc__)
-    parser.add_argument("--count", type=int, default=200)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument(
-        "--json", action="store_true", help="one object an incident in place of the tables"
-    )
-    asked = parser.parse_args(args)
+    asked = parse_options(args, count=200, seed=0)
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     found = []
     for shop, faults in generate(asked.count, asked.seed):
         for each in observe(faults, shop):
             found.append(each)
-            sys.stdout.write(
-                json.dumps(asdict(each)) + "\n"
-                if asked.json
-                else ""
-                if each.is_right
-                else _describe(each)
-            )
-            sys.stdout.flush()
+            if not each.is_right:
+                sys.stdout.write(_describe(each))
+    confusion = Counter((each.fault.kind, each.kind) for each in found)
+    kinds = dict.fromkeys([*KINDS.values(), *(each.kind for each in found)])
+    rows = [[kind, *(confusion[kind, told] or "" for told in kinds)] for kind in Kind]
+    show("What was told of each kind", ("planted", *kinds), rows)
+    columns = ("receiver", "right", *WHAT, "most pages", "ends told", "most bytes")
+    by_receiver = {name: [each.received[name] for each in found] for name in RECEIVERS}
+    show("What each receiver got", columns, map(_row, by_receiver, by_receiver.values()))
     right = sum(each.is_right for each in found)
-    if not asked.json:
-        _show(found)
-        sys.stdout.write(f"{right} of {len(found)} right ({right / len(found):.1%})\n")
+    sys.stdout.write(f"{right} of {len(found)} right ({right / len(found):.1%})\n")
     sys.exit(int(right < RIGHT * len(found)))
+
+
+def _row(name: str, received: Sequence[Received]) -> list[object]:
+    right = [sum(what not in each.wrong for each in received) for what in WHAT]
+    whole, ended = sum(not each.wrong for each in received), sum(each.is_ended for each in received)
+    pages, most = max(each.pages for each in received), max(each.most_bytes for each in received)
+    return [name, whole, *right, pages, ended, f"{most:,}"]
 
 
 def _describe(each: Incident) -> str:
@@ -441,28 +379,3 @@ def _describe(each: Incident) -> str:
         f"{fault.kind}: {whose}; seed {fault.seed}, day {each.day}, wrong: {wrong}\n  "
         f"{' '.join(each.mail.split())[:500]}\n"
     )
-
-
-def _show(found: Sequence[Incident]) -> None:
-    kinds = dict.fromkeys([*KINDS.values(), *(each.kind for each in found)])
-    confusion = Counter((each.fault.kind, each.kind) for each in found)
-    table = Table("planted", *kinds, title="What was told of each kind")
-    for kind in Kind:
-        table.add_row(kind, *(str(confusion[kind, told] or "") for told in kinds))
-    Console(width=200).print(table)
-    table = Table(
-        "receiver",
-        "right",
-        *WHAT,
-        "most pages",
-        "ends told",
-        "most bytes",
-        title="What each receiver got",
-    )
-    for name in RECEIVERS:
-        of_it = [each.received[name] for each in found]
-        right = [sum(what not in each.wrong for each in of_it) for what in WHAT]
-        pages, most = max(each.pages for each in of_it), max(each.most_bytes for each in of_it)
-        ended, whole = sum(each.is_ended for each in of_it), sum(not each.wrong for each in of_it)
-        table.add_row(name, *map(str, (whole, *right, pages, ended)), f"{most:,}")
-    Console(width=200).print(table)

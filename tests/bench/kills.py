@@ -4,18 +4,15 @@ Each database gets so many kills, in worlds of ten. It ends with 1 if a slot was
 transition is lost, or a message that may have arrived was followed by another one under another key.
 """
 
-import argparse
 import sys
 import tempfile
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import nullcontext
 from dataclasses import astuple, fields
+from itertools import repeat
 from pathlib import Path
 
-from rich.console import Console
-from rich.table import Table
-
+from bench import parse_options, show
 from killing.storms import Damage, play_storm
 from servers.postgres import running_postgres
 
@@ -24,34 +21,20 @@ IN_A_WORLD = 10
 
 def main(arguments: list[str]) -> None:
     """Print a row a database."""
-    parser = argparse.ArgumentParser(prog="kills", description=__doc__)
-    parser.add_argument("--kills", type=int, default=100, help="on each database")
-    parser.add_argument("--at-once", type=int, default=2, help="worlds")
-    parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args(arguments)
-    worlds = -(-given.kills // IN_A_WORLD)
-    table = Table("database", *(each.name.replace("_", " ") for each in fields(Damage)))
-    harm = False
-    with ExitStack() as stack, tempfile.TemporaryDirectory() as name:
-        home = Path(name)
-        server = stack.enter_context(running_postgres())
+    given = parse_options(arguments, kills=100, seed=0)
+    seeds = range(given.seed, given.seed + -(-given.kills // IN_A_WORLD))
 
-        def of_sqlite(folder: Path) -> str:
-            return f"sqlite:///{folder / 'rankwatch.db'}"
+    def play(database: str, seed: int) -> Damage:
+        with tempfile.TemporaryDirectory() as folder:
+            sqlite = nullcontext(f"sqlite:///{folder}/rankwatch.db")
+            with sqlite if database == "SQLite" else server.database() as url:
+                return play_storm(url, Path(folder), kills=min(IN_A_WORLD, given.kills), seed=seed)
 
-        def of_postgres(_: Path) -> str:
-            return stack.enter_context(server.database())
-
-        def play(url_of: Callable[[Path], str], seed: int) -> Damage:
-            folder = Path(tempfile.mkdtemp(dir=home))
-            return play_storm(url_of(folder), folder, kills=min(IN_A_WORLD, given.kills), seed=seed)
-
-        for database, url_of in {"SQLite": of_sqlite, "PostgreSQL": of_postgres}.items():
-            seeds = range(given.seed, given.seed + worlds)
-            with ThreadPoolExecutor(given.at_once) as pool:
-                played = pool.map(play, [url_of] * worlds, seeds)
-                damage = sum(played, Damage())
-            table.add_row(database, *map(str, astuple(damage)))
-            harm = harm or bool(damage.harm)
-    Console(width=130).print(table)
-    sys.exit(harm)
+    with running_postgres() as server, ThreadPoolExecutor(2) as pool:
+        damages = {
+            database: sum(pool.map(play, repeat(database), seeds), Damage())
+            for database in ("SQLite", "PostgreSQL")
+        }
+    columns = ("database", *(each.name.replace("_", " ") for each in fields(Damage)))
+    show("Damage", columns, [(name, *astuple(damage)) for name, damage in damages.items()])
+    sys.exit(any(damage.harm for damage in damages.values()))

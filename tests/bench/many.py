@@ -5,7 +5,6 @@ The daemon is a process of its own, of the checkout at ``--root``, so that two c
 process that keeps them in memory. The first two rounds of slots are not counted, nor are the hanging ones but for their CPU.
 """
 
-import argparse
 import gzip
 import os
 import re
@@ -22,11 +21,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
+from bench import parse_options, show
 from bench.pull import canned_server
 
+ROOT = Path(__file__).parents[2]
 WARM_ROUNDS = 2
 COLUMNS = (
     "comparisons",
@@ -64,7 +63,6 @@ class Plan:
     users: int
     every: int
     seconds: int
-    concurrent: int = 8
     is_spread: bool = False
     segments: int = 0
 
@@ -77,10 +75,7 @@ class Plan:
             ("hanging", f"z{n:02}") for n in range(self.hanging)
         ]
         segments = "[country]" if self.segments else "[]"
-        text = (
-            "database: sqlite:///many.db\nlisten: 127.0.0.1:0\nconcurrent_runs: "
-            f"{self.concurrent}\ncomparisons:"
-        )
+        text = "database: sqlite:///many.db\nlisten: 127.0.0.1:0\nconcurrent_runs: 8\ncomparisons:"
         for number, (place, name) in enumerate(names):
             text += COMPARISON.format(
                 name=name, every=self.every, address=address, place=place, segments=segments
@@ -95,41 +90,13 @@ class Plan:
 
 def main(arguments: list[str]) -> None:
     """Print one row a number of comparisons."""
-    parser = argparse.ArgumentParser(prog="many", description=__doc__)
-    parser.add_argument(
-        "comparisons",
-        nargs="*",
-        default=["10", "100", "200", "400", "200+12"],
-        help="N, or N+HANGING",
+    numbers = ("10", "100", "200", "400", "200+12")
+    given = parse_options(
+        arguments, numbers, root=ROOT, users=200, every=30, seconds=300, spread=False
     )
-    parser.add_argument(
-        "--root",
-        type=Path,
-        default=Path(__file__).parents[2],
-        help="checkout whose daemon is measured",
-    )
-    parser.add_argument("--users", type=int, default=200)
-    parser.add_argument(
-        "--every", type=int, default=30, help="seconds between two slots of a comparison"
-    )
-    parser.add_argument(
-        "--seconds",
-        type=int,
-        default=300,
-        help="how long each number is measured, rounded up to slots",
-    )
-    parser.add_argument("--concurrent", type=int, default=8, help="concurrent_runs")
-    parser.add_argument(
-        "--spread", action="store_true", help="spread the slots over the interval with `offset`"
-    )
-    given = parser.parse_args(arguments)
-    where = (
-        f"{given.users} users, every {given.every} s, concurrent_runs {given.concurrent}, "
-        f"{given.root}"
-    )
-    table = Table(*COLUMNS, title=where, title_justify="left")
+    rows = []
     with canned_server(None) as address:
-        for one in given.comparisons:
+        for one in given.rest:
             healthy, _, hanging = one.partition("+")
             plan = Plan(
                 root=given.root.resolve(),
@@ -138,16 +105,13 @@ def main(arguments: list[str]) -> None:
                 users=given.users,
                 every=given.every,
                 seconds=-(-given.seconds // given.every) * given.every,
-                concurrent=given.concurrent,
                 is_spread=given.spread,
             )
-            table.add_row(one, *_measured(plan, address))
-    Console(width=150).print(table)
-
-
-def _measured(plan: Plan, address: str) -> list[str]:
-    with tempfile.TemporaryDirectory() as name, serving(plan, Path(name), address) as (daemon, url):
-        return _watched(plan, daemon, url, Path(name) / "many.db")
+            with tempfile.TemporaryDirectory() as name:
+                folder = Path(name)
+                with serving(plan, folder, address) as (daemon, url):
+                    rows.append((one, *_watched(plan, daemon, url, folder / "many.db")))
+    show(f"{given.users} users, every {given.every} s, {given.root}", COLUMNS, rows)
 
 
 @contextmanager
@@ -191,20 +155,24 @@ def _watched(plan: Plan, daemon: subprocess.Popen[bytes], url: str, database: Pa
     used_s, resident_mb = _cpu_s(daemon.pid) - used_s, _resident_mb(daemon.pid)
     # What fell due at the end may still end, but no later than the next slot.
     time.sleep(plan.every)
-    lags, ended = _lags(database, first, first + plan.seconds), len(scrapes)
-    slots = plan.healthy * plan.seconds // plan.every
+    lags = _lags(database, first, first + plan.seconds)
+    slots, ran = plan.healthy * plan.seconds // plan.every, lags.size
     took, size, packed = (np.array(column) for column in zip(*scrapes, strict=True))
-    ran = lags.size
-    figures = (slots, f"{ran / slots:.1%}", ran * plan.users * 60 / plan.seconds)
-    quantiles = np.quantile(lags, (0.5, 0.99)) if ran else (np.nan, np.nan)
-    cpu = (used_s * 1000 / max(ran, 1), 100 * used_s / plan.seconds)
-    scraped = (np.median(took[:ended]), took.max(), np.median(size) / 1e6, np.median(packed) / 1e3)
-    rest = (*quantiles, *cpu, resident_mb, *scraped)
+    figures = [
+        *(np.quantile(lags, (0.5, 0.99)) if ran else (np.nan, np.nan)),
+        used_s * 1000 / max(ran, 1),
+        100 * used_s / plan.seconds,
+        resident_mb,
+        np.median(took),
+        took.max(),
+        np.median(size) / 1e6,
+        np.median(packed) / 1e3,
+    ]
     return [
-        f"{figures[0]:,}",
-        figures[1],
-        f"{figures[2]:,.0f}",
-        *(f"{each:,.2f}" if each < 100 else f"{each:,.0f}" for each in rest),
+        f"{slots:,}",
+        f"{ran / slots:.1%}",
+        f"{ran * plan.users * 60 / plan.seconds:,.0f}",
+        *(f"{each:,.2f}" if each < 100 else f"{each:,.0f}" for each in figures),
     ]
 
 

@@ -24,6 +24,7 @@ from hyper_corr import kendalltau as hyper_kendalltau
 from rbo import RankingSimilarity
 from scipy.stats import kendalltau
 
+from kernels.reference import places
 from monitor import compare_many
 from monitor.kernels.engines.choice import VARIABLE, Engine
 from monitor.metrics import METRICS, Metric, parse, score_all
@@ -90,32 +91,18 @@ def _measure(k: int, many: int, fewer: int, few: int) -> Iterator[Row]:
     ]
     everything = tuple(parse(name) for name, kind in METRICS.items() if kind.need is None)
     _check(batch.take(slice(0, few)), lists)
-    ours, numpy, ragged, ragged_numpy, full, full_numpy = _medians(
-        (many, _score(Engine.NUMBA, batch, PAIR)),
-        (many, _score(Engine.NUMPY, batch, PAIR)),
-        (many, _score(Engine.NUMBA, uneven, PAIR)),
-        (many, _score(Engine.NUMPY, uneven, PAIR)),
-        (fewer, _score(Engine.NUMBA, part, everything)),
-        (fewer, _score(Engine.NUMPY, part, everything)),
-    )
-    name = f"extended tau + RBO, k={k}"
-    yield (name, ours, "our numpy engine", numpy, "pairs/s")
+    named = {
+        f"extended tau + RBO, k={k}": (batch, PAIR),
+        f"extended tau + RBO, 0 to {k} items": (uneven, PAIR),
+        f"all {len(everything)} pairwise measures, k={k}": (part, everything),
+    }
+    engines = (Engine.NUMBA, Engine.NUMPY)
+    works = [(len(of[0]), _score(engine, *of)) for of in named.values() for engine in engines]
+    rates = _medians(*works)
+    for number, name in enumerate(named):
+        yield (name, rates[2 * number], "our numpy engine", rates[2 * number + 1], "pairs/s")
     for other, rate in _measure_others(lists):
-        yield (name, ours, other, rate, "pairs/s")
-    yield (
-        f"extended tau + RBO, 0 to {k} items",
-        ragged,
-        "our numpy engine",
-        ragged_numpy,
-        "pairs/s",
-    )
-    yield (
-        f"all {len(everything)} pairwise measures, k={k}",
-        full,
-        "our numpy engine",
-        full_numpy,
-        "pairs/s",
-    )
+        yield (f"extended tau + RBO, k={k}", rates[0], other, rate, "pairs/s")
 
 
 def _score(
@@ -154,34 +141,21 @@ def _measure_text(cores: int) -> Iterator[Row]:
     columns = [pd.array(items, dtype="str") for items in texts]
 
     def code_and_score() -> object:
-        (ours, theirs), _ = encode(*columns)
-        baseline, candidate = (
-            codes.astype(np.int32, copy=False).reshape(-1, 10) for codes in (ours, theirs)
-        )
-        return score_all(
-            replace(batch, baseline=baseline, candidate=candidate), PAIR, threads=cores
-        )
+        coded, _ = encode(*columns)
+        ours, theirs = (codes.astype(np.int32, copy=False).reshape(-1, 10) for codes in coded)
+        return score_all(replace(batch, baseline=ours, candidate=theirs), PAIR, threads=cores)
 
-    coded, scored, by_text, by_integer = _medians(
-        (TEXT_PAIRS, code_and_score),
-        (TEXT_PAIRS, _score(Engine.NUMBA, batch, PAIR, cores)),
-        (TEXT_PAIRS, lambda: compare_many(text_lists[0], text_lists[1], metrics=PAIR)),
-        (TEXT_PAIRS, lambda: compare_many(integer_lists[0], integer_lists[1], metrics=PAIR)),
+    works = (
+        code_and_score,
+        _score(Engine.NUMBA, batch, PAIR, cores),
+        lambda: compare_many(text_lists[0], text_lists[1], metrics=PAIR),
+        lambda: compare_many(integer_lists[0], integer_lists[1], metrics=PAIR),
     )
-    yield (
-        f"coding of text + scoring, k=10, cores: {cores}",
-        coded,
-        "scoring alone",
-        scored,
-        "pairs/s",
-    )
-    yield (
-        f"compare_many on Arrow lists of text, k=10, cores: {cores}",
-        by_text,
-        "lists of integers",
-        by_integer,
-        "pairs/s",
-    )
+    coded, scored, by_text, by_integer = _medians(*((TEXT_PAIRS, work) for work in works))
+    where = f"k=10, cores: {cores}"
+    yield (f"coding of text + scoring, {where}", coded, "scoring alone", scored, "pairs/s")
+    of_text = f"compare_many on Arrow lists of text, {where}"
+    yield (of_text, by_text, "lists of integers", by_integer, "pairs/s")
 
 
 def _as_arrow(codes: npt.NDArray[np.int32], items: pa.Array) -> pa.Table:
@@ -257,17 +231,11 @@ def _rbo_by_sets(a: list[int], b: list[int]) -> float:
     return (1 - P) / P * total + overlap / len(a) * P ** len(a)
 
 
-def _padded_ranks(
-    a: list[int], b: list[int]
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+def _padded_ranks(a: list[int], b: list[int]) -> list[npt.NDArray[np.float64]]:
     """Both lists' ranks of a universe of 2 k members, absent ones tied last."""
-    k, universe = len(a), list(dict.fromkeys([*a, *b]))
-    places = ({item: rank for rank, item in enumerate(ranking)} for ranking in (a, b))
-    one, other = (
-        [place.get(item, k) for item in universe] + [k] * (2 * k - len(universe))
-        for place in places
-    )
-    return np.array(one, dtype=np.float64), np.array(other, dtype=np.float64)
+    universe = [*dict.fromkeys([*a, *b])]
+    absent = [len(a)] * (2 * len(a) - len(universe))
+    return [np.array([*ranks, *absent], dtype=np.float64) for ranks in places(universe, a, b)]
 
 
 def _check(batch: PairBatch, lists: Lists) -> None:

@@ -8,7 +8,6 @@ quarter of an hour before are copies, with other means, of what pages read of ma
 whole. Every run of `wide` has the scores of 200 users, the newest ones those of all.
 """
 
-import argparse
 import gc
 import hashlib
 import tempfile
@@ -24,11 +23,10 @@ from urllib.parse import quote
 import numpy as np
 import pandas as pd
 import sqlalchemy as sql
-from rich import table as rich_table
-from rich.console import Console
 
 import factories
 import published
+from bench import parse_options, show
 from monitor.model.alerts import Expectation, State
 from monitor.model.instants import format_instant
 from monitor.model.rankings import Arm, RankingTable
@@ -36,9 +34,10 @@ from monitor.model.rules import Direction, LearnedLimit, Learning
 from monitor.model.runs import Evidence, EvidenceKind, Histogram, KeptLists, LatestRun, Scores
 from monitor.storage import SqlStore, open_store
 from monitor.storage.partitions import ensure_partitions, utc_day
+from monitor.storage.tables import alert_tables
 from monitor.storage.tables import run_tables as tables
-from monitor.storage.tables.alert_tables import transitions
 from servers.postgres import running_postgres
+from storage.worked import claimed
 from web.sites import Site, running
 from web.stored_pages import application
 
@@ -50,11 +49,13 @@ STATES = (State.FIRING, State.QUIET)
 A_DAY = 96
 SPELL = 16
 """In how many runs an alert begins or ends."""
+WHOLE = 4
+"""Earlier runs of `wide` with scores of all users."""
 KEPT = 200
 """Users of whom every run has scores; the newest has those of all."""
 
 
-def fill(store: SqlStore, given: argparse.Namespace) -> None:
+def fill(store: SqlStore, given: Any) -> None:
     """The newest runs as runs store them, and all before as copies."""
     for number, name in enumerate(names_of(given.comparisons)):
         _store_newest(
@@ -78,10 +79,7 @@ def names_of(comparisons: int) -> list[str]:
 
 def _store_newest(store: SqlStore, name: str, segments: tuple[str, ...], count: int) -> None:
     slot, draw = factories.SLOT, np.random.default_rng(7)
-    claim = store.runs.claim(
-        name, slot, owner="bench", now=slot, until=slot + EVERY, config_hash="0" * 64, rerun=False
-    )
-    assert claim is not None
+    claim = claimed(store, slot, comparison=name, until=slot + EVERY)
     users = pd.Index([f"u{number:07}" for number in range(count)], dtype="str")
     lists = [
         RankingTable(
@@ -93,25 +91,18 @@ def _store_newest(store: SqlStore, name: str, segments: tuple[str, ...], count: 
     ]
     histogram = Histogram(low=-1.0, high=1.0, counts=tuple(range(20)))
     base = published.coverage().rows[0]
-    states = [
-        factories.state(
-            comparison=name,
-            alert=alert,
-            segment=segment,
-            judged_slot=slot,
-            state=state,
-            dedup_key=f"{name} {alert} {segment}" if state is State.FIRING else None,
-            incident=f"k-{name}" if state is State.FIRING else None,
-        )
-        for number, segment in enumerate(segments)
-        for alert in RULES
-        for state in [
-            State.FIRING
-            if number < 20 and alert in RULES[:5] and name.endswith(("wide", "0"))
-            else State.QUIET
-        ]
-    ]
-    firing = [each for each in states if each.state is State.FIRING]
+    states, transitions = [], []
+    for number, segment in enumerate(segments):
+        for alert in RULES:
+            about = {"comparison": name, "alert": alert, "segment": segment}
+            fires = number < 20 and alert in RULES[:5] and name.endswith(("wide", "0"))
+            if fires:
+                about |= {"dedup_key": f"{name} {alert} {segment}", "incident": f"k-{name}"}
+                transitions.append(
+                    factories.transition(from_state=State.QUIET, slot=slot, at=slot, **about)
+                )
+            state = State.FIRING if fires else State.QUIET
+            states.append(factories.state(state=state, judged_slot=slot, **about))
     result = published.result(
         claim=claim,
         coverage=replace(
@@ -153,24 +144,12 @@ def _store_newest(store: SqlStore, name: str, segments: tuple[str, ...], count: 
             for each in segments
         ),
         states=states,
-        transitions=tuple(
-            factories.transition(
-                from_state=State.QUIET,
-                comparison=name,
-                alert=each.alert,
-                segment=each.segment,
-                slot=slot,
-                at=slot,
-                dedup_key=each.dedup_key,
-                incident=each.incident,
-            )
-            for each in firing
-        ),
+        transitions=tuple(transitions),
     )
     assert store.runs.finish(result, receivers=["pager"])
 
 
-def _copy_runs(connection: sql.Connection, numbers: range, given: argparse.Namespace) -> None:
+def _copy_runs(connection: sql.Connection, numbers: range, given: Any) -> None:
     """Runs so many quarters of an hour before the newest, with what that has in the tables that pages read of many runs."""
     wobble = np.random.default_rng(numbers.start).uniform(0.95, 1.05, len(numbers))
     _PAST.create(connection)
@@ -192,7 +171,7 @@ def _copy_runs(connection: sql.Connection, numbers: range, given: argparse.Names
     is_followed = sql.or_(
         tables.scores.c.user_id < f"u{KEPT:07}",
         tables.scores.c.user_id == f"u{given.users - 1:07}",
-        past.n <= given.whole,
+        past.n <= WHOLE,
     )
     of_scores = {tables.scores: sql.and_(tables.scores.c.run_id == _IS_WIDE, is_followed)}
     copied = {**_COPIED, **of_scores, **(_COPIED_OF_A_DAY if numbers.start < A_DAY else {})}
@@ -229,8 +208,8 @@ _PAST = sql.Table(
     sql.Column("n", sql.BigInteger, primary_key=True),
     sql.Column("slot", tables.runs.c.scheduled_for.type),
     sql.Column("wobble", sql.Double),
-    sql.Column("from_state", transitions.c.to_state.type),
-    sql.Column("to_state", transitions.c.to_state.type),
+    sql.Column("from_state", alert_tables.transitions.c.to_state.type),
+    sql.Column("to_state", alert_tables.transitions.c.to_state.type),
     sql.Column("key", sql.Text),
     prefixes=["TEMPORARY"],
 )
@@ -247,8 +226,10 @@ _COPIED: Mapping[sql.Table, sql.ColumnElement[bool]] = {
     tables.coverage_reasons: sql.true(),
     tables.expectations: sql.true(),
     tables.score_places: tables.score_places.c.run_id == _IS_WIDE,
-    transitions: sql.and_(
-        transitions.c.comparison == "wide", transitions.c.alert == RULES[0], _PAST.c.n % SPELL == 0
+    alert_tables.transitions: sql.and_(
+        alert_tables.transitions.c.comparison == "wide",
+        alert_tables.transitions.c.alert == RULES[0],
+        _PAST.c.n % SPELL == 0,
     ),
 }
 """Which rows of the newest runs every earlier one has too."""
@@ -260,47 +241,21 @@ _COPIED_OF_A_DAY = {
 
 
 MOST_MS, MOST_KB = 150, 300
+REQUESTS = 40
+"""Of each page."""
 
 
 def main(arguments: list[str]) -> None:
     """Print a table for each database."""
-    parser = argparse.ArgumentParser(
-        prog="pages", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--comparisons", type=int, default=400)
-    parser.add_argument("--days", type=int, default=60)
-    parser.add_argument("--users", type=int, default=1_000_000)
-    parser.add_argument(
-        "--whole", type=int, default=4, help="earlier runs of `wide` with scores of all users"
-    )
-    parser.add_argument("--requests", type=int, default=40, help="of each page")
-    parser.add_argument(
-        "--database", choices=("sqlite", "postgresql"), nargs="*", default=("sqlite", "postgresql")
-    )
-    given = parser.parse_args(arguments)
+    databases = "sqlite postgresql"
+    given = parse_options(arguments, comparisons=400, days=60, users=1_000_000, database=databases)
     gc.set_threshold(50_000, 20, 20)  # as the daemon does
-    for kind in given.database:
+    for kind in given.database.split():
         with database(kind) as url, closing(open_store(url, create=True)) as store:
-            started = time.perf_counter()
             fill(store, given)
-            title = (
-                f"{kind}: {given.comparisons} comparisons, {given.days} days, {given.users:,} users"
-            )
-            Console(stderr=True).print(f"{title}, written in {time.perf_counter() - started:.0f} s")
-            table = rich_table.Table(
-                "page",
-                "p50 ms",
-                "p95 ms",
-                "CPU p50",
-                "CPU p95",
-                "kB",
-                "",
-                title=title,
-                title_justify="left",
-            )
-            for row in measure(store, given):
-                table.add_row(*row)
-            Console(width=100).print(table)
+            title = f"{given.comparisons} comparisons, {given.days} days, {given.users:,} users"
+            columns = ("page", "p50 ms", "p95 ms", "CPU p50", "CPU p95", "kB", "verdict")
+            show(f"{kind}: {title}", columns, measure(store, given))
 
 
 @contextmanager
@@ -315,7 +270,7 @@ def database(kind: str) -> Iterator[str]:
             )
 
 
-def measure(store: SqlStore, given: argparse.Namespace) -> Iterator[tuple[str, ...]]:
+def measure(store: SqlStore, given: Any) -> Iterator[tuple[str, ...]]:
     """A row a page: median and 95th percentile of its times, and its weight."""
     slot = format_instant(factories.SLOT)
     wide = "/c/wide"
@@ -344,22 +299,14 @@ def measure(store: SqlStore, given: argparse.Namespace) -> Iterator[tuple[str, .
     ) as site:
         for name, path in pages.items():
             shown[0] = _all_firing(latest) if name.endswith("all firing") else latest
-            found = [_ask(site, path) for _ in range(given.requests + 1)][1:]
-            p50, p95 = np.quantile([took for took, _, _ in found], (0.5, 0.95)) * 1000
-            cpu = np.quantile([spent for _, spent, _ in found], (0.5, 0.95)) * 1000
-            weight = found[-1][2] / 1000
-            verdict = " ".join(
-                (["slow"] if p95 > MOST_MS else []) + (["heavy"] if weight > MOST_KB else [])
+            found = [_ask(site, path) for _ in range(REQUESTS + 1)][1:]
+            took, cpu, sizes = np.array(found).T
+            p50, p95 = np.quantile(took, (0.5, 0.95)) * 1000
+            figures = (p50, p95, *np.quantile(cpu, (0.5, 0.95)) * 1000, sizes[-1] / 1000)
+            verdict = (
+                f"{'slow ' if p95 > MOST_MS else ''}{'heavy' if figures[-1] > MOST_KB else ''}"
             )
-            yield (
-                name,
-                f"{p50:.0f}",
-                f"{p95:.0f}",
-                f"{cpu[0]:.0f}",
-                f"{cpu[1]:.0f}",
-                f"{weight:.0f}",
-                verdict,
-            )
+            yield (name, *(f"{each:.0f}" for each in figures), verdict)
 
 
 def _all_firing(latest: Sequence[LatestRun]) -> list[LatestRun]:

@@ -22,6 +22,7 @@ from multiprocessing.connection import Connection
 from urllib.parse import quote, unquote
 from zlib import crc32
 
+import numpy as np
 import pandas as pd
 import redis
 import requests
@@ -243,49 +244,38 @@ def run() -> Iterator[tuple[str, float, str, float, str]]:
     """Yield (what, ours, other, theirs, unit); medians of three rounds, both in each round."""
     cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
     client, server = (cores[0], cores[1]) if len(cores) > 1 else (None, None)
-    ours, batched, theirs = [], [], []
     with canned_server(server) as address, _on_core(client):
-        url, many_url = (
-            f"{address}/lists/baseline/{{user}}?n={{k}}",
-            f"{address}/many/baseline/{{users}}?n={{k}}",
+        url = f"{address}/lists/baseline/{{user}}?n={{k}}"
+        many = {"url": f"{address}/many/baseline/{{users}}?n={{k}}", "batch": BATCH}
+        alone = partial(_ours, {"http": {"url": url}})
+        _rates(alone, USERS)
+        theirs, ours, batched = _medians(
+            (partial(_theirs, url), OTHERS_USERS),
+            (alone, USERS),
+            (partial(_ours, {"http": many}), BATCHED_USERS),
         )
-        alone, together = {"http": {"url": url}}, {"http": {"url": many_url, "batch": BATCH}}
-        _rates(partial(_ours, alone), USERS)
-        for _ in range(ROUNDS):
-            theirs.append(_rates(partial(_theirs, url), OTHERS_USERS))
-            ours.append(_rates(partial(_ours, alone), USERS))
-            batched.append(_rates(partial(_ours, together), BATCHED_USERS))
     for place, unit in enumerate(("users/s", "users/CPU s")):
-        mine, many, other = (
-            statistics.median(rates[place] for rates in side) for side in (ours, batched, theirs)
-        )
-        yield "HTTP pull, one client core", mine, "requests, 32 threads", other, unit
-        yield (
-            f"HTTP pull, one client core, {BATCH} users a request",
-            many,
-            "requests, 32 threads",
-            other,
-            unit,
-        )
-    told = (
+        other = ("requests, 32 threads", theirs[place], unit)
+        yield "HTTP pull, one client core", ours[place], *other
+        yield f"HTTP pull, one client core, {BATCH} users a request", batched[place], *other
+    names = (
         "users answered, of what it can",
         "users refused, of all",
         "a neighbour's wait, of that alone",
     )
-    for what, held, free in zip(
-        told, _saturating(server, max_in_flight="adaptive"), _saturating(server), strict=True
-    ):
-        yield f"server that collapses: {what}", held, "without a limit", free, ""
-    fast, slow = [], []
+    figures = (_saturating(server, max_in_flight="adaptive"), _saturating(server))
+    for name, held, free in zip(names, *figures, strict=True):
+        yield f"server that collapses: {name}", held, "without a limit", free, ""
     with distant_redis() as (address, redis_client), _on_core(client):
         options = {"redis": {"url": address, "type": "string", "key": "{user}"}}
-        for _ in range(ROUNDS):
-            slow.append(_rates(partial(_with_gets, redis_client), OTHERS_REDIS_USERS)[0])
-            fast.append(_rates(partial(_ours, options), REDIS_USERS)[0])
-    yield (
-        "Redis pull",
-        statistics.median(fast),
-        "redis-py, a GET at a time",
-        statistics.median(slow),
-        "users/s",
-    )
+        slow, fast = _medians(
+            (partial(_with_gets, redis_client), OTHERS_REDIS_USERS),
+            (partial(_ours, options), REDIS_USERS),
+        )
+    yield "Redis pull", fast[0], "redis-py, a GET at a time", slow[0], "users/s"
+
+
+def _medians(*works: tuple[Callable[[pd.Index], int], int]) -> list[list[float]]:
+    """The rates of each, taking turns."""
+    rounds = [[_rates(*work) for work in works] for _ in range(ROUNDS)]
+    return np.median(rounds, axis=0).tolist()

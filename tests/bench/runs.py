@@ -1,11 +1,10 @@
 """What a run costs by users, k and database: time, CPU and peak memory of `run-once` over two Parquet files, and bytes stored.
 
-`make bench ARGS="runs --json 1000000x10 1000000x100"`: each size is users x k, on SQLite and PostgreSQL unless ``--database``
+`make bench ARGS="runs 1000000x10 1000000x100"`: each size is users x k, on SQLite and PostgreSQL unless ``--database``
 names one. Each run is a process of its own, whose CPU includes the start of the interpreter and not PostgreSQL's own;
 ``--root`` is the checkout that it runs, so that two can be compared. The second file holds its users in another order.
 """
 
-import argparse
 import json
 import os
 import resource
@@ -15,20 +14,27 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, nullcontext
-from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import psycopg
 import pyarrow as pa
 import pyarrow.parquet as pq
-from rich.console import Console
-from rich.table import Table
 
+from bench import parse_options, show
 from servers.postgres import running_postgres
 
 ROOT = Path(__file__).parents[2]
-SIZES = (*((10**power, 10) for power in (4, 5, 6, 7)), *((10**power, 100) for power in (4, 5, 6)))
+SIZES = [
+    "10000x10",
+    "100000x10",
+    "1000000x10",
+    "10000000x10",
+    "10000x100",
+    "100000x100",
+    "1000000x100",
+]
 ITEMS = 50_000
 WRITTEN_USERS = 100_000
 CONFIG = """
@@ -45,9 +51,8 @@ comparisons:
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cost:
-    """What one run cost: seconds, MB of memory, and bytes that its database grew by."""
+class Cost(NamedTuple):
+    """What one run cost, and by how much its database grew."""
 
     database: str
     users: int
@@ -55,7 +60,7 @@ class Cost:
     wall_s: float
     cpu_s: float
     peak_mb: float
-    stored_bytes: int
+    stored_mb: float
     load: float
 
 
@@ -76,26 +81,13 @@ def run() -> Iterator[tuple[str, float, str, float, str]]:
 
 def main(args: list[str]) -> None:
     """Print one row a database and size."""
-    parser = argparse.ArgumentParser(prog="make bench ARGS=runs", description=__doc__)
-    parser.add_argument("sizes", nargs="*", help="users x k, such as 1000000x10")
-    parser.add_argument("--database", choices=("SQLite", "PostgreSQL"), action="append")
-    parser.add_argument("--root", type=Path, default=ROOT)
-    parser.add_argument("--json", action="store_true", help="one object a line")
-    asked = parser.parse_args(args)
-    sizes = [
-        (int(users), int(k)) for users, _, k in (size.partition("x") for size in asked.sizes)
-    ] or list(SIZES)
-    costs = []
-    for cost in _costs(asked.database or ["SQLite", "PostgreSQL"], sizes, asked.root.resolve()):
-        if asked.json:
-            sys.stdout.write(json.dumps(asdict(cost)) + "\n")
-            sys.stdout.flush()
-        costs.append(cost)
-    if not asked.json:
-        _show(costs)
+    asked = parse_options(args, SIZES, database="SQLite PostgreSQL", root=ROOT)
+    sizes = [[*map(int, size.split("x"))] for size in asked.rest]
+    costs = _costs(asked.database.split(), sizes, asked.root.resolve())
+    show("One run: 3 metrics", Cost._fields, costs)
 
 
-def _costs(databases: list[str], sizes: list[tuple[int, int]], root: Path) -> Iterator[Cost]:
+def _costs(databases: list[str], sizes: list[list[int]], root: Path) -> Iterator[Cost]:
     with ExitStack() as stack:
         server = stack.enter_context(running_postgres()) if "PostgreSQL" in databases else None
         for users, k in sizes:
@@ -110,34 +102,6 @@ def _costs(databases: list[str], sizes: list[tuple[int, int]], root: Path) -> It
                         yield measure(Path(folder), database, url, users, k, root)
 
 
-def _show(costs: list[Cost]) -> None:
-    columns = (
-        "database",
-        "users",
-        "k",
-        "wall s",
-        "CPU s",
-        "peak MB",
-        "stored MB",
-        "bytes/user",
-        "load",
-    )
-    table = Table(*columns, title="One run: 3 metrics", title_justify="left")
-    for each in costs:
-        figures = (
-            each.wall_s,
-            each.cpu_s,
-            each.peak_mb,
-            each.stored_bytes / 10**6,
-            each.stored_bytes / each.users,
-            each.load,
-        )
-        table.add_row(
-            each.database, f"{each.users:,}", str(each.k), *(f"{figure:,.1f}" for figure in figures)
-        )
-    Console(width=120).print(table)
-
-
 def measure(folder: Path, database: str, url: str, users: int, k: int, root: Path) -> Cost:
     """The cost of one run of these lists into an empty database."""
     (folder / "rankwatch.yaml").write_text(CONFIG.format(url=url, k=k))
@@ -148,16 +112,10 @@ def measure(folder: Path, database: str, url: str, users: int, k: int, root: Pat
     wall_s = time.perf_counter() - started
     if (paired := json.loads((folder / "out.json").read_text())["paired"]) != users:
         sys.exit(f"the run paired {paired} of {users} users")
-    return Cost(
-        database=database,
-        users=users,
-        k=k,
-        wall_s=wall_s,
-        cpu_s=usage.ru_utime + usage.ru_stime,
-        peak_mb=usage.ru_maxrss / 1000,
-        stored_bytes=_size(folder, url) - empty,
-        load=os.getloadavg()[0],
-    )
+    cpu_s, peak_mb = usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1000
+    stored_mb = (_size(folder, url) - empty) / 10**6
+    figures = [round(each, 2) for each in (wall_s, cpu_s, peak_mb, stored_mb, os.getloadavg()[0])]
+    return Cost(database, users, k, *figures)
 
 
 def _size(folder: Path, url: str) -> int:
@@ -182,18 +140,17 @@ def write_lists(folder: Path, users: int, k: int) -> None:
             for name in names
         ]
         for start in range(0, users, WRITTEN_USERS):
-            for writer, of in zip(
-                writers, (np.arange(start, min(start + WRITTEN_USERS, users)), None), strict=True
+            end = min(start + WRITTEN_USERS, users)
+            for writer, numbers in zip(
+                writers, (np.arange(start, end), shuffled[start:end]), strict=True
             ):
-                numbers = shuffled[start : start + WRITTEN_USERS] if of is None else of
                 lists = distinct(numbers, k)
-                if of is None:
+                if writer is writers[1]:
                     lists = np.where(rng.random(lists.shape) < 0.7, lists, lists + ITEMS)
                 offsets = np.arange(len(numbers) + 1, dtype=np.int32) * k
                 items = pa.ListArray.from_arrays(offsets, lists.ravel())
-                writer.write_table(
-                    pa.table({"user_id": _names(numbers), "items": items}, schema=schema)
-                )
+                columns = {"user_id": _names(numbers), "items": items}
+                writer.write_table(pa.table(columns, schema=schema))
 
 
 def distinct(numbers: np.ndarray, k: int) -> np.ndarray:

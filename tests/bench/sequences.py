@@ -4,19 +4,18 @@
 """
 
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from rich.console import Console
-from rich.table import Table
 from scipy.special import ndtri
 from scipy.stats import binomtest
 
+from bench import show
 from drift_lists import lists_folder
 from monitor import compare_many
 from monitor.sequential.gate import Scale, follow_capital
@@ -24,18 +23,19 @@ from monitor.sequential.gate import Scale, follow_capital
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 Rng = np.random.Generator
+Draw = Callable[[Rng, tuple[int, int]], Floats]
 
 HISTORIES = 10_000
 BATCH = 500
+COLUMNS = ("what", "promise", "measured", "95 % bounds", "peeking z-test", "95 % bounds")
 Z_FROM = 30
 """Users before the z-test looks first, as its own textbook asks."""
 
 
 def main(_: list[str]) -> None:
     """Print the tables, one after the other."""
-    console = Console(width=150)
-    for build in (tabulate_coverage, tabulate_gate):
-        console.print(build(np.random.default_rng(20240108)))
+    for tabulate in (tabulate_coverage, tabulate_gate):
+        tabulate(np.random.default_rng(20240108))
 
 
 def real_excess() -> Floats:
@@ -62,76 +62,38 @@ def _excess_of_day(folder: Path, day: str) -> Floats:
     return (floor - score).dropna().to_numpy(np.float64)
 
 
-@dataclass(frozen=True)
-class Population:
-    """A distribution by name: independent scores of shape (histories, n) and their mean."""
-
-    name: str
-    mean: float
-    draw: Callable[[Rng, tuple[int, int]], Floats]
+def _draw_bernoulli(p: float, rng: Rng, shape: tuple[int, int]) -> Floats:
+    return (rng.random(shape) < p).astype(np.float64)
 
 
-def populations() -> Iterator[Population]:
-    """What coverage is tried on: rare, common and nearly sure; smooth; two points; real."""
-
-    def draw_bernoulli(p: float, rng: Rng, shape: tuple[int, int]) -> Floats:
-        return (rng.random(shape) < p).astype(float)
-
+def populations() -> Iterator[tuple[str, float, Draw]]:
+    """Name, mean and draws of what coverage is tried on: rare, common and nearly sure; smooth; two points; real."""
     for p in (0.01, 0.1, 0.5, 0.99):
-        yield Population(f"Bernoulli {p}", p, partial(draw_bernoulli, p))
-    yield Population("beta(2, 5)", 2 / 7, lambda rng, shape: rng.beta(2, 5, shape))
-    yield Population(
-        "0.4 or 0.9", 0.5, lambda rng, shape: np.where(rng.random(shape) < 0.2, 0.9, 0.4)
-    )
+        yield f"Bernoulli {p}", p, partial(_draw_bernoulli, p)
+    yield "beta(2, 5)", 2 / 7, lambda rng, shape: rng.beta(2, 5, shape)
+    yield "0.4 or 0.9", 0.5, lambda rng, shape: np.where(rng.random(shape) < 0.2, 0.9, 0.4)
     real = real_excess()
-    yield Population(
-        "real excess over the floor", float(real.mean()), lambda rng, shape: rng.choice(real, shape)
-    )
+    yield "real excess over the floor", real.mean(), lambda rng, shape: rng.choice(real, shape)
 
 
-def tabulate_coverage(
-    rng: Rng, *, alpha: float = 0.05, users: int = 1000, histories: int = HISTORIES
-) -> Table:
+def tabulate_coverage(rng: Rng) -> None:
     """How often the confidence sequence ever leaves out the mean, drawn independently and from a population of 1.25 n."""
-    table = _table(
-        f"Confidence sequence: mean left out at any of {users:,} looks, alpha {alpha}",
-        "peeking z-test",
-    )
-    for of in populations():
-        batches = [of.draw(rng, (BATCH, users)) for _ in range(histories // BATCH)]
-        table.add_row(
-            f"{of.name}, independent",
-            f"{alpha}",
-            *_rates(
-                _ever(
-                    _is_left_out(batch, np.full(BATCH, of.mean), None, alpha) for batch in batches
-                )
-            ),
-            *_rates(
-                _ever(
-                    _is_peeked(batch, np.full((BATCH, 1), of.mean), alpha / 2) for batch in batches
-                )
-            ),
-        )
-        size = users * 5 // 4
-        whole = [of.draw(rng, (BATCH, size)) for _ in range(histories // BATCH)]
-        table.add_row(
-            f"{of.name}, {users:,} of {size:,}",
-            f"{alpha}",
-            *_rates(
-                _ever(
-                    _is_left_out(batch[:, :users], batch.mean(axis=1), size, alpha)
-                    for batch in whole
-                )
-            ),
-            *_rates(
-                _ever(
-                    _is_peeked(batch[:, :users], batch.mean(axis=1, keepdims=True), alpha / 2)
-                    for batch in whole
-                )
-            ),
-        )
-    return table
+    alpha, users = 0.05, 1000
+    rows = []
+    for name, mean, draw in populations():
+        for size in (None, users * 5 // 4):
+            ours, theirs = list[Flags](), list[Flags]()
+            for _ in range(HISTORIES // BATCH):
+                whole = draw(rng, (BATCH, size or users))
+                means = whole.mean(axis=1) if size else np.full(BATCH, mean)
+                seen = whole[:, :users]
+                ours.append(np.any(_is_left_out(seen, means, size, alpha), axis=1))
+                z = _z(seen, means[:, np.newaxis])
+                theirs.append(np.any(np.abs(z) > -ndtri(alpha / 2), axis=1))
+            how = f"{users:,} of {size:,}" if size else "independent"
+            rows.append((f"{name}, {how}", alpha, *_rates(ours), *_rates(theirs)))
+    title = f"Confidence sequence: mean left out at any of {users:,} looks, alpha {alpha}"
+    show(title, COLUMNS, rows)
 
 
 def _is_left_out(scores: Floats, means: Floats, population: int | None, alpha: float) -> Flags:
@@ -139,38 +101,14 @@ def _is_left_out(scores: Floats, means: Floats, population: int | None, alpha: f
 
     Histories share a mean where there is no population.
     """
-    if population is None:
-        sides = [
-            follow_capital(scores, float(means[0])),
-            follow_capital(1 - scores, 1 - float(means[0])),
-        ]
-    else:
-        sides = [
-            np.stack(
-                [
-                    follow_capital(row, mean, population)
-                    for row, mean in zip(side, side_means, strict=True)
-                ]
-            )
-            for side, side_means in ((scores, means), (1 - scores, 1 - means))
-        ]
+    sides = []
+    for side, side_means in ((scores, means), (1 - scores, 1 - means)):
+        if population is None:
+            sides.append(follow_capital(side, float(side_means[0])))
+        else:
+            pairs = zip(side, side_means, strict=True)
+            sides.append(np.stack([follow_capital(*each, population) for each in pairs]))
     return np.maximum(*sides) >= math.log(2 / alpha)
-
-
-def _is_peeked(scores: Floats, means: Floats, tail: float) -> Flags:
-    """By look, whether a z-test with this tail on each side rejects the mean."""
-    return np.abs(_z(scores, means)) > -float(ndtri(tail))
-
-
-def _z(scores: Floats, means: Floats) -> Floats:
-    """z of every look from `Z_FROM` users on; 0 while all scores are the same."""
-    n = np.arange(1, scores.shape[1] + 1)
-    mean = np.cumsum(scores, axis=1) / n
-    variance = np.cumsum(scores**2, axis=1) / n - mean**2
-    error = np.sqrt(np.maximum(variance, 0) / n)
-    return np.where(
-        (n >= Z_FROM) & (variance > 1e-12), (mean - means) / np.where(error > 0, error, 1), 0.0
-    )
 
 
 RUNS, USERS = 10, 200
@@ -178,30 +116,7 @@ MARGIN = 0.5125
 """0.05 on a metric two wide under a noise floor."""
 
 
-@dataclass(frozen=True)
-class World:
-    """Runs of a gate: scores (histories, runs x users), NaN where missing, and the population's mean in each run."""
-
-    name: str
-    draw: Callable[[Rng, Floats], tuple[Floats, Floats]]
-
-
-def worlds() -> Iterator[World]:
-    """Truth exactly at the margin and near it, moving from run to run, without replacement, and the worst missing."""
-    yield World("at the margin", lambda rng, pool: _shifted(rng, pool, 0.0, 0.0))
-    yield World("0.01 above the margin", lambda rng, pool: _shifted(rng, pool, 0.0025, 0.0))
-    yield World("0.01 below the margin", lambda rng, pool: _shifted(rng, pool, -0.0025, 0.0))
-    yield World(
-        "at the margin on average, runs move by 0.03",
-        lambda rng, pool: _shifted(rng, pool, 0.0, 0.0075),
-    )
-    yield World("at the margin, 200 of 300 users", _without_replacement)
-    yield World("at the margin, the 2 % farthest missing", _farthest_missing)
-    yield World("0.05 below the margin", lambda rng, pool: _shifted(rng, pool, -0.0125, 0.0))
-    yield World("0.05 above the margin", lambda rng, pool: _shifted(rng, pool, 0.0125, 0.0))
-
-
-def _shifted(rng: Rng, pool: Floats, by: float, shock: float) -> tuple[Floats, Floats]:
+def _shifted(rng: Rng, pool: Floats, by: float = 0.0, shock: float = 0.0) -> tuple[Floats, Floats]:
     """Scores around margin + by, all users of a run moved by one shock.
 
     The mean of clipped scores is that of the pool.
@@ -222,34 +137,38 @@ def _without_replacement(rng: Rng, pool: Floats) -> tuple[Floats, Floats]:
 
 
 def _farthest_missing(rng: Rng, pool: Floats) -> tuple[Floats, Floats]:
-    scores, means = _shifted(rng, pool, 0.0, 0.0)
+    scores, means = _shifted(rng, pool)
     by_run = scores.reshape(BATCH, RUNS, USERS)
     is_missing = by_run >= np.quantile(by_run, 0.98, axis=2, keepdims=True)
     return np.where(is_missing, np.nan, by_run).reshape(BATCH, -1), means
 
 
-def tabulate_gate(rng: Rng, *, alpha: float = 0.01, histories: int = HISTORIES) -> Table:
+WORLDS: dict[str, Callable[[Rng, Floats], tuple[Floats, Floats]]] = {
+    "at the margin": _shifted,
+    "0.01 above the margin": partial(_shifted, by=0.0025),
+    "0.01 below the margin": partial(_shifted, by=-0.0025),
+    "at the margin on average, runs move by 0.03": partial(_shifted, shock=0.0075),
+    "at the margin, 200 of 300 users": _without_replacement,
+    "at the margin, the 2 % farthest missing": _farthest_missing,
+    "0.05 below the margin": partial(_shifted, by=-0.0125),
+    "0.05 above the margin": partial(_shifted, by=0.0125),
+}
+"""Draws of a gate's runs: scores (histories, runs x users), NaN where missing, and the population's mean in each run."""
+
+
+def tabulate_gate(rng: Rng) -> None:
     """How often either verdict is ever said, with a look after each run, and how often wrongly."""
-    pool = real_excess()
-    title = (
-        f"Gate: said at any of {RUNS} looks, one a run of {USERS} users, alpha {alpha}; "
-        "wrong at most alpha"
-    )
-    table = _table(title, "peeking z-test")
-    for world in worlds():
-        found = [_said(*world.draw(rng, pool), alpha) for _ in range(histories // BATCH)]
-        for verdict in ("safe", "breach"):
-            for kind in ("wrong", "right"):
-                ours, theirs = (
-                    np.concatenate([each[who, verdict, kind] for each in found])
-                    for who in ("gate", "z")
-                )
-                if ours.any() or theirs.any() or kind == "wrong":
-                    promise = f"{alpha}" if kind == "wrong" else ""
-                    table.add_row(
-                        f"{world.name}: {kind} {verdict}", promise, *_rates(ours), *_rates(theirs)
-                    )
-    return table
+    alpha, pool, rows = 0.01, real_excess(), []
+    for name, draw in WORLDS.items():
+        found = [_said(*draw(rng, pool), alpha) for _ in range(HISTORIES // BATCH)]
+        for verdict, kind in product(("safe", "breach"), ("wrong", "right")):
+            ours, theirs = ([each[who, verdict, kind] for each in found] for who in ("gate", "z"))
+            if np.any(ours) or np.any(theirs) or kind == "wrong":
+                promise = alpha if kind == "wrong" else ""
+                what = f"{name}: {kind} {verdict}"
+                rows.append((what, promise, *_rates(ours), *_rates(theirs)))
+    title = f"Gate: said at any of {RUNS} looks, one a run of {USERS} users; wrong at most {alpha}"
+    show(title, COLUMNS, rows)
 
 
 def _said(scores: Floats, means: Floats, alpha: float) -> dict[tuple[str, str, str], Flags]:
@@ -257,7 +176,7 @@ def _said(scores: Floats, means: Floats, alpha: float) -> dict[tuple[str, str, s
     looks = np.arange(1, RUNS + 1) * USERS - 1
     average = np.cumsum(means, axis=1) / np.arange(1, RUNS + 1)
     worst, best = np.nan_to_num(scores, nan=1.0), np.nan_to_num(scores, nan=0.0)
-    z = _present_z(scores, looks)
+    z = _z(scores, np.full((BATCH, 1), MARGIN))[:, looks]
     limit = -float(ndtri(alpha))
     said = {
         ("gate", "safe"): follow_capital(worst, MARGIN)[:, looks] >= -math.log(alpha),
@@ -273,39 +192,19 @@ def _said(scores: Floats, means: Floats, alpha: float) -> dict[tuple[str, str, s
     return told
 
 
-def _present_z(scores: Floats, looks: npt.NDArray[np.int64]) -> Floats:
-    """z at the looks, over the users who have a score, as one computes it who leaves out the others."""
-    is_here = ~np.isnan(scores)
-    n = np.cumsum(is_here, axis=1)[:, looks]
-    total, squares = (
-        np.cumsum(np.nan_to_num(scores) ** power, axis=1)[:, looks] for power in (1, 2)
-    )
-    mean = total / n
-    return np.asarray((mean - MARGIN) / np.sqrt((squares / n - mean**2) / n))
-
-
-def _ever(batches: Iterator[Flags]) -> Flags:
-    return np.concatenate([batch.any(axis=1) for batch in batches])
-
-
-def _rates(flags: Flags) -> tuple[str, str]:
+def _rates(batches: Sequence[Flags]) -> tuple[str, str]:
     """The share and its exact 95 % bounds (Clopper and Pearson 1934)."""
+    flags = np.concatenate(batches)
     found = binomtest(int(flags.sum()), len(flags))
     low, high = found.proportion_ci()
     return f"{found.statistic:.4f}", f"{low:.4f} to {high:.4f}"
 
 
-def _table(title: str, other: str) -> Table:
-    table = Table(
-        "what",
-        "promise",
-        "measured",
-        "95 % bounds",
-        other,
-        "95 % bounds",
-        title=title,
-        title_justify="left",
-    )
-    for column in (1, 2, 4):
-        table.columns[column].justify = "right"
-    return table
+def _z(scores: Floats, means: Floats) -> Floats:
+    """z of every look from `Z_FROM` users on, over users who have a score; 0 while all scores are the same."""
+    n = np.maximum(np.cumsum(~np.isnan(scores), axis=1), 1)
+    known = np.nan_to_num(scores)
+    mean = np.cumsum(known, axis=1) / n
+    variance = np.cumsum(known**2, axis=1) / n - mean**2
+    error = np.sqrt(np.maximum(variance, 1e-12) / n)
+    return np.where((n >= Z_FROM) & (variance > 1e-12), (mean - means) / error, 0.0)

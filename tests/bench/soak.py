@@ -8,7 +8,6 @@ The table also shows what malloc gave out and what it holds: the difference is f
 Nothing collects garbage for the daemon before a look, so cyclic garbage counts.
 """
 
-import argparse
 import sys
 import tempfile
 import threading
@@ -19,10 +18,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
-from bench.many import Plan, serving
+from bench import parse_options, show
+from bench.many import ROOT, Plan, serving
 from bench.pull import canned_server
 
 COLUMNS = (
@@ -36,28 +34,23 @@ COLUMNS = (
     "scrapes",
 )
 _SCRAPERS = 4
+LOOK_S = 30
+"""Between two looks."""
 
 
 def main(arguments: list[str]) -> None:
     """Print a line a look, and the slopes of the second half."""
-    parser = argparse.ArgumentParser(prog="soak", description=__doc__)
-    parser.add_argument(
-        "--root",
-        type=Path,
-        default=Path(__file__).parents[2],
-        help="checkout whose daemon is measured",
+    given = parse_options(
+        arguments,
+        root=ROOT,
+        comparisons=1,
+        users=40,
+        segments=0,
+        every=1,
+        scrapes=0.0,
+        seconds=7200,
+        most=5.0,
     )
-    parser.add_argument("--comparisons", type=int, default=1)
-    parser.add_argument("--users", type=int, default=40)
-    parser.add_argument("--segments", type=int, default=0, help="countries of the users")
-    parser.add_argument(
-        "--every", type=int, default=1, help="seconds between two slots of a comparison"
-    )
-    parser.add_argument("--scrapes", type=float, default=0, help="scrapes a second")
-    parser.add_argument("--seconds", type=int, default=7200)
-    parser.add_argument("--look", type=float, default=30, help="seconds between two looks")
-    parser.add_argument("--most", type=float, default=5, help="MB an hour by which memory may grow")
-    given = parser.parse_args(arguments)
     plan = Plan(
         root=given.root.resolve(),
         healthy=given.comparisons,
@@ -70,12 +63,12 @@ def main(arguments: list[str]) -> None:
     )
     with canned_server(None) as address, tempfile.TemporaryDirectory() as name:
         seen = Path(name) / "seen"
-        with serving(plan, Path(name), address, WATCHED, str(seen), str(given.look)) as (
+        with serving(plan, Path(name), address, WATCHED, str(seen), str(LOOK_S)) as (
             daemon,
             url,
         ):
             with scraping(url, given.scrapes) as scrapes:
-                counts = watch_scrapes(scrapes, given.seconds, given.look)
+                counts = watch_scrapes(scrapes, given.seconds)
             if daemon.poll() is not None:
                 sys.exit(
                     f"the daemon ended with {daemon.returncode}: "
@@ -83,16 +76,10 @@ def main(arguments: list[str]) -> None:
                 )
         looks = np.loadtxt(seen, ndmin=2)
     looks = np.column_stack([looks[: len(counts)], counts[: len(looks)]])
-    table = Table(
-        *COLUMNS,
-        title=f"{given.comparisons} x {given.users} users, {plan.root}",
-        title_justify="left",
-    )
-    for look in looks:
-        table.add_row(*(f"{each:,.0f}" if each > 1000 else f"{each:,.1f}" for each in look))
     slopes = slopes_an_hour(looks)
-    table.add_row("slope an hour", *(f"{slope:+,.1f}" for slope in slopes))
-    Console(width=110).print(table)
+    rows = [[f"{each:,.1f}" for each in look] for look in looks]
+    rows.append(["slope an hour", *(f"{slope:+,.1f}" for slope in slopes)])
+    show(f"{given.comparisons} x {given.users} users, {plan.root}", COLUMNS, rows)
     sys.exit(1 if slopes[0] > given.most else 0)
 
 
@@ -122,11 +109,11 @@ def scraping(url: str, a_second: float) -> Iterator[list[float]]:
             thread.join()
 
 
-def watch_scrapes(scrapes: list[float], seconds: float, look_s: float) -> list[int]:
+def watch_scrapes(scrapes: list[float], seconds: float) -> list[int]:
     """How many scrapes were made until each look, over so many seconds."""
     counts = []
-    for _ in range(int(seconds / look_s)):
-        time.sleep(look_s)
+    for _ in range(int(seconds / LOOK_S)):
+        time.sleep(LOOK_S)
         counts.append(len(scrapes))
     return counts
 

@@ -11,11 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from string import Template
 from typing import Any
-from urllib.error import HTTPError
-from urllib.request import Request as Asked
-from urllib.request import urlopen
 
-import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import sqlalchemy as sa
@@ -23,7 +19,6 @@ import yaml
 
 from canary.marks import canary
 from servers import free_port, listening
-from servers.buckets import running_buckets
 from servers.mariadb import running_mariadb
 from servers.redis import emptied_redis, shared_redis
 from servers.webhook import Reply, Request, answer, head, serve
@@ -85,26 +80,12 @@ class Planter:
     def sql(
         self, name: str, url: str, told: str, query: str = "SELECT who, what FROM lists"
     ) -> None:
-        self.add(
-            name,
-            {"sql": {"url": url, "query": filled(query), "user": "who", "items": "what"}},
-            told,
-        )
+        options = {"url": url, "query": filled(query), "user": "who", "items": "what"}
+        self.add(name, {"sql": options}, told)
 
-    def http(
-        self,
-        name: str,
-        respond: Callable[[Request], Reply],
-        told: str,
-        options: Given | None = None,
-    ) -> None:
-        url = self.serve(respond)
-        more = options or {}
-        self.add(
-            f"http-{name}",
-            {"http": {"url": f"{url}/{{user}}", "retries": 0, "timeout": "30s", **more}},
-            told,
-        )
+    def http(self, name: str, respond: Callable[[Request], Reply], told: str, **more: Any) -> None:
+        options = {"url": f"{self.serve(respond)}/{{user}}", "retries": 0, "timeout": "30s"}
+        self.add(f"http-{name}", {"http": {**options, **more}}, told)
 
     def serve(self, respond: Callable[[Request], Reply]) -> str:
         collector = self.running.enter_context(contextmanager(serve)())
@@ -191,40 +172,24 @@ def plant_in_mariadb(planter: Planter) -> None:
 
 
 def plant_in_store(planter: Planter) -> None:
-    """Files in moto's buckets, and buckets whose errors quote a user."""
-    address, errors = planter.running.enter_context(running_buckets()), PLANTED["stores"]
+    """Buckets whose errors quote a user."""
+    errors = PLANTED["stores"]
 
     def respond(request: Request) -> Reply:
-        bucket = re.split("[/?]", request.path)[1]
-        if bucket in errors:
-            status, body, _ = (404, "", "") if request.method == "HEAD" else errors[bucket]
-            return answer(status, {"Content-Type": "application/xml"}, filled(body).encode())
-        asked = Asked(address + request.path, headers=request.headers, method=request.method)
-        try:
-            response = urlopen(asked, timeout=60)
-        except HTTPError as error:
-            response = error
-        with response:
-            return answer(response.status, dict(response.headers), response.read())
+        status, body, _ = errors[re.split("[/?]", request.path)[1]]
+        if request.method == "HEAD":
+            status, body = 404, ""
+        return answer(status, {"Content-Type": "application/xml"}, filled(body).encode())
 
-    def plant(name: str, path: str, told: str) -> None:
-        planter.add(f"s3-{name}", {"file": {"path": f"s3://{path}", **WIDE}}, told)
-
-    keys = {
+    planter.environ = {
+        "AWS_ENDPOINT_URL": planter.serve(respond),
+        "AWS_MAX_ATTEMPTS": "1",
         "AWS_ACCESS_KEY_ID": "key",
         "AWS_SECRET_ACCESS_KEY": "secret",
         "AWS_DEFAULT_REGION": "us-east-1",
     }
-    place = planter.serve(respond)
-    planter.environ = {"AWS_ENDPOINT_URL": place, "AWS_MAX_ATTEMPTS": "1", **keys}
-    store = fsspec.filesystem("s3", key="key", secret="secret", endpoint_url=address)  # noqa: S106 - of moto
-    store.makedirs("lists", exist_ok=True)  # other tests of this worker use the same store
-    for fault in [each for each in planter.faults if each.name in PLANTED["in_stores"]]:
-        file = Path(fault.candidate["file"]["path"])
-        store.put(str(file), f"lists/{file.name}")
-        plant(fault.name, f"lists/{file.name}", fault.told)
     for name, (_, _, told) in errors.items():
-        plant(name, f"{name}/*.csv", told)
+        planter.add(f"s3-{name}", {"file": {"path": f"s3://{name}/*.csv", **WIDE}}, told)
 
 
 def plant_in_redis(planter: Planter) -> None:
@@ -272,7 +237,7 @@ def plant_in_http(planter: Planter) -> None:
         return lambda _collector, sock: sock.sendall(data)
 
     for name, planted in PLANTED["http"].items():
-        planter.http(name, respond_as(planted), planted["told"], planted.get("options"))
+        planter.http(name, respond_as(planted), planted["told"], **planted.get("options", {}))
     planter.http("header", raw, "not in HTTP|lost the connection")
     away = f"http://127.0.0.1:{free_port()}/{{user}}"
     planter.add(
@@ -318,7 +283,6 @@ def write_config(
     database: str,
     hook: str,
     mail_ports: Mapping[str, int],
-    name: str,
 ) -> Path:
     """A comparison a fault, users hidden, and receivers of several kinds.
 
@@ -335,6 +299,6 @@ def write_config(
     names = {"hook": hook, "json": hook.replace("http", "json")}
     names |= {f"mail_{way}": str(port) for way, port in mail_ports.items()}
     tree = json.loads(Template(json.dumps(PLANTED["configuration"])).substitute(names))
-    path = folder / f"{name}.yaml"
+    path = folder / "rankwatch.yaml"
     path.write_text(json.dumps(tree | {"database": database, "comparisons": comparisons}))
     return path

@@ -60,14 +60,8 @@ def test_current_check_and_moves_speak_to_machines():
     head = schema_version.head()
     assert db_json("current") == {"schema": None, "wanted": head}
     assert db_json("upgrade") == {"before": None, "after": head}
-    expected = {
-        "schema": head,
-        "wanted": head,
-        "is_as_expected": True,
-        "differences": [],
-        "damage": [],
-    }
-    assert db_json("check") == expected
+    found = db_json("check")
+    assert (found["schema"], found["is_as_expected"], found["damage"]) == (head, True, [])
     assert db_json("downgrade 0001") == {"before": head, "after": "0001"}
     assert_refused("""
         db downgrade nope | 4 | known versions are
@@ -125,9 +119,8 @@ def test_check_finds_a_damaged_file_and_says_what_to_do(spoil, says, advice):
 @pytest.mark.usefixtures("filled")
 def test_size_shows_what_each_kind_costs_and_prune_deletes_what_is_old():
     found = db_json("size")
-    kinds = {each["kind"]: each for each in found["kinds"]}
-    assert kinds["scores"]["bytes_per_run"] == kinds["scores"]["used_bytes"] / 3
-    assert found["used_bytes"] == sum(each["used_bytes"] for each in found["kinds"])
+    (scores,) = (each for each in found["kinds"] if each["kind"] == "scores")
+    assert scores["bytes_per_run"] == scores["used_bytes"] / 3 > 0
     assert "scores" in db("size").stdout
 
     done = db_json("prune")

@@ -1,20 +1,31 @@
 """The command `healthcheck` against real servers: plain, encrypted, with passwords and with clients' certificates."""
 
-import os
 import socket
-import socketserver
-import subprocess
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
 from commands import assert_refused, rankwatch
-from servers import listening, require
 from servers.certificates import found
+from servers.webhook import (
+    Collector,
+    answer,
+    disconnect,
+    flood_headers,
+    trickle_body,
+    trickle_headers,
+)
 from web.sites import serving
+
+
+def port_of(collector: Collector) -> int:
+    return int(collector.url.rpartition(":")[2])
+
+
+def ask_at(collector: Collector, options: str = "") -> tuple[int, str]:
+    """Exit code, and why there was no answer."""
+    code, text = ask(port_of(collector), options)
+    return code, text.removeprefix(f"no answer from 127.0.0.1:{port_of(collector)}: ")
 
 
 @pytest.fixture(autouse=True)
@@ -27,38 +38,6 @@ def ask(port: int, options: str = "", host: str = "127.0.0.1") -> tuple[int, str
     """Exit code, and what was printed."""
     done = rankwatch(f"healthcheck {host}:{port} {options}")
     return done.returncode, (done.stdout + done.stderr).strip()
-
-
-@contextmanager
-def answering(first: bytes | None, piece: bytes = b"") -> Iterator[int]:
-    """The port of one who says this to every connection, and this piece again and again until the block ends.
-
-    None closes the connection at once.
-    """
-    over = threading.Event()
-
-    class Answer(socketserver.BaseRequestHandler):
-        def handle(self) -> None:
-            if first is None:
-                return
-            with suppress(OSError):
-                if not piece:
-                    self.request.recv(1000)
-                self.request.sendall(first)
-                while piece and not over.wait(0.02):
-                    self.request.sendall(piece)
-                self.request.shutdown(
-                    socket.SHUT_WR
-                )  # what was not read would reset the connection when it is closed
-                self.request.recv(1000)
-
-    with listening(server := socketserver.TCPServer(("127.0.0.1", 0), Answer)):
-        yield int(server.server_address[1])
-        over.set()
-
-
-def page(body: str, status: str = "200 OK") -> bytes:
-    return f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()
 
 
 def test_a_daemon_that_is_well_or_not_is_told_by_a_word_and_the_exit_code(health):
@@ -112,42 +91,35 @@ def test_who_does_not_answer_is_not_well():
         assert text.startswith(f"no answer from {name}:{port}: ")
 
 
-@pytest.mark.parametrize(
-    ("piece", "first"),
-    [
-        (b"x", b"HTTP/1.1 200 OK\r\nContent-Length: 900\r\n\r\n"),
-        (b"x", b"HTTP/1.1 200 OK\r\nX-Long: "),
-        (b"HTTP/1.1 100 Continue\r\n\r\n", b""),
-        (b"\x16", b"\x16\x03\x03\x40\x00"),  # of a record of TLS
-    ],
-)
-def test_nobody_who_answers_bit_by_bit_outlasts_the_time_given(piece, first):
-    with answering(first, piece) as port:
-        assert ask(port, "--timeout 0.3") == (1, f"no answer from 127.0.0.1:{port}: timed out")
+def of_tls(collector: Collector, sock: socket.socket) -> None:
+    """The beginning of a record of TLS, and then drops."""
+    sock.sendall(b"\x16\x03\x03\x40\x00")
+    while not collector.stopped.wait(0.02):
+        sock.sendall(b"\x16")
 
 
-def test_only_the_word_of_a_daemon_counts():
-    for body, status in (
-        ("It works!", "200 OK"),
-        ("ready\n", "200 OK"),
-        ("healthy" * 1000, "200 OK"),
-        ("x", "404 Not Found"),
-    ):
-        with answering(page(body, status)) as port:
-            code, text = ask(port)
-        assert (code, text.split(" (")[0]) == (
-            1,
-            f"something else than rankwatch answers at 127.0.0.1:{port}",
-        )
+@pytest.mark.parametrize("reply", [trickle_body, trickle_headers, flood_headers, of_tls])
+def test_nobody_who_answers_bit_by_bit_outlasts_the_time_given(reply, collector):
+    collector.default = reply
+    assert ask_at(collector, "--timeout 0.3") == (1, "timed out")
 
 
-def test_of_one_who_closes_it_is_said_what_was_seen_without_tls():
-    for said in (b"", None, b"SSH-2.0-OpenSSH_9.2\r\n"):
-        with answering(said) as port:
-            code, text = ask(port)
-        assert code == 1
-        assert text.startswith(f"no answer from 127.0.0.1:{port}: ")
-        assert "SSL" not in text
+def test_only_the_word_of_a_daemon_counts(collector):
+    for body, status in (("It works!", 200), ("ready\n", 200), ("healthy" * 1000, 200), ("x", 404)):
+        collector.default = answer(status, body=body.encode())
+        code, text = ask(port_of(collector))
+        said = f"something else than rankwatch answers at 127.0.0.1:{port_of(collector)}"
+        assert (code, text.split(" (")[0]) == (1, said)
+
+
+def test_of_one_who_closes_it_is_said_what_was_seen_without_tls(collector):
+    def say(_: Collector, sock: socket.socket) -> None:
+        sock.sendall(b"SSH-2.0-OpenSSH_9.2\r\n")
+        sock.shutdown(socket.SHUT_RDWR)
+
+    for collector.default in (disconnect, say):
+        code, text = ask_at(collector)
+        assert (code, "SSL" in text) == (1, False)
 
 
 def test_what_cannot_be_asked_is_wrong_usage():
@@ -157,23 +129,4 @@ def test_what_cannot_be_asked_is_wrong_usage():
         healthcheck --key x.key | 2 | --key needs --cert
         healthcheck --cert x.crt | 2 | x.crt: is no file
         healthcheck --timeout 0 | 2 | greater than or equal to 0.1
-    """)
-
-
-@pytest.mark.integration
-def test_a_certificate_or_key_that_cannot_be_shown_is_told_in_words(
-    tmp_path, client_pair, server_pair
-):
-    os.mkfifo(tmp_path / "fifo")
-    locking = f"pkey -in {client_pair.key} -aes256 -passout pass:word -out locked.key"
-    subprocess.run([require("openssl"), *locking.split()], cwd=tmp_path, check=True)
-    (tmp_path / "empty").touch()
-
-    certificate = f"healthcheck --cert {client_pair.cert}"
-    assert_refused(f"""
-        healthcheck --cert fifo | 2 | fifo: is no file
-        {certificate} --key fifo | 2 | fifo: is no file
-        {certificate} --key locked.key | 2 | and locked.key must be a certificate and its key in PEM, the key without
-        {certificate} --key {server_pair.key} | 2 | must be a certificate and its key in PEM
-        healthcheck --cert empty | 2 | empty and empty must be a certificate and its key in PEM
     """)

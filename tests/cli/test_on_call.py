@@ -124,38 +124,20 @@ def receivers(world: Path, collector: Collector) -> Path:
 
 @pytest.mark.usefixtures("receivers")
 def test_every_receiver_is_told_a_firing_and_its_end_marked_as_a_test(collector):
-    assert [
-        (told["receiver"], told["status"], told["is_delivered"], told["reason"])
-        for told in read_json("notify test")
-    ] == [
-        ("hook", "firing", True, None),
-        ("other", "firing", True, None),
-        ("hook", "resolved", True, None),
-        ("other", "resolved", True, None),
+    told = read_json("notify test")
+    assert [f"{each['receiver']} {each['status']}" for each in told] == [
+        "hook firing",
+        "other firing",
+        "hook resolved",
+        "other resolved",
     ]
+    assert all(each["is_delivered"] and each["reason"] is None for each in told)
     start, _, end, _ = (json.loads(request.body) for request in collector.requests)
-    assert (start["status"], end["status"], start["groupKey"]) == (
-        "firing",
-        "resolved",
-        end["groupKey"],
-    )
+    assert (start["status"], end["status"]) == ("firing", "resolved")
+    assert start["groupKey"] == end["groupKey"]
     assert start["commonLabels"]["test"] == "true"
     assert "THIS IS A TEST" in start["alerts"][0]["annotations"]["summary"]
     assert not Path("none.db").exists()
-
-
-@pytest.mark.integration
-@pytest.mark.usefixtures("world")
-def test_the_subject_of_a_mail_says_that_it_is_a_test(mail_server, certificate):
-    mail = (
-        f"host: 127.0.0.1, port: {mail_server.port}, sender: r@x.test, to: [kim@x.test], "
-        f"ca_file: {certificate}"
-    )
-    with Path("rankwatch.yaml").open("a") as file:
-        file.write(f"receivers: [email: {{{mail}}}]\n")
-    assert len(read_json("notify test")) == 2
-    for each in mail_server.mails:
-        assert b"TEST-of-rankwatch" in each.content.partition(b"Date:")[0]
 
 
 @pytest.mark.usefixtures("receivers")
@@ -201,27 +183,14 @@ def test_ls_shows_what_is_owed_and_why_and_with_all_what_was_given_up(world):
         store_run(store, 0.1, to=("fake", "other"))
         outlet(store, receiver, clock, policy=muted).deliver_due()
         waits, untried = read_json("notify ls")
-        assert (waits["receiver"], waits["status"], waits["attempts"], waits["reason"]) == (
-            "fake",
-            "held",
-            0,
-            "dry run",
-        )
-        assert (
-            waits["transition"]["to_state"],
-            waits["transition"]["segment"],
-            waits["transition"]["at"],
-        ) == (
+        names = ("receiver", "status", "attempts", "reason")
+        assert [waits[name] for name in names] == ["fake", "held", 0, "dry run"]
+        assert (waits["transition"]["to_state"], waits["transition"]["at"]) == (
             "firing",
-            "all",
             "2024-01-08T00:00:00Z",
         )
         assert waits["transition"]["reason"].startswith("mean of extended_tau is 0.1")
-        assert (untried["receiver"], untried["status"], untried["reason"]) == (
-            "other",
-            "pending",
-            None,
-        )
+        assert [untried[name] for name in names] == ["other", "pending", 0, None]
 
         clock.pass_by(60)
         outlet(store, receiver, clock).deliver_due()

@@ -1,45 +1,13 @@
 """What commands print: tables on a terminal, titles wherever there is a list, all that a metric declares."""
 
 import json
-import re
-from contextlib import redirect_stdout
-from io import StringIO
 
 import pytest
 
 from commands import assert_refused, rankwatch, read_json
 from monitor.arm_metrics import ARM_METRICS
-from monitor.cli.output import print_table
 from monitor.metrics import METRICS
 from service.lists_world import APART, SIMILAR, write_lists
-
-
-class Terminal(StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
-def test_text_folds_within_the_terminal_numbers_stay_whole_and_a_table_too_narrow_is_wider_and_loses_nothing(
-    monkeypatch,
-):
-    columns, numbers = (
-        ("user", "segment", "users>", "mean>", "by chance>", "reason"),
-        ("1,234,567", "-0.123456", "-0.983972"),
-    )
-    for width, reason in (
-        (80, "the mean is below its threshold since the run of yesterday"),
-        (40, "too low"),
-    ):
-        monkeypatch.setenv("COLUMNS", str(width))
-        with redirect_stdout(Terminal()) as shown:
-            print_table(columns, [("u-1", "country=nonUK", *numbers, reason)])
-        text = re.sub(r"\x1b\[[0-9;]*m", "", shown.getvalue())
-        assert [
-            word for word in (*numbers, "u-1", "by chance", *reason.split()) if word not in text
-        ] == []
-        assert "…" not in text
-        assert (max(len(line.rstrip()) for line in text.splitlines()) > width) is (width == 40)
-
 
 COMMANDS = (
     "check --users 1",
@@ -66,19 +34,17 @@ def test_both_lists_have_all_their_titles_and_without_the_catalogue_ids_stand_th
 
     for command in COMMANDS:
         done = rankwatch(command)
-        assert (done.returncode, done.stderr.replace("written: c.html\n", "")) == (0, "")
+        assert done.returncode == 0, done.stderr
         lists = done.stdout.partition("user u")[2]
         assert [lists.count(f"Title {item} ({item})") for item in items] == [1] * 10
-        assert json.loads(rankwatch(f"{command} --json").stdout)["titles"] == {
-            str(item): f"Title {item}" for item in items
-        }
+        titles = json.loads(rankwatch(f"{command} --json").stdout)["titles"]
+        assert titles == {str(item): f"Title {item}" for item in items}
     assert "Title 91 (91)" in (world / "c.html").read_text()
 
     (world / "catalogue.csv").unlink()
     checked, shown = map(rankwatch, ("check", "show feed"))
-    assert (checked.returncode, shown.returncode) == (0, 0)
-    assert "item_titles: " in checked.stdout
-    assert "user u" in shown.stdout
+    assert (checked.returncode, "item_titles: " in checked.stdout) == (0, True)
+    assert (shown.returncode, "user u" in shown.stdout) == (0, True)
     assert_refused(f"{COMMANDS[2]} | 2 | catalogue.csv")
 
 
@@ -115,16 +81,10 @@ def test_one_metric_is_told_with_all_that_it_declares_and_words_that_a_parameter
         "by chance",
     ):
         assert words in shown
-    assert (
-        "gain (value: linear, default: linear, choices: linear, exponential)"
-        in rankwatch("metrics ndcg").stdout
-    )
+    choices = "gain (value: linear, default: linear, choices: linear, exponential)"
+    assert choices in rankwatch("metrics ndcg").stdout
     (told,) = read_json("metrics novelty")
-    assert (told["metric"], told["arms"], told["need"]) == (
-        "novelty",
-        ["baseline", "candidate"],
-        "keep_lists",
-    )
+    assert (told["arms"], told["need"]) == (["baseline", "candidate"], "keep_lists")
 
 
 def test_a_name_that_is_none_names_the_likeliest():

@@ -13,13 +13,12 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
-import requests
 from rich.console import Console
 from typer.testing import CliRunner
 
 from monitor.cli.main import app
 from monitor.demo import run_demo, session, simulation
-from monitor.demo.servers import BROKEN_COUNTRY, OnCall, Shop, serve_routes
+from monitor.demo.servers import Shop
 from monitor.demo.session import Workspace, open_workspace
 from monitor.demo.simulation import (
     CHAPTER_TEXTS,
@@ -31,7 +30,6 @@ from monitor.demo.simulation import (
     next_day,
 )
 from monitor.errors import ConfigError
-from monitor.model.rankings import Arm
 from monitor.service.daemon.daemon import Daemon
 
 Factory = Callable[[Path], Any]
@@ -198,42 +196,6 @@ def test_the_fault_comes_after_the_healthy_days_is_repaired_and_comes_back_after
     ]
     healthy, broken, calm = (Chapter.HEALTHY, 6), (Chapter.BROKEN, 4), (Chapter.HEALED, 11)
     assert told == [healthy, broken, calm, broken, (Chapter.HEALED, 3)]
-    healed = StoryDay(day=200, chapter=Chapter.HEALED)
-    assert next_day(FAST_STORY, healed).chapter is Chapter.HEALED
     late = StoryDay(day=50, chapter=Chapter.BROKEN)
     assert next_day(NORMAL_STORY, late, is_noticed=False) == replace(late, day=51)
     assert next_day(NORMAL_STORY, late).since_day == 51
-
-
-def test_what_on_call_knows_already_is_no_news():
-    on_call = OnCall()
-    with serve_routes(on_call.route) as url:
-        for status, keys in (("firing", "a"), ("firing", "a"), ("firing", "ab"), ("resolved", "a")):
-            labels = {"alertname": "SimilarityLow", "segment": "country=DE"}
-            alerts = [
-                {"status": status, "labels": labels, "annotations": {"dedup_key": key}}
-                for key in keys
-            ]
-            assert (
-                requests.post(
-                    f"{url}/on-call/page", json={"alerts": alerts}, timeout=60
-                ).status_code
-                == 204
-            )
-    assert [alert.status for alert in on_call.received] == ["firing", "firing", "resolved"]
-    assert {(alert.alert, alert.segment) for alert in on_call.received} == {
-        ("SimilarityLow", "country=DE")
-    }
-
-
-def test_the_fault_gives_one_country_the_popular_items_and_leaves_the_rest_alone():
-    shop = Shop(users=60, items=60)
-    healthy, broken = (shop.lists(1, is_broken=is_broken) for is_broken in (False, True))
-    is_hit = dict(zip(shop.ids, shop.countries == BROKEN_COUNTRY, strict=True))
-    assert broken[Arm.BASELINE] == healthy[Arm.BASELINE]
-    assert len({tuple(items) for user, items in broken[Arm.CANDIDATE].items() if is_hit[user]}) == 1
-    assert all(
-        items == healthy[Arm.CANDIDATE][user]
-        for user, items in broken[Arm.CANDIDATE].items()
-        if not is_hit[user]
-    )

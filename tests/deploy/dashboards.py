@@ -59,7 +59,7 @@ class Page:
     until: str = "2100-01-01T00:00:00Z"
 
     def promql(self, query: str) -> str:
-        """As the Prometheus data source sends it."""
+        """As the Prometheus data source sends it, of values that need no escape."""
         return _VARIABLE.sub(self._in_promql, query)
 
     def sql(self, query: str) -> str:
@@ -75,9 +75,8 @@ class Page:
         )
         value = self.values[found["braced"] or found["bare"]]
         if isinstance(value, str):
-            return _quoted(value)
-        patterns = [_pattern(each) for each in value]
-        return patterns[0] if len(patterns) == 1 else f"({'|'.join(patterns)})"
+            return value
+        return value[0] if len(value) == 1 else f"({'|'.join(value)})"
 
     def _in_sql(self, found: re.Match[str]) -> str:
         assert found["format"] == "sqlstring", (
@@ -88,12 +87,3 @@ class Page:
             "'" + each.replace("'", "''") + "'"
             for each in ([value] if isinstance(value, str) else value)
         )
-
-
-def _quoted(value: str) -> str:
-    return value.replace("\\", "\\\\").replace('"', '\\"')
-
-
-def _pattern(value: str) -> str:
-    doubled = value.replace("\\", "\\\\\\\\").replace('"', '\\\\\\"')
-    return re.sub(r"""[$^*{}\[\]'+?.()|]""", lambda special: f"\\\\{special[0]}", doubled)

@@ -1,17 +1,16 @@
-"""What compose.yaml starts, started here without an engine: its commands and its configuration, with other addresses."""
+"""What compose.yaml starts, started here without an engine: recommenders and a run over them, with other addresses."""
 
 import re
-import shutil
-from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
-from deploy.shipped import DEPLOY, moved, yaml_of
-from forking import ended, rankwatch, running
-from servers.daemon import serving, wait_for
-from servers.postgres import PostgresServer
+from commands import rankwatch
+from deploy.shipped import moved, parse_command, text_of, yaml_of
+from forking import ended, running
+from monitor.storage import open_store
+from servers.daemon import wait_for
 
 pytestmark = [pytest.mark.early, pytest.mark.integration]
 
@@ -19,76 +18,35 @@ pytestmark = [pytest.mark.early, pytest.mark.integration]
 SERVICES = yaml_of("compose.yaml")["services"]
 
 
-@pytest.fixture(scope="module")
-def recommenders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
-    """Address and users file of the recommenders, started by their service's command."""
-    home = tmp_path_factory.mktemp("shop")
-    log = home.with_name("recommenders.log")
-    command = moved(
-        " ".join(SERVICES["recommenders"]["command"]),
-        {"0.0.0.0:8000": "127.0.0.1:0", "/var/lib/rankwatch": str(home)},
-    )
-    with running(command.split(), cwd=home, out=log) as process:
-        yield wait_for(lambda: _address(log), "the recommenders"), home
-        process.terminate()
-        assert ended(process, 60) == 0, log.read_text()
-
-
 def _address(log: Path) -> str:
     found = re.search(r"serve (http://\S+)/baseline", log.read_text() if log.exists() else "")
     return found[1] if found else ""
 
 
-@pytest.fixture
-def config(
-    recommenders: tuple[str, Path], postgres_server: PostgresServer, tmp_path: Path
-) -> Iterator[Path]:
-    url, shop = recommenders
-    folder = Path(shutil.copytree(DEPLOY / "compose", tmp_path / "etc"))
-    config = folder / "rankwatch.yaml"
-    places = {
-        "/run/secrets/database_url": str(tmp_path / "database_url"),
-        "0.0.0.0:29108": "127.0.0.1:0",
-        "http://recommenders:8000": url,
-        "/shop/users.csv": str(shop / "users.csv"),
-        "http://alertmanager:9093": "http://127.0.0.1:9",  # nothing is to be told
-        "every: 1m": "every: 3s",
-    }
-    config.write_text(moved(config.read_text(), places))
-    with postgres_server.database() as database:
-        (tmp_path / "database_url").write_text(database)
-        yield config
+def test_the_configuration_of_compose_finds_the_lists_of_the_recommenders_of_compose(tmp_path):
+    log, shop, config = tmp_path / "log", tmp_path / "shop", tmp_path / "rankwatch.yaml"
+    shop.mkdir()
+    places = {"0.0.0.0:8000": "127.0.0.1:0", "/var/lib/rankwatch": str(shop)}
+    command = moved(" ".join(SERVICES["recommenders"]["command"]), places)
+    with running(command.split(), cwd=shop, out=log) as process:
+        url = wait_for(lambda: _address(log), "the recommenders")
+        places = {
+            "/run/secrets/database_url": str(tmp_path / "database_url"),
+            "http://recommenders:8000": url,
+            "/shop/users.csv": str(shop / "users.csv"),
+        }
+        config.write_text(moved(text_of("compose/rankwatch.yaml"), places))
+        (tmp_path / "database_url").write_text(f"sqlite:///{tmp_path}/rankwatch.db")
+        for command in ("db upgrade", "check", "run-once"):
+            done = rankwatch(f"{command} --config {config}")
+            assert done.returncode == 0, done.stdout + done.stderr
+        process.terminate()
+        assert ended(process, 60) == 0, log.read_text()
+    with closing(open_store(f"sqlite:///{tmp_path}/rankwatch.db", create=False)) as store:
+        (run,) = store.history.runs(comparison="home-feed", limit=9)
+    assert (run.asked, run.paired) == (500, 500)
 
 
-def _complete(page: str) -> str:
-    """The page, once the newest run ended ok and had one before it to be held against.
-
-    Else nothing.
-    """
-    return page if "rankwatch_similarity_mean{" in page and 'metric="self_churn"' in page else ""
-
-
-def test_the_daemon_of_compose_watches_the_recommenders_of_compose(config):
-    migrated = rankwatch(
-        *SERVICES["migrate"]["command"], "--config", str(config), cwd=config.parent
-    )
-    assert migrated.returncode == 0, migrated.stderr
-
-    with serving(config) as daemon:
-        page = wait_for(
-            lambda: _complete(daemon.metrics()), "a run with normal values and everything else"
-        )
-        assert daemon.status_of("/-/ready") == 200
-    samples = [
-        sample for family in text_string_to_metric_families(page) for sample in family.samples
-    ]
-
-    def shown(name: str, label: str) -> set[str]:
-        return {sample.labels[label] for sample in samples if sample.name == f"rankwatch_{name}"}
-
-    assert {"all", "country=DE", "activity=high"} <= shown("similarity_mean", "segment")
-    metrics = shown("similarity_mean", "metric")
-    assert {"extended_tau", "rbo(p=0.9)", "overlap"} <= metrics
-    assert shown("noise_floor_mean", "metric") == metrics
-    assert {"novelty", "self_churn", "exposure_gini"} <= shown("arm_metric", "metric")
-    assert {"SimilarityLow", "ManyUsersApart"} < shown("alert_state", "alert")
+def test_what_compose_starts_of_rankwatch_is_a_command():
+    for name in ("migrate", "recommenders"):
+        assert parse_command(SERVICES[name]["command"])

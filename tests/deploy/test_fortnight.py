@@ -102,25 +102,15 @@ def test_every_query_gives_data_in_every_column_that_an_override_names(reader, p
 def test_each_query_tells_of_the_runs_what_its_title_says(reader, page):
     runs = rows(reader, "Runs")
     assert [row["Slot"].day for row in runs] == [*range(14, 0, -1)]
-    assert {row["Status"] for row in runs} == {"ok"}
-    assert all(0 < row["Paired"] <= row["Asked"] and 0 < row["Similarity"] < 1 for row in runs)
-
-    worst = rows(reader, "Worst users")
-    assert worst[0]["Similarity"] == min(row["Similarity"] for row in worst)
-
-    is_more = {
-        (row["Change"], row["Exposure now"] > row["Exposure before"])
-        for row in rows(reader, "Movers")
-    }
-    assert is_more == {("gained", True), ("lost", False)}
-
+    assert all(0 < row["Paired"] <= row["Asked"] and row["Status"] == "ok" for row in runs)
+    worst = [row["Similarity"] for row in rows(reader, "Worst users")]
+    assert worst[0] == min(worst)
+    for row in rows(reader, "Movers"):
+        assert (row["Exposure now"] > row["Exposure before"]) is (row["Change"] == "gained")
     changes = [row for row in rows(reader, "Alert changes") if row["State"].endswith("firing")]
-    assert {(row["Alert"], row["Time"].day) for row in changes} >= {("FarUsers", 8)}
     assert {row["Time"].day for row in changes} == {8}
-
     times = [row["time"] for row in rows(reader, "One user over time", page)]
-    assert 1 < len(times) <= 14
-    assert times == sorted(times)
+    assert times == sorted(times) != []
 
 
 def test_the_chosen_time_bounds_every_query_and_a_hostile_name_finds_nothing(reader, page):

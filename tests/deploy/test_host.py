@@ -71,11 +71,6 @@ def test_a_secret_comes_as_a_credential(unit, tmp_path, monkeypatch):
     assert "canary" in load_settings(config).database.get_secret_value()
 
 
-def test_the_unit_reloads_by_hangup_and_notifies(unit):
-    lines = unit.read_text().splitlines()
-    assert {"Type=notify", "ExecReload=/bin/kill -HUP $MAINPID", "DynamicUser=yes"} <= set(lines)
-
-
 CRON = re.compile(r"^\*/15 \* \* \* \* rankwatch (flock .+)$", re.MULTILINE)
 
 

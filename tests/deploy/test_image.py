@@ -1,11 +1,13 @@
-"""The image without an engine: the Dockerfile's own steps, the container that they make, and that all it names exists."""
+"""The image without an engine: what the Dockerfile and compose.yaml name exists, and the wheel has all that runs."""
 
 import json
+import os
 import re
 import shutil
 import stat
 import subprocess
-from collections.abc import Iterator
+import sys
+import zipfile
 
 import pytest
 
@@ -13,65 +15,44 @@ import monitor
 from deploy.shipped import DEPLOY, text_of, yaml_of
 from monitor.settings.addresses import DEFAULT_LISTEN
 from monitor.settings.configuration import Settings
-from servers import image
-from servers.image import instructions
 
 ROOT = DEPLOY.parent
 COMPOSE = yaml_of("compose.yaml")
-STEPS = instructions(DEPLOY / "Dockerfile")
+STEPS = re.findall(r"(?m)^ *([A-Z]+) +(.+)$", text_of("Dockerfile").replace("\\\n", " "))
 """The Dockerfile's instructions, each with its arguments on one line."""
-CONFIG = """
-database: sqlite:////var/lib/rankwatch/rankwatch.db
-comparisons:
-  - name: home-feed
-    every: 1d
-    k: 2
-    baseline: {file: {path: lists.jsonl, user: user, items: items}}
-    candidate: {file: {path: lists.jsonl, user: user, items: items}}
-    users: {all: true}
-    rules: default
-"""
-
-
-@pytest.fixture(scope="module")
-def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[image.Stage]:
-    home = tmp_path_factory.mktemp("image")
-    yield image.build(DEPLOY / "Dockerfile", ROOT, home)
-    shutil.rmtree(home)  # half a gigabyte
 
 
 @pytest.mark.integration
-def test_the_steps_of_the_dockerfile_make_an_image_of_what_runs_and_no_more(stage):
-    assert (stage.root / "opt/rankwatch/bin/rankwatch").exists()
-    assert stage.labels["org.opencontainers.image.version"] == monitor.__version__
-    assert re.search(
-        "^rankwatch:.:10001:10001:", (stage.root / "etc/passwd").read_text(), re.MULTILINE
-    )
-    (folder,) = (stage.root / "opt/rankwatch/lib").glob("python3*/site-packages")
-    packages = {path.name for path in folder.iterdir()}
-    assert {"monitor", "psycopg", "numpy"} <= packages
-    assert (folder / "monitor/storage/migrations/env.py").exists()
-    assert (folder / "monitor/settings/rankwatch.yaml").exists()
-    assert not {"pip", "setuptools", "pytest", "numba"} & packages
-    assert not (stage.root / "src").exists()
+def test_the_wheel_has_all_that_the_program_needs_to_run(tmp_path):
+    build = ["-m", "hatchling", "build", "--target", "wheel", "--directory"]
+    subprocess.run([sys.executable, *build, str(tmp_path)], cwd=ROOT, check=True)
+    (wheel,) = tmp_path.iterdir()
+    program = tmp_path / "program"
+    zipfile.ZipFile(wheel).extractall(program)
+    needed = {
+        path.relative_to(ROOT)
+        for path in (ROOT / "monitor").rglob("*")
+        if path.parent.name in ("templates", "static")
+    }
+    packed = {path.relative_to(program) for path in program.rglob("*")}
+    assert needed
+    assert needed <= packed
+    assert not any(path.parts[0] == "tests" for path in packed)
+    for command in ("init", "db upgrade", "db current"):
+        subprocess.run(
+            [sys.executable, "-m", "monitor", *command.split()],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(program)},
+            check=True,
+        )
 
 
-@pytest.mark.integration
-def test_the_container_is_healthy_as_a_user_without_rights_on_a_read_only_root_and_ends_when_told(
-    stage, tmp_path
-):
-    (config := tmp_path / "etc").mkdir()
-    (config / "rankwatch.yaml").write_text(CONFIG)
-    (config / "lists.jsonl").write_text('{"user": "ann", "items": ["a", "b"]}\n')
-    for folder in (tmp_path, config):
-        folder.chmod(0o755)
-    seen = image.run(stage, config, tmp_path / "state")
-    assert seen["health_before"] != 0
-    assert seen["health"] == 0, seen["log"]
-    assert (seen["owner"], set(seen["may"])) == (10001, {"0"})
-    assert seen["refused"] == ["/opt/rankwatch/x", "/etc/x", "/etc/rankwatch/x", "/usr/x"]
-    assert (tmp_path / "state" / "rankwatch.db").exists()
-    assert seen["exit_code"] == 0, seen["log"]
+def test_the_container_runs_as_a_numbered_user_who_owns_the_volume_alone():
+    steps = dict(STEPS)
+    assert steps["USER"] == "10001:10001"
+    owned = f"--owner rankwatch --group rankwatch --mode 0700 {steps['VOLUME']}"
+    assert any("--uid 10001" in text and text.endswith(owned) for _, text in STEPS)
+    assert [json.loads(steps[word]) for word in ("ENTRYPOINT", "CMD")] == [["rankwatch"], ["serve"]]
 
 
 def test_everything_copied_exists_and_is_let_through_by_the_ignore_file():
@@ -90,6 +71,7 @@ def test_everything_copied_exists_and_is_let_through_by_the_ignore_file():
 def test_images_are_pinned_and_nothing_of_the_distribution_is_added():
     assert not [arguments for word, arguments in STEPS if word == "RUN" and "apt-get" in arguments]
     assert re.fullmatch(r"PYTHON=python:3\.\d+\.\d+-slim-\w+", STEPS[0][1])
+    assert ("ARG", f"VERSION={monitor.__version__}") in STEPS
     tags = {
         name: service["image"].rpartition(":")[2] for name, service in COMPOSE["services"].items()
     }

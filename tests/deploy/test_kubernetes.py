@@ -147,34 +147,24 @@ def test_every_pod_keeps_to_the_restricted_standard_and_is_of_this_version(objec
 
 
 def test_what_a_selector_looks_for_is_there(objects):
+    named = {
+        kind: _of_kind(objects, kind)["metadata"]["name"]
+        for kind in ("ConfigMap", "ServiceAccount")
+    }
     labels = _of_kind(objects, "Deployment")["spec"]["template"]["metadata"]["labels"].items()
     assert _of_kind(objects, "Service")["spec"]["selector"].items() <= labels
-    assert (
-        _of_kind(objects, "PodDisruptionBudget")["spec"]["selector"]["matchLabels"].items()
-        <= labels
-    )
-    policies = [
-        one["spec"]["podSelector"]["matchLabels"]
-        for one in objects
-        if one["kind"] == "NetworkPolicy"
-    ]
+    budget = _of_kind(objects, "PodDisruptionBudget")["spec"]["selector"]
+    assert budget["matchLabels"].items() <= labels
+    policies = [one["spec"]["podSelector"] for one in objects if one["kind"] == "NetworkPolicy"]
     for pod in _pods(objects):
-        assert all(policy.items() <= pod["metadata"]["labels"].items() for policy in policies)
-        claimed = {
-            volume["configMap"]["name"]
-            for volume in pod["spec"]["volumes"]
-            if "configMap" in volume
-        }
-        assert claimed == {_of_kind(objects, "ConfigMap")["metadata"]["name"]}
-        assert (
-            pod["spec"]["serviceAccountName"]
-            == _of_kind(objects, "ServiceAccount")["metadata"]["name"]
-        )
-        volumes = {volume["name"] for volume in pod["spec"]["volumes"]}
-        assert all(
-            {mount["name"] for mount in container["volumeMounts"]} == volumes
-            for container in _containers(pod)
-        )
+        for policy in policies:
+            assert policy["matchLabels"].items() <= pod["metadata"]["labels"].items()
+        volumes = {volume["name"]: volume for volume in pod["spec"]["volumes"]}
+        claimed = [each["configMap"]["name"] for each in volumes.values() if "configMap" in each]
+        assert claimed == [named["ConfigMap"]]
+        assert pod["spec"]["serviceAccountName"] == named["ServiceAccount"]
+        for container in _containers(pod):
+            assert {mount["name"] for mount in container["volumeMounts"]} == volumes.keys()
 
 
 def test_the_service_monitor_scrapes_the_service_as_the_job_of_the_rules(built):
@@ -311,23 +301,14 @@ def test_the_web_file_that_the_documentation_shows_is_read_from_where_the_secret
 ):
     shown = text_of("kubernetes/README.md").partition("## TLS and passwords")[2]
     setting, web = (block.partition("```")[0] for block in shown.split("```yaml\n")[1:3])
-    (mount,) = (
-        each
-        for each in _containers(next(_pods(encrypted)))[-1]["volumeMounts"]
-        if each["name"] == "secrets"
-    )
+    mounts = _containers(next(_pods(encrypted)))[-1]["volumeMounts"]
+    (place,) = (each["mountPath"] for each in mounts if each["name"] == "secrets")
     config = _of_kind(encrypted, "ConfigMap")["data"]["rankwatch.yaml"] + setting
-    config = config.replace("listen_without_authentication: true", "").replace(
-        mount["mountPath"], str(tmp_path)
-    )
+    config = config.replace("listen_without_authentication: true", "")
     hashed = bcrypt.hashpw(b"x", bcrypt.gensalt(4)).decode().replace("$04$", "$10$")
-    files = {
-        "web.yaml": web.replace("$2y$10$...", hashed),
-        "database_url": DATABASE,
-        "rankwatch.yaml": config,
-    }
-    for name, text in files.items():
-        (tmp_path / name).write_text(text)
+    (tmp_path / "rankwatch.yaml").write_text(config.replace(place, str(tmp_path)))
+    (tmp_path / "web.yaml").write_text(web.replace("$2y$10$...", hashed))
+    (tmp_path / "database_url").write_text(DATABASE)
     access = load_settings(tmp_path / "rankwatch.yaml").access
     assert access is not None
     assert access.tls_server_config.cert_file == str(tmp_path / "tls.crt")

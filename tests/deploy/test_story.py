@@ -73,25 +73,19 @@ class TooFastError(Exception):
 
 @dataclass(slots=True)
 class Heard:
-    """What each receiver of Alertmanager was told, in order: alert and ``firing`` or ``resolved``, repetitions left out."""
+    """What each receiver of Alertmanager was told, in order: receiver, alert and status, repetitions left out."""
 
-    said: dict[str, list[tuple[str, str]]] = field(
-        default_factory=lambda: {"on-call": [], "tickets": [], "nobody": []}
-    )
+    said: list[tuple[str, str, str]] = field(default_factory=list)
+    last: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def take(self, request: Request) -> Reply:
         body = json.loads(request.body)
         for alert in body["alerts"]:
-            name, status = alert["labels"]["alertname"], alert["status"]
-            if self.last(body["receiver"], name) != status:
-                self.said[body["receiver"]].append((name, status))
+            about, status = (body["receiver"], alert["labels"]["alertname"]), alert["status"]
+            if self.last.get(about) != status:
+                self.last[about] = status
+                self.said.append((*about, status))
         return answer(200)
-
-    def last(self, receiver: str, alert: str) -> str | None:
-        """What it was told last of the alert."""
-        return next(
-            (status for name, status in reversed(self.said[receiver]) if name == alert), None
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +122,7 @@ class Story:
         return bool(self.prometheus.query('ALERTS{alertname="RankwatchDown"}' + are_well))
 
     def is_told(self, receiver: str, alert: str, status: str = "firing") -> Callable[[], bool]:
-        return lambda: self.heard.last(receiver, alert) == status
+        return lambda: self.heard.last.get((receiver, alert)) == status
 
     def sees(self, promql: str) -> Callable[[], bool]:
         return lambda: bool(self.prometheus.query(promql))
@@ -226,15 +220,19 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
 
 
 def test_people_hear_of_every_fault_once_and_of_nothing_else(story):
-    said = story.heard.said
-
-    assert said["on-call"] == [
-        ("SimilarityLow", "firing"),
-        ("SimilarityLow", "resolved"),
-        ("Stale", "firing"),
-        ("RankwatchDown", "firing"),
-    ]
-    assert said["tickets"] == [("RunFailing", "firing")]
+    told: dict[str, list[str]] = {"on-call": [], "tickets": []}
+    for receiver, alert, status in story.heard.said:
+        if receiver != "nobody":
+            told[receiver].append(f"{alert} {status}")
+    assert told == {
+        "on-call": [
+            "SimilarityLow firing",
+            "SimilarityLow resolved",
+            "Stale firing",
+            "RankwatchDown firing",
+        ],
+        "tickets": ["RunFailing firing"],
+    }
 
 
 def test_a_healthy_daemon_lets_no_alert_fire(story):
@@ -245,7 +243,7 @@ def test_what_rankwatch_tells_itself_is_seen_by_prometheus_and_told_to_nobody(st
     mirrors = {alert.name for alert in alerts() if alert.notified_by == "rankwatch"}
     seen = story.prometheus.query('ALERTS{alertstate="firing"}', at=story.chapters["fault"])
 
-    assert {alert for alert, _ in story.heard.said["nobody"]} <= mirrors
+    assert {alert for who, alert, _ in story.heard.said if who == "nobody"} <= mirrors
     assert {"RankwatchSimilarityAlertFiring", "RankwatchUsersBelowFloorFastBurn"} <= {
         sample["metric"]["alertname"] for sample in seen
     }
@@ -255,9 +253,7 @@ def test_a_source_that_is_down_is_one_alert_though_three_rules_see_it(story):
     firing = 'ALERTS{alertname="RankwatchSourceFailing", alertstate="firing", arm="candidate"}'
 
     assert len(story.prometheus.query(firing, at=story.chapters["source down"])) == 1
-    assert not any(
-        story.heard.last(receiver, "RankwatchSourceFailing") for receiver in story.heard.said
-    )
+    assert "RankwatchSourceFailing" not in {alert for _, alert, _ in story.heard.said}
 
 
 def test_similarity_is_shown_while_it_is_known_and_not_while_it_is_not(story):

@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 
 from clocks import SHIFT_VARIABLE
-from evening.world import EVERY_S, SECRETS, Change, Evening, Heard, Question, open_evening
+from evening.world import EVERY_S, SECRETS, SHOPS, Change, Evening, Question, open_evening
 from monitor.model.alerts import State
 from monitor.model.rankings import Arm
 from monitor.model.runs import RunStatus
 from servers.daemon import wait_for
+from servers.heard import Heard
 from servers.webhook import Reply, Request, answer, hang
 
 pytestmark = [
@@ -29,6 +30,15 @@ POPULAR = [f"SKU-{item}" for item in range(10)]
 LOGIN_PAGE = answer(200, {"Content-Type": "text/html"}, b"<!DOCTYPE html><title>Sign in</title>")
 
 Plant = Callable[[Evening, str], AbstractContextManager[None]]
+
+
+def is_critical(message: Heard) -> bool:
+    return "critical:" in message.headline.lower()
+
+
+def shop_of(message: Heard) -> str:
+    """The comparison that it is about; empty for none."""
+    return next((name for name in SHOPS if name in message.headline), "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +78,7 @@ class Row:
     def unnamed(self) -> list[str]:
         """Headlines of critical messages, or else of all, that do not name the cause."""
         messages = [message for message in self.heard if not message.is_end]
-        critical = [message for message in messages if message.is_critical]
+        critical = [message for message in messages if is_critical(message)]
         return [
             message.headline
             for message in critical or messages
@@ -282,12 +292,11 @@ def play_one(evening: Evening, shop: str, fault: Fault) -> Row:
     before, begun = Counter(evening.heard()), time.monotonic()
 
     def new() -> list[Heard]:
-        return [
-            each for each in (Counter(evening.heard()) - before).elements() if each.shop == shop
-        ]
+        heard = (Counter(evening.heard()) - before).elements()
+        return [each for each in heard if shop_of(each) == shop]
 
-    def is_critical() -> bool:
-        return any(each.is_critical for each in new())
+    def is_known() -> bool:
+        return any(map(is_critical, new()))
 
     def is_over() -> bool:
         pages = {each.receiver for each in new() if not each.is_end}
@@ -298,8 +307,8 @@ def play_one(evening: Evening, shop: str, fault: Fault) -> Row:
     with fault.plant(evening, shop):
         is_noticed = seen(new, PATIENCE * (1 + fault.is_optional))
         noticed_s = time.monotonic() - begun
-        if not seen(is_critical, 2) and evening.newest(shop).status is not RunStatus.OK:
-            seen(is_critical, 3)
+        if not seen(is_known, 2) and evening.newest(shop).status is not RunStatus.OK:
+            seen(is_known, 3)
         fault.during(evening)
         seen(lambda: {each.receiver for each in new()} == set(RECEIVERS), 3)
         alerts = evening.count_alerts(shop)

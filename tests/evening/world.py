@@ -1,7 +1,6 @@
 """The servers of an evening on call: two shops, everybody who is notified, Prometheus and the daemon."""
 
 import json
-import re
 import signal
 import socket
 from collections.abc import Callable, Iterator
@@ -9,13 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from email import message_from_bytes
-from email.policy import default
-from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-import yaml
 from sqlalchemy import make_url
 
 from deploy.shipped import text_of
@@ -29,6 +24,7 @@ from servers import free_port
 from servers.alertmanager import AlertmanagerServer
 from servers.certificates import self_signed
 from servers.daemon import ServeProcess
+from servers.heard import Heard, read_body, read_mail
 from servers.pagerduty import KEY, FakePagerDuty
 from servers.postgres import PASSWORD, PostgresServer
 from servers.prometheus import Prometheus, running_prometheus
@@ -47,7 +43,6 @@ PACE = 60
 SHOPS = {"home-feed": Shop(seed=1, users=700), "newsletter": Shop(seed=2, users=100)}
 COUNTRIES = {name: shop.values["country"].tolist() for name, shop in SHOPS.items()}
 SECRETS = (KEY, PASSWORD, LOGIN[1], "canary-hook-secret", "canarycanarycanary", "canary-users-key")
-_END = re.compile(r"✅|resolved?:|\[RESOLVED")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,56 +68,6 @@ class Question:
 
 Change = Callable[[Question], object]
 """What an arm answers for one user; None leaves the user out."""
-
-
-class Heard(NamedTuple):
-    """What a receiver heard.
-
-    ``headline`` begins with its status or severity; ``page`` is PagerDuty's key.
-    """
-
-    receiver: str
-    headline: str
-    text: str
-    page: str = ""
-
-    @property
-    def is_end(self) -> bool:
-        return _END.match(self.headline) is not None
-
-    @property
-    def is_critical(self) -> bool:
-        return "critical:" in self.headline.lower()
-
-    @property
-    def shop(self) -> str:
-        """The comparison that it is about; empty for none."""
-        return next((name for name in SHOPS if name in self.headline), "")
-
-
-@cache
-def read_mail(content: bytes) -> Heard:
-    mail = message_from_bytes(content, policy=default)
-    body = mail.get_body(("plain",))
-    assert body is not None
-    return Heard("mail", mail["Subject"], f"{mail['Subject']}\n{body.get_content()}")
-
-
-@cache
-def read_body(body: bytes) -> Heard:
-    """The body of a request: PagerDuty's has the service's key, which is no secret there."""
-    text, message = body.decode(), json.loads(body)
-    if "text" in message:
-        return Heard("slack", message["text"], text)
-    if "payload" in message:
-        about, action = message["payload"], message["event_action"]
-        headline = f"{action}: {about['severity']}: {about['group']}: {about['summary']}"
-        return Heard("pagerduty", headline, text.replace(KEY, ""), message["dedup_key"])
-    labels, first = message["groupLabels"], message["alerts"][0]["annotations"]
-    headline = (
-        f"{message['status']}: {labels['severity']}: {labels['comparison']}: {first.get('summary')}"
-    )
-    return Heard("webhook", headline, text)
 
 
 def answer_with(change: Change, shop: str, arm: Arm, asked: dict[str, Any]) -> Reply:
@@ -194,22 +139,34 @@ class Evening:
         return self.store.history.runs(comparison=shop or None, limit=1)[0]
 
 
-def comparison(shop: str, places: dict[Arm, str]) -> dict[str, Any]:
-    asked = {
-        "method": "POST",
-        "batch": SHOPS[shop].users // 10,
-        "concurrency": 2,
-        "timeout": "2s",
-        "retries": 0,
-    }
-    asked |= {"body": {"users": "{users}", "slot": "{slot:%M%S}"}}
-    arms = {
-        str(arm): {"http": {"url": f"http://{place}/{shop}/{arm}", **asked}}
-        for arm, place in places.items()
-    }
-    users = {"file": {"path": f"{shop}.csv", "user": "user_id"}, "segments": ["country"]}
-    about = {"name": shop, "every": f"{EVERY_S}s", "deadline": "2900ms", "k": 10, "users": users}
-    return about | arms | {"metrics": ["rbo(p=0.9)", "overlap"], "rules": "default"}
+CONFIG = """
+database: {database}
+lease: 5s
+database_alert_after: {every}s
+privacy: {{users: hmac, key_file: users.key}}
+receivers:
+- pagerduty: {{routing_key: {key}, url: {pagerduty}}}
+- slack: {{url: {slack}}}
+- email:
+    {{host: 127.0.0.1, port: {mail_port}, sender: a@example.com, to: [b@example.com],
+    username: {login[0]}, password: {login[1]}, ca_file: {certificate}}}
+- webhook: {{url: {webhook}, secret: canary-hook-secret}}
+- alertmanager: {{urls: [{alertmanager}], labels: {{job: rankwatch}}}}
+comparisons:
+"""
+COMPARISON = """
+- name: {shop}
+  every: {every}s
+  deadline: 2900ms
+  k: 10
+  users: {{file: {{path: {shop}.csv, user: user_id}}, segments: [country]}}
+  baseline: {{http: &{shop} {{url: "http://127.0.0.1:{port}/{shop}/baseline", method: POST,
+    batch: {batch}, concurrency: 2, timeout: 2s, retries: 0,
+    body: {{users: "{{users}}", slot: "{{slot:%M%S}}"}}}}}}
+  candidate: {{http: {{<<: *{shop}, url: "http://127.0.0.1:{gate}/{shop}/candidate"}}}}
+  metrics: [rbo(p=0.9), overlap]
+  rules: default
+"""
 
 
 def write_users(folder: Path) -> None:
@@ -252,41 +209,24 @@ def open_evening(
         stack.callback(evening.alertmanager.stop)
         evening.alertmanager.start()
         to, ports = evening.alertmanager.url, (free_port(), free_port())
-        login = {"username": LOGIN[0], "password": LOGIN[1], "ca_file": str(certificate)}
-        mail = {
-            "host": "127.0.0.1",
-            "port": evening.mail.port,
-            "sender": "a@example.com",
-            "to": ["b@example.com"],
-        }
-        config: dict[str, Any] = {
-            "database": make_url(url)
-            .set(port=gates["database"].port)
-            .render_as_string(hide_password=False),
-            "lease": "5s",
-            "database_alert_after": f"{EVERY_S}s",
-            "privacy": {"users": "hmac", "key_file": "users.key"},
-            "comparisons": [
-                comparison(
-                    name,
-                    {
-                        Arm.BASELINE: f"127.0.0.1:{port}",
-                        Arm.CANDIDATE: f"127.0.0.1:{gates[name].port}",
-                    },
-                )
-                for name in SHOPS
-            ],
-            "receivers": [
-                {"pagerduty": {"routing_key": KEY, "url": duty.url}},
-                {"slack": {"url": slack.url}},
-                {"email": mail | login},
-                {"webhook": {"url": hooks[2].url, "secret": "canary-hook-secret"}},
-                {"alertmanager": {"urls": [to], "labels": {"job": "rankwatch"}}},
-            ],
-        }
+        database = make_url(url).set(port=gates["database"].port)
+        config = CONFIG.format(
+            database=database.render_as_string(hide_password=False),
+            every=EVERY_S,
+            key=KEY,
+            pagerduty=duty.url,
+            slack=slack.url,
+            mail_port=evening.mail.port,
+            login=LOGIN,
+            certificate=certificate,
+            webhook=hooks[2].url,
+            alertmanager=to,
+        )
+        for name, shop in SHOPS.items():
+            ways = {"port": port, "gate": gates[name].port, "batch": shop.users // 10}
+            config += COMPARISON.format(shop=name, every=EVERY_S, **ways)
         for number, own in enumerate(ports):
-            text = yaml.safe_dump(config | {"listen": f"127.0.0.1:{own}"})
-            (folder / f"{number}.yaml").write_text(text)
+            (folder / f"{number}.yaml").write_text(f"listen: 127.0.0.1:{own}\n{config}")
         replay(folder, server)
         rules = folder / "rankwatch.rules.yml"
         rules.write_text(quicken(text_of("prometheus/rankwatch.rules.yml"), PACE))

@@ -1,6 +1,7 @@
 """What stands beside lists in any shape: scores, and what is tied by them; weights of items; relevance."""
 
 import math
+from io import StringIO
 from itertools import groupby
 from typing import Any
 
@@ -35,14 +36,7 @@ REVERSED = (["a", "b", "c"], ["c", "b", "a"])
 def test_weights_of_every_shape_weigh_alike(weights):
     found = monitor.compare(*REVERSED, WEIGHTED, item_weights=weights)
 
-    many = monitor.compare_many(
-        {"u": REVERSED[0]}, {"u": REVERSED[1]}, WEIGHTED, item_weights=weights
-    )
-    assert (
-        found
-        == many.loc["u"].to_dict()
-        == monitor.compare(*REVERSED, WEIGHTED, item_weights=WEIGHTS)
-    )
+    assert found == monitor.compare(*REVERSED, WEIGHTED, item_weights=WEIGHTS)
     assert found != monitor.compare(*REVERSED, WEIGHTED, item_weights=dict.fromkeys("abc", 1))
 
 
@@ -53,17 +47,13 @@ def test_weights_of_every_shape_weigh_alike(weights):
             {"a": 1.0},
             r"2 of 3 listed items have no weight from 1e-50 to 1e\+50, such as 'b' \(no weight\), 'c' \(no weight\): ",
         ),
-        (
-            WEIGHTS | {"b": 0},
-            r"1 of 3 listed items have no weight from 1e-50 to 1e\+50, such as 'b' \(0\)",
-        ),
-        (WEIGHTS | {"b": 1e51}, r"such as 'b' \(1e\+51\): give"),
+        (WEIGHTS | {"b": 1e51}, r"1 of 3 listed items have .* such as 'b' \(1e\+51\): give"),
         (WEIGHTS | {"b": 1e-51}, r"such as 'b' \(1e-51\)"),
         (WEIGHTS | {"b": "2"}, "item_weights: found '2' where a number was expected"),
         (pd.concat([FRAME, FRAME]), "item 'a' has two weights"),
         (
-            FRAME.rename(columns={"item": "x"}).assign(y=1),
-            "has columns 'x', 'weight', 'y': expected item and weight",
+            FRAME.assign(x=1, y=1)[["x", "y", "weight"]],
+            "has columns 'x', 'y', 'weight': expected it",
         ),
         ([1.0, 2.0], "item_weights is of type list: expected a dict of item -> weight"),
     ],
@@ -76,28 +66,25 @@ def test_weights_that_leave_an_item_without_one_are_refused_by_name(weights, mes
 @pytest.mark.parametrize(
     "metric", [name for name, kind in REGISTRY.items() if kind.need == Need.ITEM_WEIGHTS]
 )
-@pytest.mark.parametrize(("a", "b"), [("1234", "3142"), ("4321", "1234"), ("13", "321")])
-def test_the_least_and_the_largest_weights_go_together(metric, a, b):
+def test_the_least_and_the_largest_weights_go_together(metric):
     weights = {"1": 1e-50, "2": 1e50, "3": 1, "4": 1e50}
-    found = monitor.compare([*a], [*b], metric, item_weights=weights)
-
-    assert all(map(math.isfinite, found.values()))
+    for a, b in (("1234", "3142"), ("4321", "1234"), ("13", "321")):
+        found = monitor.compare([*a], [*b], metric, item_weights=weights)
+        assert all(map(math.isfinite, found.values()))
 
 
 @pytest.mark.parametrize(
-    ("metric", "options", "message"),
+    ("metric", "message"),
     [
-        (WEIGHTED, {}, "element_weighted_tau needs item_weights: give item_weights="),
-        ("recall", {}, r"^recall\(arm=difference\) needs relevance: give relevance="),
-        ("rbo_a", {}, r"^rbo_a\(p=0.9\) needs scores: give scores="),
+        (WEIGHTED, "element_weighted_tau needs item_weights: give item_weights="),
+        ("recall", r"^recall\(arm=difference\) needs relevance: give relevance="),
+        ("rbo_a", r"^rbo_a\(p=0.9\) needs scores: give scores="),
     ],
 )
-def test_a_metric_that_needs_what_was_not_given_says_how_to_give_it(metric, options, message):
+def test_a_metric_that_needs_what_was_not_given_says_how_to_give_it(metric, message):
     with pytest.raises(MetricError, match=message):
-        monitor.compare(["a"], ["a"], metric, **options)
-    with pytest.raises(
-        MetricError, match=r"give item_weights=|give relevance=|scores= of|score= or scores="
-    ):
+        monitor.compare(["a"], ["a"], metric)
+    with pytest.raises(MetricError, match=r"give item_weights=|give relevance=|score= or scores="):
         monitor.compare_many({"u": ["a"]}, {"u": ["a"]}, metric)
 
 
@@ -114,20 +101,19 @@ METRICS = ("ndcg(arm=baseline)", "ndcg(arm=candidate)", "recall(arm=candidate)")
     "relevance",
     [
         {"u1": {"a": 3, "x": 1}, "u2": {"d": 1}, "u9": {"a": 1}},
-        LONG,
         LONG.rename(columns={"grade": "relevance"}),
         LONG.set_index("user"),
         pa.Table.from_pandas(LONG),
-        pd.concat(
-            [LONG.assign(grade=0), LONG, LONG.assign(grade=0.5)]
-        ),  # of each item the highest grade counts
+        # Of each item the highest grade counts.
+        pd.concat([LONG.assign(grade=0), LONG, LONG.assign(grade=0.5)]),
     ],
 )
 def test_relevance_of_every_shape_is_joined_by_user(relevance):
     found = monitor.compare_many(BASE, OTHER, METRICS, relevance=relevance)
 
-    ideal, seen = 3 + 1 / np.log2(3), 3 / np.log2(3)
-    expected = [[3 / ideal, seen / ideal, 0.5], [1 / np.log2(3), 1.0, 1.0], [np.nan] * 3]
+    second = 1 / np.log2(3)
+    ideal = 3 + second
+    expected = [[3 / ideal, 3 * second / ideal, 0.5], [second, 1.0, 1.0], [np.nan] * 3]
     np.testing.assert_allclose(found.to_numpy(), expected, rtol=0, atol=1e-12)
 
 
@@ -138,6 +124,7 @@ def test_relevant_items_without_grades_have_grade_one(items):
     )
 
     assert list(found.values()) == [0.5, 0.0]
+
     frame = monitor.compare_many(BASE, OTHER, METRICS, relevance=LONG.drop(columns="grade"))
     assert frame["recall(arm=candidate)"].tolist()[:2] == [0.5, 1.0]
 
@@ -192,49 +179,44 @@ def test_metrics_that_speak_of_ties_see_them():
     assert found["rbo_a(p=0.9)"] < 1.0
 
 
-def tau(
-    rows: list[tuple[Any, ...]], names: str, lists: dict[str, list[str]], **options: Any
-) -> list[float]:
-    """Extended tau of a long frame with these columns and of lists, user by user."""
-    frame = pd.DataFrame(rows, columns=names.split())
+def tau(table: Any, lists: dict[str, list[str]], **options: Any) -> list[float]:
+    """Extended tau of a frame, or of a long one as CSV, and of lists, user by user."""
+    frame = pd.read_csv(StringIO(table)) if isinstance(table, str) else table
     return monitor.compare_many(frame, lists, TAU, **options)[TAU].tolist()
 
 
 def test_a_long_frame_without_ranks_is_ordered_by_its_scores_and_ties_before_the_cut():
-    rows = [("u", "c", 1.0), ("v", "x", 0.0), ("u", "b", 7.0), ("u", "a", 7.0)]
-    assert tau(rows, "user item score", {"u": ["a", "b", "c"], "v": ["x"]}) == [1.0, 1.0]
-    assert tau(
-        [("u", item, 1.0) for item in "dcba"], "user item score", {"u": ["a", "b"]}, k=2
-    ) == [1.0]
+    two_users = "user,item,score\nu,c,1\nv,x,0\nu,b,7\nu,a,7"
+    assert tau(two_users, {"u": ["a", "b", "c"], "v": ["x"]}) == [1.0, 1.0]
+    assert tau("user,item,score\nu,c,1\nu,b,1\nu,a,1", {"u": ["a", "b"]}, k=2) == [1.0]
     with pytest.raises(InputError, match="baseline has an item without a score for user 'u'"):
-        tau([("u", "a", 1.0), ("u", "b", np.nan)], "user item score", {"u": ["a"]})
+        tau("user,item,score\nu,a,1\nu,b,", {"u": ["a"]})
 
 
 def test_a_rank_rules_where_there_is_one_and_rank_none_means_rows():
-    rows = [("u", "b", 2, 0.9), ("u", "a", 1, 0.1)]
+    ranked = "user,item,rank,score\nu,b,2,0.9\nu,a,1,0.1"
 
-    assert tau(rows, "user item rank score", {"u": ["a", "b"]}) == [1.0]
-    assert tau(rows, "user item rank score", {"u": ["b", "a"]}, rank=None) == [1.0]
+    assert tau(ranked, {"u": ["a", "b"]}) == [1.0]
+    assert tau(ranked, {"u": ["b", "a"]}, rank=None) == [1.0]
 
 
 def test_scores_of_other_names_and_no_scores_at_all():
-    rows, lists = [("u", "b", 1, 5), ("u", "a", 2, 5)], {"u": ["a", "b"]}
+    named, lists = "user,item,rank,points\nu,b,1,5\nu,a,2,5", {"u": ["a", "b"]}
 
-    assert tau(rows, "user item rank points", lists, score="points") == [1.0]
-    ignored = tau(rows, "user item rank score", lists, score=None)
-    assert ignored == tau(rows, "user item rank points", lists) != [1.0]
+    assert tau(named, lists, score="points") == [1.0]
+    ignored = tau(named.replace("points", "score"), lists, score=None)
+    assert ignored == tau(named, lists) != [1.0]
     with pytest.raises(
         InputError, match=r"baseline has no column 'pts'.*name the right one with score="
     ):
-        tau(rows, "user item rank points", lists, score="pts")
+        tau(named, lists, score="pts")
 
 
 def test_scores_may_stand_in_a_list_column_beside_the_items_and_be_any_numbers():
-    assert tau([("u", ["b", "a"], [2, np.float32(2)])], "user items scores", {"u": ["a", "b"]}) == [
-        1.0
-    ]
-    table = pa.table({"user": ["u"], "items": [["b", "a"]], "scores": [[1.0, 1.0]]})
-    assert monitor.compare_many(table, {"u": ["a", "b"]}, TAU)[TAU].tolist() == [1.0]
+    lists = {"u": ["a", "b"]}
+    columns = {"user": ["u"], "items": [["b", "a"]]}
+    assert tau(pd.DataFrame(columns | {"scores": [[2, np.float32(2)]]}), lists) == [1.0]
+    assert tau(pa.table(columns | {"scores": [[1.0, 1.0]]}), lists) == [1.0]
 
 
 @pytest.mark.parametrize(
@@ -246,8 +228,9 @@ def test_scores_may_stand_in_a_list_column_beside_the_items_and_be_any_numbers()
     ],
 )
 def test_scores_that_are_none_are_refused(scores, message):
+    table = pd.DataFrame({"user": ["u"], "items": [["a", "b"]], "scores": [scores]})
     with pytest.raises(InputError, match=message):
-        tau([("u", ["a", "b"], scores)], "user items scores", {"u": ["a", "b"]})
+        tau(table, {"u": ["a", "b"]})
 
 
 @pytest.mark.parametrize(
@@ -272,19 +255,17 @@ SCORED = st.lists(st.tuples(st.integers(0, 9), st.sampled_from([np.inf, 0.0, -3.
 def test_many_users_with_scores_score_like_each_alone_and_like_the_definition(a, b, k):
     lists = [[item for item, _ in arm] for arm in (a, b)]
     scores = [[score for _, score in arm] for arm in (a, b)]
-    frames = [
-        pd.DataFrame(
-            {"user": [0, 1], "items": [[1, 2], lists[arm]], "scores": [[2, 1], scores[arm]]}
-        )
-        for arm in (0, 1)
-    ]
+    ours, theirs = (
+        pd.DataFrame({"user": [0, 1], "items": [[1, 2], items], "scores": [[2, 1], numbers]})
+        for items, numbers in zip(lists, scores, strict=True)
+    )
 
-    many = monitor.compare_many(frames[0], frames[1], (TAU, "rbo"), k).loc[1].to_dict()
+    many = monitor.compare_many(ours, theirs, (TAU, "rbo"), k).loc[1]
 
     alone = monitor.compare(lists[0], lists[1], (TAU, "rbo"), k=k, scores=scores)
     plain = monitor.compare(tidy(a, k), tidy(b, k), (TAU, "rbo"))
-    np.testing.assert_array_equal(list(many.values()), list(alone.values()))
-    np.testing.assert_array_equal(list(many.values()), list(plain.values()))
+    np.testing.assert_array_equal(many, list(alone.values()))
+    np.testing.assert_array_equal(many, list(plain.values()))
 
 
 def tidy(scored: list[tuple[int, float]], k: int | None) -> list[int]:

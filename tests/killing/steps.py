@@ -3,10 +3,13 @@
 import os
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
+from forking import ended, start
 from monitor.pipeline import accumulator
 from monitor.receivers.webhook import Webhook
 from monitor.service.daemon.daemon import Daemon
@@ -72,3 +75,14 @@ def serve(config: str, step: str | None) -> None:
     with Daemon(Path(config)) as daemon:
         daemon.start()
         asked.wait()
+
+
+@contextmanager
+def dying_daemon(config: Path, step: str | None = None) -> Iterator[BaseProcess]:
+    """A process that serves, killed at the end if it still runs."""
+    process = start(serve, str(config), step)
+    try:
+        yield process
+    finally:
+        process.kill()
+        ended(process, 10)

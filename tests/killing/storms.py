@@ -14,8 +14,8 @@ from typing import Any
 
 from sqlalchemy import text
 
-from forking import ended, start
-from killing.steps import serve
+from forking import ended
+from killing.steps import dying_daemon
 from monitor.model.alerts import State
 from monitor.model.notifications import DeliveryStatus
 from monitor.storage import SqlStore, open_store
@@ -55,7 +55,7 @@ _TWICE = (
     "SELECT count(*) FROM (SELECT 1 FROM runs GROUP BY comparison, scheduled_for HAVING "
     "count(*) > 1) AS twice"
 )
-_HALF = """
+HALF_RUNS = """
 SELECT count(*) FROM runs LEFT JOIN (SELECT DISTINCT run_id FROM summaries) AS measured ON measured.run_id = runs.id
 WHERE (runs.status = 'ok') <> (measured.run_id IS NOT NULL)
 """
@@ -92,8 +92,8 @@ class BadReceiver:
     draw: random.Random
     on_request: threading.Event
     is_calm: bool = False
-    read: list[tuple[str, str, bool]] = field(default_factory=list)
-    """Incident, key, and whether the sender knows what became of it."""
+    read: list[tuple[str, str, bool, bool]] = field(default_factory=list)
+    """Incident, key, whether the sender knows what became of it, and whether it tells the end."""
     taken: set[tuple[str, str]] = field(default_factory=set)
     """Firings, by key, and their status, in messages that were accepted."""
     _failures: int = 0
@@ -114,9 +114,9 @@ class BadReceiver:
         how = self.draw.choice([*replies, "cut"] if may_fail else ["ok"])
         self._failures = self._failures + 1 if how != "ok" else 0
         if message is not None:
-            self.read.append(
-                (message["groupKey"], request.headers["Idempotency-Key"], how in ("ok", "refuse"))
-            )
+            key, is_settled = request.headers["Idempotency-Key"], how in ("ok", "refuse")
+            is_end = message["status"] == "resolved"
+            self.read.append((message["groupKey"], key, is_settled, is_end))
             if how == "ok":
                 self.taken |= {(_firing_of(alert), alert["status"]) for alert in message["alerts"]}
         return replies[how]
@@ -127,30 +127,14 @@ class BadReceiver:
 
         The end of the incident may follow: what began and has ended is not sent again.
         """
-        by_incident: dict[str, list[tuple[str, bool]]] = defaultdict(list)
-        for incident, key, is_settled in self.read:
-            by_incident[incident].append((key, is_settled))
-        ends = self.ends
+        by_incident = defaultdict(list)
+        for incident, *message in self.read:
+            by_incident[incident].append(message)
         return sum(
-            not is_settled and following not in (key, ends.get(incident))
-            for incident, messages in by_incident.items()
-            for (key, is_settled), (following, _) in pairwise(messages)
+            not is_settled and following != key and not is_end
+            for messages in by_incident.values()
+            for (key, is_settled, _), (following, _, is_end) in pairwise(messages)
         )
-
-    @property
-    def ends(self) -> dict[str, str]:
-        """The key of each incident's end."""
-        bodies = ((request, json.loads(request.body)) for request in self._whole())
-        return {
-            body["groupKey"]: request.headers["Idempotency-Key"]
-            for request, body in bodies
-            if body["status"] == "resolved"
-        }
-
-    def _whole(self) -> Iterator[Request]:
-        for request in list(self.hook.requests):
-            if len(request.body) == int(request.headers.get("Content-Length", "0")):
-                yield request
 
 
 def slow(collector: Collector, sock: socket.socket) -> None:
@@ -211,29 +195,20 @@ def _changing_lists(candidate: Path) -> Iterator[None]:
 def _live_and_die(config: Path, on_request: threading.Event, draw: random.Random) -> None:
     """Kill the daemon as a receiver reads a message, a moment after that, or at any moment."""
     on_request.clear()
-    process = start(serve, str(config), None)
-    try:
+    with dying_daemon(config) as process:
         if draw.random() < 2 / 3:
             on_request.wait(20)
             ended(process, draw.choice([0.0, 0.02, 1.0, 3.0, 6.0]))
         else:
             ended(process, draw.uniform(0.5, 8.0))
-    finally:
-        process.kill()
-        ended(process, 10)
 
 
 def _end_in_calm(config: Path, url: str, receivers: Sequence[BadReceiver], kills: int) -> Damage:
-    process = start(serve, str(config), None)
-    try:
-        with closing(open_store(url, create=True)) as store:
-            wait_for(lambda: _is_over(store), "the end of all deliveries", timeout_s=LONGEST_WAIT_S)
-            process.terminate()
-            ended(process, 30)
-            return _count(store, receivers, kills)
-    finally:
-        process.kill()
-        ended(process, 10)
+    with dying_daemon(config) as process, closing(open_store(url, create=True)) as store:
+        wait_for(lambda: _is_over(store), "the end of all deliveries", timeout_s=LONGEST_WAIT_S)
+        process.terminate()
+        ended(process, 30)
+        return _count(store, receivers, kills)
 
 
 def _is_over(store: SqlStore) -> bool:
@@ -246,10 +221,10 @@ def _count(store: SqlStore, receivers: Sequence[BadReceiver], kills: int) -> Dam
     with store.database.read() as connection:
         found = [
             connection.execute(text(query)).scalar_one()
-            for query in (_TWICE, _HALF, "SELECT count(*) FROM runs")
+            for query in (_TWICE, HALF_RUNS, "SELECT count(*) FROM runs")
         ]
         owed = connection.execute(text(_OWED)).all()
-    keys = [key for receiver in receivers for _, key, _ in receiver.read]
+    keys = [key for receiver in receivers for _, key, *_ in receiver.read]
     return Damage(
         kills=kills,
         runs=found[2],

@@ -6,10 +6,9 @@ import pandas as pd
 import pytest
 import yaml
 
-from monitor.frames.lists import from_array
-from monitor.kernels.ragged import offsets_of
+from factories import rankings
 from monitor.model.id_forms import speller
-from monitor.model.rankings import Arm, RankingTable
+from monitor.model.rankings import RankingTable
 from monitor.model.run_reasons import IdKind, IdMismatch, MismatchKind
 from monitor.pairing.batches import encode_arms
 from monitor.pairing.id_mismatches import IdComparison, find_mismatch, find_user_mismatch
@@ -17,7 +16,7 @@ from monitor.texts.id_mismatches import write_mismatch
 from tables import parsed
 
 
-def find(baseline: list[Any], candidate: list[Any], *, is_many: bool = False) -> IdMismatch | None:
+def find(baseline: list[Any], candidate: list[Any], *, is_many: bool = False) -> Any:
     common = len(set(map(str, baseline)) & set(map(str, candidate)))
     return find_mismatch(baseline, candidate, IdKind.ITEM, common=common, is_many=is_many)
 
@@ -46,11 +45,7 @@ def test_the_difference_is_named_in_both_directions(baseline, candidate, kind, f
     candidate = [tuple(each) if isinstance(each, list) else each for each in candidate]
     there, back = find(baseline, candidate), find(candidate, baseline)
 
-    assert there is not None
-    assert back is not None
     assert there.kind is back.kind is MismatchKind[kind]
-    assert there.examples is not None
-    assert back.examples is not None
     assert sorted(there.examples) == sorted(back.examples)
     assert there.examples[0] in map(str, baseline)
     if forms is not None:
@@ -60,7 +55,6 @@ def test_the_difference_is_named_in_both_directions(baseline, candidate, kind, f
 
 def test_the_forms_that_are_proposed_let_the_ids_meet():
     found = find(["SKU-12", "SKU-3"], [" sku_012", " sku_003"])
-    assert found is not None
     spell = speller(yaml.safe_load(f"[{', '.join(found.forms)}]"))
 
     assert spell(["SKU-12", "SKU-3"]) == spell([" sku_012", " sku_003"])
@@ -68,26 +62,19 @@ def test_the_forms_that_are_proposed_let_the_ids_meet():
 
 def test_a_few_unrelated_lists_are_no_news_and_many_are():
     assert find([1, 2], [3, 4]) is None
-    found = find([1, 2], [3, 4], is_many=True)
-
-    assert found is not None
-    assert found.kind is MismatchKind.UNKNOWN
+    assert find([1, 2], [3, 4], is_many=True).kind is MismatchKind.UNKNOWN
 
 
 def test_most_ids_need_not_meet_and_one_is_too_few():
     few = find([f"y{n}" for n in range(40)], [f"x{n}" for n in range(35, 70)])
     one = find([f"y{n}" for n in range(40)], [f"x{n}" for n in range(39, 70)])
 
-    assert few is not None
     assert (few.kind, few.would_match, few.tried) == (MismatchKind.PREFIX, 5, 35)
     assert one is None
 
 
 def lists(*rows: list[Any]) -> RankingTable:
-    items = from_array(pd.Series([item for row in rows for item in row]), "items")
-    return RankingTable(
-        users=pd.RangeIndex(len(rows)), offsets=offsets_of(map(len, rows)), items=items
-    )
+    return rankings({str(number): row for number, row in enumerate(rows)})
 
 
 def look(
@@ -105,28 +92,20 @@ def test_lists_that_share_a_twentieth_of_their_items_are_not_looked_into():
     assert look((lists([]), lists([1]))) == ()
 
 
-def test_lists_of_numbers_and_of_text_are_coded_together_and_explained():
-    (found,) = look((lists([42, 7], [3]), lists(["42.0", "7.0"], ["3.0"])))
+PADDED = parsed("""
+    [[5, 6, -1, -1], [5, 8, -1, -1], 2, null]
+    [[5, 6, 7, 8], [5, 8, -1, -1], 1, "candidate"]
+    [[1, 2, 0, 0], [1, 2, 3, 4], 20, "baseline"]
+""")
 
-    assert (found.kind, found.common, found.compared) == (MismatchKind.TYPE, 0, 3)
 
+@pytest.mark.parametrize(("baseline", "candidate", "count", "arm"), PADDED)
+def test_an_item_that_fills_up_lists_is_padding(baseline, candidate, count, arm):
+    users = count if arm else 1
+    (found,) = look((lists(*[baseline] * users), lists(*[candidate] * users)))
 
-@pytest.mark.parametrize(
-    ("baseline", "candidate", "arm", "count"),
-    [
-        (lists([5, 6, -1, -1]), lists([5, 8, -1, -1]), None, (2, 2)),
-        (lists([5, 6, 7, 8]), lists([5, 8, -1, -1]), Arm.CANDIDATE, (1, 1)),
-        (lists(*[[1, 2, 0, 0]] * 20), lists(*[[1, 2, 3, 4]] * 20), Arm.BASELINE, (20, 20)),
-    ],
-)
-def test_an_item_that_fills_up_lists_is_padding(baseline, candidate, arm, count):
-    (found,) = look((baseline, candidate))
-
-    assert (found.kind, found.arm, found.common, found.compared) == (
-        MismatchKind.PADDING,
-        arm,
-        *count,
-    )
+    assert (found.kind, found.arm) == (MismatchKind.PADDING, arm)
+    assert found.common == found.compared == count
 
 
 def test_an_item_that_stands_twice_by_accident_is_no_padding():
@@ -135,13 +114,12 @@ def test_an_item_that_stands_twice_by_accident_is_no_padding():
 
 
 def test_ids_that_meet_in_one_batch_are_spelled_alike():
-    odd, alike, nothing = (
-        (lists([42]), lists(["42.0"])),
-        (lists([5]), lists([5])),
-        (lists([]), lists([])),
-    )
+    odd = lists([42, 7]), lists(["42.0", "7.0"])
+    alike = lists([5]), lists([5])
+    nothing = lists([]), lists([])
 
-    assert len(look(odd, nothing, odd)) == 1
+    (found,) = look(odd, nothing, odd)
+    assert (found.kind, found.common, found.compared) == (MismatchKind.TYPE, 0, 2)
     assert look(odd, alike, odd) == look(alike, odd) == look(nothing) == ()
 
 
@@ -154,9 +132,8 @@ def test_padding_is_counted_over_all_batches():
 
 def test_users_are_explained_like_items():
     asked, listed = pd.Index(["1", "2"], dtype="str"), pd.Index(["user-1", "user-2"], dtype="str")
-    found = find_user_mismatch(asked, listed)
+    found: Any = find_user_mismatch(asked, listed)
 
-    assert found is not None
     assert write_mismatch(found) == (
         "no user is in both arms: the ids differ in their prefix, such as '1' in the baseline and 'user-1' in the candidate. "
         'Set user_ids: [{prefix: "user-"}] for users and both arms: then 2 of 2 match'
@@ -166,6 +143,5 @@ def test_users_are_explained_like_items():
 
 def test_hidden_examples_are_in_no_text():
     found = find([42], ["42.0"])
-    assert found is not None
 
     assert "42" not in write_mismatch(found.without_examples).removesuffix("then 1 of 1 match")

@@ -125,8 +125,8 @@ def test_where_codes_are_the_ids_a_number_from_elsewhere_is_its_own_code():
 USERS: list[list[Any]] = [["7", "b", "42"], [42, 7], [42.0, 7.0], [("a",), 42, "7"]]
 
 
-@pytest.mark.parametrize("wanted", USERS, ids=str)
-@pytest.mark.parametrize("present", USERS, ids=str)
+@pytest.mark.parametrize("wanted", USERS)
+@pytest.mark.parametrize("present", USERS)
 def test_users_are_found_by_the_same_rule(wanted, present):
     found = ids.find_users(*(pd.Index(users, tupleize_cols=False) for users in (wanted, present)))
     row_of = {spelt(user): row for row, user in enumerate(present)}

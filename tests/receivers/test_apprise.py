@@ -89,20 +89,6 @@ def test_a_url_that_apprise_cannot_read_is_refused_without_showing_it(caplog):
         assert "canary" not in str(caught.value) + caplog.text
 
 
-def test_no_url_shows_in_a_repr_an_error_or_a_log(collector, caplog):
-    collector.default = answer(500, {}, b"canary-token")
-    receiver = notifying(url_of(collector))
-    with caplog.at_level(logging.DEBUG), pytest.raises(DeliveryError) as caught:
-        receiver.send(START, now=SLOT)
-    options = AppriseOptions.model_validate({"urls": {"one": url_of(collector)}})
-    apprise_s = [
-        record.getMessage() for record in caplog.records if record.name.startswith("apprise")
-    ]
-    assert "canary" not in "".join(
-        [str(caught.value), repr(receiver), repr(options), options.model_dump_json(), *apprise_s]
-    )
-
-
 def test_a_mention_is_broken_and_plain_signs_stay():
     assert defuse("a < b, at @ noon") == "a < b, at @ noon"
     assert defuse("@here <!channel>") == "@\u200bhere <\u200b!channel>"

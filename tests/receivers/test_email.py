@@ -11,7 +11,6 @@ from factories import SLOT
 from messages import BRITISH, ENDED, FIRING, SEEN, START, URL, message, opened, send
 from monitor.errors import ConfigError, DeliveryError
 from monitor.receivers.email import LEGEND, EmailOptions
-from servers import free_port
 from servers.smtp import LOGIN, Mail, MailServer, cut, flood, hang, talk_nonsense, trickle
 
 pytestmark = pytest.mark.integration
@@ -242,15 +241,6 @@ def test_a_goodbye_that_never_comes_delivers_all_the_same(mail_server, options):
     mail_server.plan("QUIT", hang)
     send(START, email={**options, "timeout": "30s"})
     assert len(mail_server.mails) == 1
-
-
-def test_nobody_at_the_port_and_no_such_host_say_so(options):
-    assert "refused the connection: check that it runs" in str(
-        failure({**options, "port": free_port()})
-    )
-    assert "has a host name that cannot be resolved" in str(
-        failure({**options, "host": "nowhere.invalid"})
-    )
 
 
 def test_those_refused_for_good_are_named_once_the_others_have_the_mail_and_for_now_tried_again_alone(

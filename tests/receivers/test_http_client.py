@@ -236,18 +236,3 @@ def test_retry_after_is_seconds_or_a_date_or_nothing():
         ),
     ):
         assert retry_after_s(text, SLOT) == seconds, text
-
-
-def test_the_message_says_what_to_do_and_behind_it_what_the_body_says():
-    for status, said in (
-        (404, "404 Not Found: check its URL"),
-        (599, "599: it will be tried again"),
-    ):
-        with pytest.raises(DeliveryError) as caught:
-            require_accepted(
-                HttpAnswer(status=status, headers={}), who="hook", now=SLOT, reason="no_service"
-            )
-        assert (str(caught.value), caught.value.retry_after_s) == (
-            f"hook answered {said} (no_service)",
-            None,
-        )

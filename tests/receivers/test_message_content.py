@@ -28,13 +28,13 @@ from messages import (
 from monitor.alerts.notification_policy import compose_messages
 from monitor.cli.main import app
 from monitor.cli.parameters import DEFAULT_CONFIG
-from monitor.model.alerts import Removed, State
+from monitor.model.alerts import Removed
 from monitor.model.explanation import Cause, FaultKind, Finding, Part
 from monitor.model.notifications import Briefing, FiringSnapshot, KnownCause, MessageStatus
 from monitor.model.rankings import Arm
 from monitor.model.rules import Severity
 from monitor.receivers.email import mail_page, mail_subject
-from monitor.receivers.message.content import SideBySide, content_of
+from monitor.receivers.message.content import content_of
 from monitor.receivers.message.identity import description_of, summary_of
 from monitor.receivers.message.plain_text import plain_text
 from monitor.receivers.message.safe_text import clean, page_url
@@ -223,27 +223,17 @@ def test_the_subject_of_a_mail_stays_when_an_earlier_slot_or_a_severity_joins():
         explanation=None,
     )
     stale = start(alert="Stale", dedup_key="s", reason="no run has succeeded", explanation=None)
-    before, later = (
-        FiringSnapshot(firing=(failing,), delivered=frozenset()),
-        FiringSnapshot(
-            firing=(failing, stale), delivered=frozenset({"firing"}), sent_starts=(failing,)
-        ),
-    )
-    subjects = [
-        mail_subject(each)
-        for snapshot, changes in (
-            (before, (failing,)),
-            (later, (stale,)),
-            (later, (failing, stale)),
-        )
-        for each in compose_messages(changes, snapshot)
+    before = FiringSnapshot(firing=(failing,), delivered=frozenset())
+    firing, told = (failing, stale), (failing,)
+    later = FiringSnapshot(firing=firing, delivered=frozenset({"firing"}), sent_starts=told)
+    messages = [
+        *compose_messages((failing,), before),
+        *compose_messages((stale,), later),
+        *compose_messages((failing, stale), later),
     ]
-    parts = [each.partition("] home-feed: ") for each in subjects]
-    assert [part[0] for part in parts] == [
-        "[FIRING] [warning",
-        "[FIRING] [critical",
-        "[FIRING] [critical",
-    ]
+    parts = [mail_subject(each).partition("] home-feed: ") for each in messages]
+    wanted = ["[FIRING] [warning", "[FIRING] [critical", "[FIRING] [critical"]
+    assert [part[0] for part in parts] == wanted
     assert len({part[2] for part in parts}) == 1
 
 
@@ -367,37 +357,11 @@ def test_text_has_its_parts_in_order_and_lists_side_by_side():
     )
 
 
-def test_what_is_empty_is_left_out():
-    found = content(message(EVERYBODY))
-    parts = plain_text(found, has_title=False).split("\n\n")
-    assert [part.partition("\n")[0] for part in parts] == [
-        "Why:",
-        "SimilarityLow firing",
-        "Links:",
-        "Commands:",
-    ]
-    assert "<h4>" not in mail_page(replace(found, why=(), links=(), commands=()))
-
-
-def test_a_long_item_is_cut_so_that_columns_stay():
-    example = SideBySide(user="u", rows=(("1", "x" * 100, "y"),))
-    assert f"  1  {'x' * 23}…{'x' * 10}  y" in plain_text(
-        replace(content(message(EVERYBODY)), examples=(example,))
-    )
-
-
 def test_a_page_escapes_its_links_and_the_rest_by_name_and_links_only_to_the_web():
     links = ("<img>", "javascript:x"), ("<img>", 'https://x.test/"><script>')
     page = mail_page(replace(content(message(EVERYBODY)), more=("<img>",), links=links))
     assert not any(tag in page for tag in ("<img", "<script", 'href="javascript'))
     assert 'href="https://x.test/&#34;&gt;&lt;script&gt;"' in page
-
-
-def test_the_summary_of_an_end_names_alert_place_and_reason():
-    ended = transition(
-        segment="country=UK", from_state=State.FIRING, to_state=State.QUIET, reason="it is over"
-    )
-    assert summary_of(ended) == "SimilarityLow resolved on home-feed (country=UK): it is over"
 
 
 def test_the_description_has_the_reason_since_when_and_what_to_run():

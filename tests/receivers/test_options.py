@@ -52,29 +52,18 @@ def parsed(*entries: dict[str, Any]) -> tuple[ReceiverOptions, ...]:
     return Entries.model_validate({"receivers": entries}).receivers
 
 
-def test_one_receiver_is_opened_for_each_peer_and_each_hook_in_order():
+def test_one_receiver_is_opened_for_each_peer_and_each_hook_in_order_and_no_repr_shows_a_path():
     options = parsed(
-        {"webhook": HOOK},
-        {"alertmanager": {"name": "eu", "urls": ["http://a:9093", "http://b:9093/am"]}},
+        {"webhook": {**HOOK, "name": "pager"}},
+        {"alertmanager": {"name": "eu", "urls": ["http://a:9093", "http://b:9093/canary"]}},
+        {"alertmanager": AM},
     )
     found = open_receivers(options, external_url="http://rankwatch.test")
-    names = ["webhook", "eu-0", "eu-1"]
-    assert (
-        [receiver.name for receiver in found]
-        == [name for entry in options for name in entry.receiver_names]
-        == names
-    )
-    assert [receiver.treatment.resend_every_s for receiver in found] == [None, 60.0, 60.0]
-
-
-def test_a_single_peer_and_a_named_entry_go_by_their_plain_names_and_a_path_is_shown_by_no_repr():
-    entries = parsed(
-        {"alertmanager": {"urls": ["http://host:9093/canary"]}},
-        {"webhook": {**HOOK, "name": "pager"}},
-    )
-    assert [entry.receiver_names for entry in entries] == [("alertmanager",), ("pager",)]
-    assert "canary" not in repr(entries)
-    assert "http://host:9093" in repr(entries)
+    names = ["pager", "eu-0", "eu-1", "alertmanager"]
+    assert [receiver.name for receiver in found] == names
+    assert [name for entry in options for name in entry.receiver_names] == names
+    assert [each.treatment.resend_every_s for each in found] == [None, 60.0, 60.0, 60.0]
+    assert ("canary" in repr(options), "http://b:9093" in repr(options)) == (False, True)
 
 
 @pytest.mark.parametrize(

@@ -2,21 +2,16 @@ import hashlib
 import hmac
 import json
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
-
-import pytest
-import requests
 
 from factories import SLOT
 from json_keys import read_listed
-from messages import BRITISH, END, ENDED, FIRING, INCIDENT, LABELS, SEEN, START, URL, message, send
+from messages import BRITISH, END, ENDED, FIRING, INCIDENT, LABELS, SEEN, START, message, send
 from monitor.model.notifications import Message, message_key
 from monitor.receivers import verify
-from monitor.receivers.alertmanager import alert_of
-from monitor.receivers.message.identity import label_fingerprint
 from monitor.receivers.webhook import MAX_BYTES
-from servers.webhook import Collector, Request, serve
+from servers.webhook import Collector, Request
 
 SECRET = "correct-horse"  # noqa: S105 - a test's
 
@@ -78,7 +73,7 @@ def test_a_message_has_the_documented_shape(collector):
     (alert,) = body["alerts"]
     assert alert["annotations"].pop("description").startswith(FIRING.reason)
     assert alert.pop("labels") == body.pop("commonLabels") == LABELS
-    assert alert.pop("fingerprint") == label_fingerprint(LABELS)
+    assert alert.pop("fingerprint") == "f651a4425bd539ee"  # as Alertmanager computes it
     del body["commonAnnotations"]
     assert body == json.loads(SHAPE)
 
@@ -108,15 +103,10 @@ def test_a_body_is_bounded_and_names_more_than_it_shows_in_full(collector):
         for number in range(1000)
     )
     body = posted(collector, message(*many, FIRING))
-    (first, *_, last), count = body["alerts"], len(body["alerts"])
-    assert (first["labels"]["segment"], len(last["annotations"])) == (
-        "all",
-        1,
-    )  # all users stand for the segments
-    assert (count + body["truncatedAlerts"], count > 25) == (1001, True)
-    assert {alert["annotations"]["dedup_key"] for alert in body["alerts"][1:]} <= {
-        each.dedup_key for each in many
-    }
+    alerts, left_out = body["alerts"], body["truncatedAlerts"]
+    assert alerts[0]["labels"]["segment"] == "all"  # all users stand for the segments
+    assert list(alerts[-1]["annotations"]) == ["dedup_key"]
+    assert (len(alerts) + left_out, len(alerts) > 25) == (1001, True)
     assert 15_000 < len(collector.requests[-1].body) <= MAX_BYTES
 
     few = posted(collector, message(*many[:4], FIRING))
@@ -147,26 +137,6 @@ def test_the_same_message_has_the_same_key_and_a_repetition_its_own(collector):
     assert (
         len({message_key(again, SLOT), message_key(again, SLOT + timedelta(hours=1)), keys[0]}) == 3
     )
-
-
-@pytest.mark.integration
-def test_alertmanager_s_own_webhook_has_the_same_keys_labels_and_fingerprint(
-    collector, make_alertmanager
-):
-    for theirs in serve():
-        server = make_alertmanager(f"{theirs.url}/hook")
-        server.start()
-        alert = alert_of([replace(FIRING, incident=None)], datetime(2100, 1, 1, tzinfo=UTC), URL)
-        assert (
-            requests.post(f"{server.url}/api/v2/alerts", json=[alert], timeout=60).status_code
-            == 200
-        )
-        (request,) = theirs.wait_for(1)
-    their, our = json.loads(request.body), posted(collector, START)
-    assert their.keys() == our.keys()
-    assert their["alerts"][0].keys() == our["alerts"][0].keys()
-    for name in ("status", "labels", "fingerprint", "endsAt", "startsAt", "generatorURL"):
-        assert their["alerts"][0][name] == our["alerts"][0][name]
 
 
 def test_the_signature_is_the_documented_hmac_and_verifies_and_without_a_secret_there_is_none(

@@ -1,6 +1,5 @@
 """Chromium without a screen, driven over its DevTools protocol through two pipes: no port, no library."""
 
-import base64
 import json
 import os
 import subprocess
@@ -127,14 +126,6 @@ class Tab:
         self.press(key)
         self._browser.await_event("Page.loadEventFired")
 
-    def picture(self, path: Path, *, whole: bool = False) -> None:
-        """What stands in the window, or the whole page, as PNG."""
-        path.write_bytes(
-            base64.b64decode(
-                self.call("Page.captureScreenshot", captureBeyondViewport=whole)["data"]
-            )
-        )
-
 
 @contextmanager
 def browsing() -> Iterator[Browser]:
@@ -172,6 +163,8 @@ _SHOWN = """({text: document.body.innerText,
     notes: [...document.querySelectorAll('svg circle title')].map((each) => each.textContent),
     spans: [...document.querySelectorAll('svg .span title')].map((each) => each.textContent),
     levels: [...document.querySelectorAll('svg .level + text')].map((each) => each.textContent),
+    has_script: document.getElementById('hover') !== null,
+    border: getComputedStyle(document.querySelector('.card') || document.body).borderTopWidth,
     wide: document.documentElement.scrollWidth - innerWidth})"""
 
 

@@ -23,10 +23,6 @@ from servers import free_port, require, running
 _PATIENCE_S = 120.0
 
 
-class QueryError(Exception):
-    """Prometheus refused the query."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prometheus:
     """A running server."""
@@ -34,13 +30,13 @@ class Prometheus:
     url: str
 
     def get(self, path: str, **parameters: str) -> Any:
-        """What the API answers under ``data``; QueryError when it refuses."""
+        """What the API answers under ``data``; RuntimeError when it refuses."""
         query = urllib.parse.urlencode(parameters)
         try:
             with urllib.request.urlopen(f"{self.url}/api/v1/{path}?{query}", timeout=10) as answer:
                 return json.load(answer)["data"]
         except urllib.error.HTTPError as error:
-            raise QueryError(error.read().decode()) from None
+            raise RuntimeError(error.read().decode()) from None
 
     def query(self, promql: str, at: float | None = None) -> list[dict[str, Any]]:
         """Samples of an instant query, now or ``at`` (seconds since 1970): each with ``metric`` (labels) and ``value``."""
@@ -83,25 +79,14 @@ def running_prometheus(
     program = require("prometheus")
     home = Path(tempfile.mkdtemp(prefix="rankwatch-prometheus-"))
     config, port = home / "prometheus.yml", free_port()
+    targeted = {"job_name": "rankwatch", "static_configs": [{"targets": list(targets)}]}
+    notified = {"static_configs": [{"targets": [alertmanager] if alertmanager else []}]}
+    timing = ("scrape_interval", "scrape_timeout", "evaluation_interval")
     document = {
-        "global": {
-            "scrape_interval": interval,
-            "scrape_timeout": interval,
-            "evaluation_interval": interval,
-        },
+        "global": dict.fromkeys(timing, interval),
         "rule_files": [str(path) for path in rules],
-        "alerting": {
-            "alertmanagers": [
-                {"static_configs": [{"targets": [alertmanager] if alertmanager else []}]}
-            ]
-        },
-        "scrape_configs": [
-            {
-                "job_name": "rankwatch",
-                "static_configs": [{"targets": list(targets)}],
-                **(scrape or {}),
-            }
-        ],
+        "alerting": {"alertmanagers": [notified]},
+        "scrape_configs": [targeted | dict(scrape or {})],
     }
     config.write_text(yaml.safe_dump(document), encoding="utf-8")
     stored, url = data or home / "data", f"http://127.0.0.1:{port}"

@@ -89,15 +89,6 @@ def test_a_rule_has_the_parameters_of_its_metric_if_two_watched_metrics_differ_o
     assert names == ["RboP09Drop", "RboP098Drop"]
 
 
-def test_metrics_that_await_relevance_are_not_judged():
-    relevance = "    relevance: {file: {path: bought.csv, user: u, item: i}}\n"
-    text = f"{MINIMAL}{relevance}    metrics: [ndcg, overlap]\n    rules: default\n"
-
-    metrics = {rule.subject.metric for rule in rules_on_drift(text)}
-    assert "overlap" in metrics
-    assert not any(name.startswith("ndcg") for name in metrics)
-
-
 def test_the_pack_knows_every_lack_of_lists_of_both_arms():
     rules = rules_on_drift(f"{MINIMAL}    rules: default\n")
 

@@ -50,13 +50,6 @@ def test_problems_of_both_files_are_told_at_once(tmp_path):
     ]
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(
-        ConfigError, match=r"none\.yaml: no such file: name another as web_config_file; "
-    ):
-        load_with(tmp_path, "", web_config_file="none.yaml")
-
-
 def test_a_file_that_is_none_or_too_large_is_not_read(tmp_path):
     os.mkfifo(tmp_path / "fifo")
     for name in ("fifo", "/dev/zero", "."):

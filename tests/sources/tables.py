@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 import sqlalchemy as sa
 
-from servers.lists import as_text, write_csv, write_jsonl
+from servers.lists import as_text, source_of, write_csv, write_jsonl
 from servers.redis import emptied_redis, shared_redis
 
 Row = dict[str, Any]
@@ -92,6 +92,11 @@ WRITERS: dict[str, Callable[..., dict[str, Any]]] = {
     "sqlite": sqlite,
 }
 Write = Callable[[Any, Path], dict[str, Any]]
+
+
+def source_with(given: dict[str, Any], **more: Any) -> Any:
+    """The source of lists with these options and more."""
+    return source_of(**{kind: options | more for kind, options in given.items()})
 
 
 def writers(names: Sequence[str], **columns: str) -> dict[str, Write]:

@@ -13,13 +13,14 @@ ARMS = ("baseline", "candidate")
 
 def rows_of(arm: str) -> pd.DataFrame:
     """A row an item."""
-    lists = zip(USERS, *recommend(arm), strict=True)
-    rows = [
-        (who, *row)
-        for who, items, scores in lists
-        for row in zip(range(10), items.tolist(), scores.tolist(), strict=True)
-    ]
-    return pd.DataFrame(rows, columns=["who", "place", "what", "score"])
+    items, scores = recommend(arm)
+    columns = {
+        "who": USERS,
+        "what": [*items],
+        "score": [*scores],
+        "place": [range(10)] * len(USERS),
+    }
+    return pd.DataFrame(columns).explode(["what", "score", "place"])
 
 
 CONFIG = """

@@ -7,10 +7,10 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.request import urlopen
 
+import pandas as pd
 import pytest
 import sqlalchemy as sa
 from rich.console import Console
@@ -31,33 +31,19 @@ LEAST = 60
 """Faults that must be tried."""
 
 
-@dataclass(frozen=True, slots=True)
-class Played:
-    """All outputs by name, and what each run said, for one database of rankwatch."""
-
-    outputs: dict[str, bytes]
-    said: dict[str, str]
-
-
-@pytest.fixture(scope="module")
-def planted(
-    tmp_path_factory: pytest.TempPathFactory, postgres_server: PostgresServer
-) -> Iterator[Planter]:
-    with ExitStack() as running_servers:
-        folder = tmp_path_factory.mktemp("private")
-        planter = Planter(folder, running_servers)
-        (folder / "baseline.jsonl").write_text(private_faults.JSON_LISTS)
-        private_faults.plant_in_files(planter)
-        url = private_faults.plant_in_sqlite(planter)
-        private_faults.plant_in_postgres(
-            planter, running_servers.enter_context(postgres_server.database())
-        )
-        private_faults.plant_in_mariadb(planter)
-        private_faults.plant_in_store(planter)
-        private_faults.plant_in_redis(planter)
-        private_faults.plant_in_http(planter)
-        private_faults.plant_in_users(planter, url)
-        yield planter
+def plant(folder: Path, servers: ExitStack, postgres: PostgresServer) -> Planter:
+    """All faults, with their servers up."""
+    planter = Planter(folder, servers)
+    (folder / "baseline.jsonl").write_text(private_faults.JSON_LISTS)
+    private_faults.plant_in_files(planter)
+    url = private_faults.plant_in_sqlite(planter)
+    private_faults.plant_in_postgres(planter, servers.enter_context(postgres.database()))
+    private_faults.plant_in_mariadb(planter)
+    private_faults.plant_in_store(planter)
+    private_faults.plant_in_redis(planter)
+    private_faults.plant_in_http(planter)
+    private_faults.plant_in_users(planter, url)
+    return planter
 
 
 def receive(request: Request) -> Reply:
@@ -67,7 +53,7 @@ def receive(request: Request) -> Reply:
     return answer(200, body=b'{"status": "success"}' if "pager" in request.path else b"ok")
 
 
-def play(planter: Planter, database: str, name: str) -> dict[str, bytes]:
+def play(planter: Planter, database: str) -> dict[str, bytes]:
     """Every fault is run and told to receivers, checked, shown, exported, and looked at on the daemon's pages."""
     folder, faults, certificate = planter.folder, planter.faults, self_signed(planter.folder)
     with ExitStack() as servers:
@@ -79,34 +65,29 @@ def play(planter: Planter, database: str, name: str) -> dict[str, bytes]:
         }
         mails["refuse"].by_recipient["kim@x.test"] = f"550 5.1.1 {USER} is unknown"
         ports = {way: mail.port for way, mail in mails.items()}
-        config = private_faults.write_config(folder, faults, database, collector.url, ports, name)
-        common = ("--config", str(config))
-        textfile = folder / f"{name}.prom"
-        commands = {
-            "run-once": ("run-once", *common, "--textfile", str(textfile)),
-            "run-once --json": ("run-once", faults[0].name, "--json", *common),
-            "check": ("check", *common),
-            "show": ("show", faults[0].name, *common),
-        }
+        config = private_faults.write_config(folder, faults, database, collector.url, ports)
+        name, textfile = faults[0].name, folder / "rankwatch.prom"
         outputs: dict[str, bytes] = {}
-        for title, command in commands.items():
-            done = rankwatch(*command, cwd=folder, env=planter.environ, timeout_s=400)
-            outputs[title] = f"{done.stdout}\n{done.stderr}".encode()
+        for command in (
+            f"run-once --textfile {textfile}",
+            f"run-once {name} --json",
+            "check",
+            f"show {name}",
+        ):
+            words = (*command.split(), "--config", str(config))
+            done = rankwatch(*words, cwd=folder, env=planter.environ, timeout_s=400)
+            outputs[command] = f"{done.stdout}\n{done.stderr}".encode()
         outputs["textfile"] = textfile.read_bytes()
         outputs |= dict(look(config, faults))
-        outputs |= {
-            f"message by mail {number}": mail.content
-            for number, mail in enumerate(mails["good"].mails)
-        }
+        for number, mail in enumerate(mails["good"].mails):
+            outputs[f"message by mail {number}"] = mail.content
         assert mails["good"].mails
         assert "RCPT" in mails["refuse"].steps
         for number, request in enumerate(collector.requests):
-            outputs[f"message {number} {request.path}"] = (
-                f"{request.headers}\n".encode() + request.body
-            )
+            outputs[f"message {number}"] = f"{request.headers}\n".encode() + request.body
         for place in ("/hook", "/slack", "/alerts", "/pager", "/ping/fail", "/good", "/refuse"):
             assert any(request.path.startswith(place) for request in collector.requests), place
-    return {f"{name}: {title}": output for title, output in outputs.items()}
+    return outputs
 
 
 def look(config: Path, faults: list[Fault]) -> Iterator[tuple[str, bytes]]:
@@ -128,45 +109,32 @@ def look(config: Path, faults: list[Fault]) -> Iterator[tuple[str, bytes]]:
     yield "log", log.read_bytes()
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
-def played(
-    request: pytest.FixtureRequest, planted: Planter, postgres_server: PostgresServer
-) -> Iterator[Played]:
-    name, file = request.param, planted.folder / "rankwatch.db"
-    with ExitStack() as stack:
-        url = (
-            f"sqlite:///{file}"
-            if name == "sqlite"
-            else stack.enter_context(postgres_server.database())
-        )
-        outputs = play(planted, url, name)
+@pytest.mark.parametrize("database", ["sqlite", "postgresql"])
+def test_no_output_holds_the_id_of_a_user_and_each_run_names_the_cause_that_was_planted(
+    database, tmp_path, postgres_server
+):
+    url = f"sqlite:///{tmp_path / 'rankwatch.db'}"
+    with ExitStack() as servers:
+        planted = plant(tmp_path, servers, postgres_server)
+        if database == "postgresql":
+            url = servers.enter_context(postgres_server.database())
+        outputs = play(planted, url)
         engine = sa.create_engine(url)
-        stack.callback(engine.dispose)
-        with engine.connect() as connection:
-            for table in sa.inspect(engine).get_table_names():
-                stored = connection.execute(sa.text(f"SELECT * FROM {table}")).all()
-                outputs[f"{name}: {table}"] = repr(stored).encode()
-            said = connection.execute(
-                sa.text("SELECT comparison, coalesce(reason, '') FROM runs")
-            ).all()
-        if file.exists():
-            outputs["file"] = file.read_bytes()
-        yield Played(outputs, dict(map(tuple, said)))
-
-
-def test_no_output_holds_the_id_of_a_user(played, planted):
+        servers.callback(engine.dispose)
+        tables = {
+            name: pd.read_sql_table(name, engine) for name in sa.inspect(engine).get_table_names()
+        }
     assert len(planted.faults) >= LEAST
-    assert all(
-        output for name, output in played.outputs.items() if "page" in name or "message" in name
-    )
-    leaks = {name: songs_in(output) for name, output in played.outputs.items() if songs_in(output)}
+    assert all(output for name, output in outputs.items() if "page" in name or "message" in name)
+    outputs |= {name: table.to_csv().encode() for name, table in tables.items()}
+    outputs |= {file.name: file.read_bytes() for file in tmp_path.glob("rankwatch.db*")}
+    runs = tables["runs"].fillna("").set_index("comparison")["reason"].to_dict()
+
+    leaks = {name: songs for name, output in outputs.items() if (songs := songs_in(output))}
     assert not leaks, leaks
-
-
-def test_each_run_names_the_cause_that_was_planted(played, planted):
     table, wrong = Table("fault", "what is said"), []
     for fault in planted.faults:
-        said = played.said.get(fault.name, "no run")
+        said = runs.get(fault.name, "no run")
         table.add_row(fault.name, said.partition("; the baseline")[0])
         if not re.search(fault.told, said):
             wrong.append((fault.name, fault.told, said))

@@ -1,9 +1,6 @@
 """Versions of the schema: up, down, the same from both ends, and never by surprise."""
 
 import re
-import subprocess
-import sys
-import zipfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -298,26 +295,3 @@ def test_a_newer_schema_is_refused_and_left_alone(database_url):
     with pytest.raises(SchemaError, match="which this program does not know"):
         schema_version.upgrade(database_url)
     assert schema_version.current(database_url) == "9999"
-
-
-ROOT = Path(__file__).parents[2]
-
-
-@pytest.mark.integration
-def test_a_wheel_holds_the_templates_and_the_migrations(tmp_path):
-    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory"]
-    command.append(str(tmp_path))
-    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
-    (wheel,) = tmp_path.glob("rankwatch-*.whl")
-    with zipfile.ZipFile(wheel) as packed:
-        names = set(packed.namelist())
-
-    versions = {f"monitor/storage/{path.relative_to(ROOT)}" for path in MIGRATIONS.rglob("*.py")}
-    templates = {
-        str(path.relative_to(ROOT))
-        for path in (ROOT / "monitor").rglob("*")
-        if path.parent.name in ("templates", "static")
-    }
-    assert versions
-    assert templates
-    assert versions | templates <= names

@@ -1,7 +1,6 @@
 """A running web server over pages that a test can change, and stored runs that tests read and do not change."""
 
 import shutil
-import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -18,17 +17,13 @@ from web.stored_pages import EVIL, fill
 class Health:
     """Health as a test sets it."""
 
-    def __init__(self) -> None:
-        self.sick: str | None = None
-        self.lacking: str | None = None
-        self.release = threading.Event()
-        self.release.set()
+    sick: str | None = None
+    lacking: str | None = None
 
     def unhealthy(self) -> str | None:
         return self.sick
 
     def unready(self) -> str | None:
-        self.release.wait(10)
         return self.lacking
 
 

@@ -19,6 +19,7 @@ from monitor.model.model_versions import ArmModel
 from monitor.model.rankings import Arm
 from monitor.model.runs import Evidence, EvidenceKind, KeptLists, Scores
 from monitor.storage import SqlStore
+from storage.worked import claimed
 from web.sites import running
 
 SLOTS = [SLOT + number * DAY for number in range(4)]
@@ -46,10 +47,7 @@ def fill(
     )
     place = f"country={name}"
     for number, slot in enumerate(SLOTS):
-        claim = store.runs.claim(
-            name, slot, owner="test", now=slot, until=slot + DAY, config_hash="0" * 64, rerun=False
-        )
-        assert claim is not None
+        claim = claimed(store, slot, comparison=name, until=slot + DAY)
         is_last = number == 3
         mean = 0.25 if is_last else 0.5
         alert = {

@@ -1,8 +1,6 @@
 """Encryption and client certificates over real sockets, and certificates that change while the server runs."""
 
 import os
-import shutil
-import socket
 import ssl
 from contextlib import closing, suppress
 from http.client import HTTPConnection
@@ -60,15 +58,6 @@ def logged(monkeypatch: pytest.MonkeyPatch) -> LogCapture:
 
 def tls_of(pair: Pair, **more: Any) -> dict[str, Any]:
     return {"cert_file": str(pair.cert), "key_file": str(pair.key), **more}
-
-
-def serial_at(port: int, authority: Authority) -> str:
-    """Of the certificate that the server shows."""
-    context = authority.client_context()
-    with context.wrap_socket(
-        socket.create_connection(("127.0.0.1", port), timeout=10), server_hostname="127.0.0.1"
-    ) as secure:
-        return str((secure.getpeercert() or {})["serialNumber"])
 
 
 def page_by(connection: HTTPConnection) -> bytes:
@@ -237,26 +226,6 @@ def test_files_that_could_not_be_read_are_tried_again_though_their_content_stays
     assert len(tries) == 3
     assert [each["log_level"] for each in logged.entries] == ["error", "info"]
     assert logged.entries[0]["reason"]
-
-
-def test_rotation_keeps_the_listener_and_connections_that_there_are(keys, tmp_path):
-    first, second = keys.authority.issue("first"), keys.authority.issue("second")
-    shown = Pair(tmp_path / "tls.crt", tmp_path / "tls.key")
-
-    def put(pair: Pair) -> None:
-        for source, target in ((pair.cert, shown.cert), (pair.key, shown.key)):
-            Path(shutil.copy(source, target.with_suffix(".new"))).replace(target)
-
-    put(first)
-    with (
-        serving(tls=keys.authority.client_context(), tls_server_config=tls_of(shown)) as site,
-        closing(site.connect()) as regular,
-    ):
-        before = serial_at(site.port, keys.authority)
-        assert page_by(regular) == b"page\n"
-        put(second)
-        wait_for(lambda: serial_at(site.port, keys.authority) != before, "the new certificate")
-        assert page_by(regular) == b"page\n"
 
 
 def test_encryption_can_be_put_in_force_on_a_running_server_and_ends_plain_connections(keys):

@@ -2,9 +2,9 @@
 
 import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
-from types import FrameType
 
 import duckdb
 import pytest
@@ -49,16 +49,9 @@ def test_an_interrupt_is_raised_as_itself_also_before_an_error_of_closing(first,
         raise then
 
 
-def exit_143(number: int, _: FrameType | None) -> None:
-    raise SystemExit(128 + number)
-
-
-@pytest.mark.parametrize(
-    ("name", "handle"), [("SIGINT", signal.default_int_handler), ("SIGTERM", exit_143)]
-)
-def test_a_real_signal_ends_a_statement_that_would_take_for_ever(name, handle):
-    number = signal.Signals[name]
-    signal.signal(number, handle)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_real_signal_ends_a_statement_that_would_take_for_ever(number):
+    signal.signal(number, lambda *_: sys.exit(143))
     threading.Timer(0.1, os.kill, (os.getpid(), number)).start()
     with pytest.raises((KeyboardInterrupt, SystemExit)), open_database([]) as database:
         database.execute(LONG)
@@ -66,6 +59,6 @@ def test_a_real_signal_ends_a_statement_that_would_take_for_ever(name, handle):
 
 def test_it_is_known_that_a_termination_came_whatever_became_of_what_it_raised():
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    with pytest.raises(SystemExit) as caught, termination_raised():
+    with pytest.raises(SystemExit, match="143"), termination_raised():
         signal.raise_signal(signal.SIGTERM)
-    assert (caught.value.code, terminated.is_set()) == (143, True)
+    assert terminated.is_set()

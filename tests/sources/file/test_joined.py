@@ -2,6 +2,7 @@
 
 import tempfile
 import threading
+from collections import ChainMap
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import datetime
@@ -26,14 +27,13 @@ from monitor.model.statistics import NoiseFloor
 from monitor.pipeline.accumulator import SAMPLED_USERS
 from monitor.pipeline.pull import Arms
 from monitor.pipeline.run_measurement import Measurement, Stopwatch, measure_slot
-from monitor.ports import JoinedAnswers
 from monitor.sources.file import FileSourceOptions, FileUsersOptions, database, joined
 from monitor.sources.file.joined import JoinedFiles
 from monitor.sources.file.source import FileLists, FileUsers
 from pipeline.canned import StillClock
 from pipeline.test_user_batches import NOT_FOUND, plain
 from servers.disk import small_disk
-from servers.lists import as_lists, request, write_csv, write_jsonl
+from servers.lists import as_lists, write_csv, write_jsonl
 
 PLAN = comparison(
     k=4,
@@ -45,6 +45,7 @@ PLAN = comparison(
 )
 REQUEST = JoinRequest(k=4, slot=SLOT, timeout_s=60, max_segment_values=2)
 SIZE = 120
+DIMENSIONS = ("country", "tier", "vip")
 ODD = "odd"
 """Ids in a spelling of their own, which options undo. One user is listed in two spellings."""
 second_ring = partial(pytest.param, marks=pytest.mark.integration)
@@ -56,21 +57,21 @@ def rows_of(seed: int, *, odd: bool) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for place in rng.permutation(SIZE).tolist():
         country = [None, "", "DE", "FR", "IT", "UK"][place % 6]
-        items: list[int | None] | None = rng.choice(30, 5, replace=False).tolist()
+        items: Any = rng.choice(30, 5, replace=False).tolist()
         if odd and place % 10 == 0:
             items = [None, [], [1, None, 2], [7, 7, 8]][place // 10 % 4]
-        rows.append(
-            {"user": f"user-{place:03}", "items": items, "country": country, "tier": place % 3 / 2}
-        )
+        row = {
+            "user": f"user-{place:03}",
+            "items": items,
+            "country": country,
+            "tier": place % 3 / 2,
+            "vip": place % 2 == 0,
+        }
+        rows.append(row)
         if odd and place % 37 == 0:
-            rows.append(
-                {"user": f"user-{place:03}", "items": [9, 8], "country": "UK", "tier": None}
-            )
+            rows.append(row | {"items": [9, 8], "country": "UK", "tier": None, "vip": None})
     if odd:
-        rows += [
-            {"user": name, "items": [1, 2], "country": "DE", "tier": 0.0}
-            for name in (None, "", "x" * 2000)
-        ]
+        rows += [row | {"user": name, "items": [1, 2]} for name in (None, "", "x" * 2000)]
         rows = [row for place, row in enumerate(rows) if place % 13 or seed != 2]
     return rows
 
@@ -80,35 +81,33 @@ def write(
 ) -> FileSourceOptions:
     """A row a list ("wide"), or a row an item, by rank ("long") or as they stand ("in order")."""
     if spell is int:
-        digits = [(row["user"] or "").removeprefix("user-") for row in rows]
-        rows = [
-            row | {"user": int(each) if each.isdigit() else None}
-            for row, each in zip(rows, digits, strict=True)
-        ]
+        number_of = {f"user-{place:03}": place for place in range(SIZE)}
+        rows = [row | {"user": number_of.get(row["user"])} for row in rows]
     elif spell is ODD:
         told |= {"user_ids": ("strip", "lower"), "item_ids": ({"regex": "sku-(.*)"}, "int")}
-        odd = [
-            row
-            | {
-                "user": f" {row['user']}".upper(),
-                "items": [f"sku-00{item}" for item in row["items"]],
-            }
+        other = rows[0] | {"items": ["sku-1"]}
+        rows = [
+            row | {"user": f" {row['user'].upper()}", "items": [f"sku-00{i}" for i in row["items"]]}
             for row in rows
         ]
-        rows = [*odd, rows[0] | {"items": ["sku-1"]}]
-    names: dict[str, Any] = {"items": "items"}
+        rows.append(other)
+    names = {"wide": ("items",), "long": ("item", "rank"), "in order": ("item",)}[form]
     if form != "wide":
-        names = {"item": "item", "rank": "rank"} if form == "long" else {"item": "item"}
         rows = [
             row | {"item": item, "rank": rank}
             for row in rows
             for rank, item in enumerate(row["items"] or [])
         ]
-    columns = ("user", *names, "country", "tier")
+    columns = ("user", *names, *DIMENSIONS)
     WRITERS[path.suffix](pa.table({name: [row[name] for row in rows] for name in columns}), path)
-    if form == "in order":
-        names["in_order"] = True
-    return FileSourceOptions(path=str(path), user="user", max_unreadable=1, **names, **told)
+    options = dict(zip(names, names, strict=True)) | told
+    return FileSourceOptions(
+        path=str(path),
+        user="user",
+        max_unreadable=1,
+        in_order=form == "in order" or None,
+        **options,
+    )
 
 
 def write_parquet(table: pa.Table, path: Path) -> None:
@@ -156,6 +155,13 @@ def joined_files(*files: FileSourceOptions) -> JoinedFiles:
     return JoinedFiles(lists_of(*files), asked_of(files[0]), ())
 
 
+def joined_lists(source: JoinedFiles) -> dict[str, list[str]]:
+    """The lists of the candidate."""
+    with source.read(REQUEST) as answers:
+        lists = [as_lists(batch.candidate) for batch in answers.batches(30)]
+    return dict(ChainMap(*lists))
+
+
 def arms_of(
     baseline: FileSourceOptions,
     candidate: FileSourceOptions,
@@ -168,9 +174,9 @@ def arms_of(
         baseline=FileLists(baseline),
         candidate=FileLists(candidate),
         users=FileUsers(users),
-        dimensions=("country", "tier"),
+        dimensions=DIMENSIONS,
         again=None if again is None else FileLists(again),
-        joined=JoinedFiles(lists_of(baseline, candidate, again), users, ("country", "tier")),
+        joined=JoinedFiles(lists_of(baseline, candidate, again), users, DIMENSIONS),
     )
 
 
@@ -237,11 +243,8 @@ def test_a_join_finds_what_pulling_finds(tmp_path, *, kept, spell, form, users, 
     assert pulled.coverage.all.paired >= SIZE * 0.6
     assert {"DE", "FR", "IT", "UK"} == (pulled.run.models or {})[Arm.CANDIDATE].users.keys()
     assert found(joined) == found(pulled)
-    assert (joined.coverage, joined.left_out, joined.notes) == (
-        pulled.coverage,
-        pulled.left_out,
-        pulled.notes,
-    )
+    for name in ("coverage", "left_out", "notes"):
+        assert getattr(joined, name) == getattr(pulled, name), name
 
 
 Files = tuple[FileSourceOptions, FileSourceOptions]
@@ -296,7 +299,7 @@ def test_a_candidate_that_cannot_be_read_is_unavailable_to_everybody(files, dama
     ("damage", "reason"),
     [
         (Path.unlink, "does not exist"),
-        (holding(user=["", None], country=["DE", "DE"], tier=[1, 1]), "holds no user"),
+        (holding(user=[""], country=["DE"], tier=[1], vip=[True]), "holds no user"),
         (holding(user=["a"]), "has no column 'country'"),
     ],
 )
@@ -320,10 +323,9 @@ def test_second_lists_that_cannot_be_read_are_said_and_the_run_goes_on(files):
 
 def test_damage_in_the_middle_of_a_file_ends_the_run_with_its_reason(files):
     path = Path(files[1].path)
-    content = bytearray(path.read_bytes())
+    content = path.read_bytes()
     start = len(content) // 3
-    content[start : start + 400] = b"\0" * 400
-    path.write_bytes(content)
+    path.write_bytes(content[:start] + b"\0" * 400 + content[start + 400 :])
 
     with pytest.raises(SourceError, match="cannot be decoded") as caught:
         measure(arms_of(*files))
@@ -333,10 +335,11 @@ def test_damage_in_the_middle_of_a_file_ends_the_run_with_its_reason(files):
 def test_a_file_that_is_written_anew_while_it_is_read_ends_the_run(files):
     path = Path(files[1].path)
 
-    def read_and_replace(answers: JoinedAnswers) -> None:
+    copy = path.with_name("new")
+    copy.write_bytes(path.read_bytes())
+
+    def read_and_replace(answers: Any) -> None:
         assert sum(len(batch.panel) for batch in answers.batches(50)) == SIZE
-        copy = path.with_name("new")
-        copy.write_bytes(path.read_bytes())
         copy.replace(path)
 
     with (
@@ -389,19 +392,14 @@ def test_a_disk_that_hangs_is_given_up_at_the_deadline(files, hung, monkeypatch)
 def test_what_does_not_fit_into_memory_is_spilled_and_removed_and_a_full_disk_is_said(
     tmp_path, spill, monkeypatch
 ):
-    users, rng = (
-        [f"user-{number:06}-{'x' * 40}" for number in range(150_000)],
-        np.random.default_rng(1),
-    )
-    files = []
+    users = [f"user-{number:06}-{'x' * 40}" for number in range(150_000)]
+    rng, files = np.random.default_rng(1), []
     for name in ("baseline", "candidate"):
         lists = pa.array(list(rng.integers(0, 10**6, (len(users), 20))))
-        pq.write_table(
-            pa.table({"user": rng.permutation(users), "items": lists}), tmp_path / f"{name}.parquet"
-        )
-        files.append(
-            FileSourceOptions(path=str(tmp_path / f"{name}.parquet"), user="user", items="items")
-        )
+        path = str(tmp_path / f"{name}.parquet")
+        file = FileSourceOptions(path=path, user="user", items="items")
+        pq.write_table(pa.table({"user": rng.permutation(users), "items": lists}), file.path)
+        files.append(file)
     monkeypatch.setattr(database, "MEMORY_MB", 60)
     source, asked = joined_files(*files), replace(REQUEST, k=20, timeout_s=300)
     with source.read(asked) as answers:
@@ -421,35 +419,20 @@ def test_what_does_not_fit_into_memory_is_spilled_and_removed_and_a_full_disk_is
 
 
 @pytest.mark.parametrize(
-    ("form", "names"), [("long", ("key", "KEY_1")), ("wide", ("segment_0", "Here"))]
+    ("columns", "cells"),
+    [
+        ({"user": "key", "item": "KEY_1", "rank": "rank"}, [1, 2]),
+        ({"user": "segment_0", "items": "Here"}, [[1], [2]]),
+    ],
 )
-def test_columns_may_have_any_name(tmp_path, form, names):
-    user, item = names
-    columns: dict[str, Any] = (
-        {"user": user, "items": item}
-        if form == "wide"
-        else {"user": user, "item": item, "rank": "rank"}
-    )
-    path = str(tmp_path / "lists.parquet")
-    pq.write_table(
-        pa.table(
-            {user: ["a", "b"], item: [[1], [2]] if form == "wide" else [1, 2], "rank": [1, 1]}
-        ),
-        path,
-    )
-    file = FileSourceOptions(path=path, **columns)
+def test_columns_may_have_any_name(tmp_path, columns, cells):
+    user, item, *_ = columns.values()
+    file = FileSourceOptions(path=str(tmp_path / "lists.parquet"), **columns)
+    pq.write_table(pa.table({user: ["a", "b"], item: cells, "rank": [1, 1]}), file.path)
+
     source = JoinedFiles(lists_of(file, file), asked_of(file), ("rank",))
-    with source.read(REQUEST) as answers:
-        joined_lists = {
-            user: items
-            for batch in answers.batches(9)
-            for user, items in as_lists(batch.candidate).items()
-        }
-    assert (
-        joined_lists
-        == as_lists(FileLists(file).pull(request("a", "b")))
-        == {"a": ["1"], "b": ["2"]}
-    )
+
+    assert joined_lists(source) == {"a": ["1"], "b": ["2"]}
 
 
 def test_the_database_reads_its_files_and_nothing_else(files, tmp_path):

@@ -16,9 +16,7 @@ ROW = 'ann,"[1]"\n'
 @pytest.fixture
 def secret(tmp_path: Path) -> Path:
     """A file outside of the folder of lists."""
-    outside = tmp_path / "outside"
-    outside.mkdir()
-    path = outside / "secret.csv"
+    path = tmp_path / "secret.csv"
     path.write_text(f"hunter2\n{HEADER}")
     return path
 
@@ -48,14 +46,11 @@ def test_a_link_out_of_the_configured_folder_is_refused(path, lists, secret):
     assert "hunter2" not in f"{caught.value} {caught.value.shown}"
 
 
-def test_a_link_out_of_the_folder_is_followed_where_that_is_allowed(lists, secret):
+def test_links_within_the_folder_of_the_folder_itself_and_where_allowed_out_of_it_are_followed(
+    lists, secret, tmp_path
+):
     secret.write_text(HEADER + ROW)
     (lists / "a.csv").symlink_to(secret)
-
-    assert pulled(lists / "a.csv", follow_links=True) == {"ann": ["1"]}
-
-
-def test_links_within_the_folder_and_of_the_folder_itself_are_followed(lists, tmp_path):
     (lists / "day").mkdir()
     (lists / "day" / "a.csv").write_text(HEADER + ROW)
     (lists / "latest.csv").symlink_to(lists / "day" / "a.csv")
@@ -63,33 +58,33 @@ def test_links_within_the_folder_and_of_the_folder_itself_are_followed(lists, tm
     current.symlink_to(lists)
 
     assert pulled(current / "latest.csv") == {"ann": ["1"]}
+    assert pulled(lists / "a.csv", follow_links=True) == {"ann": ["1"]}
 
 
-def test_the_first_line_of_a_file_that_is_no_table_is_not_shown(lists):
-    (lists / "a.csv").write_text("hunter2,swordfish\nx,y\n")
-
-    with pytest.raises(
-        SourceError, match=r"a\.csv has no column 'user', 'items': check the path"
-    ) as caught:
-        pulled(lists / "a.csv")
-    assert "hunter2" not in f"{caught.value} {caught.value.shown}"
-
-
-def test_the_columns_of_a_table_are_shown_where_one_is_nearly_right(lists):
-    (lists / "a.csv").write_text("users,items\nx,y\n")
+@pytest.mark.parametrize(
+    ("header", "shown"),
+    [
+        ("hunter2,swordfish", "a.csv has no column 'user', 'items': check the path"),
+        ("users,items", "no column 'user' (did you mean 'users'?): it has users, items"),
+    ],
+)
+def test_the_columns_of_a_table_are_shown_only_where_one_is_nearly_right(header, shown, lists):
+    (lists / "a.csv").write_text(f"{header}\nx,y\n")
 
     with pytest.raises(SourceError) as caught:
         pulled(lists / "a.csv")
-    expected = "no column 'user' (did you mean 'users'?): it has users, items"
-    assert expected in caught.value.shown
+    assert shown in caught.value.shown
+    assert "hunter2" not in f"{caught.value} {caught.value.shown}"
 
 
 def test_a_folder_without_parts_is_no_folder_that_does_not_exist(lists):
     (lists / "gone").symlink_to(lists / "nothing")
     os.mkfifo(lists / "pipe")
 
-    with pytest.raises(SourceError, match="lists holds no file"):
-        pulled(lists)
+    for path in (lists, lists / "*.csv"):
+        with pytest.raises(SourceError, match="holds no file: check the path") as caught:
+            pulled(path)
+        assert not caught.value.permanent
 
 
 def test_a_part_that_is_a_link_to_nothing_is_named(lists):

@@ -10,11 +10,10 @@ import pytest
 from botocore.exceptions import ClientError
 
 from monitor.errors import SourceError
-from monitor.model.runs import JoinRequest
-from monitor.sources.file import FileSourceOptions, FileUsersOptions
-from monitor.sources.file.joined import JoinedFiles
+from monitor.sources.file import FileSourceOptions
 from servers.buckets import running_buckets
-from servers.lists import SLOT, as_lists, pull_of
+from servers.lists import pull_of
+from sources.file.test_joined import joined_files, joined_lists
 
 pytestmark = pytest.mark.integration
 
@@ -42,32 +41,21 @@ def store(address: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 def joined(path: str) -> dict[str, list[Any]]:
     options = FileSourceOptions(path=path, user="user", items="items")
-    source = JoinedFiles(
-        {"baseline": options, "candidate": options}, FileUsersOptions(path=path, user="user"), ()
-    )
-    with source.read(JoinRequest(k=4, slot=SLOT, timeout_s=60, max_segment_values=2)) as answers:
-        return {
-            user: items
-            for batch in answers.batches(30)
-            for user, items in as_lists(batch.candidate).items()
-        }
+    return joined_lists(joined_files(options, options))
 
 
-@pytest.mark.parametrize("path", ["day", "day/*.parquet", "lists.csv"])
-def test_a_store_gives_what_the_disk_gives(path, store, tmp_path):
+def test_a_store_gives_what_the_disk_gives(store, tmp_path):
     (tmp_path / "day").mkdir()
     for name in ("a", "b"):
-        pq.write_table(
-            pa.table({"user": [name, name * 2], "items": [[1, 2], [3]]}),
-            tmp_path / f"day/{name}.parquet",
-        )
+        table = pa.table({"user": [name, name * 2], "items": [[1, 2], [3]]})
+        pq.write_table(table, tmp_path / f"day/{name}.parquet")
     (tmp_path / "lists.csv").write_text('user,items\na,"[1, 2]"\n')
     store.put(f"{tmp_path}/", "lists", recursive=True)
 
-    on_disk, in_store = joined(f"{tmp_path}/{path}"), joined(f"s3://lists/{path}")
-
-    assert in_store == on_disk
-    assert "a" in in_store
+    for path in ("day", "day/*.parquet", "lists.csv"):
+        in_store = joined(f"s3://lists/{path}")
+        assert in_store == joined(f"{tmp_path}/{path}")
+        assert "a" in in_store
 
 
 @pytest.mark.parametrize(

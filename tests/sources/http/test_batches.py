@@ -2,12 +2,13 @@
 
 import json
 import math
-from collections.abc import Callable
+from collections import Counter
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
+from monitor.model.model_versions import count_versions
 from monitor.model.rankings import CoverageReason, Pull
 from servers.answering import Respond, answering
 from servers.lists import as_lists, pull_of
@@ -18,7 +19,6 @@ from tables import parsed
 USERS = tuple(f"u{number}" for number in range(10))
 BATCHED: Any = {"method": "POST", "body": {"users": "{users}"}, "batch": 10}
 NAMED: Any = {"user": "who", "items": "ids"}
-Answer = Callable[[list[str]], object]
 
 
 def list_of(user: str) -> list[str]:
@@ -47,7 +47,8 @@ BODIES = parsed("""
     [{"users": "{users}", "k": "{k}"}, {"users": ["a", "b"], "k": 10}]
     [{"instances": [{"user": "{user}", "n": "{k}"}]}, {"instances": [{"user": "a", "n": 10}, {"user": "b", "n": 10}]}]
     [{"inputs": [{"shape": ["{count}"], "data": "{users}"}]}, {"inputs": [{"shape": [2], "data": ["a", "b"]}]}]
-    [{"query": "{ recs(of: '{users}') }"}, {"query": "{ recs(of: 'a,b') }"}]
+    [{"query": "{ recs(of: '{users}', day: {slot:%d}) }"}, {"query": "{ recs(of: 'a,b', day: 08) }"}]
+    [{"all": "{users}", "flags": [true, "{k}!", null]}, {"all": ["a", "b"], "flags": [true, "10!", null]}]
 """)
 
 
@@ -56,6 +57,7 @@ def test_a_body_is_posted_for_all_users_of_a_batch(body, posted):
     seen, answer = list[Asked](), (200, [list_of("a"), list_of("b")])
     pull = pull_from(lambda *_: answer, "a", "b", seen=seen, method="POST", batch=64, body=body)
     assert [json.loads(asked.body) for asked in seen] == [posted]
+    assert seen[0].headers["content-type"] == "application/json"
     assert as_lists(pull) == by_user("ab")
 
 
@@ -77,81 +79,39 @@ def test_users_stand_in_an_address_with_commas_between_each_percent_encoded():
         (64, lambda users: {"r": of_users(reversed(users))}, {"answers": "r", **NAMED}),
         (4, lambda users: of_users(["x", *users, "y"]), NAMED),
     ],
-    ids=[
-        "in order",
-        "in order, in objects",
-        "by user",
-        "in another order, named",
-        "with others beside",
-    ],
 )
 def test_answers_are_matched_to_their_users(batch, answer, options):
     seen = list[Asked]()
-    pull = pull_from(
-        lambda _, body: (200, answer(body["users"])),
-        seen=seen,
-        **BATCHED | {"batch": batch},
-        **options,
-    )
-    assert as_lists(pull).items() == LISTS.items()
+    given = {**BATCHED, **options, "batch": batch}
+    pull = pull_from(lambda _, body: (200, answer(body["users"])), seen=seen, **given)
+    assert as_lists(pull) == LISTS
     assert len(seen) == math.ceil(10 / batch)
 
 
-BROKEN: dict[str, tuple[Answer, Any, CoverageReason, str, int]] = {
-    "half of it": (
-        lambda users: [list_of(user) for user in users[:5]],
-        {},
-        CoverageReason.MALFORMED,
-        "gave 5 answers",
-        10,
-    ),
-    "half of it, named": (
-        lambda users: of_users(users[:5]),
-        NAMED,
-        CoverageReason.MISSING,
-        "omitted users",
-        5,
-    ),
-    "twice": (
-        lambda users: of_users([*users, *users[:2]]),
-        NAMED,
-        CoverageReason.DUPLICATE_USER,
-        "twice",
-        2,
-    ),
-    "one list that is none": (
-        lambda users: by_user(users) | {"u0": None},
-        {},
-        CoverageReason.MALFORMED,
-        "found null",
-        1,
-    ),
-    "numbers where objects should be": (
-        lambda _: [1, 2],
-        {"user": "length(who)"},
-        CoverageReason.MALFORMED,
-        "expression",
-        10,
-    ),
-}
-
-
-@pytest.mark.parametrize("way", BROKEN)
-def test_what_is_broken_in_an_answer_costs_those_users_alone_and_is_told(way):
-    answer, options, reason, told, count = BROKEN[way]
-    pull = pull_from(lambda _, body: (200, answer(body["users"])), **BATCHED, **options)
-    assert list(pull.failures.values()) == [reason] * count
-    assert told in pull.notes[reason]
-    assert (
-        as_lists(pull).items()
-        == by_user(user for user in USERS if user not in pull.failures).items()
-    )
+@pytest.mark.parametrize(
+    ("answer", "options", "failures", "told"),
+    [
+        ([list_of(user) for user in USERS[:5]], {}, {"malformed": 10}, "gave 5 answers"),
+        (of_users(USERS[:5]), NAMED, {"missing": 5}, "omitted users"),
+        (of_users([*USERS, "u0", "u1"]), NAMED, {"duplicate_user": 2}, "twice"),
+        (LISTS | {"u0": None}, {}, {"malformed": 1}, "found null"),
+        ([1, 2], {"user": "length(who)"}, {"malformed": 10}, "expression"),
+    ],
+    ids=["half of it", "half of it, named", "twice", "one list that is none", "no objects"],
+)
+def test_what_is_broken_in_an_answer_costs_those_users_alone_and_is_told(
+    answer, options, failures, told
+):
+    pull = pull_from(lambda *_: (200, answer), **BATCHED, **options)
+    assert Counter(pull.failures.values()) == failures
+    (note,) = pull.notes.values()
+    assert told in note
+    assert as_lists(pull) == by_user(user for user in USERS if user not in pull.failures)
 
 
 @pytest.mark.parametrize(
     "too_much",
     [lambda _: (413, {}), lambda users: (200, [["x" * 2000]] * len(users))],
-    ids=["for the server", "for max_bytes"],
 )
 def test_a_batch_that_is_too_large_is_halved_and_asked_for_again(too_much):
     sizes = []
@@ -162,7 +122,7 @@ def test_a_batch_that_is_too_large_is_halved_and_asked_for_again(too_much):
         return (200, by_user(users)) if len(users) <= 3 else too_much(users)
 
     pull = pull_from(respond, **BATCHED, concurrency=1, max_bytes=2048)
-    assert as_lists(pull).items() == LISTS.items()
+    assert as_lists(pull) == LISTS
     assert sizes == [10, 5, 2, 2, 2, 2, 2]
 
 
@@ -172,43 +132,35 @@ def test_where_one_user_is_too_much_that_is_the_reason():
     assert "413" in pull.notes[CoverageReason.HTTP_ERROR]
 
 
-def versions(user: str, place: int) -> dict[str, object]:
-    """Half of the users are answered by a new model, and one of five by what names none."""
-    told: object = (
-        None if place % 5 == 1 else [] if place % 5 == 2 else "v13" if place < 5 else " v12"
-    )
-    return {"ids": list_of(user), "model": {"version": told}}
+MODELS = json.loads('["v13", null, [], "v13", "v13", " v12", null, [], " v12", " v12"]')
+"""Of each user's answer: half are by a new model, and two of five name none."""
 
 
 def test_versions_are_counted_by_each_user_s_answer_else_the_whole_and_odd_ones_are_no_fault():
-    answers = {user: versions(user, place) for place, user in enumerate(USERS)}
+    answers = {
+        user: {"ids": list_of(user), "model": {"version": told}}
+        for user, told in zip(USERS, MODELS, strict=True)
+    }
     one: Any = {"items": "ids", "model_version": "model.version"}
     for usual, expected in ((None, {"v13": 3, "v12": 3}), (11, {"v13": 3, "v12": 3, "11": 4})):
         whole = {"by": answers, "model": {"version": usual}}
         pull = pull_from(lambda *_, whole=whole: (200, whole), **BATCHED, answers="by", **one)
-        assert (as_lists(pull).items(), pull.versions) == (LISTS.items(), expected)
+        assert (as_lists(pull), pull.versions) == (LISTS, expected)
     for version, expected in (("model.version", {"v13": 3, "v12": 3}), ("abs(ids)", {})):
-        alone = pull_from(
-            lambda path, _: (200, answers[path[1:]]),
-            path="/{user}",
-            **one | {"model_version": version},
-        )
-        assert (as_lists(alone).items(), alone.versions) == (LISTS.items(), expected)
+        one["model_version"] = version
+        alone = pull_from(lambda path, _: (200, answers[path[1:]]), path="/{user}", **one)
+        assert (as_lists(alone), alone.versions) == (LISTS, expected)
 
 
-def test_a_header_may_name_the_version_and_what_is_told_is_cut_and_bounded():
+def test_a_header_may_name_the_version():
     with contextmanager(serve)() as server:
-        told = {f"/{number}": f"v{number}" if number >= 20 else "v" * 500 for number in range(150)}
-        server.respond = lambda asked: answer(200, {"X-Model": told[asked.path]}, b"[1, 2]")
-        http = {
-            "url": f"{server.url}/{{user}}",
-            "model_version_header": "x-model",
-            "model_version": "nothing",
-        }
-        pull = pull_of(*map(str, range(150)), http=http)
-    assert (pull.versions["v" * 100], len(pull.versions), sum(pull.versions.values())) == (
-        20,
-        101,
-        150,
-    )
-    assert pull.versions["(others)"] in (30, 31)
+        server.respond = lambda _: answer(200, {"X-Model": "v12"}, b"[1, 2]")
+        names = {"model_version_header": "x-model", "model_version": "nothing"}
+        pull = pull_of("ann", http={"url": f"{server.url}/{{user}}", **names})
+    assert pull.versions == {"v12": 1}
+
+
+def test_versions_are_cut_and_bounded():
+    told = [*["v" * 500] * 20, *(f"v{number}" for number in range(130))]
+    versions = count_versions({}, [(version, 1) for version in told])
+    assert (versions["v" * 100], versions["(others)"], len(versions)) == (20, 31, 101)

@@ -23,12 +23,9 @@ USERS = [f"u{number:03}" for number in range(100)]
 def pulled(*sources: dict[str, Any], run: str = "run", timeout_s: float = 120) -> list[Pull]:
     """The pulls of a run, side by side, at most four requests at once each."""
     asked = replace(request(*USERS, k=1, timeout_s=timeout_s), together=run)
+    opened = [source_of(http={"concurrency": 4} | options) for options in sources]
     with ThreadPoolExecutor(len(sources)) as threads:
-        return list(
-            threads.map(
-                lambda options: source_of(http={"concurrency": 4} | options).pull(asked), sources
-            )
-        )
+        return list(threads.map(lambda source: source.pull(asked), opened))
 
 
 def test_users_are_asked_in_an_order_that_is_random_and_the_same_for_all_pulls_of_a_run(
@@ -77,9 +74,9 @@ def test_an_arm_that_hangs_fails_or_is_limited_costs_another_one_no_user_and_is_
     recommender.otherwise = fault
     with running_recommender() as well:
         bad, good = pulled(
-            {"url": recommender.url} | options, {"url": well.url}, timeout_s=timeout_s
+            {"url": recommender.url, **options}, {"url": well.url}, timeout_s=timeout_s
         )
-    assert (len(good.rankings), good.failures, good.notes) == (len(USERS), {}, {})
+    assert (len(good.rankings), good.notes) == (len(USERS), {})
     assert set(bad.failures.values()) == {reason}
 
 
@@ -136,10 +133,12 @@ def test_a_pull_waits_for_others_only_ahead_of_a_pace_that_takes_half_of_its_dea
 
 def test_nobody_waits_for_one_that_is_silent_for_longer_than_a_request_may_take_or_has_left(clock):
     quick, other = companions(40, 0)
-    turns = [quick.may_go()]
-    for clock.wall in (105.0, 105.1):
-        turns.append(quick.may_go())
+    assert not quick.may_go()
+    clock.wall = 105.0
+    assert not quick.may_go()
+    clock.wall = 105.1
+    assert quick.may_go()
     other.moved_at = clock.wall
-    turns.append(quick.may_go())
+    assert not quick.may_go()
     other.leave()
-    assert [*turns, quick.may_go()] == [False, False, True, False, True]
+    assert quick.may_go()

@@ -1,8 +1,6 @@
 """How users are asked over HTTP: addresses, bodies, headers, certificates, selection of items; traces of caches."""
 
-import json
 import socket
-import ssl
 from dataclasses import replace
 from importlib.metadata import version
 
@@ -11,14 +9,10 @@ import pandas as pd
 import pytest
 from multidict import CIMultiDict
 
-from monitor import USER_AGENT, link_local
-from monitor.errors import SourceError
+from monitor import link_local
 from monitor.model.rankings import CoverageReason
-from monitor.sources.http import HttpSourceOptions, OAuth2Options
 from monitor.sources.http.traces import TraceCollector
-from servers.certificates import self_signed
 from servers.lists import as_lists, pull_of, request, source_of
-from servers.recommender import running_recommender
 from tables import parsed
 
 
@@ -40,42 +34,18 @@ def test_a_key_that_would_lead_elsewhere_is_never_asked(recommender):
     assert not recommender.asked
 
 
-BODY = '{"user": "{user}", "n": "{k}", "query": "{ recs(day: {slot:%d}, top: {k}) }", "flags": [true, "{user}!"]}'
-POSTED = '{"user": "quo\\"te", "n": 4, "query": "{ recs(day: 08, top: 4) }", "flags": [true, "quo\\"te!"]}'
-
-
-def test_a_body_is_posted_with_everything_filled_in(recommender):
-    url = f"http://127.0.0.1:{recommender.port}/recs/all"
-
-    pull_of('quo"te', k=4, http={"url": url, "method": "POST", "body": json.loads(BODY)})
-
-    (asked,) = recommender.asked
-    assert (asked.method, asked.headers["content-type"]) == ("POST", "application/json")
-    assert json.loads(asked.body) == json.loads(POSTED)
-
-
 def test_headers_and_token_are_sent(recommender, tmp_path):
     (tmp_path / "key").write_text("k-from-file\n", encoding="utf-8")
     headers = {"X-Env": "prod", "X-Key_file": str(tmp_path / "key")}
 
     pull_of("u", http={"url": recommender.url, "token": "t0ken", "headers": headers})
 
-    sent = recommender.asked[0].headers
-    assert (sent["authorization"], sent["x-env"], sent["x-key"]) == (
-        "Bearer t0ken",
-        "prod",
-        "k-from-file",
-    )
-    assert sent["user-agent"] == USER_AGENT == "rankwatch/" + version("rankwatch")
+    expected = {"authorization": "Bearer t0ken", "x-env": "prod", "x-key": "k-from-file"}
+    expected["user-agent"] = "rankwatch/" + version("rankwatch")
+    assert recommender.asked[0].headers.items() >= expected.items()
 
 
-@pytest.mark.parametrize(
-    "host",
-    [
-        "169.254.169.254",
-        "metadata.google.internal",
-    ],
-)
+@pytest.mark.parametrize("host", ["169.254.169.254", "metadata.google.internal"])
 def test_where_clouds_give_out_credentials_nobody_is_asked_whatever_name_leads_there(
     host, monkeypatch
 ):
@@ -114,14 +84,12 @@ SHAPES = parsed("""
 def test_where_items_are_not_where_they_should_be_the_answers_shape_is_told(
     answer, shape, recommender
 ):
-    recommender.lists["bad"] = answer
-    recommender.lists["good"] = {"items": [1]}
-    source = source_of(http={"url": recommender.url, "items": "items"})
-    host = f"127.0.0.1:{recommender.port}"
+    recommender.lists |= {"bad": answer, "good": {"items": [1]}}
 
-    assert source.pull(request("bad", "good")).notes == {
-        CoverageReason.MALFORMED: f"{host} has nothing where items says (items), in {shape}"
-    }
+    pull = pull_of("bad", "good", http={"url": recommender.url, "items": "items"})
+
+    said = f"127.0.0.1:{recommender.port} has nothing where items says (items), in {shape}"
+    assert pull.notes == {CoverageReason.MALFORMED: said}
 
 
 def test_where_items_finds_nothing_in_all_lists_the_expression_is_in_doubt(recommender):
@@ -132,50 +100,30 @@ def test_where_items_finds_nothing_in_all_lists_the_expression_is_in_doubt(recom
 
     found = "gave an empty list where items says (recs[*].item), in an object of recs, for everybody: is items right?"
     assert told == f"127.0.0.1:{recommender.port} {found}"
-    recommender.lists |= {user: [{"id": 1}] for user in "bc"}
-    told = pull_of("b", "c", http=source | {"items": "[*].item"}).notes[CoverageReason.EMPTY]
-    assert "in an array of 1, the first an object of id, for everybody" in told
-    recommender.lists["a"] = [{"item": 1}]
-    assert not pull_of("a", "b", "c", http=source | {"items": "[*].item"}).notes
+    recommender.lists["a"] = {"recs": [{"item": 1}]}
+    assert not pull_of("a", "b", "c", http=source).notes
 
 
 def test_where_nobody_is_known_the_address_is_in_doubt(recommender):
     recommender.otherwise = "missing"
-    source = source_of(http={"url": recommender.url})
-
     note = f"127.0.0.1:{recommender.port} answered 404 Not Found"
-    assert source.pull(request("a", "b")).notes == {
-        CoverageReason.MISSING: f"{note}, for everybody: is url right?"
-    }
+
+    nobody = pull_of("a", "b", http={"url": recommender.url}).notes
     recommender.behaviour["a"] = "ok"
-    assert source.pull(request("a", "b")).notes == {CoverageReason.MISSING: note}
+    somebody = pull_of("a", "b", http={"url": recommender.url}).notes
+
+    assert nobody == {CoverageReason.MISSING: f"{note}, for everybody: is url right?"}
+    assert somebody == {CoverageReason.MISSING: note}
 
 
 def test_an_answer_about_somebody_else_is_a_wrong_user(recommender):
     recommender.behaviour.update({"a": "named", "b": "wrong_user", "7": "named"})
+    http = {"url": recommender.url, "items": "items", "user": "user"}
 
-    pull = pull_of(
-        "a", "b", "7", k=1, http={"url": recommender.url, "items": "items", "user": "user"}
-    )
+    pull = pull_of("a", "b", "7", k=1, http=http)
 
     assert as_lists(pull) == {"a": ["0"], "7": ["0"]}
     assert pull.failures == {"b": CoverageReason.WRONG_USER}
-
-
-@pytest.mark.integration
-def test_certificates_are_verified_and_ca_file_is_trusted_by_who_names_it_alone(tmp_path):
-    certificate = self_signed(tmp_path)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate)
-    with running_recommender(context) as recommender:
-        trusting = source_of(http={"url": recommender.url, "ca_file": str(certificate)})
-        for _ in range(3):  # neither uses the connection that the other leaves
-            assert as_lists(trusting.pull(request("u", k=2))) == {"u": ["0", "1"]}
-            stranger = pull_of("u", http={"url": recommender.url})
-            assert stranger.failures == {"u": CoverageReason.UNREACHABLE}
-            assert "ca_file" in stranger.notes[CoverageReason.UNREACHABLE]
-        with pytest.raises(SourceError, match=r"none\.pem: No such file"):
-            pull_of("u", http={"url": recommender.url, "ca_file": str(tmp_path / "none.pem")})
 
 
 @pytest.mark.parametrize("host", [f"{'a' * 64}.example", "a..example", f"{'a.' * 130}example"])
@@ -186,27 +134,14 @@ def test_a_host_that_is_no_name_was_not_asked(host):
     assert "not in HTTP" not in pull.notes[CoverageReason.UNREACHABLE]
 
 
-def test_no_secret_is_printed_or_noted(recommender):
+def test_no_secret_is_noted(recommender):
     url = f"http://canary:canary@127.0.0.1:{recommender.port}/recs/{{user}}/canary?token=canary"
-    options = HttpSourceOptions.model_validate({"url": url, "headers": {"X-Key": "canary-h"}})
-    by_token = HttpSourceOptions.model_validate(
-        {"url": url.replace("canary:canary@", ""), "token": "canary-t"}
-    )
-    client = {
-        "token_url": "https://login.test/canary/token?key=canary",
-        "client_id": "me",
-        "client_secret": "canary",
-    }
-    oauth2 = OAuth2Options.model_validate(client)
     recommender.behaviour.update({"a": "redirect", "b": "cut", "c": "html", "d": "server_error"})
 
-    pull = pull_of("a", "b", "c", "d", http={"url": url, "retries": 0})
+    pull = pull_of(*"abcd", http={"url": url, "headers": {"X-Key": "canary"}, "retries": 0})
 
     assert len(pull.failures) == 4
-    assert (
-        "canary"
-        not in f"{options!r} {options} {by_token!r} {by_token} {pull.notes} {oauth2!r}{oauth2.model_dump()}"
-    )
+    assert "canary" not in f"{pull.notes}"
 
 
 def traced(*answers: dict[str, str]) -> tuple[list[float], list[float], str]:
@@ -214,7 +149,7 @@ def traced(*answers: dict[str, str]) -> tuple[list[float], list[float], str]:
     found = TraceCollector()
     for number, headers in enumerate(answers):
         found.add([str(number)], CIMultiDict(headers))
-    told = found.of(pd.Index([str(number) for number in range(len(answers))], dtype="str"))
+    told = found.of(pd.RangeIndex(len(answers)).astype("str"))
     return np.nan_to_num(told.age_s, nan=-1).tolist(), told.ids.tolist(), told.sign
 
 

@@ -83,16 +83,12 @@ def in_spark(
     arms: Arms, port: int, *files: FileSourceOptions | FileUsersOptions, **conf: str
 ) -> Arms:
     """The same files, joined and measured in Spark: users, baseline, candidate, and the baseline's second lists."""
-    shared = {
-        "remote": f"sc://127.0.0.1:{port}",
-        "conf": {name.replace("_", "."): value for name, value in conf.items()},
-    }
+    named = {name.replace("_", "."): value for name, value in conf.items()}
+    shared = {"remote": f"sc://127.0.0.1:{port}", "conf": named}
     left_out = {"follow_links", "format", "in_order", "max_bytes", "served"}
     users, *lists = (each.model_dump(exclude=left_out) | shared for each in files)
-    asked, given = (
-        SparkUsersOptions(**users),
-        lists_of(*(SparkSourceOptions(**each) for each in lists)),
-    )
+    given = lists_of(*(SparkSourceOptions(**each) for each in lists))
+    asked = SparkUsersOptions(**users)
     return replace(arms, joined=joined.join_in_spark(given, asked, arms.dimensions))
 
 
@@ -105,15 +101,9 @@ measure = partial(test_joined.measure, keep_scores=Keep.ALL, deadline=timedelta(
 
 def test_spark_finds_what_files_give_to_the_last_bit(tmp_path, spark, monkeypatch):
     """In long form. Other tests have wide form."""
+    long = partial(write, form="long", spell=int, model_version="country")
     baseline, candidate, again = (
-        write(
-            tmp_path / f"{seed}.parquet",
-            rows_of(seed, odd=True),
-            "long",
-            int,
-            model_version="country",
-        )
-        for seed in (1, 2, 3)
+        long(tmp_path / f"{seed}.parquet", rows_of(seed, odd=True)) for seed in (1, 2, 3)
     )
     listed = rows_of(4, odd=False)
     asked = asked_of(write(tmp_path / "users.parquet", listed + listed[:20], "wide", int))
@@ -127,47 +117,31 @@ def test_spark_finds_what_files_give_to_the_last_bit(tmp_path, spark, monkeypatc
         in_spark(arms, spark, asked, baseline, candidate, again), 3, noise_floor=NoiseFloor.RETRAIN
     )
     assert found(measured) == found(here)
-    assert (measured.coverage, measured.notes, measured.left_out) == (
-        here.coverage,
-        here.notes,
-        here.left_out,
-    )
-
-
-def spoil(options: FileSourceOptions, column: str) -> FileSourceOptions:
-    """Every tenth row has no user, or a fraction in its list.
-
-    The default share of rows may be unreadable.
-    """
-    rows = pq.read_table(options.path).to_pylist()
-    odd: Any = None if column == "user" else [1.5]
-    rows = [row | ({column: odd} if place % 10 == 0 else {}) for place, row in enumerate(rows)]
-    pq.write_table(pa.Table.from_pylist(rows), options.path)
-    return options.model_copy(update={"max_unreadable": 0.01})
+    for name in ("coverage", "notes", "left_out"):
+        assert getattr(measured, name) == getattr(here, name), name
 
 
 @pytest.mark.usefixtures("shared")
-@pytest.mark.parametrize("column", ["user", "items"])
-def test_rows_above_max_unreadable_fail_the_run_as_in_files(spark, files, column):
-    spoiled = (files[0], spoil(files[1], column))
+@pytest.mark.parametrize(("column", "odd"), [("user", None), ("items", [1.5])])
+def test_rows_above_max_unreadable_fail_the_run_as_in_files(spark, files, column, odd):
+    baseline, candidate = files
+    rows = pq.read_table(candidate.path).to_pylist()
+    for row in rows[::10]:
+        row[column] = odd
+    pq.write_table(pa.Table.from_pylist(rows), candidate.path)
+    spoiled = (baseline, candidate.model_copy(update={"max_unreadable": 0.01}))
     texts = []
     for arms in (arms_of(*spoiled), there(spark, spoiled)):
         with pytest.raises(UnreadableError, match=f"column '{column}' .* 12 of ") as caught:
             measure(arms, 50)
-        texts.append((str(caught.value), caught.value.shown))
+        texts.append(caught.value.shown)
     assert texts[0] == texts[1]
 
 
-def a_decimal(number: int) -> Decimal:
-    return Decimal(number or "0.50")
-
-
-def a_binary(number: int) -> bytes:
-    return b"user-%d" % number if number else b"\xff"
-
-
 @pytest.mark.usefixtures("shared")
-@pytest.mark.parametrize("spell", [a_decimal, a_binary])
+@pytest.mark.parametrize(
+    "spell", [lambda n: Decimal(n or "0.50"), lambda n: b"user-%d" % n if n else b"\xff"]
+)
 def test_users_of_any_type_are_read_as_in_files_and_no_item_behind_k_counts(spark, files, spell):
     for options in files:
         rows = pq.read_table(options.path).to_pylist()
@@ -201,26 +175,22 @@ def test_tables_of_the_catalogue_and_of_other_formats_are_read_as_files_are(
     candidate = SparkSourceOptions(items="items", path=f"{tmp_path}/orc", format="orc", **given)
     users = SparkUsersOptions(table=f"default.{name}", **given)
     joined_there = joined.join_in_spark(lists_of(baseline, candidate), users, arms.dimensions)
-    assert found(measure(replace(arms, joined=joined_there))) == found(measure(arms))
+    in_tables = replace(arms, joined=joined_there)
+    assert found(measure(in_tables)) == found(measure(arms))
     shared.sql(f"DROP TABLE {fill_slot(name, SLOT)}")
     with pytest.raises(SourceError, match=r"^default.lists_\d+ does not exist: check table"):
-        measure(replace(arms, joined=joined_there))
-
-
-class Faulty(RemoteMeasurer):
-    """Does something first, on the executor."""
-
-    def __init__(self, fault: Callable[[], object], *given: Any) -> None:
-        super().__init__(*given)
-        self._fault = fault
-
-    def measure(self, users: UserBatch) -> bytes:
-        self._fault()
-        return super().measure(users)
+        measure(in_tables)
 
 
 def with_fault(monkeypatch: pytest.MonkeyPatch, fault: Callable[[], object]) -> None:
-    monkeypatch.setattr(run_measurement, "RemoteMeasurer", lambda *given: Faulty(fault, *given))
+    """Let executors do that first."""
+
+    class Faulty(RemoteMeasurer):
+        def measure(self, users: UserBatch) -> bytes:
+            fault()
+            return super().measure(users)
+
+    monkeypatch.setattr(run_measurement, "RemoteMeasurer", Faulty)
 
 
 @pytest.mark.usefixtures("shared")

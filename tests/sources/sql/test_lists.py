@@ -3,21 +3,24 @@
 import json
 import re
 import sqlite3
+from contextlib import closing
 from datetime import timedelta
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
 from monitor.errors import ConfigError, SourceError
-from monitor.model.rankings import CoverageReason
-from monitor.sources.sql import SQL, SqlSourceOptions
-from monitor.sources.sql.source import SqlSource, SqlTable
+from monitor.model.rankings import CoverageReason, Pull
+from monitor.sources import SourceOptions, UsersOptions, open_source, open_users
 from servers.lists import SLOT, as_lists, fill_database, pull_of, request, source_of, sql_sources
 from sources.file.test_served import LOG, SERVED
+from tables import parsed
 
-WIDE = {"table": "wide", "user": "who", "items": "what", "max_unreadable": 1}
+COLUMNS = {"user": "who", "items": "what"}
+WIDE = {"table": "wide", "max_unreadable": 1, **COLUMNS}
 LONG = {"user": "who", "item": "what", "rank": "place", "max_unreadable": 1}
 LISTS = {f"user's {number}": [number, "é", number + 1] for number in range(25)}
 ENDLESS = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT x AS who, '[1]' AS what FROM n"
@@ -42,9 +45,7 @@ def assert_lists_are_read(url: str) -> None:
     for options in sql_sources(url).values():
         pull = pull_of(*LISTS, "nobody", k=3, sql=options)
 
-        assert as_lists(pull) == {
-            user: [str(item) for item in items] for user, items in LISTS.items()
-        }
+        assert as_lists(pull) == {user: [*map(str, items)] for user, items in LISTS.items()}
         assert pull.failures.keys() <= {"nobody"}
 
 
@@ -56,30 +57,22 @@ def test_lists_are_read_from_either_database(database_url):
 def assert_newest_lists_count(url: str, *times: str) -> None:
     """Of a log of what was served, as of files, in columns of these types."""
     columns = "who varchar(9), variant varchar(9), request integer, what varchar(99), place integer"
-    served = {"time": "at", "within": "1h", "request": "request"}
+    served: Any = {"time": "at", "within": "1h", "request": "request"}
     for form, at in product((WIDE, LONG), times):
         statements = ["DROP TABLE IF EXISTS served", f"CREATE TABLE served (at {at}, {columns})"]
+        zone = "+00" if at == "timestamptz" else ""
         for minutes, user, arm, items, number in LOG:
-            text = f"{SLOT + timedelta(minutes=minutes):%Y-%m-%dT%H:%M:%S.%f}" + "+00" * (
-                at == "timestamptz"
-            )
-            rows = [json.dumps(items)] if form is WIDE else items
-            for rank, what in enumerate(rows):
-                statements.append(
-                    f"INSERT INTO served VALUES ('{text}', '{user}', '{arm}', {number}, '{what}', {rank})"
-                )
+            text = f"{SLOT + timedelta(minutes=minutes):%Y-%m-%dT%H:%M:%S.%f}{zone}"
+            for rank, what in enumerate([json.dumps(items)] if form is WIDE else items):
+                row = f"'{text}', '{user}', '{arm}', {number}, '{what}', {rank}"
+                statements.append(f"INSERT INTO served VALUES ({row})")
         execute(url, *statements)
         for arm, lists in SERVED.items():
-            log = form | {
-                "url": url,
-                "table": "served",
-                "served": served | {"arm": {"variant": arm}},
-            }
-            options = SqlSourceOptions.model_validate(log)
-            assert as_lists(SqlSource(options).pull(request("u1", "u2", "u3", "u4"))) == lists
-            assert SQL.all_users is not None
-            users = SqlTable(SQL.all_users(options)).users(SLOT, ())  # type: ignore[arg-type]
-            assert set(users.users) == {"u1", "u2", "u3", "u4"}
+            log = {"url": url, "table": "served", "served": served | {"arm": {"variant": arm}}}
+            baseline = SourceOptions.model_validate({"sql": form | log})
+            users = open_users(UsersOptions(all=True), baseline).users(SLOT, ()).users
+            assert set(users) == {"u1", "u2", "u3", "u4"}
+            assert as_lists(open_source(baseline).pull(request(*users))) == lists
 
 
 def test_of_a_log_of_what_was_served_each_users_newest_list_of_the_slot_counts(database_url):
@@ -88,17 +81,13 @@ def test_of_a_log_of_what_was_served_each_users_newest_list_of_the_slot_counts(d
     )
 
 
-@pytest.mark.parametrize("marked", ["IN :users", "in ( :users )"])
-def test_users_are_bound_batch_by_batch_to_a_column_of_numbers(marked, database_url):
-    execute(database_url, "CREATE TABLE recs (who integer, what integer, place integer)")
-    execute(
-        database_url, *(f"INSERT INTO recs VALUES ({user}, {user * 10}, 1)" for user in range(10))
-    )
-    query = f"SELECT who, what, place FROM recs WHERE who {marked}"
+def test_users_are_bound_batch_by_batch_to_a_column_of_numbers(database_url):
+    rows = (f"INSERT INTO recs VALUES ({user}, {user * 10}, 1)" for user in range(10))
+    execute(database_url, "CREATE TABLE recs (who integer, what integer, place integer)", *rows)
+    query = "SELECT who, what, place FROM recs WHERE who IN :users"
 
-    pull = pull_of(
-        *map(str, range(12)), sql={"url": database_url, "query": query, "batch": 4} | LONG
-    )
+    users = map(str, range(12))
+    pull = pull_of(*users, sql={"url": database_url, "query": query, "batch": 4} | LONG)
 
     assert as_lists(pull) == {str(user): [str(user * 10)] for user in range(10)}
     assert pull.rankings.items.dtype == "int64"
@@ -116,11 +105,12 @@ def test_arrays_json_uuids_and_numerics_of_postgresql_are_lists(postgres_url):
         "INSERT INTO numbers VALUES (7, 40, 2), (7, 30.0, 1), (8, 1.5, 1)",
     )
 
-    arrays = pull_of(
-        key, sql={"url": postgres_url} | WIDE | {"table": "public.arrays", "scores": "how"}
-    )
-    documents = pull_of("1", "2", "3", sql={"url": postgres_url} | WIDE | {"table": "documents"})
-    numbers = pull_of("7", "8", sql={"url": postgres_url, "table": "numbers"} | LONG)
+    def pulled(*users: str, **options: Any) -> Pull:
+        return pull_of(*users, sql={"url": postgres_url, **options})
+
+    arrays = pulled(key, **WIDE | {"table": "public.arrays", "scores": "how"})
+    documents = pulled("1", "2", "3", **WIDE | {"table": "documents"})
+    numbers = pulled("7", "8", table="numbers", **LONG)
 
     assert as_lists(arrays) == {key: ["3", "1"]}
     assert str(arrays.rankings.scores) == "[0.5 nan]"
@@ -161,7 +151,7 @@ def test_a_source_never_writes(statement, database_url, tmp_path):
     query = statement.format(new=tmp_path / "new.db")
 
     with pytest.raises(SourceError, match="cannot be read: "):
-        pull_of("u1", sql={"url": database_url, "query": query, "user": "who", "items": "what"})
+        pull_of("u1", sql=COLUMNS | {"url": database_url, "query": query})
 
     assert as_lists(pull_of("u1", sql={"url": database_url} | WIDE)) == {"u1": ["1"]}
     assert sorted(tmp_path.iterdir()) == before
@@ -173,92 +163,63 @@ def test_a_full_text_table_of_sqlite_is_read(database):
         "CREATE VIRTUAL TABLE texts USING fts5(who, what)",
         "INSERT INTO texts VALUES ('u1', '[1]')",
     )
-    options = {
-        "url": database,
-        "query": "SELECT * FROM texts('u1')",
-        "user": "who",
-        "items": "what",
-    }
+    options = COLUMNS | {"url": database, "query": "SELECT * FROM texts('u1')"}
     assert as_lists(pull_of("u1", sql=options)) == {"u1": ["1"]}
 
 
 def test_a_missing_file_is_told_and_not_made(tmp_path):
-    source = source_of(sql={"url": f"sqlite:///{tmp_path / 'none.db'}"} | WIDE)
-
     with pytest.raises(
         SourceError, match=r"database file .*none\.db does not exist: check the url"
     ) as caught:
-        source.pull(request("u"))
+        pull_of("u", sql={"url": f"sqlite:///{tmp_path / 'none.db'}"} | WIDE)
     assert not caught.value.permanent
     assert not (tmp_path / "none.db").exists()
 
 
 def test_a_locked_database_is_told_and_may_be_free_later(database, monkeypatch):
     monkeypatch.setattr("monitor.sources.sql.source._LONGEST_CONNECT_S", 0.2)
-    source = source_of(sql={"url": database} | WIDE)
-    holder = sqlite3.connect(database.removeprefix("sqlite:///"), isolation_level=None)
-    try:
+    file = database.removeprefix("sqlite:///")
+    with closing(sqlite3.connect(file, isolation_level=None)) as holder:
         holder.execute("BEGIN EXCLUSIVE")
         with pytest.raises(
             SourceError, match=r"'.*lists\.db' cannot be read: it is locked by another process"
         ) as caught:
-            source.pull(request("u"))
-    finally:
-        holder.close()
+            pull_of("u", sql={"url": database} | WIDE)
     assert not caught.value.permanent
 
 
-@pytest.mark.parametrize(
-    ("options", "reason"),
-    [
-        (WIDE | {"table": "recs"}, "recs"),
-        (WIDE | {"table": "wide", "user": "Whom"}, "there is no such column"),
-        (
-            WIDE | {"table": "wide", "user": "whom.id"},
-            r"has no column 'whom.id' .*: it has who, what",
-        ),
-        ({"query": "SELEC 1", "user": "who", "items": "what"}, "no valid SQL of this database"),
-        (
-            {"query": "SELECT * FROM wide", "user": "whom", "items": "what"},
-            r"has no column 'whom' \(did you mean 'who'\?\): it has who, what",
-        ),
-    ],
-)
-def test_a_wrong_table_query_or_column_is_one_line(options, reason, database_url):
+WRONG = parsed(r"""
+    [{"table": "recs"}, "recs"]
+    [{"table": "wide", "user": "Whom"}, "there is no such column"]
+    [{"table": "wide", "user": "whom.id"}, "has no column 'whom.id' .*: it has who, what"]
+    [{"query": "SELEC 1"}, "no valid SQL of this database"]
+    [{"query": "SELECT * FROM wide", "user": "whom"}, "no column 'whom' \\(did you mean 'who'\\?\\): it has who, what"]
+""")
+
+
+def test_a_wrong_table_query_or_column_is_one_line(database_url):
     fill_database(database_url, {"u1": [1]})
 
-    with pytest.raises(SourceError) as caught:
-        pull_of("u1", sql=options | {"url": database_url})
-    assert re.search(reason, caught.value.shown)
-    assert "\n" not in str(caught.value)
+    for options, reason in WRONG:
+        with pytest.raises(SourceError) as caught:
+            pull_of("u1", sql=COLUMNS | options | {"url": database_url})
+        assert re.search(reason, caught.value.shown)
+        assert "\n" not in str(caught.value)
 
 
 def test_fields_of_objects_in_columns_of_json_are_read(database_url):
-    database = sa.create_engine(database_url)
-    recs = [{"id": 7, "score": 0.5}, {"id": 8, "score": 0.25}]
-    with database.begin() as connection:
-        connection.execute(sa.text("CREATE TABLE nested (who JSON, recs JSON)"))
-        values = {"who": json.dumps({"$oid": "u1"}), "recs": json.dumps(recs)}
-        connection.execute(sa.text("INSERT INTO nested VALUES (:who, :recs)"), values)
-    database.dispose()
+    recs = '[{"id": 7, "score": 0.5}, {"id": 8, "score": 0.25}]'
+    execute(
+        database_url,
+        "CREATE TABLE nested (who JSON, recs JSON)",
+        f"""INSERT INTO nested VALUES ('{{"$oid": "u1"}}', '{recs}')""",
+    )
 
     options = {"url": database_url, "user": "who.$oid", "items": "recs.id", "scores": "recs.score"}
     for rows in ({"table": "nested"}, {"query": "SELECT who, recs FROM nested"}):
         pull = pull_of("u1", sql=options | rows)
         assert as_lists(pull) == {"u1": ["7", "8"]}
-        assert pull.rankings.scores is not None
-        assert pull.rankings.scores.tolist() == [0.5, 0.25]
-
-
-def test_casts_and_times_in_a_query_are_no_parameters():
-    SqlSourceOptions.model_validate(
-        {
-            "url": "sqlite://",
-            "query": "SELECT a::text, '12:30' FROM t WHERE u IN :users",
-            "user": "a",
-            "items": "b",
-        }
-    )
+        assert str(pull.rankings.scores) == "[0.5  0.25]"
 
 
 def test_an_unknown_database_is_a_mistake_in_the_configuration():

@@ -8,7 +8,12 @@ from monitor.errors import SourceError
 from monitor.model.rankings import CoverageReason
 from servers.lists import as_lists, fill_database, pull_of, sql_sources
 from servers.mariadb import running_mariadb
-from sources.sql.test_lists import LISTS, assert_lists_are_read, assert_newest_lists_count
+from sources.sql.test_lists import (
+    COLUMNS,
+    LISTS,
+    assert_lists_are_read,
+    assert_newest_lists_count,
+)
 from sources.sql.test_query import LIST_FORMS, assert_users_are_bound
 
 pytestmark = pytest.mark.integration
@@ -32,9 +37,7 @@ def test_of_a_log_of_what_was_served_each_users_newest_list_of_the_slot_counts(u
 def test_a_source_never_writes(url):
     for statement in ("DELETE FROM wide", "DROP TABLE wide", "UPDATE wide SET what = '[]'"):
         with pytest.raises(SourceError, match=r"cannot be read: the query would do more than read"):
-            pull_of(
-                "user's 1", sql={"url": url, "query": statement, "user": "who", "items": "what"}
-            )
+            pull_of("user's 1", sql=COLUMNS | {"url": url, "query": statement})
 
     assert len(as_lists(pull_of(*LISTS, sql=sql_sources(url)["sql table wide"]))) == len(LISTS)
 
@@ -45,9 +48,7 @@ def test_the_database_ends_a_query_that_runs_beyond_the_deadline(url):
         "seq_1_to_1000000 b"
     )
 
-    pull = pull_of(
-        "u", timeout_s=1, sql={"url": url, "query": query, "user": "who", "items": "what"}
-    )
+    pull = pull_of("u", timeout_s=1, sql=COLUMNS | {"url": url, "query": query})
 
     assert pull.failures == {"u": CoverageReason.TIMEOUT}
 

@@ -3,9 +3,9 @@
 import pytest
 from pydantic import ValidationError
 
-from monitor.sources.sql import SqlSourceOptions
 from monitor.sources.sql.query import parse_query
-from servers.lists import as_lists, fill_database, request, source_of
+from servers.lists import as_lists, fill_database, pull_of, source_of
+from sources.sql.test_lists import COLUMNS
 
 LIST_FORMS = [
     "who IN :users",
@@ -38,9 +38,7 @@ def assert_users_are_bound(url: str, form: str) -> None:
     fill_database(url, {"u1": [1], "u2": [2], "it's": [3]})
     query = f"SELECT who, what FROM wide WHERE {form}"
 
-    pull = source_of(sql={"url": url, "query": query, "user": "who", "items": "what"}).pull(
-        request("u1", "it's")
-    )
+    pull = pull_of("u1", "it's", sql=COLUMNS | {"url": url, "query": query})
 
     assert as_lists(pull) == {"u1": ["1"], "it's": ["3"]}
 
@@ -60,14 +58,7 @@ def test_other_forms_are_refused_with_the_form_that_works(form):
     with pytest.raises(
         ValidationError, match="in a form that sqlite does not take: write WHERE user_id IN :users"
     ):
-        SqlSourceOptions.model_validate(
-            {
-                "url": "sqlite:///a.db",
-                "query": f"SELECT * FROM t WHERE {form}",
-                "user": "who",
-                "items": "what",
-            }
-        )
+        source_of(sql=COLUMNS | {"url": "sqlite:///a.db", "query": f"SELECT * FROM t WHERE {form}"})
 
 
 def test_strings_comments_casts_and_escaped_colons_bind_nothing():
