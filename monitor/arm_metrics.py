@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import StrEnum
 from functools import cached_property
@@ -11,6 +10,7 @@ from operator import attrgetter
 import numpy as np
 
 from monitor.errors import MetricError
+from monitor.immutable import immutable
 from monitor.kernels import exposure
 from monitor.model.arrays import Codes, Flags, Floats, Integers, Rows
 from monitor.model.rankings import Arm, PairBatch
@@ -18,7 +18,7 @@ from monitor.model.runs import ArmScore
 from monitor.model.statistics import CHURN, Lack
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class LastLists:
     """What one arm listed in its last run to the n users of this run's batch.
 
@@ -30,7 +30,7 @@ class LastLists:
     exposed: Codes  # all items that the arm listed to any user, in any order. May have repetitions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class ArmLists:
     """The lists of n users from one arm."""
 
@@ -94,7 +94,7 @@ class ArmNeed(StrEnum):
     KEEP_LISTS = "keep_lists"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class ArmMetric:
     """A named metric of what one arm lists to all users of a segment. It has no parameters."""
 

@@ -5,8 +5,6 @@ logs them. `note_error` logs class, code and place of an error at the level debu
 imports no driver.
 """
 
-from __future__ import annotations
-
 import errno
 import logging
 import os

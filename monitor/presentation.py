@@ -1,11 +1,11 @@
 """Texts and small tables of a run for terminals, pages and messages. They are not escaped."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import compress, islice, zip_longest
 
 from monitor.errors import MetricError
+from monitor.immutable import immutable
 from monitor.metrics import expected_by_chance, parse
 from monitor.model.explanation import Cause, Explanation, ExposedItem, Part, SegmentFall, UserGroup
 from monitor.model.rankings import Arm
@@ -16,7 +16,7 @@ SEGMENTS = 8
 """How many segments of the leading dimension are shown."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class TextTable:
     """A table: column names and rows of text. A name that ends in ``>`` is aligned right."""
 

@@ -12,8 +12,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from monitor.model.arrays import Flags, Hashes, Rows
-from monitor.model.comparison import Comparison, Keep, SampleSize
 from monitor.model.rankings import ALL, Panel, UserTable
+from monitor.model.rules import Comparison, Keep, SampleSize
 from monitor.model.segments import name_value
 
 UNKNOWN_VALUE = "unknown"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -15,6 +14,7 @@ from pydantic import AfterValidator, Field
 from monitor.errors import OutputError
 from monitor.files import replacing
 from monitor.foreign_errors import file_cause
+from monitor.immutable import immutable
 from monitor.model.runs import Scores
 from monitor.options import ConfigPath, OneOf, Options
 from monitor.slot_templates import check_placeholders, fill_slot
@@ -45,7 +45,7 @@ class ScoresToOptions(OneOf):
     file: ScoreFileOptions | None = Field(default=None, description="A Parquet file for each slot.")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class ScoreFiles:
     """Port ScoreSink over files.
 

@@ -1,7 +1,5 @@
 """HTTP proxies for receivers and sources: their addresses, credentials and refused addresses."""
 
-from __future__ import annotations
-
 import base64
 from ipaddress import ip_address
 from typing import Annotated

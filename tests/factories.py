@@ -10,15 +10,18 @@ import pandas as pd
 
 from monitor.alerts.rule_evaluation import evaluate_rules
 from monitor.model.alerts import AlertState, Expectation, Outcome, Standstill, State, Transition
-from monitor.model.comparison import Comparison, JudgingPlan, Keep, MeasuringPlan
 from monitor.model.memory import Memory, PastRun
 from monitor.model.rankings import Arm, CoverageReason, Panel, Pull, RankingTable
 from monitor.model.rules import (
+    Comparison,
     CoverageRule,
     Direction,
     FixedLimit,
+    JudgingPlan,
+    Keep,
     LearnedLimit,
     Limit,
+    MeasuringPlan,
     Severity,
     SimilarityRule,
 )

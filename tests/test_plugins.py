@@ -27,8 +27,8 @@ from messages import URL, message, start
 from monitor import parse, plugin_v1, plugins
 from monitor.errors import ConfigError, DeliveryError, MetricError, SourceError
 from monitor.metrics import METRICS, score_all, scores
-from monitor.model.comparison import Comparison
 from monitor.model.memory import Memory
+from monitor.model.rules import Comparison
 from monitor.model.statistics import NoiseFloor
 from monitor.pipeline.run import execute
 from monitor.pipeline.run_measurement import Stopwatch, measure_slot

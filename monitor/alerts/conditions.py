@@ -1,11 +1,12 @@
 """Judges whether drift can be judged, whether runs succeed, and whether arms still change."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime, timedelta
 
 from monitor.alerts.machine import Evaluation, advance
 from monitor.alerts.verdicts import judge_status, undecided
+from monitor.immutable import immutable
 from monitor.model.alerts import (
     AlertState,
     Outcome,
@@ -14,11 +15,10 @@ from monitor.model.alerts import (
     Transition,
     Verdict,
 )
-from monitor.model.comparison import Comparison
 from monitor.model.memory import PastRun
 from monitor.model.rankings import ALL, Arm
 from monitor.model.root_causes import RootCause
-from monitor.model.rules import Condition, ConditionRule, Rule, StandstillRule
+from monitor.model.rules import Comparison, Condition, ConditionRule, Rule, StandstillRule
 from monitor.model.runs import ArmScore, Findings
 from monitor.model.statistics import CHURN
 from monitor.texts.conditions import (
@@ -47,7 +47,7 @@ def judge_condition(
     findings: Findings,
     verdicts: Sequence[Verdict],
     *,
-    is_unknown: bool = False,
+    is_unknown: bool,
 ) -> Verdict | None:
     """Judge a condition of one segment by the ``verdicts`` of the segment's other rules.
 
@@ -108,7 +108,7 @@ def _clear(condition: Condition) -> Verdict:
     return replace(undecided(Outcome.OK, write_clear(condition)), is_recovered=True)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Staleness:
     """The time since the last run that succeeded, measured by two clocks."""
 

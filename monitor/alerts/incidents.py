@@ -5,20 +5,21 @@ README.md explains the rules.
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from enum import Enum, StrEnum
 from itertools import chain, groupby
 from operator import attrgetter
 
 from monitor.alerts.machine import stable_key
+from monitor.immutable import immutable
 from monitor.model.alerts import AlertState, State, Transition
-from monitor.model.comparison import JudgingPlan
 from monitor.model.rankings import ALL
 from monitor.model.rules import (
     Condition,
     ConditionRule,
     CoverageRule,
+    JudgingPlan,
     Rule,
     RuleKind,
     Severity,
@@ -281,7 +282,7 @@ def group_fault(start: Transition) -> FaultGroup | None:
     return FaultGroup.OTHER_LIST
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Paging:
     """How often one incident has paged, and why it paged the last time. See `count_pages`."""
 

@@ -6,13 +6,13 @@ It also ends the alerts that no rule watches any more.
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 
+from monitor.immutable import immutable
 from monitor.model.alerts import AlertState, Outcome, Removed, State, Transition, Verdict
-from monitor.model.comparison import Comparison
 from monitor.model.rankings import ALL
-from monitor.model.rules import Rule
+from monitor.model.rules import Comparison, Rule
 from monitor.texts.root_causes import write_removed
 from monitor.texts.wording import count_of
 
@@ -20,7 +20,7 @@ INSTALLATION = "installation"
 """The label of alerts that names the installation."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Evaluation:
     """When one rule was judged, and in which comparison and segment."""
 

@@ -13,6 +13,7 @@ from typing import NamedTuple, Self
 
 from monitor.alerts.incidents import FaultGroup, count_pages, group_fault
 from monitor.errors import ConfigError
+from monitor.immutable import immutable
 from monitor.model.alerts import Transition
 from monitor.model.notifications import (
     Delivery,
@@ -40,7 +41,6 @@ DRY_RUN = "dry run"
 ACKNOWLEDGED = "acknowledged"
 _SENT = DeliveryStatus.PENDING
 _HELD = DeliveryStatus.HELD
-_DROPPED = DeliveryStatus.DROPPED
 _MUTING = ("error", "no_data", "stale")
 """Conditions under which drift cannot be judged."""
 
@@ -157,7 +157,7 @@ def matches_all(matchers: Iterable[Matcher], transition: Transition) -> bool:
     return all(matcher.matches(labels) for matcher in matchers)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Route:
     """Alerts that match all matchers are sent to these receivers.
 
@@ -169,7 +169,7 @@ class Route:
     goes_on: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class MaintenanceWindow:
     """While the window is open, alerts that match all matchers are held back.
 
@@ -181,7 +181,7 @@ class MaintenanceWindow:
     ends_at: Callable[[datetime], datetime | None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class NotificationPolicy:
     """The configuration of notifications."""
 
@@ -233,7 +233,7 @@ class Decision(NamedTuple):
     reason: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Dispatch:
     """Decides which changes of one comparison one receiver gets at one time."""
 
@@ -314,7 +314,7 @@ class Dispatch:
             return self._end(delivery, delivered)
         why_dropped = self._why_dropped(change, is_delivered=is_delivered)
         if why_dropped is not None:
-            return Decision(delivery, _DROPPED, why_dropped)
+            return Decision(delivery, DeliveryStatus.DROPPED, why_dropped)
         if change.is_acknowledgement:
             return Decision(delivery, _SENT)
         reason = self.why_held(change)

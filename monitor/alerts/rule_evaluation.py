@@ -18,6 +18,7 @@ from monitor.alerts.verdicts import (
     read_similarity,
     undecided,
 )
+from monitor.immutable import immutable
 from monitor.model.alerts import (
     AlertState,
     Expectation,
@@ -27,10 +28,10 @@ from monitor.model.alerts import (
     Transition,
     Verdict,
 )
-from monitor.model.comparison import Comparison
 from monitor.model.memory import Memory
 from monitor.model.rankings import ALL, Coverage, CoverageRow
 from monitor.model.rules import (
+    Comparison,
     ConditionRule,
     CoverageRule,
     Rule,
@@ -119,7 +120,7 @@ def _have_others_moved(segment: Reading, everybody: Reading | None) -> bool:
     return moved > STILL * others
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class _Run:
     """The values of one run that rules read."""
 
@@ -144,8 +145,8 @@ def evaluate_rules(
     memory: Memory,
     at: datetime,
     *,
-    expectations: Sequence[Expectation] = (),
-    standstills: Sequence[Standstill] = (),
+    expectations: Sequence[Expectation],
+    standstills: Sequence[Standstill],
 ) -> tuple[tuple[AlertState, ...], tuple[Transition, ...]]:
     """Judge one finished run. Returns the new states and the transitions, by rule and segment.
 

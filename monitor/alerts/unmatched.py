@@ -6,12 +6,11 @@ from dataclasses import replace
 from monitor.alerts.notification_policy import Matcher
 from monitor.errors import ConfigError
 from monitor.model.alerts import AlertState
-from monitor.model.comparison import Comparison
 from monitor.model.notifications import Silence
 from monitor.model.rankings import ALL
-from monitor.model.rules import Rule, RuleKind
+from monitor.model.rules import Comparison, Rule, RuleKind
+from monitor.model.run_reasons import UnmatchedName
 from monitor.model.segments import find_nearest
-from monitor.model.unmatched_names import UnmatchedName
 
 Labels = Mapping[str, str]
 _OF_STATES = ("alert", "comparison", "segment", "severity")

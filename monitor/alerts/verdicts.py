@@ -20,9 +20,9 @@ from monitor.model.rules import (
     SeriesRule,
     SimilarityRule,
 )
+from monitor.model.run_reasons import UnmatchedName
 from monitor.model.runs import Findings, RunStatus, Summary
 from monitor.model.statistics import TRAITS, Lack, Statistic
-from monitor.model.unmatched_names import UnmatchedName
 from monitor.texts.run_reasons import with_cause, write_headline, write_run_reasons
 from monitor.texts.unmatched_names import write_absent_segment
 from monitor.texts.verdicts import (

@@ -3,13 +3,14 @@
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from operator import attrgetter
 
 import numpy as np
 
 from monitor.attribution.changes import PairChanges
+from monitor.immutable import immutable
 from monitor.kernels.exposure import compact_codes
 from monitor.kernels.relevance import rank_discounts
 from monitor.model.arrays import Codes, Flags, Floats, Rows
@@ -41,7 +42,7 @@ _NARROWER = 1.1
 _SURE_OF_A_SEGMENT = 4.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class MeanDrop:
     """A drop of the mean score. The mean distance grew by the same amount, the sum of ``parts``."""
 
@@ -289,7 +290,7 @@ def rows_of_place(name: str, segments: Mapping[str, Rows]) -> Rows:
 _DUST = 1e-12
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class ExposureShift:
     """The items whose exposure changed most, and the numbers of items that entered or left."""
 

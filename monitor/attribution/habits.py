@@ -1,7 +1,6 @@
 """An arm's habits: how its lists usually change from run to run, and which changes exceed this."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from itertools import zip_longest
 
@@ -9,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from monitor.attribution.changes import OwnLists
+from monitor.immutable import immutable
 from monitor.kernels.exposure import number_repeated
 from monitor.model.arrays import Codes, Flags, Floats, Integers, Rows
 from monitor.model.explanation import FaultKind
@@ -77,7 +77,7 @@ def pool_bins(runs: Sequence[Sequence[float]]) -> tuple[float, ...]:
     return tuple(_pad(runs).mean(axis=0).tolist())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Outliers:
     """Users in high bins, if there are more of them than usual."""
 

@@ -1,11 +1,12 @@
 """Splits the distance of two lists into three parts: membership, order and length."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from monitor.immutable import immutable
 from monitor.kernels import PAD, blocks
 from monitor.model.arrays import Codes, Flags, Floats, Rows
 from monitor.model.explanation import PartMeans
@@ -20,7 +21,7 @@ The score of a pair does not depend on the other pairs.
 _DUST = 1e-12
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Parts:
     """The parts of n users' distances, float64 (n,) each. If one part is NaN, all three are NaN."""
 

@@ -1,12 +1,12 @@
 """Draws bars, waterfalls, histograms, and heat maps of histograms over time."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from markupsafe import Markup
 
 from monitor.charts.svg import Axis, draw_tick, drawing, element, ticks, write_value
 from monitor.charts.time_chart import Level
+from monitor.immutable import immutable
 
 WIDTH = 560.0
 ROW = 26.0
@@ -15,7 +15,7 @@ VALUES = 150.0
 """The width of the room for names on the left, and of the room for figures on the right."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Bar:
     """One bar: its name, its amount, the figure beside the bar, and a class of the style sheet."""
 
@@ -90,7 +90,7 @@ def draw_histogram(
     high: float,
     *,
     label: str,
-    levels: Sequence[Level] = (),
+    levels: Sequence[Level],
 ) -> Markup:
     """Draw counts in equal bins from ``low`` to ``high``. Leaves out levels outside of them."""
     x = Axis(low, high, _SIDE, _HISTOGRAM_WIDTH - _SIDE)

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from itertools import pairwise
@@ -21,6 +20,7 @@ from monitor.charts.svg import (
     ticks,
     write_value,
 )
+from monitor.immutable import immutable
 
 WIDTH = 960.0
 HEIGHT = 288.0
@@ -38,7 +38,7 @@ _SHORT = timedelta(days=2)
 """If the chart covers less time than this, its marks are hours."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Point:
     """One run: its value, the note that the pointer shows, and the address that a click opens."""
 
@@ -52,7 +52,7 @@ class Point:
     expected: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Level:
     """A line across the chart, such as a threshold."""
 
@@ -62,7 +62,7 @@ class Level:
     is_always_drawn: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Span:
     """A shaded time span, such as the time of an alert. ``end`` is None if it still lasts."""
 

@@ -29,7 +29,6 @@ from monitor.cli.output import (
 )
 from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, ComparisonName, Config, parse_instant
 from monitor.errors import ConfigError, InputError, MonitorError
-from monitor.texts.gate import write_census, write_left_out
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -194,6 +193,8 @@ def _print(certificate: Certificate) -> None:
 
 
 def _question_lines(certificate: Certificate) -> list[str]:
+    from monitor.texts.gate import write_left_out
+
     question = certificate.question
     lines = [
         f"{question.comparison.name}  margin {question.margin:g}  alpha {question.alpha:g}",
@@ -252,6 +253,8 @@ def _draw_course(certificate: Certificate, place: int) -> Markup:
 
 
 def _runs_line(certificate: Certificate) -> str:
+    from monitor.texts.gate import write_census
+
     runs = certificate.runs
     if not runs:
         return "runs: none"

@@ -14,7 +14,7 @@ from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, ComparisonName, Confi
 if TYPE_CHECKING:
     from datetime import timedelta
 
-    from monitor.model.comparison import Comparison
+    from monitor.model.rules import Comparison
     from monitor.service.analysis.backtest import Suggestion
     from monitor.service.analysis.sample_size import PlanInputs, SampleSizePlan
 

@@ -6,7 +6,6 @@ The servers are the two recommenders, and an on-call person that receives webhoo
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import datetime
 
 import numpy as np
@@ -15,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
+from monitor.immutable import immutable
 from monitor.model.arrays import Floats
 from monitor.model.instants import utc_now
 from monitor.model.rankings import Arm
@@ -134,7 +134,7 @@ class Recommenders:
         return JSONResponse(items)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class ReceivedAlert:
     """An alert in a webhook that is new or has a new ``status``: ``firing`` or ``resolved``."""
 

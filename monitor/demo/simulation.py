@@ -12,6 +12,7 @@ from enum import StrEnum
 from operator import attrgetter
 
 from monitor.demo.servers import BROKEN_COUNTRY, OnCall, ReceivedAlert, Recommenders
+from monitor.immutable import immutable
 from monitor.model.alerts import AlertState, State, Transition
 from monitor.model.instants import utc_now
 from monitor.model.rankings import ALL
@@ -53,7 +54,7 @@ CHAPTER_TEXTS = {
 """A text about each chapter."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Story:
     """The plan: the length of a day, the interval of runs, and the least days of each chapter."""
 
@@ -73,7 +74,7 @@ So learned rules have enough time to learn before the fault.
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class StoryDay:
     """The state of the story: the day, the chapter, and the first day of the chapter."""
 
@@ -107,7 +108,7 @@ def next_day(story: Story, scene: StoryDay, *, is_noticed: bool = True) -> Story
     return StoryDay(day=day, chapter=chapter, since_day=since_day)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class LogNote:
     """An event of the story. ``kind`` is STORY, RUN, FIRING, RESOLVED or NOTIFIED."""
 
@@ -116,7 +117,7 @@ class LogNote:
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class DemoStatus:
     """Everything that has happened so far, oldest first."""
 

@@ -17,6 +17,7 @@ from prometheus_client.samples import Sample
 from monitor.errors import ConfigError
 from monitor.export.series import SERIES, Kind, Series
 from monitor.files import replace_file, require_replaceable
+from monitor.immutable import immutable
 from monitor.redaction import escape_controls
 
 Lines = Mapping[str, tuple[tuple[bytes, bytes], ...]]
@@ -115,7 +116,7 @@ class Piece:
         return lines
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Distribution:
     """How many values are at or below each upper bound, and the sum of the values.
 

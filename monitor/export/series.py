@@ -4,11 +4,11 @@ The collectors and the reference in the README are made from it.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 
 from monitor.errors import DatabaseTrouble, DeliveryTrouble
+from monitor.immutable import immutable
 from monitor.model.rankings import Arm, CoverageReason
 from monitor.model.retention import DataKind
 from monitor.model.runs import RunStatus
@@ -32,7 +32,7 @@ class Kind(StrEnum):
     INFO = "info"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Series:
     """One metric family."""
 
@@ -94,8 +94,6 @@ def _series(
 _GAUGE = Kind.GAUGE
 _COUNTER = Kind.COUNTER
 _HISTOGRAM = Kind.HISTOGRAM
-_DISTRIBUTION = Kind.GAUGE_HISTOGRAM
-_INFO = Kind.INFO
 _SIMILARITY = "comparison segment metric"
 _ALERT = "comparison alert segment severity"
 _RUN_S = (0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0)
@@ -104,7 +102,7 @@ _STAGE_S = (0.01, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0)
 
 _TABLE = {
     "build_info": _series(
-        _INFO,
+        Kind.INFO,
         "version revision python_version",
         "Always 1. The labels name the version of rankwatch, the commit from which it was built, "
         "and the version of Python.",
@@ -130,7 +128,7 @@ _TABLE = {
         "Number of users with a defined score. The similarity is computed from these users.",
     ),
     "similarity_distribution": _series(
-        _DISTRIBUTION,
+        Kind.GAUGE_HISTOGRAM,
         "comparison metric",
         "Users of segment all by similarity, in buckets up to `le`; `_gsum` and `_gcount` give "
         "the mean.",

@@ -4,13 +4,13 @@ The lists of one chunk have similar lengths.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
 from monitor.errors import InputError
 from monitor.frames.side_information import require_weights
+from monitor.immutable import immutable
 from monitor.model.arrays import Offsets, Rows
 from monitor.model.rankings import ItemWeights, PairBatch, RankingTable, RelevanceTable
 from monitor.pairing.batches import (
@@ -27,7 +27,7 @@ from monitor.pairing.ids import find_users
 _CHUNK_CELLS = 1 << 22
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class CodedPairs:
     """All pairs of lists of one call, with items as codes.
 

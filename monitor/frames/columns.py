@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from monitor.frames.lists import (
     shown,
     take_field,
 )
+from monitor.immutable import immutable
 from monitor.kernels.ragged import offsets_of
 from monitor.model.arrays import Array, Floats, Ids, Integers, Rows
 from monitor.model.column_names import find_column, write_absent
@@ -34,7 +35,7 @@ Rankings = Mapping[Any, Any] | pd.Series | pd.DataFrame | ArrowTable | Array | S
 """A mapping or Series of user -> list, a long or wide frame, a 2-D array, or a list of lists."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class FrameColumns:
     """The names of the columns of a frame."""
 

@@ -34,8 +34,8 @@ from monitor.metrics import (
     typical_length,
 )
 from monitor.model.arrays import Array, Rows
-from monitor.model.id_mismatches import IdMismatch
 from monitor.model.rankings import Arm, RankingTable
+from monitor.model.run_reasons import IdMismatch
 from monitor.pairing.id_mismatches import LEAST_COMMON, IdComparison, find_user_mismatch
 from monitor.pairing.ids import decode, find_users
 from monitor.reading.padding import without_items

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from monitor.immutable import immutable
 from monitor.kernels.engines import choice
 from monitor.kernels.engines.choice import MAX_K
 from monitor.kernels.engines.positions import (
@@ -270,7 +271,7 @@ def blocks(batch: PairBatch) -> Iterator[tuple[slice, Alignment]]:
         yield rows, align(batch.take(rows))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Shared:
     """The common items, at their ranks in the baseline's list: arrays (k, n).
 

@@ -2,11 +2,11 @@
 
 import math
 from abc import ABC
-from dataclasses import dataclass
 
 import numpy as np
 
 from monitor.errors import MetricError
+from monitor.immutable import immutable
 from monitor.kernels.kendall import element_weighted, unweighted, weighted
 from monitor.kernels.sets import (
     common_by_chance,
@@ -60,7 +60,7 @@ class KendallDistanceNormalized(metric.OrderDistance):
         return 0.5 if k > 1 else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class TopkPairs(metric.Distance, ABC):
     """A distance over all pairs of items that either list has."""
 

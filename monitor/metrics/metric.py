@@ -7,12 +7,13 @@ import math
 import re
 from abc import ABC
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from difflib import get_close_matches
 from enum import StrEnum
 from typing import Any, ClassVar
 
 from monitor.errors import MetricError
+from monitor.immutable import immutable
 from monitor.kernels import Alignment
 from monitor.kernels.kendall.element_weighted import DISCOUNTS
 from monitor.model.arrays import Floats
@@ -41,7 +42,7 @@ class Need(StrEnum):
     RELEVANCE = "relevance"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Metric(ABC):
     """A metric with a name, parameters and a depth. Metrics are equal if all of these are equal.
 
@@ -180,7 +181,7 @@ class WeightedOrderDistance(OrderDistance, ABC):
     source = "Kumar and Vassilvitskii, Generalized distances between rankings (2010)"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class PositionWeighted(OrderDistance, ABC):
     """A distance in which ranks have weights. In some of these metrics, items have weights too."""
 

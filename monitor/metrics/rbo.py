@@ -1,11 +1,11 @@
 """Rank-biased overlap (RBO): the extrapolated value, its bounds, and variants for ties."""
 
 from abc import ABC
-from dataclasses import dataclass
 
 import numpy as np
 
 from monitor.errors import MetricError
+from monitor.immutable import immutable
 from monitor.kernels import Alignment
 from monitor.kernels.engines.positions import rank_dtype
 from monitor.kernels.rbo.ties import rbo_a, rbo_b, rbo_w
@@ -22,7 +22,7 @@ from monitor.kernels.sets import common_by_chance
 from monitor.metrics.metric import Need, Similarity
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Persistent(Similarity, ABC):
     """A metric in which depth d has the weight (1-p) p^(d-1)."""
 

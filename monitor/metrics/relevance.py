@@ -3,16 +3,16 @@
 import math
 from abc import ABC
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import ClassVar
 
+from monitor.immutable import immutable
 from monitor.kernels import Alignment, relevance
 from monitor.metrics.metric import Metric, Need, Similarity
 from monitor.model.arrays import Floats
 from monitor.model.rankings import Labels
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class OfArm(Metric, ABC):
     """A metric of one arm's lists, or the difference of both arms.
 
@@ -69,7 +69,7 @@ class Cg(OfArm):
         return relevance.cg(grades)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Discounted(OfArm, ABC):
     """A metric that discounts the gain of an item by the item's rank."""
 
@@ -119,7 +119,7 @@ class Ndcg(Discounted):
         return relevance.ndcg(grades, labels.ideal, gain)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class NdcgVsBaseline(Similarity):
     """NDCG of the candidate's list, with grades from the baseline's ranks.
 

@@ -2,10 +2,11 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from enum import StrEnum
 
+from monitor.immutable import immutable
 from monitor.model.rankings import Arm
 from monitor.model.rules import (
     ALWAYS_MISSED,
@@ -52,7 +53,7 @@ class State(StrEnum):
     FIRING = "firing"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Expectation:
     """What a rule with a learned limit expected of one segment in one run.
 
@@ -102,7 +103,7 @@ def normal_band(
     return (limit, opposite) if limit <= expected else (opposite, limit)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Standstill:
     """How long an arm's lists have not changed, counted in changes of the other arm.
 
@@ -124,7 +125,7 @@ class Standstill:
         return ALWAYS_MISSED + math.ceil(1.5 * self.longest)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Verdict:
     """A rule's conclusion about one segment in one run, with a reason for people."""
 
@@ -141,7 +142,7 @@ class Verdict:
     headline: str | None = None  # the cause in one clause; None if the reason is one clause
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class AlertState:
     """The state of one rule on one segment, the slot in which it began, and the last verdict."""
 
@@ -164,7 +165,7 @@ class AlertState:
     acknowledged_by: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Transition:
     """One change of state, with all that a message about it shows. A stored one never changes."""
 

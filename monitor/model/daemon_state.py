@@ -1,8 +1,9 @@
 """The state of a daemon, as its pages show it."""
 
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+
+from monitor.immutable import immutable
 
 
 class RoleKind(StrEnum):
@@ -13,7 +14,7 @@ class RoleKind(StrEnum):
     STANDBY = "standby"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Role:
     """The role of this daemon. ``leader``: host and process of the last leader seen."""
 
@@ -22,7 +23,7 @@ class Role:
     epoch: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class DatabaseAway:
     """The database cannot be read. Without ``reason`` the cause is unknown."""
 
@@ -38,7 +39,7 @@ class Refused(StrEnum):
     CERTIFICATE = "certificate"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Refusal:
     """A file that could not be reloaded. Its earlier content stays in use."""
 
@@ -47,7 +48,7 @@ class Refusal:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class DaemonState:
     """The role of a daemon, and its problems."""
 

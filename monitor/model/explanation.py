@@ -1,13 +1,14 @@
 """Why a mean fell. A run stores this for later runs and for people."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import TypeAlias
 
-from monitor.model.id_mismatches import IdMismatch
+from monitor.immutable import immutable
 from monitor.model.rankings import Arm
+from monitor.model.run_reasons import IdMismatch
 
 
 class Part(StrEnum):
@@ -47,7 +48,7 @@ class FaultKind(StrEnum):
     REORDERED = "reordered"  # the same items in another order
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Finding:
     """The cause that explains most of the drop: what happened to which lists of which arms."""
 
@@ -80,7 +81,7 @@ class Finding:
         return self.users / max(1, self.compared)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class PartMeans:
     """The parts of the distance from identical lists, averaged over the ``n`` users with parts."""
 
@@ -99,7 +100,7 @@ Habits: TypeAlias = Mapping[str, Mapping[str, tuple[float, ...]]]
 """Shares of users by arm, habit and bin, see `monitor.attribution.habits`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Split:
     """What a run stores for later runs: the distance between lists by ``metric``."""
 
@@ -109,7 +110,7 @@ class Split:
     habits: Habits = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Cause:
     """A piece of a drop."""
 
@@ -117,7 +118,7 @@ class Cause:
     amount: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class SegmentFall:
     """One segment's contribution to the drop, by part."""
 
@@ -140,7 +141,7 @@ class SegmentFall:
         return sum(amount for part, amount in self.parts.items() if part is not Part.COMPOSITION)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class ExposedItem:
     """An item's exposure and its share of lists, before and after.
 
@@ -155,7 +156,7 @@ class ExposedItem:
     share_after: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class ExampleLists:
     """Both lists of an example user."""
 
@@ -164,7 +165,7 @@ class ExampleLists:
     candidate: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class UserGroup:
     """Users whose lists changed in the same way, with the most typical users as examples."""
 
@@ -176,7 +177,7 @@ class UserGroup:
     examples: tuple[ExampleLists, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Explanation:
     """Why lists differ by one metric, or why the metric's mean fell: a sentence and its figures.
 

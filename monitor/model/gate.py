@@ -1,7 +1,8 @@
 """Verdicts of the gate, and why the gate leaves runs out. `monitor.texts.gate` writes the texts."""
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from monitor.immutable import immutable
 
 
 class GateVerdict(StrEnum):
@@ -20,7 +21,7 @@ class GateReason(StrEnum):
     TOO_FEW = "too_few"  # there are not enough users yet
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class GateResult:
     """One segment compared with a margin, in units of the score."""
 

@@ -6,13 +6,17 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import TYPE_CHECKING
 
+from monitor.immutable import immutable
 from monitor.model.alerts import AlertState, Expectation, Standstill, State, Transition
-from monitor.model.arrays import Floats
 from monitor.model.explanation import Explanation, Split
 from monitor.model.model_versions import Models
+from monitor.model.run_reasons import UnmatchedName
 from monitor.model.runs import KeptLists, Run, Summary
-from monitor.model.unmatched_names import UnmatchedName
+
+if TYPE_CHECKING:
+    from monitor.model.arrays import Floats
 
 PARTS = 5
 """How many numbers a lesson has for each segment.
@@ -31,7 +35,7 @@ class Lesson:
     numbers: Floats  # shape (PARTS, segments), NaN if there is no value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class PastRun:
     """What later runs learn from an ok run of the same configuration."""
 
@@ -50,7 +54,7 @@ class PastRun:
         return lesson is not None and lesson.series == series
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class MemoryRequest:
     """What a run of the slot ``before`` needs from earlier runs with the same configuration."""
 
@@ -65,7 +69,7 @@ class MemoryRequest:
     wants_last_lists: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Memory:
     """What a run needs from earlier runs. It is read once, before the run starts."""
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
 from operator import itemgetter
 
+from monitor.immutable import immutable
 from monitor.model.rankings import Arm
 
 MOST_KEPT = 8
@@ -23,7 +24,7 @@ share. The arm's model then stays the same.
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class ArmModel:
     """The model of one arm in one run. Versions that are not reported are None."""
 

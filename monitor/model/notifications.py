@@ -1,10 +1,11 @@
 """The contents of the outbox: deliveries, notifications, messages, silences."""
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from enum import StrEnum
 
+from monitor.immutable import immutable
 from monitor.model.alerts import Transition
 from monitor.model.explanation import ExampleLists, Explanation
 from monitor.model.instants import format_instant
@@ -21,7 +22,7 @@ class DeliveryStatus(StrEnum):
     DROPPED = "dropped"  # no longer worth sending
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Delivery:
     """One transition to deliver to one receiver, with its status."""
 
@@ -40,7 +41,7 @@ class Delivery:
     settled_at: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Notification:
     """The result of one attempt to deliver, or the reason why there was no attempt."""
 
@@ -56,7 +57,7 @@ class Notification:
     is_receiver_removed: bool = False  # whether the receiver was removed from the configuration
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class KnownCause:
     """The cause that an earlier run of an incident found: the slot of the run, and sentences."""
 
@@ -64,7 +65,7 @@ class KnownCause:
     sentence: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Briefing:
     """Facts on the run in which an alert began to fire, in addition to its transitions."""
 
@@ -91,7 +92,7 @@ class Updates(StrEnum):
     EACH = "each"  # it gets each change at once, even ends, and groups alerts itself
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Treatment:
     """How a receiver must be treated: resending, repetitions, updates and pictures."""
 
@@ -103,7 +104,7 @@ class Treatment:
     shows_pictures: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Message:
     """One message to one receiver: changes of one incident of one comparison.
 
@@ -174,7 +175,7 @@ def message_key(message: Message, now: datetime) -> str:
     return f"{message.incident}:{digest[:16]}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Silence:
     """From ``starts_at`` until ``ends_at``, alerts that match all ``matchers`` are not sent."""
 
@@ -191,7 +192,7 @@ class Silence:
         return self.starts_at <= now < self.ends_at
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class FiringSnapshot:
     """The firings of one comparison at the time when deliveries to one receiver are decided."""
 

@@ -1,10 +1,11 @@
 """What pages show in addition to single runs: series, users, and deliveries of incidents."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import NamedTuple
 
+from monitor.immutable import immutable
 from monitor.model.alerts import Transition
 from monitor.model.model_versions import Models
 from monitor.model.notifications import DeliveryStatus
@@ -20,7 +21,7 @@ class SeriesKey(NamedTuple):
     segment: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class SeriesPoint:
     """One finished run of a series, with what a learning rule expected."""
 
@@ -39,7 +40,7 @@ class SeriesPoint:
     models: Models | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class FiringChange:
     """The start or end of a firing in the run of a slot. ``incident``: its key."""
 
@@ -50,7 +51,7 @@ class FiringChange:
     incident: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class SegmentMeans:
     """One segment's mean in each of the newest runs, oldest first. None if a run had no users."""
 
@@ -59,7 +60,7 @@ class SegmentMeans:
     means: tuple[float | None, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class UserRun:
     """One user's scores in one run, by metric. None if undefined."""
 
@@ -67,7 +68,7 @@ class UserRun:
     scores: Mapping[str, float | None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class UserLists:
     """Both lists of one user in one run, best first."""
 
@@ -75,7 +76,7 @@ class UserLists:
     candidate: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Attempt:
     """What a receiver answered at one time, or why nothing was sent.
 
@@ -89,7 +90,7 @@ class Attempt:
     positions: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class IncidentHistory:
     """The transitions of one incident in the order of storing, and the attempts to send them."""
 
@@ -97,7 +98,7 @@ class IncidentHistory:
     attempts: tuple[Attempt, ...] = field(default_factory=tuple)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class IncidentFilter:
     """Selects incidents. None, or an empty text, selects all."""
 
@@ -106,7 +107,7 @@ class IncidentFilter:
     text: str = ""  # a part of an alert, segment, reason or explanation; case is ignored
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class IncidentStart:
     """The first firing of an incident. ``number`` orders incidents by the time of storing."""
 
@@ -115,7 +116,7 @@ class IncidentStart:
     at: datetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class ReceiverRecord:
     """The last results of a receiver's deliveries. None if there is none, or it was deleted."""
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from monitor.immutable import immutable
 from monitor.model.unreadable import Unreadable
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ class CoverageReason(StrEnum):
     TOO_SLOW = "too_slow"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Traces:
     """Facts on the answers that brought n lists: float64 (n,), NaN for missing facts."""
 
@@ -65,7 +66,7 @@ class Traces:
     sign: str = ""  # a header which shows that an answer came from a cache
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class RankingTable:
     """Lists of n users as received from one arm: maybe empty, longer than k, or with duplicates."""
 
@@ -81,7 +82,7 @@ class RankingTable:
         return len(self.users)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Pull:
     """One arm's answer: lists, and the reason for each failed user. All other users are missing."""
 
@@ -115,7 +116,7 @@ class Pull:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class UserTable:
     """Users that may be asked: n unique strings, and n values (or null) for each dimension."""
 
@@ -127,7 +128,7 @@ class UserTable:
         return len(self.users)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Panel:
     """The sorted users of one run, and the positions of each segment (``all``, ``country=UK``)."""
 
@@ -139,7 +140,7 @@ class Panel:
         return len(self.users)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class ItemWeights:
     """Weights of n unique items, such as popularity, from `LEAST_WEIGHT` to `MOST_WEIGHT`."""
 
@@ -147,7 +148,7 @@ class ItemWeights:
     weights: Floats
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class RelevanceTable:
     """Relevant items of n users, each once, in any order. The columns are as in RankingTable."""
 
@@ -162,7 +163,7 @@ class RelevanceTable:
         return len(self.users)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class AskedUsers:
     """The number of users in segment ``all``, and the names of the segments, ``all`` first."""
 
@@ -170,7 +171,7 @@ class AskedUsers:
     segments: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class UserBatch:
     """Users of a run with their segments and the answers of both arms.
 
@@ -185,7 +186,7 @@ class UserBatch:
     relevance: RelevanceTable | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class ByArm:
     """Numbers for each place of both arms' lists: two float64 arrays, NaN after a list's end."""
 
@@ -201,7 +202,7 @@ class ByArm:
         return ByArm(baseline=change(self.baseline), candidate=change(self.candidate))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Labels:
     """The relevance of the items of n pairs of lists."""
 
@@ -212,7 +213,7 @@ class Labels:
     relevant: Codes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class PairBatch:
     """Both arms' rankings of n users: int32 item codes (n, k), padded with -1, and lengths (n,).
 
@@ -260,7 +261,7 @@ class PairBatch:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class CoverageNote:
     """What happened to the users of one arm with one reason, and the first of these users."""
 
@@ -273,7 +274,7 @@ class CoverageNote:
         return f"{self.text}; for example {', '.join(self.users)}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class CoverageRow:
     """One segment's coverage: users asked, users paired, and users by arm and reason.
 
@@ -286,7 +287,7 @@ class CoverageRow:
     users_by_reason: Mapping[tuple[Arm, CoverageReason], int]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Coverage:
     """How much of the panel could be compared. One row for each segment, ``all`` first."""
 
@@ -298,7 +299,7 @@ class Coverage:
         return self.rows[0]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Pairing:
     """Compared users: the batch, each row's panel position, each code's item id, and coverage."""
 

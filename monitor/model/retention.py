@@ -1,9 +1,11 @@
 """Retention: which data is expired, which data was pruned, and disk usage."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from enum import StrEnum
+
+from monitor.immutable import immutable
 
 
 class DataKind(StrEnum):
@@ -18,7 +20,7 @@ class DataKind(StrEnum):
     ALERTS = "alerts"  # alert states, transitions, deliveries and silences
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Cutoffs:
     """For each kind of data, the slot or day before which it is pruned."""
 
@@ -30,7 +32,7 @@ class Cutoffs:
     daily: datetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Pruned:
     """Rows that were deleted, by table and by kind of data."""
 
@@ -41,7 +43,7 @@ class Pruned:
     reason: str | None = None  # why nothing could be deleted; None if pruning took place
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class KindSize:
     """Disk usage of one kind of data."""
 
@@ -56,7 +58,7 @@ class KindSize:
         return self.used_bytes / self.runs if self.runs else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class DatabaseSize:
     """Disk usage of the database."""
 

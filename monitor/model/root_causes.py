@@ -1,9 +1,9 @@
 """Why no run succeeds. `monitor.texts.root_causes` writes the sentences."""
 
-from dataclasses import dataclass
+from monitor.immutable import immutable
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class RootCause:
     """Why no run succeeded for some time."""
 

@@ -1,12 +1,85 @@
 """Why a run is not ok, or what an ok run lacks. `monitor.texts.run_reasons` writes sentences."""
 
-from dataclasses import dataclass
+from dataclasses import replace
 from datetime import datetime
 from enum import StrEnum
 
-from monitor.model.id_mismatches import IdMismatch
+from monitor.immutable import immutable
 from monitor.model.rankings import Arm, CoverageReason
-from monitor.model.unmatched_names import UnmatchedName
+
+
+class IdKind(StrEnum):
+    """What the ids identify."""
+
+    ITEM = "item"
+    USER = "user"
+
+
+class MismatchKind(StrEnum):
+    """How the ids of the arms differ.
+
+    ``unknown``: both arms have hardly any common id, and no other spelling makes ids equal.
+    """
+
+    BLANKS = "blanks"
+    CASE = "case"
+    LEADING_ZEROS = "leading_zeros"
+    TYPE = "type"
+    BYTES = "bytes"
+    QUOTES = "quotes"
+    PREFIX = "prefix"
+    SUFFIX = "suffix"
+    SEPARATORS = "separators"
+    PAIRS = "pairs"
+    SEVERAL = "several"
+    UNKNOWN = "unknown"
+    PADDING = "padding"  # one item fills the ends of many lists
+
+
+@immutable
+class IdMismatch:
+    """Two sides that have hardly any id in common, and the forms that would make ids equal.
+
+    The sides are baseline and candidate, or the users of the run and the ``arm`` that lacks them.
+    For ``padding``, one item fills the ends of ``common`` of ``compared`` lists. Both examples are
+    this item.
+    """
+
+    kind: MismatchKind
+    ids: IdKind
+    common: int  # number of distinct ids that both arms have
+    compared: int  # number of distinct ids of the arm that has fewer
+    would_match: int = 0  # how many of the ``tried`` ids would be equal with ``forms``
+    tried: int = 0
+    # Names of forms as in the configuration, in order; empty if no form makes ids equal
+    forms: tuple[str, ...] = ()
+    examples: tuple[str, str] | None = None  # None if they are hidden
+    arm: Arm | None = None
+
+    @property
+    def is_spelling(self) -> bool:
+        """Whether the ids are the same in another spelling."""
+        return self.kind not in (MismatchKind.UNKNOWN, MismatchKind.PADDING)
+
+    @property
+    def without_examples(self) -> "IdMismatch":
+        """A copy without ids, and without parts of ids in ``forms``."""
+        forms = []
+        for form in self.forms:
+            name, colon, _ = form.partition(":")
+            forms.append(f"{name}: ...}}" if colon else form)
+        return replace(self, examples=None, forms=tuple(forms))
+
+
+@immutable
+class UnmatchedName:
+    """A name that ``owner``, such as a rule or a route, uses and that matches nothing."""
+
+    owner: str
+    name: str  # a segment that does not exist, or a matcher that no alert matches
+    is_matcher: bool = False
+    nearest: str | None = None  # the most similar name that exists
+    known: tuple[str, ...] = ()  # some of the names that exist
 
 
 class RunReasonKind(StrEnum):
@@ -37,7 +110,7 @@ class FloorDoubt(StrEnum):
     EQUAL = "equal"  # limit: how many zeros the chance of equal lists has after the decimal point
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class LossCause:
     """Why users of an arm have no list. ``text`` says what happened, if the source reports it."""
 
@@ -46,7 +119,7 @@ class LossCause:
     text: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class RunReason:
     """One reason. See `RunReasonKind` for the fields of each kind."""
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from monitor.immutable import immutable
 from monitor.model.alerts import AlertState, Expectation, Standstill, Transition
 from monitor.model.explanation import Explanation, Split
-from monitor.model.id_mismatches import IdMismatch
 from monitor.model.model_versions import Models
 from monitor.model.rankings import Arm, Coverage, Panel, RankingTable
-from monitor.model.run_reasons import RunReasons
+from monitor.model.run_reasons import IdMismatch, RunReasons
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,7 +35,7 @@ class RunStatus(StrEnum):
     ABANDONED = "abandoned"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class PullProgress:
     """Progress of the pull from ``what``, an arm or the noise floor.
 
@@ -69,7 +69,7 @@ class PullProgress:
         return ", ".join(clauses)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class PullRequest:
     """Requests the top k lists of users for a slot from one arm, within ``timeout_s`` seconds.
 
@@ -94,7 +94,7 @@ class PullRequest:
     is_uncached: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class JoinRequest:
     """Requests the top k lists of all users from both arms, within ``timeout_s`` seconds.
 
@@ -108,7 +108,7 @@ class JoinRequest:
     shows_examples: bool = True  # whether errors may quote a value that cannot be read
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Claim:
     """The right of ``owner`` to run one slot until ``until``. ``attempt`` counts from 1."""
 
@@ -125,7 +125,7 @@ class Claim:
     keeps_earlier: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Histogram:
     """Counts of scores in bins of equal width from ``low`` to ``high``, both ends included."""
 
@@ -134,7 +134,7 @@ class Histogram:
     counts: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Summary:
     """One metric over the paired users of one segment."""
 
@@ -153,7 +153,7 @@ class Summary:
         return self.mean if statistic == "mean" else self.statistics.get(statistic)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Scores:
     """Scores of n paired users: the users' ids, and n float64 for each metric, NaN if undefined."""
 
@@ -161,7 +161,7 @@ class Scores:
     by_metric: Mapping[str, npt.NDArray[np.float64]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class ArmScore:
     """One arm-wide metric of one arm in one segment, None if undefined. ``n`` counts lists."""
 
@@ -172,7 +172,7 @@ class ArmScore:
     n: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class KeptLists:
     """The compared lists of paired users, cut to k and without duplicates.
 
@@ -197,7 +197,7 @@ class EvidenceKind(StrEnum):
     REPRESENTATIVE = "representative"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Evidence:
     """Both lists of one user, for people. ``position`` counts within a kind from 0."""
 
@@ -217,7 +217,7 @@ def items_of(users: Iterable[Evidence]) -> frozenset[str]:
     return frozenset(items)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class MeasuredRun:
     """What one run measured, as it is stored. Empty if it measured nothing."""
 
@@ -244,7 +244,7 @@ class MeasuredRun:
     id_mismatches: tuple[IdMismatch, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Findings:
     """The part of a run's result that rules judge."""
 
@@ -254,7 +254,7 @@ class Findings:
     measured: MeasuredRun = field(default_factory=MeasuredRun)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class RunResult(MeasuredRun):
     """Everything that a finished run stores in one transaction: measurement and judgement."""
 
@@ -273,7 +273,7 @@ class RunResult(MeasuredRun):
     reasons: RunReasons = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Run:
     """One stored run as lists and pages show it."""
 
@@ -309,7 +309,7 @@ def kept_name(comparison: str, attempt: int) -> str:
     return f"{comparison}{KEPT_MARK}{attempt}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class RunRecord:
     """One finished run with all values that rules judge, and its explanation if still stored."""
 
@@ -327,7 +327,7 @@ class RunRecord:
         return self.summaries[0].metric if self.summaries else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class LatestRun(RunRecord):
     """A comparison's newest finished run, its alert states, and the time of the last ok run."""
 
@@ -342,7 +342,7 @@ class LatestRun(RunRecord):
     last_end: Transition | None = None  # the last end of a firing in the week before the run
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Watermark:
     """Which results were read: `Run.mark` of each comparison's newest run, and a transition id."""
 
@@ -350,7 +350,7 @@ class Watermark:
     transition: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Lease:
     """An acquired lease.
 
@@ -362,7 +362,7 @@ class Lease:
     before: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Occupied:
     """Another daemon has the lease. It ends in ``free_in_s`` seconds if it is not renewed."""
 

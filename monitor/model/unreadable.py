@@ -1,12 +1,11 @@
 """Values of a table that cannot be read: how many, in which column, with an example."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 
 from monitor.errors import UnreadableError
+from monitor.immutable import immutable
 
 MAX_UNREADABLE = 0.01
 """The share of a table's rows that may be unreadable unless an option says otherwise."""
@@ -23,7 +22,7 @@ class Need(StrEnum):
     LABELS = "it must hold text, numbers or booleans"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Unreadable:
     """How many of the ``rows`` values of one column cannot be read. ``count`` may be 0.
 

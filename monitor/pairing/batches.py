@@ -6,11 +6,12 @@ and relevance.
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 
+from monitor.immutable import immutable
 from monitor.kernels.labels import place_grades, place_weights
 from monitor.kernels.ragged import PAD, find_first_places, pad, take_lists
 from monitor.model.arrays import Codes, Flags, Floats, Integers, Offsets, Rows
@@ -18,7 +19,7 @@ from monitor.model.rankings import ByArm, ItemWeights, PairBatch, RankingTable, 
 from monitor.pairing.ids import WORTH_A_THREAD, codes_of, encode, rank_by_text
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class CodedLists:
     """One arm's lists with items as codes. The layout is that of `RankingTable`."""
 
@@ -32,7 +33,7 @@ class CodedLists:
         return np.diff(self.offsets)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class PaddedLists:
     """Lists that are cut to k and have no duplicates.
 
@@ -61,7 +62,7 @@ class PaddedLists:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class CodedKnowledge:
     """Item weights and grades of relevance, with items as codes.
 

@@ -4,18 +4,19 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from os.path import commonprefix
 
 import numpy as np
 import pandas as pd
 
+from monitor.immutable import immutable
 from monitor.kernels.exposure import distinct_items
 from monitor.model.arrays import Integers
 from monitor.model.id_forms import speller
-from monitor.model.id_mismatches import IdKind, IdMismatch, MismatchKind
 from monitor.model.rankings import Arm
+from monitor.model.run_reasons import IdKind, IdMismatch, MismatchKind
 from monitor.pairing.batches import CodedLists
 from monitor.pairing.ids import ids_of
 
@@ -55,7 +56,7 @@ _NUMBER = re.compile(r"[-+]?\d+")
 _NO_LETTERS = re.compile(r"[\W_]+")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class _Attempt:
     """Another spelling of ids.
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from monitor.immutable import immutable
 from monitor.kernels.exposure import distinct_items
 from monitor.model.arrays import Codes, Flags, Floats, Hashes, Ids, Integers, Rows
 from monitor.model.rankings import (
@@ -51,7 +51,7 @@ Each bit of a hash depends on all bits of the number. So sums of hashes differ t
 _CODES = {reason: code for code, reason in enumerate(CoverageReason, start=LISTED + 1)}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class ArmOutcome:
     """The outcome for each of n panel users in one arm.
 

@@ -5,15 +5,14 @@ The order and number of the batches do not change the result.
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from heapq import nsmallest
 from operator import itemgetter
 
 import numpy as np
 
+from monitor.immutable import immutable
 from monitor.metrics import Metric, parse, score_all
-from monitor.model.comparison import Comparison, Keep
-from monitor.model.id_mismatches import IdMismatch
 from monitor.model.model_versions import count_versions
 from monitor.model.rankings import (
     Arm,
@@ -27,6 +26,8 @@ from monitor.model.rankings import (
     RelevanceTable,
     UserBatch,
 )
+from monitor.model.rules import Comparison, Keep
+from monitor.model.run_reasons import IdMismatch
 from monitor.model.runs import Evidence, EvidenceKind, KeptLists, Scores, Summary
 from monitor.pairing import ListedItems, keep_lists, sum_coverage
 from monitor.pairing.id_mismatches import IdComparison
@@ -63,7 +64,7 @@ _LONGEST_USER = 40
 """A note shows at most this many characters of a user's id."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Sample:
     """The sampled users: their pairs with one user per row, their rows by segment, their scores."""
 
@@ -72,7 +73,7 @@ class Sample:
     scores: Scores
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class RunPart:
     """What one `RunAccumulator` collected.
 

@@ -1,18 +1,18 @@
 """Acknowledges, resolves and silences alerts, for commands and pages."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 from monitor.alerts.notification_policy import Matcher
 from monitor.errors import ConfigError
+from monitor.immutable import immutable
 from monitor.model.alerts import Transition
 from monitor.model.instants import format_instant
 from monitor.model.notifications import Silence
 from monitor.ports import AlertStore
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Signature:
     """Who acts on an alert, why and when."""
 

@@ -1,14 +1,14 @@
 """Measures relevance that arrives after a run, on the run's stored lists. It is never judged."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 
 from monitor.errors import DatabaseError, SourceError
+from monitor.immutable import immutable
 from monitor.metrics import Metric
-from monitor.model.comparison import Comparison
 from monitor.model.rankings import RelevanceTable
+from monitor.model.rules import Comparison
 from monitor.model.runs import Run, Summary
 from monitor.pipeline.pull import ask_in_time
 from monitor.pipeline.score import (
@@ -20,7 +20,7 @@ from monitor.pipeline.score import (
 from monitor.ports import Clock, RelevanceSource, Store
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class BackfilledRun:
     """The result for one run that waited for relevance.
 

@@ -12,7 +12,7 @@ Use one thread for each receiver. Otherwise a repetition could arrive after the 
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime, timedelta
 
 from monitor.alerts.notification_policy import (
@@ -22,6 +22,7 @@ from monitor.alerts.notification_policy import (
     compose_messages,
 )
 from monitor.errors import DeliveryError
+from monitor.immutable import immutable
 from monitor.model.alerts import Transition
 from monitor.model.notifications import (
     Delivery,
@@ -63,7 +64,7 @@ def _no_picture(_: Message) -> bytes | None:
     return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Pause:
     """When a failed receiver is tried again, and the pause in seconds that it requested."""
 
@@ -71,7 +72,7 @@ class Pause:
     asked_s: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class OutboxSender:
     """Sends the deliveries of the outbox to one receiver.
 
@@ -421,7 +422,7 @@ def next_attempt(
     *,
     now: datetime,
     draw: float,
-    retry_after_s: float | None = None,
+    retry_after_s: float | None,
 ) -> datetime:
     """Time of the next attempt after a failure. ``attempts`` is the number of attempts before it.
 

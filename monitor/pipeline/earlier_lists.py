@@ -1,12 +1,12 @@
 """Converts stored lists of an earlier run to the item codes of this run."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
 from monitor.arm_metrics import LastLists
+from monitor.immutable import immutable
 from monitor.kernels import PAD
 from monitor.model.arrays import Codes, Rows
 from monitor.model.rankings import Arm, PairBatch, Pairing, RankingTable
@@ -14,7 +14,7 @@ from monitor.model.runs import KeptLists
 from monitor.pairing.ids import codes_of, find_users
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class RecodedLists:
     """Earlier lists of n users of this run, cut to k. A user without earlier lists has length 0."""
 

@@ -12,13 +12,13 @@ from monitor.alerts.rule_evaluation import Figures, segments_of
 from monitor.alerts.verdicts import NORMAL_AGAIN
 from monitor.model.alerts import NEW_NORMAL, AlertState, Expectation, Transition
 from monitor.model.arrays import Flags, Floats
-from monitor.model.comparison import Comparison
 from monitor.model.instants import format_instant
 from monitor.model.memory import PastRun
 from monitor.model.model_versions import ArmModel
 from monitor.model.rankings import Arm
 from monitor.model.rules import (
     MIN_HEALTHY_RUNS,
+    Comparison,
     CoverageRule,
     Direction,
     LearnedLimit,

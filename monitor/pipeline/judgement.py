@@ -15,12 +15,12 @@ import numpy as np
 from monitor.alerts.conditions import count_standstills
 from monitor.alerts.incidents import assign_incidents
 from monitor.alerts.rule_evaluation import evaluate_rules
+from monitor.immutable import immutable
 from monitor.metrics import parse
 from monitor.model.alerts import AlertState, Expectation, Standstill, State, Transition
-from monitor.model.comparison import Comparison
 from monitor.model.memory import Memory, PastRun, to_lessons
 from monitor.model.rankings import ALL
-from monitor.model.rules import RuleKind, SimilarityRule
+from monitor.model.rules import Comparison, RuleKind, SimilarityRule
 from monitor.model.runs import Findings, KeptLists, MeasuredRun, RunRecord, RunStatus, Summary
 from monitor.model.statistics import parse_derived
 from monitor.pipeline.expectations import REMEMBERED, compute_expectations, learning_rules
@@ -35,7 +35,7 @@ RECENT = 10
 """If no rule learns a series, the mean of this many earlier healthy runs is shown as normal."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Judgement:
     """The result of judging one run.
 
@@ -94,7 +94,7 @@ def needs_recent(comparison: Comparison) -> bool:
     return not learning_rules(comparison) and bool(comparison.judging.similarity_rules)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class ChangeScales:
     """Adds to a run's transitions how certain their values are, and which value was normal before.
 

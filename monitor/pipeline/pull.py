@@ -6,7 +6,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
 from functools import partial
 from itertools import pairwise
@@ -18,8 +18,8 @@ from monitor import ports
 from monitor.alerts.rule_evaluation import segments_of
 from monitor.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.errors import SourceError
+from monitor.immutable import immutable
 from monitor.model.arrays import Floats
-from monitor.model.comparison import Comparison
 from monitor.model.memory import Memory
 from monitor.model.rankings import (
     ALL,
@@ -32,6 +32,7 @@ from monitor.model.rankings import (
     RelevanceTable,
     UserBatch,
 )
+from monitor.model.rules import Comparison
 from monitor.model.run_reasons import RunReason
 from monitor.model.runs import JoinRequest, PullProgress, PullRequest, Scores
 from monitor.model.statistics import NoiseFloor
@@ -51,7 +52,7 @@ TITLES_S = 5.0
 """A run waits at most this many seconds for titles of items, since its alerts wait too."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Arms:
     """The opened sources of one comparison.
 
@@ -99,7 +100,7 @@ class Arms:
         return error.shown if self.pseudonyms is None else str(error)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Answers:
     """What the sources answered.
 

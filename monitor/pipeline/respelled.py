@@ -9,8 +9,8 @@ from monitor.attribution.decomposition import find_place, rows_of_place
 from monitor.attribution.hypotheses import Scene
 from monitor.kernels.exposure import distinct_items
 from monitor.model.explanation import FaultKind, Finding
-from monitor.model.id_mismatches import IdKind, IdMismatch
 from monitor.model.rankings import ALL, Arm
+from monitor.model.run_reasons import IdKind, IdMismatch
 from monitor.pairing.id_mismatches import find_mismatch
 
 _OF_ITEMS = (FaultKind.NOISE, FaultKind.MIXED_UP, FaultKind.REPLACED, FaultKind.ITEMS_GONE)

@@ -1,7 +1,5 @@
 """Executes one run, from the claimed slot to the result that is stored."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from datetime import datetime
@@ -10,15 +8,19 @@ from itertools import chain
 from monitor.alerts.rule_evaluation import thin_segments
 from monitor.alerts.unmatched import find_unmatched
 from monitor.errors import OutputError, SourceError
-from monitor.model.comparison import Comparison, Keep
-from monitor.model.id_mismatches import IdKind
 from monitor.model.instants import format_instant
 from monitor.model.memory import Memory, MemoryRequest
 from monitor.model.rankings import Arm, CoverageNote, CoverageReason
-from monitor.model.rules import SeriesRule, describe_series
-from monitor.model.run_reasons import LossCause, RunReason, RunReasonKind, RunReasons
+from monitor.model.rules import Comparison, Keep, SeriesRule, describe_series
+from monitor.model.run_reasons import (
+    IdKind,
+    LossCause,
+    RunReason,
+    RunReasonKind,
+    RunReasons,
+    UnmatchedName,
+)
 from monitor.model.runs import Claim, Findings, MeasuredRun, RunResult, RunStatus, Scores
-from monitor.model.unmatched_names import UnmatchedName
 from monitor.pipeline.expectations import REMEMBERED, learning_rules
 from monitor.pipeline.judgement import RECENT, judge_findings, needs_recent
 from monitor.pipeline.pull import Arms
@@ -261,7 +263,7 @@ def _labels_until(comparison: Comparison, claim: Claim) -> datetime | None:
 
 
 def assess(
-    measurement: Measurement, comparison: Comparison, silences: Sequence[UnmatchedName] = ()
+    measurement: Measurement, comparison: Comparison, silences: Sequence[UnmatchedName]
 ) -> tuple[RunStatus, RunReasons]:
     """The status of a measured run, and its reasons.
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
-from types import MappingProxyType
 from typing import TypeAlias
 
 import numpy as np
@@ -38,10 +37,10 @@ from monitor.attribution.sentences import (
     write_finding,
     write_lost,
 )
+from monitor.immutable import immutable
 from monitor.metrics import Metric, Need, score_all
 from monitor.model.alerts import State, Transition
 from monitor.model.arrays import Floats, Rows
-from monitor.model.comparison import Comparison
 from monitor.model.explanation import (
     ExampleLists,
     Explanation,
@@ -51,7 +50,6 @@ from monitor.model.explanation import (
     Habits,
     Split,
 )
-from monitor.model.id_mismatches import IdMismatch
 from monitor.model.instants import format_instant
 from monitor.model.rankings import (
     ALL,
@@ -62,8 +60,8 @@ from monitor.model.rankings import (
     PairBatch,
     Pairing,
 )
-from monitor.model.rules import Condition, RuleKind
-from monitor.model.run_reasons import RunReasonKind, find_reason
+from monitor.model.rules import Comparison, Condition, RuleKind
+from monitor.model.run_reasons import IdMismatch, RunReasonKind, find_reason
 from monitor.model.runs import Findings, RunStatus
 from monitor.model.statistics import parse_derived
 from monitor.pairing.ids import decode
@@ -130,10 +128,10 @@ def explain_run(  # noqa: PLR0913 - the past is three of them
     measured: Sequence[Metric],
     past: Sequence[Split],
     *,
-    former: RecodedLists | None = None,
-    last: RecodedLists | None = None,
-    mismatches: Sequence[IdMismatch] = (),
-    notes: Notes = MappingProxyType({}),
+    former: RecodedLists | None,
+    last: RecodedLists | None,
+    mismatches: Sequence[IdMismatch],
+    notes: Notes,
 ) -> tuple[Split | None, Explanation | None]:
     """Explain a run by one of the measured metrics.
 
@@ -506,7 +504,7 @@ def _adds_to(change: Transition, finding: Finding | None) -> bool:
     return change.kind is RuleKind.CONDITION and change.statistic != Condition.ERROR
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class _Names:
     """Ids of the users and items of a run. Includes items that only earlier lists have."""
 

@@ -11,21 +11,24 @@ from functools import partial
 from typing import TypeVar
 
 from monitor.arm_metrics import measure_arms, parse_arm_metric
-from monitor.errors import MetricError
-from monitor.model.comparison import Comparison, Keep, MeasuringPlan
+from monitor.errors import ConfigError, MetricError, SourceError
+from monitor.immutable import immutable
 from monitor.model.explanation import Explanation
 from monitor.model.memory import Memory
 from monitor.model.model_versions import follow
 from monitor.model.rankings import Arm, Coverage, CoverageNote, CoverageReason
-from monitor.model.run_reasons import RunReasons
+from monitor.model.rules import Comparison, Keep, MeasuringPlan
+from monitor.model.run_reasons import IdMismatch, RunReasons
 from monitor.model.runs import ArmScore, KeptLists, MeasuredRun, Scores
 from monitor.model.statistics import DerivedMetric, NoiseFloor, parse_derived
+from monitor.pairing.id_mismatches import LEAST_COMMON, find_user_mismatch
 from monitor.pipeline.accumulator import SAMPLED_USERS, RunAccumulator, Sample
 from monitor.pipeline.earlier_lists import RecodedLists, recode_lists
 from monitor.pipeline.freshness import summarize_gaps
 from monitor.pipeline.pull import (
     Answers,
     Arms,
+    ask_in_time,
     draw_panel,
     join_all,
     pull_all,
@@ -36,7 +39,6 @@ from monitor.pipeline.respelled import hide_examples
 from monitor.pipeline.run_explanation import add_titles, explain_run, explained_items
 from monitor.pipeline.run_parts import RemoteMeasurer
 from monitor.pipeline.score import RunScores, draw_scores, without_failed
-from monitor.pipeline.unmatched_users import explain_missing_users
 from monitor.pipeline.user_batches import users_at_once
 from monitor.ports import Clock
 
@@ -71,7 +73,7 @@ class Stopwatch:
             yield item
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Measurement:
     """What a run measured, and sentences about what it could not measure.
 
@@ -308,3 +310,47 @@ def _recode(
     if memory.former_lists is memory.last_lists:
         return last, last
     return last, recode(memory.former_lists)
+
+
+def explain_missing_users(
+    arms: Arms,
+    coverage: Coverage,
+    slot: datetime,
+    seconds_left: float,
+) -> tuple[IdMismatch, ...]:
+    """How each arm that lacks nearly all users spells them.
+
+    An arm that cannot list its users is left out.
+    """
+    mismatches = []
+    for arm in Arm:
+        missing = coverage.all.users_by_reason.get((arm, CoverageReason.MISSING), 0)
+        if missing > (1 - LEAST_COMMON) * coverage.all.asked:
+            mismatches.append(compare_users(arms, arm, slot, seconds_left))
+    return tuple(filter(None, mismatches))
+
+
+def compare_users(
+    arms: Arms,
+    arm: Arm,
+    slot: datetime,
+    seconds_left: float,
+) -> IdMismatch | None:
+    """How this arm spells users differently.
+
+    None if the arm spells users alike, or if it cannot list its users in time.
+    """
+    if arm not in arms.listed or seconds_left <= 0:
+        return None
+    try:
+        panel, listed = (
+            ask_in_time(partial(source.users, slot, ()), seconds_left, "late").users
+            for source in (arms.users, arms.listed[arm])
+        )
+    except (ConfigError, SourceError):  # the pull of the source reports the same error
+        return None
+    mismatch = find_user_mismatch(panel, listed)
+    if mismatch is None:
+        return None
+    mismatch = replace(mismatch, arm=arm)
+    return mismatch if arms.pseudonyms is None else mismatch.without_examples

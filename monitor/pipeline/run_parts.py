@@ -15,8 +15,6 @@ import pandas as pd
 from pandas.api.extensions import ExtensionArray
 
 from monitor.errors import SourceError
-from monitor.model.comparison import Comparison, Keep
-from monitor.model.id_mismatches import IdKind, IdMismatch, MismatchKind
 from monitor.model.rankings import (
     Arm,
     Coverage,
@@ -27,6 +25,8 @@ from monitor.model.rankings import (
     RankingTable,
     UserBatch,
 )
+from monitor.model.rules import Comparison, Keep
+from monitor.model.run_reasons import IdKind, IdMismatch, MismatchKind
 from monitor.model.runs import Evidence, EvidenceKind, KeptLists, Scores
 from monitor.model.statistics import Statistic
 from monitor.model.unreadable import Need, Unreadable

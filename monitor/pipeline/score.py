@@ -10,9 +10,8 @@ import pandas as pd
 
 from monitor.metrics import Metric, Need, can_score, parse, score_all
 from monitor.model.arrays import Flags, Floats, Rows
-from monitor.model.comparison import Comparison, Keep, MeasuringPlan
 from monitor.model.rankings import PairBatch, Pairing, Pull, RelevanceTable, UserBatch
-from monitor.model.rules import SimilarityRule
+from monitor.model.rules import Comparison, Keep, MeasuringPlan, SimilarityRule
 from monitor.model.runs import Evidence, EvidenceKind, KeptLists, Scores, Summary
 from monitor.model.statistics import DerivedMetric, Statistic, parse_derived
 from monitor.pairing import pair

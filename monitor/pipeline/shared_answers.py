@@ -9,8 +9,8 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-from monitor.model.comparison import Comparison
 from monitor.model.rankings import Arm, Pull, UserTable
+from monitor.model.rules import Comparison
 from monitor.model.runs import PullRequest
 from monitor.pipeline.pull import Arms
 

@@ -14,7 +14,7 @@ from monitor.model.runs import KeptLists
 from monitor.pairing import pair
 from monitor.pairing.id_mismatches import IdComparison
 from monitor.pairing.ids import find_users
-from monitor.summaries import SegmentRows
+from monitor.summaries import SegmentRows, rows_of_segments
 
 
 def users_at_once(k: int) -> int:
@@ -154,13 +154,9 @@ def _cut(users: UserBatch, parts: Sequence[Rows]) -> Iterator[UserBatch]:
 
 
 def cut_panel(panel: Panel, positions: Rows) -> Panel:
-    """The panel with only the users at these positions, in the order of ``positions``."""
-    new_positions = np.full(len(panel), -1, dtype=np.intp)
-    new_positions[positions] = np.arange(len(positions))
-    segments = {}
-    for name, rows in panel.segments.items():
-        new_rows = new_positions[rows]
-        segments[name] = np.sort(new_rows[new_rows >= 0])
+    """The panel of the users at these positions, in this order, with the same segments."""
+    rows_by_segment = rows_of_segments(panel, positions)
+    segments = {name: np.sort(rows) for name, rows in rows_by_segment.items()}
     return replace(panel, users=panel.users[positions], segments=segments)
 
 

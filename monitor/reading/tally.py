@@ -1,7 +1,5 @@
 """Counts the unreadable values of a table, and stores one example for each column."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

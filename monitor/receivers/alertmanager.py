@@ -94,7 +94,7 @@ class AlertmanagerOptions(HttpReceiverEntry):
 
 
 def group_alerts(
-    changes: Iterable[Transition], firing: Iterable[Transition] = ()
+    changes: Iterable[Transition], firing: Iterable[Transition]
 ) -> list[tuple[Transition, ...]]:
     """The starts and ends that belong to each alert of Alertmanager that changed.
 

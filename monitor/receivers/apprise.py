@@ -77,7 +77,7 @@ def notify_service(
     body: str,
     is_bad: bool,
     timeout_s: float,
-    picture: bytes | None = None,
+    picture: bytes | None,
 ) -> str:
     """Notify a service. The picture is sent if the service accepts files.
 

@@ -6,7 +6,6 @@ Certificates are verified. Bodies are never decompressed. Redirects are never fo
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from http import HTTPStatus
 from typing import ClassVar
@@ -15,6 +14,7 @@ from pydantic import SecretStr
 
 from monitor.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.errors import DeliveryError
+from monitor.immutable import immutable
 from monitor.model.instants import retry_after_s
 from monitor.model.notifications import Treatment
 from monitor.receivers.fields import HttpReceiverEntry
@@ -36,7 +36,7 @@ _RETRYABLE = frozenset({408, 421, 425, 429})
 _OF_MESSAGE = frozenset({400, 413, 422})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class HttpAnswer:
     """The status, headers and body of an answer.
 

@@ -19,6 +19,7 @@ import aiosmtplib
 
 from monitor.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.errors import ConfigError, DeliveryError
+from monitor.immutable import immutable
 from monitor.receivers.network_failures import failure_reason
 
 _PERMANENT = 500
@@ -65,7 +66,7 @@ class _Exchange:
     refused: Mapping[str, Refusal] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class SmtpClient:
     """Sends mails through one server. Each mail has its own connection."""
 

@@ -1,12 +1,12 @@
 """Computes what is normal for a series, and the range in which its next healthy run should be."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
+from monitor.immutable import immutable
 from monitor.model.arrays import Flags, Floats, Integers
 from monitor.model.rules import Direction
 from monitor.reference.history import keep_newest
@@ -36,7 +36,7 @@ MOST_DF = 1e6
 """The largest number of degrees of freedom. With so many, Student's t equals the normal one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Reference:
     """What is normal for m series. The arrays have the shape (m,). NaN if no run was used."""
 
@@ -108,7 +108,7 @@ def refer(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Prediction:
     """The range of the next run of m series, (m,) each. It is infinite without a reference."""
 

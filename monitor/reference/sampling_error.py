@@ -1,13 +1,13 @@
 """Estimates the sampling error of a run's statistic, and judges rare shares as counts."""
 
 import math
-from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
+from monitor.immutable import immutable
 from monitor.model.arrays import Flags, Floats
 from monitor.model.runs import Summary
 from monitor.model.statistics import Statistic
@@ -159,7 +159,7 @@ def share_interval(share: float, users: int) -> Interval:
     return min(float(low), share), max(float(high), share)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class CountReference:
     """What is normal for m counts. The arrays have the shape (m,). Unknown values are NaN."""
 

@@ -1,11 +1,11 @@
 """Removes the effects of weekday and hour from a series, and collects evidence of drift."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from monitor.immutable import immutable
 from monitor.model.arrays import Flags, Floats, Integers, Rows
 from monitor.reference.history import FAR_OUT, find_median, find_scale, pull_in
 
@@ -40,7 +40,7 @@ This can only lower the evidence.
 MOST_EVIDENCE = 1e300
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Phases:
     """The phases of past runs, (runs,), and of the next run.
 
@@ -58,7 +58,7 @@ class Phases:
     """Whether a single recurrence in alarm can be a season, if all of its runs are in alarm."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Seasonal:
     """Values moved to the phase of the next run, and what this costs, (m,) each."""
 
@@ -182,7 +182,7 @@ def _find_lasting(alarms: Flags, cycle: float) -> Flags:
     return lasting
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class _Patterns:
     """Patterns of alarms that recur with a phase, for m series. They cover finished runs."""
 
@@ -368,7 +368,7 @@ def discount(z: ArrayLike, correlation: ArrayLike) -> Floats:
     return discounted
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class TrendEvidence:
     """Evidence of drift in m series, collected from run to run, (len(DRIFTS), m) each."""
 

@@ -2,11 +2,11 @@
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import scipy
 
+from monitor.immutable import immutable
 from monitor.model.arrays import Flags, Floats, Integers
 from monitor.model.rules import MIN_HEALTHY_RUNS
 from monitor.reference.history import find_mean, find_median, find_scale, pick_rows
@@ -127,7 +127,7 @@ def _limits(most: int) -> Floats:
     return np.concatenate((np.zeros(LEAST_RUNS_FOR_OUTLIERS), limits))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Spread:
     """Weighted moments of m series, (m,) each.
 
@@ -188,7 +188,7 @@ def _sum_up(values: Floats, errors: Floats, weights: Floats) -> Spread:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class PastAlarms:
     """Which past runs were healthy, and which alerts they had, (runs, m) each."""
 
@@ -203,7 +203,7 @@ class PastAlarms:
     settled: int = SETTLED_RUNS
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Levels:
     """Shifts that move past runs to the newest level, and the runs that define what is normal."""
 

@@ -2,13 +2,13 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
 from monitor.errors import InputError
+from monitor.immutable import immutable
 from monitor.model.arrays import Floats
 from monitor.model.rankings import ALL
 from monitor.model.rules import Direction
@@ -34,7 +34,7 @@ _NORMAL_DF = 1e4
 """With this many degrees of freedom, Student's t equals the normal one to four figures."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Budget:
     """The allowed chance of false pages of one comparison, divided among segments and looks.
 
@@ -75,7 +75,7 @@ class Budget:
         return of_segment * self.looks[look] / sum(self.looks.values()) / (SAFETY * self.runs)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Threshold:
     """Thresholds of m series on the judged scale, (m,) each. NaN without a reference."""
 
@@ -130,7 +130,7 @@ def propose(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class DropSearch:
     """A test for drops, on the scale of the statistic.
 

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime, timedelta
 from functools import cache
 from pathlib import Path
@@ -14,8 +14,9 @@ from monitor.alerts.notification_policy import NotificationPolicy
 from monitor.alerts.unmatched import share_selectors
 from monitor.errors import ConfigError
 from monitor.export.publisher import PrometheusPublisher
-from monitor.model.comparison import Comparison
+from monitor.immutable import immutable
 from monitor.model.rankings import Arm
+from monitor.model.rules import Comparison
 from monitor.pipeline.pseudonyms import HiddenRelevance, Pseudonyms
 from monitor.pipeline.pull import Arms, pull_titles
 from monitor.pipeline.shared_answers import SharedAnswers
@@ -48,7 +49,7 @@ LATELY = timedelta(hours=1)
 _answer_folder = cache(AnswerFolder)  # all candidates of a family share one
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Wiring:
     """One configuration, with all its opened parts except the store."""
 

@@ -21,11 +21,12 @@ import structlog
 from monitor.alerts.unmatched import find_unmatched_silences, may_concern
 from monitor.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.errors import ConfigError, DatabaseError, MonitorError, OutputError, describe_fault
-from monitor.model.comparison import Comparison
+from monitor.immutable import immutable
 from monitor.model.instants import format_instant
 from monitor.model.memory import Memory
+from monitor.model.rules import Comparison
+from monitor.model.run_reasons import UnmatchedName
 from monitor.model.runs import Claim, PullProgress, RunResult, RunStatus
-from monitor.model.unmatched_names import UnmatchedName
 from monitor.options import format_duration
 from monitor.pipeline.backfill import BackfilledRun, backfill_relevance
 from monitor.pipeline.pull import Arms
@@ -60,7 +61,7 @@ def whoami() -> str:
     return f"{socket.gethostname()}:{os.getpid()}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Watched:
     """A comparison with its opened sources and its schedule."""
 

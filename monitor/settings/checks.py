@@ -11,9 +11,8 @@ from typing import Any, TypeVar
 from monitor.arm_metrics import ArmMetric, ArmNeed, parse_arm_metric
 from monitor.errors import MetricError
 from monitor.metrics import Metric, Need, parse
-from monitor.model.comparison import Keep, SampleSize
 from monitor.model.rankings import Arm
-from monitor.model.rules import SimilarityRule
+from monitor.model.rules import Keep, SampleSize, SimilarityRule
 from monitor.options import format_duration
 from monitor.receivers import PingOptions, ReceiverOptions
 from monitor.settings.addresses import is_loopback, split_address

@@ -8,8 +8,7 @@ from typing import Annotated, Any, Literal, Self, cast
 from pydantic import ConfigDict, Field, PrivateAttr, model_validator
 
 from monitor.arm_metrics import ARM_METRICS
-from monitor.model.comparison import Keep
-from monitor.model.rules import Condition, ConditionRule, Severity
+from monitor.model.rules import Condition, ConditionRule, Keep, Severity
 from monitor.options import Duration, OneOf, Options
 from monitor.settings import value_types
 from monitor.settings.rule_options import RuleOptions, RulesOrDefault

@@ -6,9 +6,8 @@ from collections.abc import Hashable, Iterator, Sequence
 from functools import cache
 
 from monitor.metrics import Metric, Need, parse
-from monitor.model.comparison import Keep
 from monitor.model.rankings import Arm
-from monitor.model.rules import Severity
+from monitor.model.rules import Keep, Severity
 from monitor.model.statistics import CHURN, TRAITS, CoverageShare, DerivedMetric, Lack
 from monitor.settings.comparison_options import ComparisonOptions
 from monitor.settings.rule_options import RuleOptions

@@ -4,7 +4,6 @@ This is quick, and problems with other keys do not matter. Some commands need no
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -12,13 +11,14 @@ from typing import Any
 from pydantic import SecretStr
 
 from monitor.errors import ConfigError
+from monitor.immutable import immutable
 from monitor.settings.problems import KeyPath
 from monitor.settings.validation import read_mapping, read_text
 from monitor.settings.yaml_document import YamlDocument
 from monitor.storage import absolute_url
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class DatabaseSettings:
     """The database's URL, and the names of the configured comparisons."""
 

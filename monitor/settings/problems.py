@@ -11,6 +11,7 @@ from typing import get_args
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from monitor.immutable import immutable
 from monitor.options import OneOf, is_secret
 
 KeyPath = tuple[str | int, ...]
@@ -64,7 +65,7 @@ class MisfitKind(Enum):
     WRONG_VALUE = auto()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Misfit:
     """Why a value does not have one of the accepted forms.
 

@@ -3,9 +3,8 @@
 from collections.abc import Iterator
 
 from monitor.metrics import Need
-from monitor.model.comparison import Keep
 from monitor.model.rankings import ALL
-from monitor.model.rules import Direction
+from monitor.model.rules import Direction, Keep
 from monitor.model.statistics import Lack, Statistic
 from monitor.settings.problems import TWICE, Problem, duplicates, suggestion
 from monitor.settings.rule_options import JudgedMetric, parse_judged_metric

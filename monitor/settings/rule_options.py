@@ -1,11 +1,11 @@
 """Options of one rule, and how they become a rule. Also reads the word for the default rules."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, FiniteFloat
 
+from monitor.immutable import immutable
 from monitor.metrics import Metric
 from monitor.model import rules
 from monitor.model.rankings import Arm
@@ -25,7 +25,7 @@ _OF_EVERY_RULE = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class JudgedMetric:
     """What a rule judges: a metric's scores, the noise floor's scores, or their difference."""
 

@@ -282,8 +282,8 @@ def schedule_of(
     every: timedelta | None,
     cron: str | None,
     zone: str,
-    offset: timedelta | None = None,
-    hours: str | None = None,
+    offset: timedelta | None,
+    hours: str | None,
 ) -> Schedule:
     """The schedule of a period with its offset, or of a cron expression, limited to these hours.
 

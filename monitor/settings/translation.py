@@ -17,8 +17,7 @@ from monitor.alerts.incidents import GROUP_FOR
 from monitor.alerts.notification_policy import NotificationPolicy
 from monitor.arm_metrics import ArmNeed, parse_arm_metric
 from monitor.metrics import parse
-from monitor.model.comparison import Comparison, JudgingPlan, Keep, MeasuringPlan
-from monitor.model.rules import Rule
+from monitor.model.rules import Comparison, JudgingPlan, Keep, MeasuringPlan, Rule
 from monitor.model.statistics import NoiseFloor
 from monitor.options import NOT_IN_HASH
 from monitor.settings.comparison_options import ComparisonOptions

@@ -13,8 +13,8 @@ from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, Validati
 from monitor.arm_metrics import parse_arm_metric
 from monitor.errors import ConfigError, MonitorError
 from monitor.metrics import Metric, parse
-from monitor.model.comparison import Keep
 from monitor.model.rankings import ALL
+from monitor.model.rules import Keep
 from monitor.model.segments import name_segment
 from monitor.model.statistics import CoverageShare, Statistic
 from monitor.options import Duration, must, readable_by, web_url_of

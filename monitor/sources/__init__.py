@@ -3,8 +3,6 @@
 Each kind is a folder that declares a `SourceKind`. Opening a source does no I/O. Reading it does.
 """
 
-from __future__ import annotations
-
 import pkgutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
@@ -14,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeVar
 from pydantic import AfterValidator, Field
 
 from monitor.errors import ConfigError
-from monitor.model.comparison import SampleSize
+from monitor.model.rules import SampleSize
 from monitor.options import NOT_IN_HASH, Duration, Kinds, OneOf, Options, must, with_kinds
 from monitor.plugins import Registry
 from monitor.ports import (

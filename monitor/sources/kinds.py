@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from monitor.errors import ConfigError
+from monitor.immutable import immutable
 from monitor.options import OneOf, Options
 from monitor.plugins import OPENING_S, Guard, PluginError
 
@@ -45,7 +46,7 @@ def _is_always_live(_: Any) -> bool:  # noqa: ANN401 - options of any kind
     return True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class SourceKind:
     """Describes what one kind of source can read. A field is None if it cannot read this.
 

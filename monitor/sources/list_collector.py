@@ -1,7 +1,5 @@
 """Collects lists into a Pull. The lists arrive user by user, as JSON or as Python values."""
 
-from __future__ import annotations
-
 import json
 from array import array
 from collections.abc import Iterable, Sequence

@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 
 from monitor.errors import SourceError
 from monitor.foreign_errors import file_cause
+from monitor.immutable import immutable
 from monitor.kernels.ragged import offsets_of
 from monitor.model.arrays import Floats, Integers, Rows
 from monitor.model.id_forms import Forms, speller
@@ -309,7 +310,7 @@ class ListColumns:
     no_item: NoItems
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class TableLists:
     """Reads the lists of these users from a table of either form.
 
@@ -486,8 +487,8 @@ def check_size(nbytes: int, most: int | None, where: str) -> None:
         )
 
 
-def arrow_arrays(batch: TableBatch, numbers: Collection[str | None] = ()) -> dict[str, pa.Array]:
-    """The batch with Arrow arrays only. Columns in ``numbers`` have numbers, others have ids."""
+def arrow_arrays(batch: TableBatch, numbers: Collection[str | None]) -> dict[str, pa.Array]:
+    """The batch with Arrow arrays only. The columns in ``numbers`` are numbers, the others ids."""
     return {name: arrow_array(column, is_number=name in numbers) for name, column in batch.items()}
 
 

@@ -7,7 +7,6 @@ time, the default partition stores the day's rows. These rows are deleted run by
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from functools import partial
 from operator import attrgetter
@@ -18,6 +17,7 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Date,
+    FromClause,
     Select,
     Table,
     and_,
@@ -31,6 +31,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import DBAPIError
 
+from monitor.immutable import immutable
 from monitor.model.runs import RunStatus
 from monitor.storage.database_errors import translate
 from monitor.storage.rows import is_sqlite
@@ -43,7 +44,7 @@ LOCK_WAIT_S = 2.0
 _DAY = timedelta(days=1)
 # "ranks": only one transaction creates partitions at a time.
 _TAKE_TURNS = text(f"SELECT pg_advisory_xact_lock({0x72616E6B73})")
-_DEFAULT = table("scores_default", column("run_id", BigInteger))
+DEFAULT_PARTITION = table("scores_default", column("run_id", BigInteger))
 _BOUNDS = re.compile(r"FROM \('(\d{4}-\d\d-\d\d)'\) TO \('(\d{4}-\d\d-\d\d)'\)")
 _ATTACHED = text(
     "SELECT CAST(CAST(c.oid AS regclass) AS text) AS name, pg_get_expr(c.relpartbound, c.oid) AS "
@@ -69,7 +70,7 @@ _EXPECTED = {
 """SQLSTATEs after which rankwatch tries again later to create or drop the partition."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Partition:
     """Scores of the slots from midnight of ``first`` (UTC) up to midnight of ``end``."""
 
@@ -150,12 +151,10 @@ def drop_past(database: Database, before: datetime) -> tuple[int, tuple[str, ...
     return sum(rows), tuple(obstacles)
 
 
-def runs_in_default(before: datetime) -> Select[tuple[int]]:
-    """Select settled runs of older slots with scores in the default partition, oldest first."""
-    has_rows = exists(select(_DEFAULT.c.run_id).where(_DEFAULT.c.run_id == runs.c.id))
-    return (
-        select(runs.c.id).where(is_settled_before(before), has_rows).order_by(runs.c.scheduled_for)
-    )
+def settled_with(rows: FromClause, before: datetime) -> Select[tuple[int]]:
+    """Select settled runs of older slots with rows in this table."""
+    has_rows = exists(select(rows.c.run_id).where(rows.c.run_id == runs.c.id))
+    return select(runs.c.id).where(is_settled_before(before), has_rows)
 
 
 def bytes_of(connection: Connection, name: str) -> int:

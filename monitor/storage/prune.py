@@ -30,12 +30,13 @@ from monitor.model.runs import KEPT_MARK, RunStatus
 from monitor.storage.alert_states import KEY_COLUMNS, WAITING
 from monitor.storage.list_pieces import runs_with_unneeded_lists
 from monitor.storage.partitions import (
+    DEFAULT_PARTITION,
     day_of_slot,
     drop_past,
     ensure_partitions,
     is_settled_before,
     of_run,
-    runs_in_default,
+    settled_with,
 )
 from monitor.storage.rows import day_of, insert
 from monitor.storage.run_results import RUN_TABLES
@@ -99,18 +100,19 @@ def prune(database: Database, cutoffs: Cutoffs, now: datetime) -> Pruned:
     counts: Counter[str] = Counter()
     obstacles: tuple[str, ...] = ()
     if database.is_sqlite:
-        scored = _settled_with(scores, scores_before)
+        scored = settled_with(scores, scores_before)
     else:
         # Whole partitions are dropped. Only the default partition's rows are deleted run by run.
         counts["scores"], obstacles = drop_past(database, scores_before)
-        scored = runs_in_default(scores_before)
+        in_default = settled_with(DEFAULT_PARTITION, scores_before)
+        scored = in_default.order_by(runs.c.scheduled_for)
     evidence_before = max(cutoffs.evidence, cutoffs.runs)
     unneeded = runs_with_unneeded_lists(max(cutoffs.lists, cutoffs.runs), now)
     expired = select(runs.c.id).where(is_settled_before(cutoffs.runs))
     for tables, query in (
         ((scores,), scored),
-        ((evidence,), _settled_with(evidence, evidence_before)),
-        ((explanations,), _settled_with(explanations, evidence_before)),
+        ((evidence,), settled_with(evidence, evidence_before)),
+        ((explanations,), settled_with(explanations, evidence_before)),
         ((kept_lists,), unneeded),
         (DETAILS, _with_details(min(summaries_before, midnight(now)))),
         ((*RUN_TABLES, runs), expired),
@@ -158,11 +160,6 @@ def _is_selected(connection: Connection, query: Select[tuple[int]], run_id: int)
         .with_for_update(of=runs, key_share=True, skip_locked=True)
     )
     return connection.scalar(again) is not None
-
-
-def _settled_with(table: Table, before: datetime) -> Select[tuple[int]]:
-    has_rows = exists(select(table.c.run_id).where(table.c.run_id == runs.c.id))
-    return select(runs.c.id).where(is_settled_before(before), has_rows)
 
 
 def _with_details(before: datetime) -> Select[tuple[int]]:

@@ -17,6 +17,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from monitor.errors import ConfigError, DatabaseError, DatabaseTrouble, LeaseLostError
+from monitor.immutable import immutable
 from monitor.model.runs import Lease
 from monitor.storage.database_errors import translated
 from monitor.storage.database_url import describe, file_of
@@ -48,7 +49,7 @@ _POSTGRES_SETTINGS: dict[str, Any] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class LeaseFence:
     """Lets a daemon write only while it has the lease and no later epoch has begun."""
 

@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Mapping
 from enum import StrEnum
 
-from monitor.model.id_mismatches import IdKind, IdMismatch, MismatchKind
+from monitor.model.run_reasons import IdKind, IdMismatch, MismatchKind
 from monitor.texts.wording import shorten_to
 
 _LONGEST_EXAMPLE = 40

@@ -1,6 +1,6 @@
 """Texts about a name that does not exist."""
 
-from monitor.model.unmatched_names import UnmatchedName
+from monitor.model.run_reasons import UnmatchedName
 
 _SHOWN = 5
 

@@ -8,7 +8,7 @@ import ssl
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from itertools import chain
 from pathlib import Path
@@ -22,6 +22,7 @@ from pydantic import SecretStr
 from monitor.errors import ConfigError, MonitorError
 from monitor.files import read_bounded
 from monitor.foreign_errors import describe_error
+from monitor.immutable import immutable
 from monitor.model.daemon_state import Refusal, Refused
 from monitor.model.instants import utc_now
 from monitor.web.access_options import AccessOptions, TlsOptions, cost_of
@@ -40,7 +41,7 @@ _LONGEST = 72  # bcrypt reads so many bytes; programs that make hashes cut longe
 _MOST_REMEMBERED = 1024
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Access:
     """Who may connect and read. By default everybody may, and nothing is encrypted."""
 

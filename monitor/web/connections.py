@@ -10,6 +10,7 @@ from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from monitor.immutable import immutable
 from monitor.web.access import Access
 
 _GOODBYE_S = 5.0
@@ -17,7 +18,7 @@ CONNECTION = "rankwatch.connection"
 """The key of the `Connection` in the state of a request."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Limits:
     """How much of the server one client may use."""
 

@@ -18,6 +18,7 @@ from starlette.responses import PlainTextResponse, Response
 
 from monitor.alerts.unmatched import find_unmatched_silences
 from monitor.errors import ConfigError, InputError
+from monitor.immutable import immutable
 from monitor.model.alerts import Transition
 from monitor.options import parse_duration
 from monitor.pipeline.alert_actions import Signature, change_firing, make_silence
@@ -88,7 +89,7 @@ async def read_form(request: Request) -> Mapping[str, str]:
     return dict(parse_qsl(body.decode("utf-8", "replace")))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Form:
     """A form that a user sent.
 

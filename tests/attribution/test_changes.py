@@ -30,10 +30,10 @@ from monitor.attribution.changes import (
 from monitor.attribution.habits import Habit, bin_lists, find_excess, least_share
 from monitor.attribution.parts import Parts
 from monitor.metrics import parse, score_all
-from monitor.model.comparison import Keep
 from monitor.model.explanation import Change, ExampleLists, FaultKind
 from monitor.model.memory import Memory
 from monitor.model.rankings import Arm, PairBatch
+from monitor.model.rules import Keep
 from monitor.pipeline.user_batches import take_kept
 from pipeline.canned import ran, users
 from tables import cells

@@ -8,8 +8,8 @@ import yaml
 
 from factories import rankings
 from monitor.model.id_forms import speller
-from monitor.model.id_mismatches import IdKind, IdMismatch, MismatchKind
 from monitor.model.rankings import RankingTable
+from monitor.model.run_reasons import IdKind, IdMismatch, MismatchKind
 from monitor.pairing.batches import encode_arms
 from monitor.pairing.id_mismatches import IdComparison, find_mismatch, find_user_mismatch
 from monitor.texts.id_mismatches import write_mismatch

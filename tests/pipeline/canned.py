@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 
 from factories import MINUTE, SLOT, HeldClock, claim, pull, rankings
-from monitor.model.comparison import Comparison
 from monitor.model.memory import Memory
 from monitor.model.rankings import ItemWeights, Pull, RelevanceTable, UserTable
+from monitor.model.rules import Comparison
 from monitor.model.runs import PullRequest
 from monitor.pipeline.pull import Arms
 from monitor.pipeline.run import execute

@@ -8,7 +8,7 @@ from datetime import datetime
 from factories import SLOT, comparison, evaluate, rule, summary
 from monitor.alerts.incidents import assign_incidents
 from monitor.model.alerts import Transition
-from monitor.model.comparison import Comparison
+from monitor.model.rules import Comparison
 from monitor.model.runs import Summary
 from monitor.storage import SqlStore
 from storage.worked import run

@@ -10,8 +10,8 @@ import pytest
 from factories import DAY, SLOT, comparison, rule
 from monitor.errors import SourceError
 from monitor.model.alerts import Outcome
-from monitor.model.comparison import Comparison, Keep
 from monitor.model.memory import Memory
+from monitor.model.rules import Comparison, Keep
 from monitor.pipeline.backfill import BackfilledRun, backfill_relevance
 from monitor.pipeline.run import execute
 from monitor.storage import SqlStore

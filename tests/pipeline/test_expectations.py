@@ -10,10 +10,9 @@ from scipy import stats
 
 from factories import DAY, SLOT, comparison, expect, rule, summary
 from monitor.model.alerts import Expectation, State
-from monitor.model.comparison import Comparison
 from monitor.model.memory import PastRun, to_lessons
 from monitor.model.rankings import Arm
-from monitor.model.rules import Direction, Learning, Rule, StandstillRule
+from monitor.model.rules import Comparison, Direction, Learning, Rule, StandstillRule
 from monitor.model.runs import Summary
 from monitor.pipeline.expectations import NEAR_DROP_Z
 from monitor.reference.thresholds import SAFETY

@@ -13,11 +13,10 @@ import pytest
 import published
 from factories import DAY, HOUR, SLOT, changed, comparison, rule, summary, transition
 from monitor.model.alerts import AlertState, Expectation, Outcome, State, Transition, accepted_level
-from monitor.model.comparison import Comparison
 from monitor.model.memory import PastRun
 from monitor.model.model_versions import follow
 from monitor.model.rankings import Arm, Coverage, CoverageRow
-from monitor.model.rules import Learning, Rule
+from monitor.model.rules import Comparison, Learning, Rule
 from monitor.model.run_reasons import RunReason, RunReasonKind
 from monitor.model.runs import RunRecord, RunStatus, Summary
 from monitor.pipeline.judgement import RECENT, ChangeScales, Rejudgement

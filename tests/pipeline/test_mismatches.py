@@ -6,11 +6,10 @@ from typing import Any
 
 from factories import changed, comparison, pull, rule
 from monitor.model.alerts import AlertState, State
-from monitor.model.comparison import Comparison, Keep
 from monitor.model.explanation import Explanation, FaultKind
-from monitor.model.id_mismatches import MismatchKind
 from monitor.model.memory import Memory
-from monitor.model.rules import Condition, ConditionRule
+from monitor.model.rules import Comparison, Condition, ConditionRule, Keep
+from monitor.model.run_reasons import MismatchKind
 from monitor.model.runs import RunResult
 from pipeline.canned import ran, users
 from pipeline.test_run_explanation import COUNTRIES, NAMES, after

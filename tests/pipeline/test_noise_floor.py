@@ -12,10 +12,9 @@ import pytest
 from factories import SLOT, changed, comparison, pull, rule
 from monitor.errors import SourceError
 from monitor.model.alerts import Outcome
-from monitor.model.comparison import Keep
 from monitor.model.memory import Memory
 from monitor.model.rankings import Pull, Traces
-from monitor.model.rules import Direction
+from monitor.model.rules import Direction, Keep
 from monitor.model.runs import KeptLists, RunResult, RunStatus
 from monitor.model.statistics import NoiseFloor
 from monitor.pipeline import pull as pulling

@@ -7,8 +7,8 @@ import pytest
 
 from factories import DAY, HOUR, MINUTE, SLOT
 from monitor.model.alerts import State
-from monitor.model.comparison import Comparison
 from monitor.model.memory import PastRun
+from monitor.model.rules import Comparison
 from monitor.model.runs import Summary
 from monitor.pipeline.judgement import Rejudgement
 from monitor.summaries import summarize_one

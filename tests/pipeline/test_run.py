@@ -12,11 +12,10 @@ import pytest
 from factories import DAY, SLOT, changed, claim, comparison, coverage_rule, pull, rule
 from monitor.errors import OutputError, SourceError
 from monitor.model.alerts import Outcome, State
-from monitor.model.comparison import Comparison, Keep, SampleSize
 from monitor.model.memory import Memory
 from monitor.model.model_versions import follow
 from monitor.model.rankings import Arm, CoverageReason, Traces
-from monitor.model.rules import Learning
+from monitor.model.rules import Comparison, Keep, Learning, SampleSize
 from monitor.model.runs import EvidenceKind, MeasuredRun, RunStatus, Scores
 from monitor.pipeline import pull as pulling
 from monitor.pipeline import run as running

@@ -8,12 +8,11 @@ import pytest
 from factories import SLOT, changed, comparison, coverage_rule, pull, rule, transition
 from monitor.metrics import parse
 from monitor.model.alerts import State
-from monitor.model.comparison import Comparison, Keep
 from monitor.model.explanation import FaultKind
 from monitor.model.instants import format_instant
 from monitor.model.memory import Memory
 from monitor.model.rankings import Arm, CoverageReason
-from monitor.model.rules import Condition, ConditionRule, Direction
+from monitor.model.rules import Comparison, Condition, ConditionRule, Direction, Keep
 from monitor.model.runs import RunResult, RunStatus
 from monitor.pipeline.run_explanation import add_explanations, choose_metric, recall_fault
 from monitor.receivers.message.safe_text import cause_of

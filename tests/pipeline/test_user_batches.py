@@ -15,9 +15,9 @@ from pandas.api.extensions import ExtensionArray
 
 from factories import SLOT, changed, comparison, pull, rule
 from monitor.errors import SourceError, UserDataError
-from monitor.model.comparison import Comparison, Keep, SampleSize
 from monitor.model.memory import Memory
 from monitor.model.rankings import CoverageReason, Pull
+from monitor.model.rules import Comparison, Keep, SampleSize
 from monitor.model.runs import EvidenceKind, JoinRequest, MeasuredRun
 from monitor.model.statistics import TRAITS, NoiseFloor
 from monitor.pipeline.pseudonyms import HiddenRelevance, Pseudonyms

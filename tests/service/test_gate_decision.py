@@ -16,9 +16,9 @@ import yaml
 import factories
 from factories import DAY, SLOT, HeldClock, changed
 from monitor.errors import InputError, MonitorError
-from monitor.model.comparison import Comparison, SampleSize
 from monitor.model.gate import LeftOut
 from monitor.model.rankings import Coverage, CoverageRow, Panel, UserTable
+from monitor.model.rules import Comparison, SampleSize
 from monitor.model.runs import KeptLists, RunStatus, Scores
 from monitor.model.statistics import DerivedMetric, NoiseFloor
 from monitor.sampling import draw

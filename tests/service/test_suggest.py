@@ -12,7 +12,7 @@ from scipy import stats
 from commands import assert_refused, rankwatch, read_json
 from factories import DAY, SLOT, summary
 from monitor.errors import ConfigError
-from monitor.model.comparison import Comparison
+from monitor.model.rules import Comparison
 from monitor.model.runs import Summary
 from monitor.reference.thresholds import SAFETY
 from monitor.service.analysis.backtest import Suggestion, suggest_thresholds

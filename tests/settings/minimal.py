@@ -4,8 +4,15 @@ import re
 from pathlib import Path
 from typing import cast
 
-from monitor.model.comparison import Comparison
-from monitor.model.rules import Direction, LearnedLimit, Learning, Rule, RuleKind, SeriesRule
+from monitor.model.rules import (
+    Comparison,
+    Direction,
+    LearnedLimit,
+    Learning,
+    Rule,
+    RuleKind,
+    SeriesRule,
+)
 from monitor.settings.comparison_options import ComparisonOptions
 from monitor.settings.configuration import Settings
 from monitor.settings.loader import parse_settings

@@ -2,8 +2,7 @@
 
 from collections.abc import Iterable
 
-from monitor.model.comparison import Keep
-from monitor.model.rules import Learning, Rule, RuleKind, is_learned
+from monitor.model.rules import Keep, Learning, Rule, RuleKind, is_learned
 from settings.minimal import MINIMAL, RETRAIN, comparison_of, learning_of, rules_on_drift
 
 

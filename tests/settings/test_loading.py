@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor.errors import ConfigError
-from monitor.model.comparison import Keep
+from monitor.model.rules import Keep
 from monitor.settings.loader import load_settings, parse_settings
 from monitor.sources.file import FileUsersOptions
 from monitor.sources.http import HttpSourceOptions

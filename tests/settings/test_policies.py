@@ -4,8 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from monitor.model.comparison import Comparison
-from monitor.model.rules import Condition, ConditionRule, RuleKind, Severity
+from monitor.model.rules import Comparison, Condition, ConditionRule, RuleKind, Severity
 from monitor.settings.translation import policy_of, to_comparison
 from settings.minimal import MINIMAL, comparison_of, load_text
 from tables import rows

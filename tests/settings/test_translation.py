@@ -7,8 +7,7 @@ import pytest
 from factories import DAY, SLOT
 from monitor.cli.parameters import parse_instant
 from monitor.metrics import parse
-from monitor.model.comparison import Keep, SampleSize
-from monitor.model.rules import Severity
+from monitor.model.rules import Keep, SampleSize, Severity
 from monitor.options import parse_duration
 from monitor.settings.configuration import RetentionOptions
 from monitor.settings.loader import parse_settings

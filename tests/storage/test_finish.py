@@ -13,10 +13,9 @@ from sqlalchemy import func, select
 import factories
 from factories import HOUR, SLOT, lost_lists, state
 from monitor.errors import DatabaseError
-from monitor.model.id_mismatches import IdKind, IdMismatch, MismatchKind
 from monitor.model.model_versions import ArmModel
 from monitor.model.rankings import Arm, Coverage, CoverageReason, CoverageRow
-from monitor.model.run_reasons import RunReason, RunReasonKind
+from monitor.model.run_reasons import IdKind, IdMismatch, MismatchKind, RunReason, RunReasonKind
 from monitor.model.runs import EvidenceKind, MeasuredRun, Run, RunStatus, Scores
 from monitor.storage import SqlStore
 from monitor.storage.tables.metadata import metadata

@@ -13,7 +13,6 @@ from monitor.attribution.sentences import write_drop, write_fall, write_finding,
 from monitor.model.alerts import Expectation, Removed, Standstill
 from monitor.model.explanation import FaultKind, Finding, Part, SegmentFall
 from monitor.model.gate import GateReason, GateResult, GateVerdict, LeftOut
-from monitor.model.id_mismatches import IdKind, IdMismatch, MismatchKind
 from monitor.model.instants import format_instant
 from monitor.model.model_versions import ArmModel
 from monitor.model.pages import SeriesPoint
@@ -29,11 +28,19 @@ from monitor.model.rules import (
     SeriesRule,
     SimilarityRule,
 )
-from monitor.model.run_reasons import FloorDoubt, LossCause, RunReason, RunReasonKind
+from monitor.model.run_reasons import (
+    FloorDoubt,
+    IdKind,
+    IdMismatch,
+    LossCause,
+    MismatchKind,
+    RunReason,
+    RunReasonKind,
+    UnmatchedName,
+)
 from monitor.model.runs import RunStatus
 from monitor.model.statistics import Lack
 from monitor.model.tls_faults import TlsClient, TlsFault
-from monitor.model.unmatched_names import UnmatchedName
 from monitor.texts.conditions import (
     write_churn,
     write_clear,

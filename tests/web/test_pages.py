@@ -16,13 +16,12 @@ import published
 from factories import DAY, HOUR
 from monitor.errors import DatabaseError
 from monitor.model.alerts import State
-from monitor.model.comparison import Comparison
 from monitor.model.daemon_state import DaemonState, DatabaseAway, Refusal, Refused, Role, RoleKind
 from monitor.model.explanation import FaultKind, Finding
 from monitor.model.instants import format_instant
 from monitor.model.pages import IncidentStart, ReceiverRecord
 from monitor.model.rankings import Arm
-from monitor.model.rules import Direction, LearnedLimit, Learning
+from monitor.model.rules import Comparison, Direction, LearnedLimit, Learning
 from monitor.model.runs import LatestRun, RunStatus
 from monitor.storage import SqlStore
 from monitor.storage.alert_states import announce

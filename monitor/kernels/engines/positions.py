@@ -1,11 +1,11 @@
 """Finds positions of baseline items in the candidate's list, and counts inversions, by numpy."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from monitor.immutable import immutable
 from monitor.kernels.ragged import PAD
 from monitor.model.arrays import Array, Codes, Floats, Integers
 
@@ -25,7 +25,7 @@ SUM_ALL_PAIRS_MAX_K = 600
 _BYTE_MAX_K = 255
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class AlignedRanks:
     """The fields of `Alignment` that machine code computes.
 

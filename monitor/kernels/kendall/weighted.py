@@ -1,9 +1,8 @@
 """Weighted tau and tau-AP: rank correlations of the common items with more weight at the top."""
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from monitor.immutable import immutable
 from monitor.kernels.alignment import (
     Alignment,
     Shared,
@@ -17,7 +16,7 @@ from monitor.kernels.engines.positions import count_earlier_larger, rank_dtype
 from monitor.model.arrays import Flags, Floats, Integers, Rows
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Tied:
     """The places of the common items in both lists, for n pairs: int64 (k, n).
 

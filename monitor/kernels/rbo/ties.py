@@ -1,10 +1,10 @@
 """Rank-biased overlap (RBO) of lists with tied items, by three definitions of a tie."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
+from monitor.immutable import immutable
 from monitor.kernels.alignment import Alignment
 from monitor.kernels.rbo.untied import to_units
 from monitor.model.arrays import Codes, Floats, Integers
@@ -62,7 +62,7 @@ def rbo_b(alignment: Alignment, p: float) -> Floats:
     return _extrapolate(alignment, p, _geometric_size, is_shared=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class _Arm:
     """The tied groups of one arm's lists at each depth: (k, n)."""
 
@@ -72,7 +72,7 @@ class _Arm:
     length: Codes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class _Common:
     """The number of common items at each depth, by the state of their tied groups: (k, n)."""
 

@@ -1,12 +1,12 @@
 """Rank-biased overlap (RBO) without ties: extrapolated, truncated, and its two bounds."""
 
 import math
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 
 from monitor.errors import MetricError
+from monitor.immutable import immutable
 from monitor.kernels.alignment import Alignment
 from monitor.model.arrays import Floats, Integers
 
@@ -168,7 +168,7 @@ def residual_by_common(p: float, k: int) -> Floats:
     return _residual(_tables(p, k), length, length, np.arange(k + 1))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class _Tables:
     """Values for each depth d from 0 to 2k."""
 
@@ -254,7 +254,7 @@ def rbo(alignment: Alignment, p: float) -> Floats:
     return score
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class _Weights:
     """Weights for each d from 0 to k."""
 

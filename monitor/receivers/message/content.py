@@ -1,11 +1,11 @@
 """Makes the content of a message: short texts, the same for every receiver."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
 
 from monitor.alerts.incidents import find_leads
 from monitor.attribution.sentences import PART_WORDS, write_falls
+from monitor.immutable import immutable
 from monitor.model.alerts import Transition
 from monitor.model.explanation import ExampleLists, Explanation, ExposedItem, FaultKind
 from monitor.model.instants import format_instant
@@ -41,7 +41,7 @@ _LONGEST_FACT = 300
 _LOUDEST = tuple(Severity)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class SideBySide:
     """The two lists of a user. An item has a mark: gone, new, or the rank that it had before."""
 
@@ -51,7 +51,7 @@ class SideBySide:
     rows: tuple[tuple[str, str, str], ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class ChangeContent:
     """The content of one change: a start, an acknowledgement or an end."""
 
@@ -60,7 +60,7 @@ class ChangeContent:
     facts: tuple[tuple[str, str], ...]  # name and value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class MessageContent:
     """What a message reports about an incident.
 

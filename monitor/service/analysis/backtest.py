@@ -7,18 +7,25 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
 
 from monitor.errors import ConfigError
+from monitor.immutable import immutable
 from monitor.metrics import Metric, Need, parse
 from monitor.model.alerts import ACCEPTED, Transition
-from monitor.model.comparison import Comparison
 from monitor.model.memory import MemoryRequest, PastRun
 from monitor.model.rankings import ALL
-from monitor.model.rules import MIN_HEALTHY_RUNS, Direction, FixedLimit, SimilarityRule, Subject
+from monitor.model.rules import (
+    MIN_HEALTHY_RUNS,
+    Comparison,
+    Direction,
+    FixedLimit,
+    SimilarityRule,
+    Subject,
+)
 from monitor.model.runs import RunRecord, RunStatus, Summary
 from monitor.model.statistics import Statistic
 from monitor.pipeline.expectations import REMEMBERED
@@ -40,7 +47,7 @@ _STEPS = 10_000
 _FAR_FUTURE = datetime(9999, 1, 1, tzinfo=UTC)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Backtest:
     """The result for one comparison in one period. Transitions are in the order of time."""
 
@@ -132,7 +139,7 @@ def finished_records(
         after = records[-1].run.slot
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Suggestion:
     """A threshold, or the reason why there is none. Changes are in the unit of the statistic."""
 

@@ -14,13 +14,14 @@ import pandas as pd
 from monitor.attribution.changes import classify, share_kinds
 from monitor.attribution.parts import average_parts
 from monitor.errors import InputError, SourceError
+from monitor.immutable import immutable
 from monitor.metrics import Metric, chance_scores, typical_length
 from monitor.model.arrays import Rows
-from monitor.model.comparison import Comparison, JudgingPlan, Keep, MeasuringPlan
 from monitor.model.explanation import Change, PartMeans
-from monitor.model.id_mismatches import IdMismatch
 from monitor.model.instants import utc_now
 from monitor.model.rankings import Coverage, CoverageReason, CoverageRow, PairBatch, UserTable
+from monitor.model.rules import Comparison, JudgingPlan, Keep, MeasuringPlan
+from monitor.model.run_reasons import IdMismatch
 from monitor.model.runs import Evidence, Summary
 from monitor.pairing.id_mismatches import LEAST_COMMON, find_user_mismatch
 from monitor.pipeline.accumulator import RunAccumulator
@@ -37,7 +38,7 @@ _LONG = timedelta(hours=12)
 _UNREAD = frozenset({CoverageReason.UNAVAILABLE, CoverageReason.TIMEOUT})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class ChangeBreakdown:
     """Which kinds of changes make the lists of a segment different."""
 
@@ -69,7 +70,7 @@ def break_down_changes(
     return breakdowns
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class FileComparison:
     """The result of comparing two files' lists."""
 
@@ -90,10 +91,10 @@ def compare_files(  # noqa: PLR0913 - the options of the command
     metrics: Sequence[Metric],
     k: int,
     *,
-    users: FileUsersOptions | None = None,
-    by: str | None = None,
-    worst: int = 0,
-    catalogue: int | None = None,
+    users: FileUsersOptions | None,
+    by: str | None,
+    worst: int,
+    catalogue: int | None,
 ) -> FileComparison:
     """Compare the lists of two files, the baseline's first, for all users and by segment.
 

@@ -2,29 +2,28 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
 from functools import partial
 from itertools import chain
 
 from monitor.alerts.unmatched import find_unmatched
 from monitor.errors import ConfigError, MonitorError, SourceError
-from monitor.model.comparison import Comparison, SampleSize
-from monitor.model.id_mismatches import IdKind, IdMismatch
+from monitor.immutable import immutable
 from monitor.model.memory import Memory
 from monitor.model.rankings import Arm, Coverage, CoverageReason
+from monitor.model.rules import Comparison, SampleSize
+from monitor.model.run_reasons import IdKind, IdMismatch, UnmatchedName
 from monitor.model.runs import Evidence, MeasuredRun, items_of
-from monitor.model.unmatched_names import UnmatchedName
 from monitor.pipeline.pull import Arms, draw_panel, pull_titles
-from monitor.pipeline.run_measurement import Stopwatch, measure_slot
-from monitor.pipeline.unmatched_users import compare_users
+from monitor.pipeline.run_measurement import Stopwatch, compare_users, measure_slot
 from monitor.service.clock import SystemClock
 from monitor.service.runner import Watched
 
 _WAIT_S = 60.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Match:
     """How many different ids of the baseline are also ids of the candidate."""
 
@@ -33,7 +32,7 @@ class Match:
     of: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Preview:
     """The lists of a few users from both arms, or the problems that prevent this."""
 

@@ -5,20 +5,21 @@ The figures come from stored runs or from options.
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
 
 from monitor.alerts.rule_evaluation import Figures, segments_of
 from monitor.errors import ConfigError
+from monitor.immutable import immutable
 from monitor.metrics import parse
 from monitor.model.arrays import Floats
-from monitor.model.comparison import Comparison
 from monitor.model.memory import PastRun
 from monitor.model.rules import (
     MEAN,
     MIN_HEALTHY_RUNS,
+    Comparison,
     Direction,
     FixedLimit,
     LearnedLimit,
@@ -40,7 +41,7 @@ from monitor.service.analysis.backtest import newest_runs, pick_healthy
 SeriesRuleT = TypeVar("SeriesRuleT", bound=SeriesRule)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class PlanInputs:
     """What is known about the mean of a metric before planning. Unknown figures are None."""
 
@@ -55,7 +56,7 @@ class PlanInputs:
     alpha: float | None = None  # the rule's probability of a false alert at each look
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class SampleSizePlan:
     """The answer: the drop to detect, and the users, runs and probability that this takes."""
 

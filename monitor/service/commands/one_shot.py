@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
 from functools import partial
 from http.client import HTTPException
@@ -27,6 +27,7 @@ from monitor.export.exposition import (
 )
 from monitor.export.publisher import PrometheusPublisher
 from monitor.foreign_errors import note_error, system_cause
+from monitor.immutable import immutable
 from monitor.model.instants import format_instant
 from monitor.model.runs import PullProgress, RunResult, RunStatus, kept_name
 from monitor.options import web_url_of
@@ -63,7 +64,7 @@ TIMEOUT_S = 10.0
 """The time limit for one group of metrics, from first to last byte."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class OneShot:
     """Runs slots outside the daemon, with the same database.
 
@@ -335,7 +336,7 @@ def open_one_shot(
         yield OneShot(wiring=wiring, store=store, publisher=publisher, say=say)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Gateway:
     """A Pushgateway and its credentials.
 

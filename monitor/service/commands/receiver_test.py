@@ -6,11 +6,12 @@ Nothing is stored.
 import hashlib
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from itertools import chain
 
 from monitor.errors import ConfigError, DeliveryError
+from monitor.immutable import immutable
 from monitor.model.alerts import State, Transition
 from monitor.model.instants import format_instant
 from monitor.model.notifications import Message, MessageStatus
@@ -27,7 +28,7 @@ _BEGUN = (
 _OVER = "The test is over. Nothing was wrong and nothing has to be done"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class ReceiverReply:
     """The outcome of one test message.
 

@@ -18,9 +18,9 @@ from monitor import __version__
 from monitor.deadline import Deadline
 from monitor.errors import DatabaseError, MonitorError, describe_fault
 from monitor.export.publisher import PrometheusPublisher
-from monitor.model.comparison import Comparison
 from monitor.model.daemon_state import DaemonState, Refusal, Refused
 from monitor.model.notifications import Message
+from monitor.model.rules import Comparison
 from monitor.model.runs import PullProgress
 from monitor.pipeline.delivery import OutboxSender
 from monitor.ports import Clock, Receiver

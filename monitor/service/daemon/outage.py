@@ -13,6 +13,7 @@ from monitor.alerts.machine import INSTALLATION
 from monitor.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.errors import DatabaseError, DatabaseTrouble, DeliveryError
 from monitor.export.publisher import PrometheusPublisher
+from monitor.immutable import immutable
 from monitor.model.alerts import State, Transition
 from monitor.model.daemon_state import DatabaseAway
 from monitor.model.notifications import Message, message_key
@@ -38,7 +39,7 @@ REFUSED_PAUSE_S = 600.0
 log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Outage:
     """A time in which the database does not work."""
 

@@ -21,6 +21,7 @@ from apscheduler.triggers.base import BaseTrigger
 from apscheduler.triggers.interval import IntervalTrigger
 
 from monitor.deadline import BackgroundCall, Deadline, OverdueError
+from monitor.immutable import immutable
 from monitor.ports import Clock
 from monitor.service.daemon.threads import Places, ThreadPerJob, Ticket
 from monitor.settings.schedule import Schedule
@@ -39,7 +40,7 @@ _NOTED = (
 log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class JobPlan:
     """A job's function, and its schedule or interval."""
 

@@ -11,6 +11,7 @@ import structlog
 
 from monitor.alerts.conditions import Staleness, judge_stale
 from monitor.alerts.incidents import assign_incidents
+from monitor.immutable import immutable
 from monitor.model.instants import format_instant
 from monitor.model.root_causes import RootCause
 from monitor.model.runs import LatestRun, RunStatus
@@ -25,7 +26,7 @@ _MOST_COUNTED = 10_000
 log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class SlotChoice:
     """The slot to run. ``skipped`` has the number of skipped slots before it, by reason.
 
@@ -136,7 +137,7 @@ PAUSE_S = 60.0
 """If two looks are further apart, the process was stopped, or another daemon was the leader."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class FreshnessWatch:
     """Since when one comparison is watched without a break.
 

@@ -5,7 +5,7 @@ certificate.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from datetime import datetime
 from functools import partial
 from threading import Lock
@@ -15,21 +15,24 @@ import numpy as np
 
 from monitor import __version__
 from monitor.errors import InputError
-from monitor.model.comparison import Comparison
+from monitor.immutable import immutable
 from monitor.model.gate import GateReason, GateResult, GateVerdict, LeftOut
 from monitor.model.rankings import ALL
+from monitor.model.rules import Comparison
 from monitor.model.runs import Watermark
 from monitor.ports import Clock, History
 from monitor.sequential.gate import UserSample, gate_samples, tally
-from monitor.service.gate.judged_runs import (
+from monitor.service.gate.question import (
+    EACH,
+    Question,
     RunSelection,
     SampledRun,
     SampledSegment,
     UsersAt,
+    make_question,
     read_run,
     select_runs,
 )
-from monitor.service.gate.question import EACH, Question, make_question
 from monitor.settings.configuration import Settings
 from monitor.sources import open_users
 from monitor.texts.gate import write_census, write_no_runs, write_verdict
@@ -39,7 +42,7 @@ _MOST_CACHED = 32
 _NOBODY = SampledSegment(unit=np.empty(0), missing=0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class JudgedRun:
     """A judged run, with its number of randomly drawn users and how many of them have no score."""
 
@@ -49,7 +52,7 @@ class JudgedRun:
     missing: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Certificate:
     """A question, the runs that were judged, and the verdict.
 
@@ -122,7 +125,7 @@ def judge_stored(
     history: History,
     question: Question,
     clock: Clock,
-    users_at: UsersAt | None = None,
+    users_at: UsersAt | None,
     *,
     most_looks: int = 0,
 ) -> Certificate:

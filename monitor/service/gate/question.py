@@ -1,22 +1,34 @@
-"""The question that a gate answers, and the excess that the gate compares with the margin."""
+"""The question that a gate answers, the stored runs that it judges, and their drawn users."""
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from enum import StrEnum
 
+import numpy as np
+import pandas as pd
+
 from monitor.errors import ConfigError, InputError
+from monitor.immutable import immutable
 from monitor.metrics import Metric, Need, parse
-from monitor.model.arrays import Floats
-from monitor.model.comparison import Comparison, Keep
-from monitor.model.rankings import ALL
+from monitor.model.arrays import Floats, Rows
+from monitor.model.gate import LeftOut
+from monitor.model.instants import format_instant
+from monitor.model.rankings import ALL, Panel, UserTable
+from monitor.model.rules import Comparison, Keep
+from monitor.model.runs import Run, RunStatus
 from monitor.model.statistics import DerivedMetric, NoiseFloor, parse_derived
+from monitor.ports import History
+from monitor.sampling import draw, select_kept
 from monitor.sequential.gate import Scale, require_level
 from monitor.service.runner import pick_comparison
 
 EACH = "each"
-"""This word instead of a segment's name means every segment but ``all``."""
+"""In place of a segment's name: every segment but ``all``."""
+UsersAt = Callable[[datetime], UserTable]
+"""All users at a slot, with their segments."""
+_LOOKED_THROUGH = 100_000
 
 
 class Yardstick(StrEnum):
@@ -27,7 +39,7 @@ class Yardstick(StrEnum):
     REFERENCE = "reference"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Excess:
     """How the excess of each user is computed, in units of the metric.
 
@@ -112,7 +124,7 @@ def _bounds(metric: Metric, k: int) -> tuple[float, float]:
     return low, high
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Question:
     """The question whether the mean excess of a metric is below ``margin``.
 
@@ -232,3 +244,132 @@ def _choose(comparison: Comparison, name: str | None) -> Metric:
             f"{comparison.name} does not measure {metric}: choose one of {', '.join(metrics)}"
         )
     return metric
+
+
+@immutable
+class RunSelection:
+    """Runs to judge, oldest first, and the number of other runs by the reason to leave them out.
+
+    ``trouble`` is the reason of the newest run that is not ok.
+    """
+
+    runs: tuple[Run, ...]
+    left_out: Mapping[LeftOut, int]
+    trouble: str | None
+
+
+def select_runs(history: History, question: Question) -> RunSelection:
+    """Select the ok runs of this configuration that drew their users."""
+    stored = history.runs(
+        comparison=question.comparison.name, limit=_LOOKED_THROUGH, since=question.since
+    )
+    judged, trouble = [], None
+    left_out: Counter[LeftOut] = Counter()
+    for run in reversed(stored):
+        if run.status is RunStatus.RUNNING:
+            continue
+        if run.status is not RunStatus.OK and run.reason:
+            trouble = run.reason
+        reason = _reason(run, question)
+        if reason is None:
+            judged.append(run)
+        else:
+            left_out[reason] += 1
+    return RunSelection(runs=tuple(judged), left_out=left_out, trouble=trouble)
+
+
+def _reason(run: Run, question: Question) -> LeftOut | None:
+    if run.config_hash != question.comparison.config_hash:
+        return LeftOut.OTHER_CONFIGURATION
+    if run.status is not RunStatus.OK:
+        return LeftOut(run.status.value)
+    sample = question.comparison.measuring.sample
+    if sample is None or question.is_census:
+        return None
+    if (run.asked or 0) < sample.fixed + sample.rotating:
+        return LeftOut.ASKED_EVERYBODY
+    return None
+
+
+@immutable
+class SampledSegment:
+    """The drawn users of one segment in one run.
+
+    ``unit`` is the excess of each user with a score, scaled to [0, 1]. ``missing`` is the number of
+    users without a score.
+    """
+
+    unit: Floats
+    missing: int
+
+
+@immutable
+class SampledRun:
+    """A run, with its drawn users by segment."""
+
+    run: Run
+    segments: Mapping[str, SampledSegment]
+
+
+def read_run(
+    run: Run, history: History, question: Question, users_at: UsersAt | None
+) -> SampledRun | None:
+    """Read the rotating users of a run. Returns None if the run has no scores of the judged metric.
+
+    A user with an undefined score is treated as a user without a score.
+
+    Raises InputError for a score out of range, or if the segments of the run are no longer
+    available.
+    """
+    excess = question.excess
+    scores = history.run_scores(run.id, [excess.series])
+    if not scores.by_metric:
+        return None
+    # Fixed users without a score look like rotating users without one. All are treated as rotating,
+    # so that bounds are never too narrow.
+    is_rotating = ~select_kept(scores.users, Keep.PANEL, question.comparison) | question.is_census
+    everyone = np.arange(len(scores.users), dtype=np.intp)
+    members: dict[str, tuple[Rows, int]] = {ALL: (everyone, run.asked or 0)}
+    record = history.record(run.id) if question.needs_panel else None
+    if users_at is not None and record is not None and record.coverage is not None:
+        panel = _panel(run, history, question, scores.users, users_at)
+        for row in record.coverage.rows:
+            members[row.segment] = (_rows(panel, row.segment, scores.users), row.asked)
+        # Users that were added for a segment's minimum return in each run, like fixed users.
+        is_rotating &= np.isin(everyone, members[ALL][0]) | question.is_census
+    excesses = excess.of(scores.by_metric[excess.series])
+    segments = {}
+    for name, (rows, drawn) in members.items():
+        rotating = excesses[rows][is_rotating[rows]]
+        segments[name] = _sampled_segment(rotating, drawn - len(rows), excess.scale)
+    return SampledRun(run=run, segments=segments)
+
+
+def _sampled_segment(rotating: Floats, unscored: int, scale: Scale) -> SampledSegment:
+    has_score = ~np.isnan(rotating)
+    missing = max(unscored + int((~has_score).sum()), 0)
+    return SampledSegment(unit=scale.to_unit(rotating[has_score]), missing=missing)
+
+
+def _panel(
+    run: Run, history: History, question: Question, scored: "pd.Index[str]", users_at: UsersAt
+) -> Panel:
+    stored = history.kept_lists(run.id)
+    if stored is not None and scored.isin(stored.panel.users).all():
+        return stored.panel
+    # The draw returns the same users if the source has not changed.
+    panel = draw(users_at(run.slot), question.comparison, run.slot)
+    if len(panel.segments[ALL]) != run.asked or not scored.isin(panel.users).all():
+        raise InputError(
+            f"the segments of the run of {format_instant(run.slot)} are lost, because the "
+            "source's users have changed. Set keep_lists: all to store the newest run's segments, "
+            "or judge newer runs with --since"
+        )
+    return panel
+
+
+def _rows(panel: Panel, segment: str, scored: "pd.Index[str]") -> Rows:
+    if segment not in panel.segments:  # the segment had too few users
+        return np.empty(0, dtype=np.intp)
+    rows = scored.get_indexer(panel.users[panel.segments[segment]])
+    return np.sort(rows[rows >= 0])

@@ -3,8 +3,6 @@
 The values of CSV files stay text. The values of JSON lines are the text of JSON.
 """
 
-from __future__ import annotations
-
 import csv
 import difflib
 import gzip

@@ -3,8 +3,6 @@
 The file is read a second time, slowly. No value of the file is shown.
 """
 
-from __future__ import annotations
-
 import codecs
 import csv
 import gzip

@@ -23,7 +23,7 @@ from monitor.sources.columns import user_index
 from monitor.sources.file import FileSourceOptions, FileUsersOptions
 from monitor.sources.file.database import KEY, open_database, sql_name
 from monitor.sources.file.file_set import FileSet, held_files
-from monitor.sources.file.views import GIVEN, ListView, SegmentColumns, UserView, rows_read
+from monitor.sources.file.source import GIVEN, ListView, SegmentColumns, UserView, rows_read
 
 _BATCH_BYTES = 1 << 27
 _T = TypeVar("_T")

@@ -2,28 +2,303 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+from duckdb import DuckDBPyConnection
 
 from monitor.deadline import Deadline, OverdueError
-from monitor.model.rankings import CoverageReason, Pull, UserTable
+from monitor.errors import SourceError
+from monitor.model.arrays import Rows
+from monitor.model.model_versions import LONGEST_VERSION
+from monitor.model.rankings import ALL, AskedUsers, CoverageReason, Pull, UserTable
 from monitor.model.runs import PullRequest
-from monitor.model.unreadable import require_readable
+from monitor.model.unreadable import Need, Unreadable, require_readable
 from monitor.reading.tally import Tally
 from monitor.slot_templates import fill_slot
+from monitor.sources.columns import one_array, user_index
 from monitor.sources.file import FileOptions, FileSourceOptions, FileUsersOptions
-from monitor.sources.file.database import KEY, FileView, open_database
+from monitor.sources.file.database import KEY, PLACE, FileView, open_database, sql_name
 from monitor.sources.file.file_set import FileSet, find_files, read_files
-from monitor.sources.file.views import ListView, UserView
-from monitor.sources.lookup_tables import user_table
-from monitor.sources.table_lists import TableBatch, check_size
+from monitor.sources.lookup_tables import SegmentValues, segment_labels, split_by_values, user_table
+from monitor.sources.table_lists import TableBatch, TableLists, check_size
 from monitor.sources.tables import Table
 
+GIVEN = "rankwatch_user"
+"""The column of users as the file spells them. `KEY` has them in the forms of the options."""
+_BATCH_ITEMS = 40_000  # an id may be long
 _BATCH_ROWS = 8192
 _USER_BYTES = 64  # the least memory of one user
 _CACHED_USERS = 100_000  # the largest number of users that are cached
+
+
+def rows_read(files: FileSet, options: FileSourceOptions | FileUsersOptions) -> tuple[object, ...]:
+    """A key that is equal for two readers if they read the same rows and the same users."""
+    return files.paths, options.user, options.user_ids, options.served
+
+
+class ListView:
+    """The lists of one arm as three views.
+
+    ``rows`` has the rows of the files. ``joined`` has one row for each user. For the long form,
+    this row has lists of the values in the user's rows. ``all_rows`` has the same rows as ``rows``,
+    and also the rows without a user.
+    """
+
+    def __init__(
+        self,
+        database: DuckDBPyConnection,
+        name: str,
+        options: FileSourceOptions,
+        files: FileSet,
+        k: int,
+    ) -> None:
+        if options.in_order:
+            options = options.model_copy(update={"rank": PLACE})
+        self.options = options
+        self.is_long = options.item is not None
+        self.read = rows_read(files, options)
+        self.names = tuple(name for name in options.columns if name != options.user)
+        self.rows = f"lists_{name}"
+        self.all_rows = f"all_{self.rows}"
+        self.joined = f"joined_{name}"
+        self._database = database
+        self._k = k
+        self._where = files.where
+        self._file = FileView(database, files, options.columns, f"rows_{name}", options)
+        # This reads no rows. Columns that cannot be lists raise an error before the join.
+        self._pull(options, pd.Index([], dtype="str"), [self._file.empty(options.columns)])
+        selected = [
+            f"{self._file.key(options.user, options.user_ids)} AS {KEY}",
+            f"{self._file.text(options.user)} AS {GIVEN}",
+        ]
+        for column in self.names:
+            selected.append(f"{self.taken(column)} AS {sql_name(column)}")
+        create = "CREATE TEMP VIEW"
+        database.execute(
+            f"{create} {self.all_rows} AS SELECT {', '.join(selected)} FROM {self._file.name}"
+        )
+        database.execute(
+            f"{create} {self.rows} AS SELECT * FROM {self.all_rows} WHERE {KEY} IS NOT NULL"
+        )
+        joined = f"SELECT * FROM {self.rows}"
+        if self.is_long:
+            quoted = map(sql_name, self.names)
+            lists = ", ".join(f"list({column}) AS {column}" for column in quoted)
+            joined = f"SELECT {KEY}, {lists} FROM {self.rows} GROUP BY {KEY}"
+        database.execute(f"{create} {self.joined} AS {joined}")
+
+    @property
+    def unreadable(self) -> tuple[Unreadable, ...]:
+        """The rows of a log that were skipped when the log was opened."""
+        return self._file.unreadable
+
+    def taken(self, column: str) -> str:
+        """The SQL expression for a column of lists. It is not for the column of users."""
+        options = self.options
+        file = self._file
+        value = sql_name(column)
+        most = None if options.no_item else self._k
+        items = options.items
+        if items and column == options.scores and file.is_list(column) and file.is_list(items):
+            # If the lists have different lengths, cutting both must not make them equal.
+            cut = value if most is None else f"{value}[:{most}]"
+            return f"CASE WHEN len({value}) = len({sql_name(items)}) THEN {cut} END"
+        if column == options.model_version and not file.is_json:
+            return f"left(CAST({value} AS VARCHAR), {LONGEST_VERSION + 1})"
+        if column in {options.rank, options.scores, options.model_version}:
+            return value
+        if self.is_long:
+            return file.item(column)
+        return file.items(column, most)
+
+    @property
+    def batch_rows(self) -> int:
+        """How many rows fit into a small batch if all ids are long."""
+        return max(256, min(8192, _BATCH_ITEMS // self._k))
+
+    def pull_joined(self, record: pa.RecordBatch, prefix: str) -> Pull:
+        """The lists in a batch of the join. In such a batch, every user has one row."""
+        has_list = record[f"{prefix}{KEY}"]
+        users = record[KEY]
+        columns = {name: record[f"{prefix}{name}"] for name in self.names}
+        if has_list.true_count < len(has_list):
+            users = users.filter(has_list)
+            columns = {name: column.filter(has_list) for name, column in columns.items()}
+        if self.is_long:
+            # The lists are converted back to one row for each item.
+            users = users.take(pc.list_parent_indices(columns[self.names[0]]))
+            columns = {name: column.flatten() for name, column in columns.items()}
+        spelled = self.options.model_copy(update={"user_ids": None})
+        return self._pull(spelled, user_index(record[KEY]), [self._batch(users, columns)])
+
+    def pull_asked(self, users: pd.Index[str], deadline: Deadline, max_bytes: int) -> Pull:
+        """The lists of these users. All rows without a user are counted."""
+        # The key null selects the rows without a user.
+        pull = self.pull_rows([*users, None], users, deadline, max_bytes)
+        unreadable = list(self.unreadable)
+        if any(part.count for part in pull.unreadable if part.column == self.options.user):
+            unreadable += self.count_unreadable()
+        unreadable += [part for part in pull.unreadable if part.column != self.options.user]
+        return replace(pull, unreadable=tuple(unreadable))
+
+    def pull_rows(
+        self,
+        keys: Iterable[str | None],
+        users: pd.Index[str],
+        deadline: Deadline,
+        max_bytes: int | None = None,
+    ) -> Pull:
+        """The lists of these users, from all rows that have one of the keys."""
+        self._database.register("wanted", pa.table({KEY: pa.array(keys, pa.large_string())}))
+        pull = self._pull(self.options, users, self._wanted(deadline), max_bytes)
+        self._database.unregister("wanted")
+        return pull
+
+    def count_unreadable(self) -> tuple[Unreadable, ...]:
+        """The number of rows without a user."""
+        user = self.options.user
+        checks = [(user, Need.IDS, f"{self._file.text(user)} IS NULL")]
+        return self._file.count_unreadable(self._file.name, checks)
+
+    def _wanted(self, deadline: Deadline) -> Iterator[Mapping[str, Any]]:
+        names = ", ".join(map(sql_name, (GIVEN, *self.names)))
+        query = (
+            f"SELECT {names} FROM {self.all_rows} AS r SEMI JOIN wanted ON r.{KEY} IS NOT "
+            f"DISTINCT FROM wanted.{KEY}"
+        )
+        for record in self._database.sql(query).to_arrow_reader(self.batch_rows):
+            deadline.require_time()
+            yield self._batch(record[GIVEN], {name: record[name] for name in self.names})
+        yield self._file.empty(self.options.columns)
+
+    def _batch(self, users: pa.Array, columns: Mapping[str, pa.Array]) -> Mapping[str, Any]:
+        values = {
+            name: self._file.values(name, one_array(column)) for name, column in columns.items()
+        }
+        values[self.options.user] = users.to_pylist() if self._file.is_json else users
+        return values
+
+    def _pull(
+        self,
+        options: FileSourceOptions,
+        users: pd.Index[str],
+        batches: list[Mapping[str, Any]] | Iterator[Mapping[str, Any]],
+        max_bytes: int | None = None,
+    ) -> Pull:
+        lists = TableLists(
+            options=options,
+            users=users,
+            k=self._k,
+            where=self._where,
+            max_bytes=max_bytes,
+        )
+        return lists.pull(batches)
+
+
+class UserView:
+    """The users of files as the view ``asked``, with one row for each user.
+
+    ``columns`` are the columns of segment values, with one column for each dimension. If a user has
+    several rows, the smallest value of each dimension is used. If no user has several rows, the
+    view also has the columns ``also``.
+    """
+
+    name = "asked"
+
+    def __init__(
+        self,
+        database: DuckDBPyConnection,
+        files: FileSet,
+        options: FileUsersOptions,
+        dimensions: Sequence[str],
+        also: Sequence[str] = (),
+    ) -> None:
+        user = options.user
+        self.columns = tuple(f"rankwatch_segment_{place}" for place in range(len(dimensions)))
+        self.where = files.where
+        self.read = rows_read(files, options)
+        names = tuple(dict.fromkeys((user, *dimensions, *also)))
+        rows = FileView(database, files, names, "asked_rows", options)
+        selected = [f"{rows.key(user, options.user_ids)} AS {KEY}"]
+        checks = [(user, Need.IDS, f"{KEY} IS NULL")]
+        for column, name in zip(self.columns, dimensions, strict=True):
+            selected.append(f"{rows.label(name)} AS {column}")
+            checks.append((name, Need.LABELS, f"{column} IS NULL AND {rows.raw_text(name)} <> ''"))
+        database.execute(
+            f"CREATE TEMP VIEW asked_keys AS SELECT {', '.join(selected)}, * FROM {rows.name}"
+        )
+        self.unreadable = (*rows.unreadable, *rows.count_unreadable("asked_keys", checks))
+        require_readable(self.unreadable, options.max_unreadable)
+        ((count, distinct_count),) = database.execute(
+            f"SELECT count({KEY}), count(DISTINCT hash({KEY})) FILTER ({KEY} IS NOT NULL) FROM "
+            "asked_keys"
+        ).fetchall()
+        if not count:
+            raise SourceError(
+                f"{self.where} has no user: check the path, and check the name of the user column"
+            )
+        self.is_distinct = count == distinct_count
+        result = "*"
+        grouping = ""
+        if not self.is_distinct:
+            result = ", ".join([KEY, *(f"min({column}) AS {column}" for column in self.columns)])
+            grouping = f" GROUP BY {KEY}"
+        database.execute(
+            f"CREATE TEMP VIEW {self.name} AS SELECT {result} FROM asked_keys WHERE {KEY} IS NOT "
+            f"NULL{grouping}"
+        )
+
+
+class SegmentColumns:
+    """The segments of a `UserView`: the most frequent values of each dimension.
+
+    ``most`` is the largest number of values for each dimension.
+    """
+
+    def __init__(
+        self,
+        database: DuckDBPyConnection,
+        users: UserView,
+        dimensions: Sequence[str],
+        most: int,
+    ) -> None:
+        ((count,),) = database.execute("SELECT count(*) FROM asked").fetchall()
+        self._values = {}
+        segments = [ALL]
+        for column, dimension in zip(users.columns, dimensions, strict=True):
+            values = _segment_values(database, column, dimension, users.where, most)
+            self._values[column] = values
+            segments += values.names
+        self.asked = AskedUsers(count=count, segments=tuple(segments))
+
+    def of(self, record: pa.RecordBatch) -> dict[str, Rows]:
+        """The positions of a batch's users in each segment."""
+        labels = {column: record[column] for column in self._values}
+        return split_by_values(record.num_rows, labels, self._values)
+
+
+def _segment_values(
+    database: DuckDBPyConnection,
+    column: str,
+    name: str,
+    where: str,
+    most: int,
+) -> SegmentValues:
+    ranked = database.sql(
+        f"SELECT {column} FROM asked WHERE {column} IS NOT NULL GROUP BY {column} "
+        f"ORDER BY count(*) DESC, CAST({column} AS VARCHAR) LIMIT {most + 1}"
+    )
+    values = one_array(ranked.to_arrow_table().column(0))
+    labels = segment_labels(values, name, where).drop_null().to_pylist()
+    unknown = database.execute(f"SELECT 1 FROM asked WHERE {column} IS NULL LIMIT 1").fetchall()
+    return SegmentValues(labels, most, name, where, has_unknown=bool(unknown))
 
 
 class FileLists:

@@ -3,14 +3,13 @@
 Names in strings and comments are not bound.
 """
 
-from __future__ import annotations
-
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import sqlalchemy as sa
+
+from monitor.immutable import immutable
 
 USERS_FORM = "write WHERE user_id IN :users"
 _BACKSLASHES = frozenset({"mysql", "mariadb"})  # in these dialects, strings have escapes
@@ -29,7 +28,7 @@ _FUNCTION_BEFORE = re.compile(r"\b(?!IN\b)\w+\s*\(\s*$", re.IGNORECASE)
 _CAST_AFTER = re.compile(r"\s*\)?\s*::\s*\w[\w\s()]*\[\s*\]")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Query:
     """A SELECT as it is executed.
 

@@ -2,7 +2,6 @@
 
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from itertools import islice
@@ -10,6 +9,7 @@ from operator import attrgetter
 
 from monitor.alerts.notification_policy import compose_messages, is_silenced, propose_matchers
 from monitor.alerts.unmatched import find_unmatched_silences
+from monitor.immutable import immutable
 from monitor.model.alerts import AlertState, State, Transition
 from monitor.model.notifications import DeliveryStatus, FiringSnapshot, Message, Silence
 from monitor.model.pages import Attempt, IncidentFilter, IncidentHistory, IncidentStart
@@ -27,7 +27,7 @@ _MOST_FIRING = 500
 _MESSAGES = 10
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Incident:
     """An incident: the alerts of one comparison that belong together."""
 
@@ -60,7 +60,7 @@ class IncidentState(StrEnum):
     ENDED = "ended"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class AlertsPage:
     """Ended incidents, newest first. The first page also has firing ones and silences."""
 
@@ -76,7 +76,7 @@ class AlertsPage:
     at: datetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class SentMessage:
     """A message, composed again from stored values. ``at`` is when a receiver first accepted it."""
 
@@ -85,7 +85,7 @@ class SentMessage:
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class AlertPage:
     """One incident: its changes, messages, receivers' answers, and why nothing is sent now."""
 

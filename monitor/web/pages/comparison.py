@@ -2,19 +2,18 @@
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import pairwise
 
-from monitor.alerts.notification_policy import Matcher
-from monitor.errors import ConfigError
+from monitor.alerts.unmatched import may_concern
+from monitor.immutable import immutable
 from monitor.model.alerts import AlertState, State
-from monitor.model.comparison import Comparison
 from monitor.model.explanation import Explanation
 from monitor.model.notifications import Silence
 from monitor.model.pages import FiringChange, SegmentMeans, SeriesKey, SeriesPoint
 from monitor.model.rankings import ALL, CoverageRow
-from monitor.model.rules import FixedLimit
+from monitor.model.rules import Comparison, FixedLimit
 from monitor.model.runs import ArmScore, Histogram, LatestRun, PullProgress
 from monitor.presentation import score_by_chance
 from monitor.texts.model_versions import write_changes
@@ -46,7 +45,7 @@ MOST_SEGMENTS = 24
 MOST_QUIET = 100
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class AlertSpan:
     """The time in which an alert fired. ``ended_at`` is None while it lasts."""
 
@@ -57,7 +56,7 @@ class AlertSpan:
     incident: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class ComparisonPage:
     """The data of a comparison's page, for one metric, segment and time.
 
@@ -161,7 +160,7 @@ def read_comparison_page(site: Site, query: Query) -> ComparisonPage:
         silences=tuple(
             silence
             for silence in silences
-            if silence.starts_at <= until and _may_silence(silence, name)
+            if silence.starts_at <= until and may_concern(silence, name)
         ),
         distribution=tuple(
             (slots[run_id], histograms[run_id]) for run_id in slots if run_id in histograms
@@ -315,13 +314,3 @@ def _span(of: FiringChange | AlertState, started_at: datetime, incident: str | N
     return AlertSpan(
         alert=of.alert, segment=of.segment, started_at=started_at, ended_at=None, incident=incident
     )
-
-
-def _may_silence(silence: Silence, name: str) -> bool:
-    """Whether the silence may match an alert of this comparison."""
-    try:
-        matchers = [*map(Matcher.parse, silence.matchers)]
-    except ConfigError:
-        return False  # an invalid silence matches nothing
-    labels = {"comparison": name}
-    return all(matcher.matches(labels) for matcher in matchers if matcher.name in labels)

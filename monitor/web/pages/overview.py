@@ -1,17 +1,17 @@
 """The overview, with one row for each comparison, and the page of the daemon."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from enum import StrEnum
 
+from monitor.immutable import immutable
 from monitor.model.alerts import AlertState, State, Transition, normal_band
-from monitor.model.comparison import Comparison
 from monitor.model.daemon_state import DaemonState
 from monitor.model.notifications import Delivery
 from monitor.model.pages import ReceiverRecord
 from monitor.model.rankings import ALL
-from monitor.model.rules import LearnedLimit, Learning, Severity
+from monitor.model.rules import Comparison, LearnedLimit, Learning, Severity
 from monitor.model.runs import LatestRun, PullProgress, RunStatus
 from monitor.web.pages.site import Query, Site, Status
 
@@ -30,7 +30,7 @@ class ComparisonState(StrEnum):
     QUIET = "quiet"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Firing:
     """A firing alert with its segments, `all` first. ``incident`` belongs to the first segment."""
 
@@ -42,7 +42,7 @@ class Firing:
     acknowledged_by: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class ComparisonRow:
     """One comparison: its state, the similarity in its last runs, and its number of users."""
 
@@ -63,7 +63,7 @@ class ComparisonRow:
     last_end: Transition | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Overview:
     """All comparisons, worst first. ``counts`` has the number of comparisons by state."""
 
@@ -211,7 +211,7 @@ def drop_rule(configured: Comparison | None, metric: str | None) -> str | None:
     return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class DaemonPage:
     """The data of the daemon's page. While the database is away, data from it is left out."""
 

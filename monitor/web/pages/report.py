@@ -3,13 +3,14 @@
 import re
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from hashlib import sha256
 from typing import Any
 
 from markupsafe import Markup
 
+from monitor.immutable import immutable
 from monitor.model.alerts import AlertState, State, Transition
 from monitor.model.instants import format_instant
 from monitor.model.runs import LatestRun
@@ -28,7 +29,7 @@ _OF_A_SERVER = re.compile(r'<form\b.*?</form>| data-live\b| rel="(?:prev|next)"'
 _LINK = re.compile(r' href="(/[^"]*)"')
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Section:
     """One page of the report: its address on a server, its template and its data."""
 

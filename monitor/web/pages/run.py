@@ -2,10 +2,10 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 
 from monitor.charts.slope_chart import describe_move
+from monitor.immutable import immutable
 from monitor.model.explanation import ExampleLists, Explanation
 from monitor.model.pages import FiringChange, UserLists, UserRun
 from monitor.model.rankings import Arm, Coverage
@@ -16,7 +16,7 @@ RUNS = 200
 _LIKE = 6
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class RunPage:
     """The data of a run's page.
 
@@ -102,7 +102,7 @@ def _count_by_alert(changes: Iterable[FiringChange]) -> tuple[tuple[str, int], .
     return tuple(Counter(change.alert for change in changes).most_common())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Move:
     """How one item moved. The first rank is 1. The rank is None if the list lacks the item."""
 
@@ -113,7 +113,7 @@ class Move:
     change: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class UserPage:
     """The data of a user's page in one run.
 

@@ -1,7 +1,7 @@
 """The data for the pages, and the pages' addresses."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from functools import lru_cache
 from typing import Any, NoReturn
@@ -9,10 +9,11 @@ from urllib.parse import quote, urlencode
 
 from monitor.alerts.notification_policy import NotificationPolicy
 from monitor.errors import InputError
-from monitor.model.comparison import Comparison
+from monitor.immutable import immutable
 from monitor.model.daemon_state import DaemonState
 from monitor.model.instants import format_instant, read_instant
 from monitor.model.notifications import Message
+from monitor.model.rules import Comparison
 from monitor.model.runs import LatestRun, PullProgress, Run
 from monitor.ports import Clock, Store
 
@@ -32,7 +33,7 @@ def _no_daemon(*_: object) -> NoReturn:
     raise AbsentPageError("no daemon answers here: this page needs a running daemon")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class ScheduledRun:
     """When a comparison is due next. ``running_s`` is the time since its run began, or None."""
 
@@ -41,7 +42,7 @@ class ScheduledRun:
     running_s: float | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Status:
     """The state of the daemon, read from memory. ``configuration`` is YAML without secrets."""
 
@@ -55,7 +56,7 @@ class Status:
     configuration: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Site:
     """The data for the pages. By default there is no daemon.
 
@@ -122,7 +123,7 @@ class Site:
         return runs[0]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Query:
     """A request for a page: the parts of its path, and the parameters of its query."""
 

@@ -13,7 +13,7 @@ import pytest
 from monitor.errors import SourceError
 from monitor.model.rankings import Arm, CoverageReason
 from monitor.sources.file import FILE, FileSourceOptions
-from monitor.sources.file.views import ListView
+from monitor.sources.file.source import ListView
 from servers.lists import SLOT, as_lists, pull_of
 from sources.file.test_joined import DIMENSIONS, WRITERS, arms_of, measure, second_ring
 

@@ -18,8 +18,8 @@ import pytest
 
 from factories import SLOT
 from monitor.errors import SourceError, UnreadableError
-from monitor.model.comparison import Keep
 from monitor.model.rankings import Arm, CoverageReason, UserBatch
+from monitor.model.rules import Keep
 from monitor.model.statistics import NoiseFloor
 from monitor.pipeline import run_measurement
 from monitor.pipeline.pull import Arms
