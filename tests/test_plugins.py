@@ -370,7 +370,7 @@ def test_a_receiver_that_fails_is_tried_again_unless_it_says_otherwise(
 def test_a_plugin_that_cannot_be_used_is_told_with_its_package_and_breaks_nothing(
     group, name, found, said, install
 ):
-    install({group: {name: {"shop": SHOP, "odd": Odd, "bell": Bell}[found]}})
+    install({group: {name: found}})
     (problem,) = (*SOURCES.problems(), *METRICS.problems(), *RECEIVERS.problems())
     assert problem.startswith(f"{WHO.format(name, group).strip()}: {said}")
     assert parse_settings(example_text(), name="x", base_dir=ROOT, environ={}).comparisons
