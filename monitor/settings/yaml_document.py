@@ -251,7 +251,7 @@ class _Builder:
         return built
 
     def _merged(self, node: Node, path: KeyPath) -> Iterator[tuple[Node, Node]]:
-        """The pairs that ``<<: *anchor`` adds. If pairs have the same key, the first is used."""
+        """The pairs that ``<<: *anchor`` adds. Of pairs with the same key the caller uses the first."""
         for source in node.value if isinstance(node, yaml.SequenceNode) else [node]:
             self._admit(source, path)
             if not isinstance(source, MappingNode):
@@ -262,12 +262,16 @@ class _Builder:
                 )
                 continue
             self._open.add(id(source))
+            merged_nodes = []
             for key, value in source.value:
                 self._admit(key, path)
                 if key.tag == "tag:yaml.org,2002:merge":
-                    yield from self._merged(value, path)
+                    merged_nodes.append(value)
                 else:
                     yield key, value
+            # A mapping's own keys count before those that it merges.
+            for merged_node in merged_nodes:
+                yield from self._merged(merged_node, path)
             self._open.discard(id(source))
 
     def _key(self, node: Node, path: KeyPath) -> str | None:

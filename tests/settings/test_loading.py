@@ -98,10 +98,12 @@ def test_a_secret_from_a_variable_is_never_read_as_anything_but_text(secret):
 def test_anchors_and_merges_share_settings():
     text = MINIMAL.replace(
         "comparisons:\n  - name: feed\n",
-        "x-all: &all {k: 20, seed: 3}\ncomparisons:\n  - <<: *all\n    name: feed\n    k: 30\n",
+        "x-all: &all {k: 20, seed: 3}\nx-some: &some {<<: *all, seed: 4}\n"
+        "comparisons:\n  - <<: *some\n    name: feed\n    k: 30\n",
     )
     (comparison,) = load_text(text).comparisons
-    assert (comparison.k, comparison.seed) == (30, 3)
+    # A mapping's own keys count before those that it merges.
+    assert (comparison.k, comparison.seed) == (30, 4)
 
 
 def test_a_problem_in_a_shared_part_is_reported_on_its_own_line():
