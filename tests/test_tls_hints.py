@@ -77,7 +77,7 @@ def test_postgresql_says_only_whether_the_name_is_wrong(tmp_path):
         ("another name", "has a certificate for another host name: check the host"),
         (
             "expired",
-            "cannot be trusted: look at its dates .* name the file of its authority as sslrootcert",
+            "cannot be trusted: check the certificate's dates .* name the file of its authority as sslrootcert",
         ),
     ):
         with faulty_tls(tmp_path, fault, says_yes=True) as (port, ca_file):

@@ -143,8 +143,8 @@ def open_table(
         condition = error.getCondition() or ""
         if "NOT_FOUND" in condition or "NOT_EXIST" in condition:
             msg = (
-                f"{where} does not exist: check table or path, and that the job which writes "
-                "it has run"
+                f"{where} does not exist: check table or path, and check that the job "
+                "which writes it has run"
             )
             raise SourceError(msg, permanent=False) from None
         if condition.startswith(("FAILED_READ_FILE", "UNABLE_TO_INFER_SCHEMA")):

@@ -79,7 +79,7 @@ def said_of(read: Callable[[], object]) -> str:
             "rows.csv.gz",
             many_users,
             "2 of 2 rows cannot be read",
-            "holds more than 16777216 bytes",
+            "has more than 16777216 bytes",
         ),
     ],
 )
