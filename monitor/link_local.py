@@ -20,7 +20,7 @@ _EMBEDDING = {
     IPv6Network("2002::/16"): 80,  # 6to4
     IPv6Network("2001::/32"): 64,  # the server of Teredo
 }
-"""Networks with addresses that contain an IPv4 address, and its distance from the right in bits."""
+"""Networks whose addresses contain an IPv4 address, each with the number of bits to its right."""
 _ISATAP = 0x5EFE
 
 

@@ -200,10 +200,10 @@ def _find_open(firing: Collection[AlertState], slot: datetime, group_for: timede
 def find_leads(changes: Iterable[Transition]) -> tuple[Transition, ...]:
     """Select the changes that represent all of these changes, in their order.
 
-    An alert's change on all users represents its changes on segments. If one segment explains the
-    change of all users, that segment's change represents the alert. If the alert has no change on
-    all users, each segment's change represents itself. Starts, acknowledgements and ends are
-    treated separately.
+    If an alert changes on all users, only this change is written, and not those on segments. But
+    if one segment explains the change of all users, only this segment's change is written. If the
+    alert does not change on all users, each segment's change is written. Starts,
+    acknowledgements and ends are treated separately.
     """
     by_alert: dict[tuple[object, ...], list[Transition]] = defaultdict(list)
     for change in changes:

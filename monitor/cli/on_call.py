@@ -185,8 +185,8 @@ def change_alerts(  # noqa: PLR0913 - the options of both commands
     with opened_database(config) as (store, _):
         changed = change_firing(store.alerts, is_meant, signed, ends=ends)
     if not changed:
-        which = "matches" if ends else f"matches that {signed.author} has not acknowledged"
-        raise ConfigError(f"no firing alert {which}: choose one from `rankwatch alerts`")
+        which = "" if ends else f", or {signed.author} has already acknowledged all that match"
+        raise ConfigError(f"no firing alert matches{which}: choose one from `rankwatch alerts`")
     print_records(map(asdict, changed), _TRANSITION_COLUMNS, as_json=as_json)
 
 

@@ -315,8 +315,8 @@ def _print_plan(plan: SampleSizePlan) -> None:
     )
     drop = f"a drop of {plan.drop:.3g}"
     aim = (
-        f"to detect {drop} with a probability of {search.power:.0%}, and falsely in one look "
-        f"of {1 / search.share:,.0f}"
+        f"to detect {drop} with a probability of {search.power:.0%}, with one false alert in "
+        f"{1 / search.share:,.0f} looks"
     )
     if plan.reason is not None:
         print_line(f"{aim}: {plan.reason}")

@@ -42,7 +42,7 @@ class Series:
     labels: tuple[str, ...] = ()
     buckets: tuple[float, ...] = ()  # upper bounds of a histogram
     values: tuple[Iterable[str], ...] = ()
-    """All values of each label except the `owner`. A counter that has them is shown from 0."""
+    """All values of each label but the `owner`. A counter with this list is exported as 0 at the start."""
 
     @property
     def owner(self) -> str | None:

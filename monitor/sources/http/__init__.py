@@ -385,8 +385,8 @@ class HttpSourceOptions(HttpOptions):
         body = json.dumps(body_for_batch(self.body, ()), default=str)
         if "user" in placeholders(f"{self.address} {body}"):
             yield (
-                "with batch, a request is for many users: write {users}, or write {user} in an "
-                "array of one element in the body"
+                "with batch, a request is for many users: write {users}, or give the body an "
+                "array whose only element has {user}, which is repeated for each user"
             )
 
 
