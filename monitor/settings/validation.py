@@ -4,6 +4,7 @@ This module defines no settings.
 """
 
 import errno
+import json
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -284,15 +285,19 @@ def report_lines(
 
     Key paths below ``inside`` are shortened to begin there. Values of variables are hidden.
     """
-    secrets = [value for value in document.expanded if len(value) >= _SHORTEST_SECRET]
-    secrets.sort(key=len, reverse=True)
+    secrets = set[str]()
+    for value in document.expanded:
+        if len(value) >= _SHORTEST_SECRET:
+            # Messages show a value as it is, or with escapes.
+            secrets |= {value, repr(value)[1:-1], json.dumps(value)[1:-1]}
     by_line = [(each.line or document.line(each.path), each) for each in problems]
     by_line.sort(key=itemgetter(0))
     for line, problem in by_line[:MAX_PROBLEMS]:
         shown = problem.message
+        # Before the whitespace changes, which a value may contain.
+        for secret in sorted(secrets, key=len, reverse=True):
+            shown = shown.replace(secret, "...")
         shown = " ".join(shown.split())
-        for value in secrets:
-            shown = shown.replace(value, "...")
         path = problem.path
         if path[: len(inside)] == inside:
             path = path[len(inside) :]

@@ -62,7 +62,7 @@ def _run_apart(what: str) -> Iterator[Row]:
     root = Path(__file__).parents[2]
     done = subprocess.run(
         command,
-        env={**os.environ, **limits},
+        env={**os.environ, **limits, "PYTHONPATH": f"{root / 'tests'}{os.pathsep}{root}"},
         cwd=root,
         check=True,
         stdout=subprocess.PIPE,

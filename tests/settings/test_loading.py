@@ -95,6 +95,14 @@ def test_a_secret_from_a_variable_is_never_read_as_anything_but_text(secret):
         assert http.headers["X-Key"].get_secret_value() == secret
 
 
+@pytest.mark.parametrize("secret", ["a  secret word", "a secret\nword", "a\tsecret word"])
+def test_a_secret_with_whitespace_is_in_no_error(secret):
+    with pytest.raises(ConfigError) as caught:
+        load_text(f'{MINIMAL}    metrics: ["${{TOKEN}}"]\n', TOKEN=secret)
+    assert "secret" not in str(caught.value)
+    assert "..." in str(caught.value)
+
+
 def test_anchors_and_merges_share_settings():
     text = MINIMAL.replace(
         "comparisons:\n  - name: feed\n",
