@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 import monitor
-from deploy.shipped import DEPLOY, guide, text_of
+from deploy.shipped import DEPLOY, guide
 from monitor.settings.loader import load_settings
 from servers.kustomize import Build, kustomizer
 

@@ -26,7 +26,6 @@ from deploy.shipped import (
     rules,
     runbooks,
     series_in,
-    text_of,
     yaml_of,
 )
 from monitor.export.series import SERIES
