@@ -28,7 +28,7 @@ README, CLI_GUIDE, METRICS_GUIDE, DEPLOYING = (
         "README.md",
         "docs/reference/commands.md",
         "docs/reference/series.md",
-        "docs/how-to/production.md",
+        "docs/how-to/one-run.md",
     )
 )
 EXIT_CODES = re.findall(r"(\d+) [a-z]", EPILOG.partition("; gate:")[0])
@@ -71,7 +71,7 @@ def test_what_is_generated_is_as_the_code_says():
 
 def test_the_schema_that_is_wanted_is_named():
     assert f"Schema {schema_version.head()}." in (ROOT / "CHANGELOG.md").read_text()
-    assert f"wants {schema_version.head()}:" in (ROOT / "docs/how-to/production.md").read_text()
+    assert f"wants {schema_version.head()}:" in (ROOT / "docs/how-to/upgrade.md").read_text()
 
 
 def test_the_number_of_measures_is_theirs():

@@ -213,10 +213,10 @@ def test_whatever_other_labels_targets_have_rules_aggregate_and_match_by_those_o
 
 @pytest.mark.integration
 def test_the_documented_command_sets_every_address_and_the_job(tmp_path):
-    """As docs/how-to/production.md has it."""
+    """As docs/how-to/alerting.md has it."""
     command = re.search(
         r"^sed --in-place .*?rankwatch\.rules\.yml$",
-        guide("how-to/production.md"),
+        guide("how-to/alerting.md"),
         re.MULTILINE | re.DOTALL,
     )
     assert command
