@@ -48,7 +48,7 @@ lint: $(DEV)/.lint
 
 # The site of the documentation. A warning is an error, such as a link that leads nowhere.
 docs: .venv/docs/.done
-	.venv/docs/bin/python -m sphinx --fail-on-warning --nitpicky --quiet --builder html docs docs/_build/html
+	.venv/docs/bin/python -m sphinx --fail-on-warning --nitpicky --quiet --builder html docs build/docs
 
 bench: $(DEV)/.done
 	$(DEV)/bin/python -m tests.bench $(ARGS)

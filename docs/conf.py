@@ -4,7 +4,6 @@ project = "rankwatch"
 html_title = "rankwatch"
 extensions = ["myst_parser", "sphinx_copybutton"]
 source_suffix = {".md": "markdown"}
-exclude_patterns = ["_build"]
 myst_heading_anchors = 4
 myst_enable_extensions = ["colon_fence"]
 suppress_warnings = ["misc.highlighting_failure"]  # recorded series of Prometheus contain colons
