@@ -4,7 +4,6 @@ import threading
 import uuid
 from collections import deque
 from collections.abc import Callable
-from datetime import timedelta
 from typing import Annotated
 from urllib.parse import urlsplit, urlunsplit
 
@@ -14,11 +13,9 @@ from pydantic import Field
 from monitor.errors import DeliveryError
 from monitor.model.instants import format_instant, utc_now
 from monitor.model.runs import Claim
-from monitor.options import Options
-from monitor.receivers.fields import CaFile, ReceiverName, SecretUrl, Timeout
+from monitor.receivers.fields import HttpReceiverEntry, ReceiverName, SecretUrl
 from monitor.receivers.http_client import HttpClient, require_accepted
 from monitor.receivers.message.safe_text import clean
-from monitor.web_proxy import Proxy
 
 _Name = Annotated[str, Field(min_length=1)]
 
@@ -30,7 +27,7 @@ _LONGEST_REASON = 1000
 log = structlog.get_logger(__name__)
 
 
-class PingOptions(Options):
+class PingOptions(HttpReceiverEntry):
     """Ping a URL when a run starts, succeeds or fails.
 
     The service behind the URL raises an alarm if pings are missing.
@@ -48,13 +45,7 @@ class PingOptions(Options):
         max_length=1000,
         description="Comparisons whose runs are pinged (default: all).",
     )
-    name: ReceiverName = Field("ping", description="Name in the log.")
-    ca_file: CaFile = None
-    proxy: Proxy = None
-    timeout: Timeout = Field(
-        timedelta(seconds=10),
-        description="How long one ping may take, from its first to its last byte.",
-    )
+    name: ReceiverName = Field("ping", description="Name in metrics and in the log.")
 
 
 class RunPings:

@@ -110,7 +110,7 @@ class SmtpClient:
         client = aiosmtplib.SMTP(
             hostname=self.host,
             sock=sock,
-            local_hostname=_local_hostname(),
+            local_hostname=socket.gethostname(),  # by default the library asks DNS
             timeout=None,
             use_tls=self.tls == "implicit",
             start_tls=False,
@@ -228,9 +228,3 @@ def trust_context(ca_file: str | None) -> ssl.SSLContext:
             f"ca_file {ca_file} cannot be read as PEM: "
             f"{error.strerror or 'it contains no certificate'}"
         ) from None
-
-
-def _local_hostname() -> str:
-    # The default of the library is a DNS query, which may be slow.
-    name = socket.gethostname()
-    return name if re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?", name) else "localhost"
