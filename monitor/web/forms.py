@@ -11,8 +11,7 @@ from functools import partial
 from typing import Annotated, Any, Literal
 from urllib.parse import parse_qsl
 
-from pydantic import BaseModel, Field, TypeAdapter, ValidationError
-from starlette.exceptions import HTTPException
+from pydantic import BaseModel, BeforeValidator, Field, TypeAdapter
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
@@ -22,8 +21,8 @@ from monitor.immutable import immutable
 from monitor.model.alerts import Transition
 from monitor.options import parse_duration
 from monitor.pipeline.alert_actions import Signature, change_firing, make_silence
-from monitor.web.pages.parameters import Slot, Text, describe_path
-from monitor.web.pages.site import Site, UnanswerableError
+from monitor.web.pages.parameters import Slot, Text, describe_path, describe_query, read_query
+from monitor.web.pages.site import ForbiddenError, Site, UnanswerableError
 from monitor.web.server import PLAIN_HEADERS, is_same_origin
 
 _MOST_BYTES = 16_384
@@ -58,12 +57,11 @@ class FormTokens:
     def verify(self, token: str, user: str) -> datetime:
         """Return when the form with this token was shown.
 
-        Raises HTTPException if the token is wrong.
+        Raises ForbiddenError if the token is wrong.
         """
         issued = token.partition("~")[0]
         if not hmac.compare_digest(token.encode(), self.issue(user, issued).encode()):
-            raise HTTPException(
-                403,
+            raise ForbiddenError(
                 "this form is from another user or another daemon, or the daemon was restarted: "
                 "load its page again",
             )
@@ -73,11 +71,10 @@ class FormTokens:
 async def read_form(request: Request) -> Mapping[str, str]:
     """Return the fields of a form.
 
-    Raises HTTPException if the form is from another site, or too large.
+    Raises ForbiddenError if the form is from another site, and ConfigError if it is too large.
     """
     if not is_same_origin(request.headers):
-        raise HTTPException(
-            403,
+        raise ForbiddenError(
             "this form is from another site, or a proxy without HTTPS changed the header Host: "
             "use HTTPS",
         )
@@ -85,7 +82,7 @@ async def read_form(request: Request) -> Mapping[str, str]:
     async for part in request.stream():
         body += part
         if len(body) > _MOST_BYTES:
-            raise HTTPException(413, f"the form is over {_MOST_BYTES:,} bytes: shorten its texts")
+            raise ConfigError(f"the form is over {_MOST_BYTES:,} bytes: shorten its texts")
     return dict(parse_qsl(body.decode("utf-8", "replace")))
 
 
@@ -164,7 +161,6 @@ SERVER_ANSWERS = {
 _WIDEST = 1e9
 """The largest margin and reference. Metrics on lists of up to 10,000 items have smaller values."""
 _MOST_SEGMENTS = 50
-_REPEATABLE = "segment"
 
 FAILURE = {
     "type": "object",
@@ -214,8 +210,9 @@ class GateQuery(BaseModel, extra="forbid"):
     ] = None
     segments: Annotated[
         tuple[Text, ...],
+        BeforeValidator(lambda value: (value,) if isinstance(value, str) else value),
         Field(
-            alias=_REPEATABLE,
+            alias="segment",
             max_length=_MOST_SEGMENTS,
             description="Segment to judge, or `each` for all of them. May be repeated.",
         ),
@@ -245,7 +242,7 @@ def answer_gate(site: Site, request: Request) -> Response:
     cannot have such an option.
     """
     name = request.path_params["name"]
-    options = _read_query(request)
+    options = dict(read_query(GateQuery, request))
     wanted = options.pop("verdict")
     if wanted is None and request.method == "POST":
         wanted = "safe"
@@ -265,38 +262,8 @@ def answer_gate(site: Site, request: Request) -> Response:
     )
 
 
-def _read_query(request: Request) -> dict[str, Any]:
-    """Return the options of the gate's query. InputError names those that cannot be read."""
-    values: dict[str, Any] = {}
-    for name in request.query_params:
-        values[name] = request.query_params.getlist(name)
-        # Another option that occurs twice stays a list, which is refused below.
-        if name != _REPEATABLE and len(values[name]) == 1:
-            values[name] = values[name][0]
-    try:
-        return dict(GateQuery.model_validate(values))
-    except ValidationError as error:
-        faults = "; ".join(
-            f"{fault['loc'][0]}: {fault['msg'].removeprefix('Value error, ')}"
-            for fault in error.errors()
-        )
-        options = ", ".join(GateQuery.model_json_schema()["properties"])
-        raise InputError(f"{faults}. Options: {options}") from None
-
-
 def describe_gate() -> dict[str, Any]:
     """Return the route in OpenAPI. Its two methods differ in the default of ``verdict``."""
-    options = GateQuery.model_json_schema()
-    parameters = [describe_path("name")]
-    for name, schema in options["properties"].items():
-        parameters.append(
-            {
-                "name": name,
-                "in": "query",
-                "required": name in options["required"],
-                "schema": _without_null(schema),
-            }
-        )
     failures = {
         "400": "An option is unknown, missing or cannot be read.",
         "404": "The comparison does not exist.",
@@ -315,18 +282,7 @@ def describe_gate() -> dict[str, Any]:
     }
     operation = {
         "summary": "Decide on a rollout from stored runs.",
-        "parameters": parameters,
+        "parameters": [describe_path("name"), *describe_query(GateQuery)],
         "responses": responses,
     }
     return {"get": operation, "post": operation}
-
-
-def _without_null(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the schema of an optional value without null. A query cannot contain null."""
-    without_null = {key: value for key, value in schema.items() if key != "anyOf"}
-    for kind in schema.get("anyOf", ()):
-        if kind != {"type": "null"}:
-            without_null |= kind
-    if without_null.get("default", "") is None:
-        del without_null["default"]
-    return without_null
