@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from markupsafe import Markup
 
-from monitor.charts.svg import drawing, element, link_to
+from monitor.charts.svg import draw_dot, draw_line, drawing, element, link_to
 
 THUMB_ROW = 5.0
 THUMB_WIDTH = 64.0
@@ -39,10 +39,7 @@ def draw_slopes(
         kind = _class_of(rank, after)
         left.append(_draw_item(rank, item, titles.get(item, item), kind, urls.get(item)))
         if after is not None:
-            line_class = f"slope {kind}"
-            lines.append(
-                element("line", x1=0, y1=rank + 0.5, x2=1, y2=after + 0.5, class_=line_class)
-            )
+            lines.append(draw_line(0, rank + 0.5, 1, after + 0.5, f"slope {kind}"))
     for item, rank in candidate_ranks.items():
         kind = _class_of(baseline_ranks.get(item), rank)
         right.append(_draw_item(rank, item, titles.get(item, item), kind, urls.get(item)))
@@ -73,15 +70,13 @@ def draw_thumbnail(baseline: Sequence[str], candidate: Sequence[str]) -> Markup:
         after = candidate_ranks.pop(item, None)
         line_class = f"slope {_class_of(rank, after)}"
         if after is None:
-            drawn.append(element("circle", cx=6.0, cy=y, r=2.0, class_=line_class))
+            drawn.append(draw_dot(6.0, y, 2.0, line_class))
         else:
             end = (after + 1) * THUMB_ROW
-            drawn.append(
-                element("line", x1=8.0, y1=y, x2=THUMB_WIDTH - 8, y2=end, class_=line_class)
-            )
+            drawn.append(draw_line(8.0, y, THUMB_WIDTH - 8, end, line_class))
     for rank in candidate_ranks.values():  # items that the baseline does not have
         y = (rank + 1) * THUMB_ROW
-        drawn.append(element("circle", cx=THUMB_WIDTH - 6, cy=y, r=2.0, class_="slope new"))
+        drawn.append(draw_dot(THUMB_WIDTH - 6, y, 2.0, "slope new"))
     return drawing(THUMB_WIDTH, height, _describe(baseline, candidate), *drawn, class_="thumb")
 
 
