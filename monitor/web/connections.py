@@ -44,15 +44,9 @@ class Front:
         Among the connections that are not answering, the one with the lowest
         `Connection.claim_to_stay` is aborted. If all are answering, the newest one is aborted.
         """
-        count = 0
-        waiting = []
-        for connection in self.connections:
-            if connection.is_gone:
-                continue
-            count += 1
-            if connection is not newest and not connection.is_answering:
-                waiting.append(connection)
-        if count > self.limits.connections:
+        if len(self.connections) > self.limits.connections:
+            others = self.connections - {newest}
+            waiting = [connection for connection in others if not connection.is_answering]
             min(waiting, key=attrgetter("claim_to_stay"), default=newest).abort()
 
     def end_connections(self) -> None:
@@ -147,6 +141,7 @@ class Connection(H11Protocol):
 
     def abort(self) -> None:
         """End the connection at once."""
+        self._front.connections.discard(self)
         self._line.abort()  # a TLS transport that was closed twice can no longer abort
 
     @property
@@ -159,11 +154,6 @@ class Connection(H11Protocol):
     def is_answering(self) -> bool:
         """Whether an answer is being computed. This is false while bytes wait for the client."""
         return self._answering > 0 and not self._unsent
-
-    @property
-    def is_gone(self) -> bool:
-        """Whether the connection is closed and has sent everything."""
-        return self._line.is_closing() and not self._unsent
 
     @property
     def claim_to_stay(self) -> tuple[bool, bool, float]:
