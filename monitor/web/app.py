@@ -32,6 +32,7 @@ from monitor.web.forms import (
     describe_failures,
     describe_gate,
     read_form,
+    require_user,
 )
 from monitor.web.pages import PAGES, AbsentPageError, Page, Query, Site
 from monitor.web.pages.parameters import describe_path, describe_query, read_query
@@ -39,9 +40,7 @@ from monitor.web.pages.rendering import read_static, render
 from monitor.web.pages.site import ForbiddenError, SlowPageError, UnanswerableError, alert_url
 from monitor.web.server import (
     IS_AUTHENTICATED,
-    MUST_AUTHENTICATE,
     PLAIN_HEADERS,
-    RELOAD,
     USER,
     plain_answer,
 )
@@ -158,7 +157,7 @@ def create_app(
         Route("/metrics", _scraper(metrics)),
         Route("/-/healthy", _probe(health.unhealthy, "healthy")),
         Route("/-/ready", _probe(health.unready, "ready")),
-        Route(RELOAD, _reloader(reload), methods=["POST"]),
+        Route("/-/reload", _reloader(reload), methods=["POST"]),
     ]
     handlers: dict[Any, Any] = {HTTPException: _refuse_address}
     for kind in (ConfigError, InputError, SourceError, DatabaseError):
@@ -221,10 +220,8 @@ def _form_endpoint(
     """Return an endpoint that executes a form, and then shows the page of the form again."""
 
     async def endpoint(request: Request) -> Response:
-        user = request.scope[USER]
+        user = require_user(request)
         key = request.path_params.get("key", "")
-        if user is None:
-            raise ForbiddenError(f"changes need {MUST_AUTHENTICATE}")
         try:
             fields = await read_form(request)
             issued = tokens.verify(fields.get("token", ""), user)
@@ -356,7 +353,8 @@ def _probe(ask: Callable[[], str | None], word: str) -> Callable[[Request], Awai
 def _reloader(reload: Reload) -> Callable[[Request], Awaitable[Response]]:
     threads = CapacityLimiter(1)  # one reload at a time
 
-    async def page(_: Request) -> Response:
+    async def page(request: Request) -> Response:
+        require_user(request)
         if await run_sync(reload, limiter=threads):
             return plain_answer(200, "configuration reloaded")
         return plain_answer(500, "not reloaded, the old configuration stays in force: see the log")

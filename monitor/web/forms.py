@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 from urllib.parse import parse_qsl
 
 from pydantic import BaseModel, BeforeValidator, Field, TypeAdapter
+from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
@@ -23,7 +24,7 @@ from monitor.options import parse_duration
 from monitor.pipeline.alert_actions import Signature, change_firing, make_silence
 from monitor.web.pages.parameters import Slot, Text, describe_path, describe_query, read_query
 from monitor.web.pages.site import ForbiddenError, Site, UnanswerableError
-from monitor.web.server import PLAIN_HEADERS, is_same_origin
+from monitor.web.server import PLAIN_HEADERS, USER
 
 _MOST_BYTES = 16_384
 
@@ -68,16 +69,40 @@ class FormTokens:
         return datetime.fromisoformat(issued)
 
 
-async def read_form(request: Request) -> Mapping[str, str]:
-    """Return the fields of a form.
+def require_user(request: Request) -> str:
+    """Return the name of the user who may change something by this request.
 
-    Raises ForbiddenError if the form is from another site, and ConfigError if it is too large.
+    Raises ForbiddenError if nobody had to authenticate, or if the request is from another site.
     """
-    if not is_same_origin(request.headers):
+    user: str | None = request.scope[USER]
+    if user is None:
         raise ForbiddenError(
-            "this form is from another site, or a proxy without HTTPS changed the header Host: "
-            "use HTTPS",
+            "changes need a web configuration file with basic_auth_users or verified client "
+            "certificates"
         )
+    if not _is_same_origin(request.headers):
+        raise ForbiddenError(
+            "this request is from another site, or a proxy without HTTPS changed the header Host: "
+            "use HTTPS"
+        )
+    return user
+
+
+def _is_same_origin(headers: Headers) -> bool:
+    """Return whether the request comes from our own pages, or from a client that is not a browser.
+
+    Over HTTPS browsers send how the requesting site is related to us. Over HTTP they send its
+    address. Other clients send neither.
+    """
+    relation = headers.get("sec-fetch-site")
+    origin = headers.get("origin")
+    if relation is not None:
+        return relation == "same-origin"
+    return origin is None or origin.partition("://")[2] == headers.get("host")
+
+
+async def read_form(request: Request) -> Mapping[str, str]:
+    """Return the fields of a form. Raises ConfigError if it is too large."""
     body = b""
     async for part in request.stream():
         body += part
@@ -153,7 +178,6 @@ GATE = "/api/v1/gate/{name}"
 SERVER_ANSWERS = {
     "401": "The server requires a user name and a password.",
     "421": "The server requires no authentication, and the header Host names another server.",
-    "431": "The headers and the address together are larger than 16 kB.",
     "503": "The database or a source does not answer, or too many passwords wait to be verified.",
     "504": "The answer took too long.",
 }
@@ -179,7 +203,6 @@ def describe_failures(failures: Mapping[str, str]) -> dict[str, Any]:
         "400": {**as_json, **as_text},
         "401": as_text,
         "421": as_text,
-        "431": as_text,
         "503": {**as_json, **as_text},
     }
     answers = {}

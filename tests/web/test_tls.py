@@ -295,5 +295,5 @@ def test_a_reader_that_takes_no_answer_is_cut_off_at_the_deadline(keys):
     ):
         raw.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
         connections = site.server._front.connections
-        wait_for(lambda: any(one.claim_to_stay[1] for one in connections), "the request")
+        wait_for(lambda: any(one.is_known for one in connections), "the request")
         wait_for(lambda: not connections, "the slow reader's end")
