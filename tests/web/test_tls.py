@@ -173,7 +173,7 @@ def test_certificates_that_cannot_be_used_are_refused_by_name(tmp_path, keys, ke
         given["client_auth_type"] = REQUIRED
     options = AccessOptions.model_validate({"tls_server_config": given})
     with pytest.raises(ConfigError) as caught:
-        open_access(options, name="web.yaml")
+        open_access(options, file_name="web.yaml")
     assert message.format(**places) in str(caught.value)
     assert str(caught.value).startswith("web.yaml: tls_server_config")
     assert "canary" not in str(caught.value)
