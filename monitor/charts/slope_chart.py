@@ -1,6 +1,7 @@
 """Draws two lists side by side. A line joins the two places of each item that is in both lists."""
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from markupsafe import Markup
 
@@ -18,8 +19,8 @@ def draw_slopes(
     baseline: Sequence[str],
     candidate: Sequence[str],
     *,
-    titles: Mapping[str, str] | None = None,
-    urls: Mapping[str, str] | None = None,
+    titles: Mapping[str, str] = MappingProxyType({}),
+    urls: Mapping[str, str] = MappingProxyType({}),
     heads: tuple[str, str] = ("baseline", "candidate"),
 ) -> Markup:
     """Draw both lists as text that wraps. The best items come first.
@@ -27,8 +28,6 @@ def draw_slopes(
     Each item has one of these classes: kept, moved, far, gone or new. Gone items are only in the
     baseline. New items are only in the candidate.
     """
-    titles = titles or {}
-    urls = urls or {}
     baseline_ranks = _rank(baseline)
     candidate_ranks = _rank(candidate)
     lines = []
@@ -37,12 +36,12 @@ def draw_slopes(
     for item, rank in baseline_ranks.items():
         after = candidate_ranks.get(item)
         kind = _class_of(rank, after)
-        left.append(_draw_item(rank, item, titles.get(item, item), kind, urls.get(item)))
+        left.append(_draw_item(rank, item, kind, titles, urls))
         if after is not None:
             lines.append(draw_line(0, rank + 0.5, 1, after + 0.5, f"slope {kind}"))
     for item, rank in candidate_ranks.items():
         kind = _class_of(baseline_ranks.get(item), rank)
-        right.append(_draw_item(rank, item, titles.get(item, item), kind, urls.get(item)))
+        right.append(_draw_item(rank, item, kind, titles, urls))
     # The picture is stretched to the height of the lists.
     area = {
         "viewBox": f"0 0 1 {max(len(baseline), len(candidate), 1)}",
@@ -103,11 +102,14 @@ def _class_of(before: int | None, after: int | None) -> str:
     return "far" if abs(before - after) >= _FAR else "moved"
 
 
-def _draw_item(rank: int, item: str, title: str, kind: str, url: str | None) -> Markup:
+def _draw_item(
+    rank: int, item: str, kind: str, titles: Mapping[str, str], urls: Mapping[str, str]
+) -> Markup:
+    title = titles.get(item, item)
     label = title
     if len(title) > _LONGEST:
         label = f"{title[: _LONGEST - 1]}…"
-    name = element("span", link_to(url, label), class_=f"item {kind}")
+    name = element("span", link_to(urls.get(item), label), class_=f"item {kind}")
     hint = f"{title} ({item})" if title != item else item
     return element("li", element("span", str(rank + 1), class_="rank"), name, title=hint)
 

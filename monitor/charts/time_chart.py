@@ -4,7 +4,6 @@ import math
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from itertools import pairwise
 
 from markupsafe import Markup
 
@@ -32,7 +31,6 @@ TOP = 12.0
 BOTTOM = 34.0
 SPARK_WIDTH = 320.0
 SPARK_HEIGHT = 64.0
-"""This is twice the size on the page. Then places can be whole numbers, which need few bytes."""
 _DAYS = timedelta(days=1), (1, 2, 7, 14, 28, 91, 365), "%d %b"
 _HOURS = timedelta(hours=1), (1, 3, 6, 12), "%H:%M"
 _MOST_MARKS = 7
@@ -130,22 +128,18 @@ def draw_sparkline(
         if edge is not None:
             scaled.append(min(max(edge, seen.low - reach), seen.high + reach))
     y = axis_of(scaled, SPARK_HEIGHT - 6, 6)
-    places = []
-    for number, value in enumerate(values):
-        if value is not None and math.isfinite(value):
-            places.append((round(x(number)), round(y(value))))
     drawn = []
     low, high = band
     if band != (None, None):
         top = max(0.0, y(_edge(high, y.high)))
         bottom = min(SPARK_HEIGHT, y(_edge(low, y.low)))
         drawn.append(draw_box(0, top, SPARK_WIDTH, max(1.0, bottom - top), "band"))
-    if places[1:]:
-        steps = " ".join([f"{x1 - x0}{y1 - y0:+}" for (x0, y0), (x1, y1) in pairwise(places)])
-        line = f"M{places[0][0]} {places[0][1]}l{steps}"
-        drawn.append(element("path", d=line, class_="line"))
+    places = []
+    for number, value in enumerate(values):
+        if value is not None and math.isfinite(value):
+            places.append((x(number), y(value)))
     if places:
-        drawn.append(draw_dot(*places[-1], 5))
+        drawn += (polyline(places, "line"), draw_dot(*places[-1], 5))
     return drawing(SPARK_WIDTH, SPARK_HEIGHT, label, *drawn, class_="spark")
 
 
