@@ -137,7 +137,7 @@ def act(site: Site, form: Form) -> str:
     signed = Signature(author=form.user, comment=comment, at=now)
 
     def is_of_incident(start: Transition) -> bool:
-        return form.key in (start.incident, start.dedup_key)
+        return start.incident == form.key
 
     if action in ("acknowledge", "resolve"):
         changes = change_firing(alerts, is_of_incident, signed, ends=action == "resolve")

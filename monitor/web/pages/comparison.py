@@ -287,20 +287,24 @@ def alert_spans(
     for change in changes:
         place = (change.alert, change.segment)
         if change.is_start:
-            lasting[place] = _span(change, change.slot, change.incident)
+            lasting[place] = _span(change, change.slot)
         else:
             # A firing without a start here started before ``since``.
-            span = lasting.pop(place, None) or _span(change, since, change.incident)
+            span = lasting.pop(place, None) or _span(change, since)
             ended.append(replace(span, ended_at=change.slot))
     for state in states:
         if state.state is State.FIRING:
             # No change is needed: the state has the time of its start, also one before ``since``.
-            span = _span(state, state.since, state.incident or state.dedup_key)
+            span = _span(state, state.since)
             lasting.setdefault((state.alert, state.segment), span)
     return (*ended, *lasting.values())
 
 
-def _span(of: FiringChange | AlertState, started_at: datetime, incident: str | None) -> AlertSpan:
+def _span(firing: FiringChange | AlertState, started_at: datetime) -> AlertSpan:
     return AlertSpan(
-        alert=of.alert, segment=of.segment, started_at=started_at, ended_at=None, incident=incident
+        alert=firing.alert,
+        segment=firing.segment,
+        started_at=started_at,
+        ended_at=None,
+        incident=firing.incident,
     )

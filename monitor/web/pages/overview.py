@@ -165,7 +165,7 @@ def firing_of(states: Sequence[AlertState]) -> tuple[Firing, ...]:
                 segments=tuple(state.segment for state in of_alert),
                 severity=min(map(attrgetter("severity"), of_alert), key=_SEVERITIES.index),
                 since=min(map(attrgetter("since"), of_alert)),
-                incident=first.incident or first.dedup_key,
+                incident=first.incident,
                 acknowledged_by=first.acknowledged_by,
             )
         )
