@@ -185,7 +185,7 @@ def test_a_comparison_opens_on_the_segment_that_is_blamed_where_all_users_are_fi
 
 def test_what_ended_lately_is_said_with_what_it_was(filled, latest):
     end = factories.transition(
-        from_state=State.FIRING, to_state=State.QUIET, dedup_key=KEY, slot=SLOTS[-1]
+        from_state=State.FIRING, to_state=State.QUIET, incident=KEY, slot=SLOTS[-1]
     )
     over = replace(latest, states=(), last_end=end)
     with browsing(application(filled, latest=lambda: [over], comparisons=watched)) as ask:

@@ -1,7 +1,7 @@
 """The pages of all incidents and of one incident."""
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
 from itertools import islice
@@ -154,11 +154,10 @@ def _read_incidents(site: Site, starts: Sequence[IncidentStart]) -> tuple[Incide
     if not starts:
         return ()
     firing = {state.dedup_key: state for state in site.store.alerts.states(state=State.FIRING)}
-    changes: dict[str, list[Transition]] = {start.key: [] for start in starts}
-    for change in site.store.pages.incident_changes([*changes]):
-        # Alerts that fired before incidents were stored have no incident.
-        changes[change.incident or str(change.dedup_key)].append(change)
-    return tuple(_incident(key, of_key, firing) for key, of_key in changes.items() if of_key)
+    changes: dict[str | None, list[Transition]] = {start.key: [] for start in starts}
+    for change in site.store.pages.incident_changes([start.key for start in starts]):
+        changes[change.incident].append(change)
+    return tuple(_incident(of_key, firing) for of_key in changes.values() if of_key)
 
 
 def read_alert_page(site: Site, query: Query) -> AlertPage:
@@ -172,8 +171,7 @@ def read_alert_page(site: Site, query: Query) -> AlertPage:
     comparison = transitions[0].comparison
     firing = {}
     for state in site.store.alerts.states(comparison, state=State.FIRING):
-        # The key is that of an incident, or of a firing that was stored before incidents were.
-        if key in (state.incident, state.dedup_key):
+        if state.incident == key:
             firing[state.dedup_key] = state
     lasting = [change for change in transitions if change.is_start and change.dedup_key in firing]
     silences = []
@@ -183,7 +181,7 @@ def read_alert_page(site: Site, query: Query) -> AlertPage:
     latest = site.latest_of(comparison) if firing else None
     explanation = latest.explanation if latest else None
     return AlertPage(
-        details=_incident(key, transitions, firing),
+        details=_incident(transitions, firing),
         transitions=transitions,
         attempts=history.attempts,
         messages=_sent_messages(site, history),
@@ -207,11 +205,8 @@ def _held_alerts(site: Site, starts: Sequence[Transition], now: datetime) -> tup
 
 def read_ended(site: Site, end: Transition) -> Incident | None:
     """Return the incident that ended with this change, or None if its changes were deleted."""
-    key = end.incident or end.dedup_key
-    if not key:
-        return None
-    changes = site.store.pages.incident(key).transitions
-    return _incident(key, changes, {}) if changes else None
+    changes = site.store.pages.incident(str(end.incident)).transitions
+    return _incident(changes, {}) if changes else None
 
 
 def _sent_messages(site: Site, history: IncidentHistory) -> tuple[SentMessage, ...]:
@@ -257,11 +252,7 @@ def _keys_of(changes: Sequence[Transition]) -> frozenset[str]:
     return frozenset(str(change.dedup_key) for change in changes)
 
 
-def _incident(
-    key: str,
-    changes: Sequence[Transition],
-    firing: dict[str | None, AlertState],
-) -> Incident:
+def _incident(changes: Sequence[Transition], firing: Mapping[str | None, AlertState]) -> Incident:
     """Make an incident from its changes, and from the firing states by key.
 
     The changes may have any order, and may contain duplicates.
@@ -276,7 +267,7 @@ def _incident(
             end = None
             acknowledged_by = acknowledged_by or state.acknowledged_by
     return Incident(
-        incident=key,
+        incident=str(first.incident),
         comparison=first.comparison,
         severity=min(map(attrgetter("severity"), starts), key=list(Severity).index),
         alerts=tuple(dict.fromkeys(map(attrgetter("alert"), starts))),
