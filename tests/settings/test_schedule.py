@@ -23,6 +23,7 @@ SCHEDULES: list[Schedule] = [
     Cron.parse("5,50 */6 1 * mon", "America/New_York"),
     Cron.parse("0 0 29 2 *"),
     Cron.parse("15 * * * *", "Australia/Lord_Howe"),
+    Cron.parse("0,20,40 1,2 * * *", "Australia/Lord_Howe"),
     schedule_of(timedelta(minutes=15), None, "Europe/Berlin", None, "22:00-02:30"),
     schedule_of(None, "*/20 * 1-7 * *", "Europe/Berlin", None, "01:30-02:30"),
 ]
