@@ -9,7 +9,7 @@ import inspect
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from enum import Enum
 from types import NoneType
@@ -21,7 +21,6 @@ from pydantic.fields import FieldInfo
 
 from monitor.options import format_duration, is_secret
 from monitor.settings.configuration import Settings
-from monitor.settings.problems import models_in
 from monitor.sources.http.profiles import FOLDER
 
 _NAMES: dict[object, str] = {
@@ -84,6 +83,14 @@ def profiles_reference() -> str:
             else []
         )
     return "\n\n".join(parts) + "\n"
+
+
+def models_in(annotation: object) -> Iterator[type[BaseModel]]:
+    """The models in an annotation, including those in lists, mappings and unions."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for part in get_args(annotation):
+        yield from models_in(part)
 
 
 def _cell(default: object) -> str:

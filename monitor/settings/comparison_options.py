@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from itertools import combinations
-from typing import Annotated, Any, Literal, Self, cast
+from typing import Annotated, Any, ClassVar, Literal, Self, cast
 
 from pydantic import ConfigDict, Field, PrivateAttr, model_validator
 
@@ -178,6 +178,7 @@ _UNJUDGED = {"noise_floor": None, "rules": (), "default_rules": False, "conditio
 class ComparisonOptions(Options):
     """One comparison: two arms, the users, how similarity is measured, and when to alert."""
 
+    stays_partial: ClassVar[bool] = True
     model_config = ConfigDict(
         json_schema_extra={
             "oneOf": [{"required": ["every"]}, {"required": ["cron"]}],

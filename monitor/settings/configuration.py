@@ -3,10 +3,11 @@
 import socket
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Annotated, Any, Literal, Self
+from functools import cached_property
+from typing import Annotated, Any, ClassVar, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import Field, PrivateAttr, SecretStr, ValidationInfo, field_validator
+from pydantic import Field, PrivateAttr, SecretStr
 
 from monitor.alerts.notification_policy import MaintenanceWindow, Matcher, Route
 from monitor.files import describe_exposure, read_bounded
@@ -88,6 +89,8 @@ class PrivacyOptions(Options):
 
 class RetentionOptions(Options):
     """How long results are stored. Alert states are stored until they end."""
+
+    stays_partial: ClassVar[bool] = True
 
     scores: Duration = Field(
         default=timedelta(days=30),
@@ -207,7 +210,7 @@ class MaintenanceOptions(Options):
 
 
 def _default_url(settings: dict[str, Any]) -> str:
-    host, port = split_address(settings.get("listen", DEFAULT_LISTEN))
+    host, port = split_address(settings.get("listen") or DEFAULT_LISTEN)
     if host in {"", "0.0.0.0", "::"}:  # noqa: S104 - compared, not bound
         host = socket.gethostname()
     if ":" in host:
@@ -218,6 +221,7 @@ def _default_url(settings: dict[str, Any]) -> str:
 class Settings(Options):
     """The configuration file."""
 
+    stays_partial: ClassVar[bool] = True
     _access: AccessOptions | None = PrivateAttr(default=None)
     database: DatabaseUrl = Field(
         default=SecretStr("sqlite:///rankwatch.db"),
@@ -283,7 +287,8 @@ class Settings(Options):
         default_factory=ConditionsOptions,
         description="What happens in every comparison while its runs cannot be judged.",
     )
-    comparisons: tuple[ComparisonOptions, ...] = Field(
+    entries: tuple[ComparisonOptions, ...] = Field(
+        alias="comparisons",
         min_length=1,
         max_length=1000,
         description="What is compared.",
@@ -339,17 +344,12 @@ class Settings(Options):
     )
     log: LogOptions = Field(default_factory=LogOptions, description="What is logged.")
 
-    @field_validator("comparisons")
-    @classmethod
-    def _expand(
-        cls, comparisons: tuple[ComparisonOptions, ...], info: ValidationInfo
-    ) -> tuple[ComparisonOptions, ...]:
+    @cached_property
+    def comparisons(self) -> tuple[ComparisonOptions, ...]:
         """One comparison for each candidate, with the defaults of `conditions`."""
-        # `conditions` is defined before `comparisons`, so it has been read.
-        defaults = info.data.get("conditions", ConditionsOptions())
         expanded: list[ComparisonOptions] = []
-        for comparison in comparisons:
-            conditions = comparison.conditions.over(defaults)
+        for comparison in self.entries:
+            conditions = comparison.conditions.over(self.conditions)
             expanded += comparison.model_copy(update={"conditions": conditions}).by_candidate()
         return tuple(expanded)
 

@@ -12,9 +12,9 @@ from pydantic import SecretStr
 
 from monitor.errors import ConfigError
 from monitor.immutable import immutable
-from monitor.settings.problems import KeyPath
-from monitor.settings.validation import read_mapping, read_text
-from monitor.settings.yaml_document import YamlDocument
+from monitor.options.problems import KeyPath
+from monitor.settings.validation import read_text
+from monitor.settings.yaml_document import YamlDocument, parse_yaml
 from monitor.storage import absolute_url
 
 
@@ -33,7 +33,7 @@ def load_database_settings(path: Path) -> DatabaseSettings:
     """
     text = read_text(path)
     base = path.absolute().parent
-    excerpt = _read_keys(read_mapping(text, str(path), None), base)
+    excerpt = _read_keys(parse_yaml(text, str(path)), base)
     if excerpt is not None:
         return excerpt
     from monitor.settings.loader import parse_settings  # noqa: PLC0415 - slow
@@ -69,11 +69,11 @@ def names_in(entry: object) -> Iterator[tuple[KeyPath, str | None]]:
 
 
 def _read_keys(document: YamlDocument, base: Path) -> DatabaseSettings | None:
-    comparisons = document.mapping.get("comparisons")
+    comparisons = document.data.get("comparisons")
     names: list[Any] = []
     for entry in comparisons if isinstance(comparisons, list) else []:
         names += [name for _, name in names_in(entry)]
-    url: Any = document.mapping.get("database")
+    url: Any = document.data.get("database")
     has_problem = any(
         problem.path[:1] == ("database",) or problem.path[-1:] == ("name",)
         for problem in document.problems

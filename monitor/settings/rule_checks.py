@@ -6,11 +6,10 @@ from monitor.metrics import Need
 from monitor.model.rankings import ALL
 from monitor.model.rules import Direction, Keep
 from monitor.model.statistics import Lack, Statistic
-from monitor.settings.problems import TWICE, Problem, duplicates, suggestion
-from monitor.settings.rule_options import JudgedMetric, parse_judged_metric
-from monitor.settings.validation import Partial
+from monitor.options.problems import TWICE, Partial, Problem, duplicates, suggestion
+from monitor.settings.rule_options import JudgedMetric, RuleOptions, parse_judged_metric
 
-# For each key: the keys that it excludes, and the message for an excluded key.
+# For each key: the fields that it excludes, and the message for an excluded field.
 _EXCLUDED = {
     "frozen": (
         (
@@ -22,7 +21,7 @@ _EXCLUDED = {
             "above",
             "learned",
             "watch",
-            "for",
+            "for_runs",
             "resolve_above",
             "resolve_below",
             "resolve_after",
@@ -55,28 +54,30 @@ def check_rule(rule: Partial, comparison: Partial) -> Iterator[Problem]:
         yield from _coverage(rule, comparison)
     else:
         yield from _metric(rule, comparison)
-    yield from _thresholds(rule, comparison.get("k"))
+    yield from _thresholds(rule, comparison.k)
     yield from _segments(rule, comparison)
     yield from _users_asked(rule, comparison)
 
 
 def lacks_lists(comparison: Partial) -> bool:
     """Whether the comparison does not store the lists of all users."""
-    return comparison.get("keep_lists") not in (None, Keep.ALL)
+    return comparison.keep_lists not in (None, Keep.ALL)
 
 
 def _excluded(rule: Partial, by: str) -> Iterator[Problem]:
     keys, message = _EXCLUDED[by]
-    return (Problem((key,), message) for key in keys if rule.has(key))
+    for name in keys:
+        if rule.has(name):
+            yield Problem((RuleOptions.model_fields[name].alias or name,), message)
 
 
 def _judged(rule: Partial) -> JudgedMetric | None:
-    name = rule.get("metric")
+    name = rule.metric
     return None if name is None else parse_judged_metric(name)
 
 
 def _metric(rule: Partial, comparison: Partial) -> Iterator[Problem]:
-    if not rule.has("metric") and not rule.misspells("metric", "coverage", "frozen"):
+    if not rule.has("metric", "coverage", "frozen"):
         yield Problem((), "has nothing to judge: give metric, coverage, or frozen")
     judged = _judged(rule)
     if judged is None:
@@ -86,7 +87,7 @@ def _metric(rule: Partial, comparison: Partial) -> Iterator[Problem]:
             ("metric",),
             "needs a noise floor: add one to the comparison, such as noise_floor: {temporal: true}",
         )
-    metrics = comparison.get("metrics")
+    metrics = comparison.metrics
     if metrics is not None and str(judged.metric) not in metrics:
         yield Problem(
             ("metric",),
@@ -102,7 +103,7 @@ def _metric(rule: Partial, comparison: Partial) -> Iterator[Problem]:
 
 def _coverage(rule: Partial, comparison: Partial) -> Iterator[Problem]:
     yield from _excluded(rule, "coverage")
-    if Lack.UNCHANGED in (rule.get("coverage") or "") and comparison.get("keep_lists") is Keep.NONE:
+    if Lack.UNCHANGED in (rule.coverage or "") and comparison.keep_lists is Keep.NONE:
         yield Problem(
             ("coverage",),
             "compares with the lists of the last run, which are not stored: remove keep_lists from "
@@ -146,8 +147,8 @@ def _side(
 ) -> Iterator[Problem]:
     if rule.has(wrong_resolve):
         yield Problem((wrong_resolve,), f"does not go with {side}: write {resolve}")
-    threshold = rule.get(side)
-    end = rule.get(resolve)
+    threshold = getattr(rule, side)
+    end = getattr(rule, resolve)
     if threshold is None or end is None:
         return
     if side == "below" and end < threshold:
@@ -165,7 +166,7 @@ def _side(
 
 def _learned(rule: Partial) -> Iterator[Problem]:
     yield from _excluded(rule, "learned")
-    kind = rule.get("learned")
+    kind = rule.learned
     if rule.has("coverage") and kind == "drop":
         yield Problem(
             ("learned",),
@@ -185,7 +186,7 @@ def _reach(rule: Partial, side: str, resolve: str, k: int | None) -> Iterator[Pr
         yield from _bounds(rule, side, resolve, "a share", 0.0, 1.0)
         return
     judged = _judged(rule)
-    statistic = rule.get("statistic")
+    statistic = rule.statistic
     if judged is None or statistic is None:
         return
     name = judged.metric.name
@@ -219,8 +220,8 @@ def _bounds(
     message = (
         f"can never be reached, because {name} is between {lowest:g} and {highest:g}: change it"
     )
-    threshold = rule.get(side)
-    end = rule.get(resolve)
+    threshold = getattr(rule, side)
+    end = getattr(rule, resolve)
     is_reachable = True
     if threshold is not None and side == "below":
         is_reachable = lowest < threshold <= highest
@@ -233,26 +234,26 @@ def _bounds(
 
 
 def _segments(rule: Partial, comparison: Partial) -> Iterator[Problem]:
-    segments = [(n, name) for n, name in rule.items("segments") if isinstance(name, str)]
-    yield from duplicates(
-        ((("segments", n), name) for n, name in segments), f"{TWICE}: remove one of them"
-    )
-    users = comparison.get("users")
-    if users is None:
+    """Report segments that are named twice, and segments that no user can be in."""
+    if not isinstance(rule.segments, tuple):
         return
-    dimensions = users.segments
-    for n, name in segments:
-        dimension, separator, _ = name.partition("=")
-        if not separator or name == ALL or dimension in dimensions:
+    named = [(("segments", n), name) for n, name in enumerate(rule.segments)]
+    yield from duplicates(named, f"{TWICE}: remove one of them")
+    if comparison.users is None:
+        return
+    dimensions = comparison.users.segments
+    for path, name in named:
+        dimension = name.partition("=")[0]
+        if name == ALL or dimension in dimensions:
             continue
         hint = suggestion(dimension, dimensions) or f", which has {', '.join(dimensions) or 'none'}"
-        yield Problem(("segments", n), f"its dimension is not among users.segments{hint}")
+        yield Problem(path, f"its dimension is not among users.segments{hint}")
 
 
 def _users_asked(rule: Partial, comparison: Partial) -> Iterator[Problem]:
-    users = comparison.get("users")
+    users = comparison.users
     size = None if users is None else users.sample_size
-    min_users = rule.get("min_users")
+    min_users = rule.min_users
     if size is None or min_users is None:
         return
     sampled = max(size.fixed + size.rotating, size.minimum)

@@ -1,7 +1,7 @@
 """Options of one rule, and how they become a rule. Also reads the word for the default rules."""
 
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, FiniteFloat
 
@@ -69,6 +69,7 @@ JudgedMetricName = Annotated[str, value_types.as_printed_by(parse_judged_metric)
 class RuleOptions(Options):
     """When to alert: a statistic or a share of users passes a limit for some runs in a row."""
 
+    stays_partial: ClassVar[bool] = True
     model_config = ConfigDict(
         json_schema_extra={
             "oneOf": [{"required": [key]} for key in ("below", "above", "learned", "frozen")],

@@ -117,18 +117,14 @@ class Cron(Schedule):
                 "a cron expression needs five fields (minute hour day month weekday), but has "
                 f"{count}"
             )
-        cron = cls(text=text, zone=parse_zone(zone))
         try:
-            next(CronSim(text, EPOCH))
+            CronSim(text, EPOCH)
         except CronSimError as error:
             raise ValueError(
-                f"no cron expression: {error}: use numbers or names, *, a-b, a,b or */n"
+                f"is no cron expression ({error}): use numbers or names, *, a-b, a,b or */n, and a "
+                "day that its months have"
             ) from None
-        except StopIteration:
-            raise ValueError(
-                "this cron expression never occurs: change the day, which none of its months has"
-            ) from None
-        return cron
+        return cls(text=text, zone=parse_zone(zone))
 
     @property
     def interval(self) -> timedelta:

@@ -5,6 +5,7 @@ basic tags are allowed. ``$${`` means ``${``. A ``$`` before any other character
 This module reads no file and defines no settings.
 """
 
+import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -16,7 +17,7 @@ from yaml import MappingNode, Node, ScalarNode
 from yaml.composer import Composer
 
 from monitor.errors import ConfigError
-from monitor.settings.problems import KeyPath, Problem
+from monitor.options.problems import KeyPath, Problem
 
 _REFERENCE = re.compile(
     r"\$\$\{|\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}|\$\{"
@@ -107,6 +108,12 @@ class EmptyConfigError(ConfigError):
     """The text has nothing but blanks and comments."""
 
 
+class PlacedMapping(dict[str, Any]):
+    """A mapping of the document, with its key path."""
+
+    path: KeyPath = ()
+
+
 @dataclass(slots=True)
 class YamlDocument:
     """Plain data, the line of each key path, problems, and the values of variables.
@@ -114,16 +121,11 @@ class YamlDocument:
     ``texts`` has unquoted values as they were written, for settings that are text.
     """
 
-    data: object = None
+    data: PlacedMapping = field(default_factory=PlacedMapping)
     lines: dict[KeyPath, int] = field(default_factory=dict)
     texts: dict[KeyPath, str] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
     expanded: set[str] = field(default_factory=set)
-
-    @property
-    def mapping(self) -> dict[str, Any]:
-        """The data of the document, which must be a mapping."""
-        return self.data if isinstance(self.data, dict) else {}
 
     def line(self, path: KeyPath) -> int:
         """The line of the key or list item at this path, or else of its nearest parent."""
@@ -132,16 +134,31 @@ class YamlDocument:
         return self.lines.get(path, 1)
 
 
-def parse_yaml(text: str, name: str, environ: Mapping[str, str]) -> YamlDocument:
-    """Read the text as plain data, with ``${NAME}`` expanded.
+def parse_yaml(
+    text: str,
+    name: str,
+    environ: Mapping[str, str] | None = None,
+    *,
+    example: str = "comparisons: [...]",
+    inside: KeyPath = (),
+) -> YamlDocument:
+    """Read the text as plain data, with ``${NAME}`` expanded by default from the environment.
 
-    If the text is no YAML document, raises ConfigError, which names ``name``.
+    The key paths of the document begin with ``inside``.
+
+    If the text is no YAML mapping, raises ConfigError, which names ``name``.
     """
     node = _compose(text, name)
     if node is None:
         raise EmptyConfigError(f"{name}: is empty: write a configuration with `rankwatch init`")
-    builder = _Builder(name, environ)
-    builder.document.data = builder.build(node, (), node.start_mark.line + 1)
+    line = node.start_mark.line + 1
+    builder = _Builder(name, os.environ if environ is None else environ)
+    data = builder.build(node, inside, line)
+    if not isinstance(data, PlacedMapping):
+        raise ConfigError(
+            f"{name}:{line}: must be a mapping (key: value) at the top level, such as {example}"
+        )
+    builder.document.data = data
     return builder.document
 
 
@@ -223,8 +240,9 @@ class _Builder:
             return
         raise ConfigError(f"{self._name}:{node.start_mark.line + 1}: {message}")
 
-    def _mapping(self, node: MappingNode, path: KeyPath) -> dict[str, object]:
-        built: dict[str, object] = {}
+    def _mapping(self, node: MappingNode, path: KeyPath) -> PlacedMapping:
+        built = PlacedMapping()
+        built.path = path
         merged: list[tuple[Node, Node]] = []
         for key, value in node.value:
             self._admit(key, path)
