@@ -9,9 +9,9 @@ at most 1. Then the capital is a supermartingale. The probability that it ever r
 most alpha (Ville 1939; Waudby-Smith and Ramdas 2024, section 4).
 
 The gambler splits the initial capital into 13 parts. Each part always uses the same stake, which is
-half of the stake of the part before. The alternative would be to learn one stake. Fixed stakes cost at most 3.7 of log capital. They cost 1.2 if the
-boldest stake is best. It is best for scores that use little of their range. Fixed stakes have three
-advantages:
+half of the stake of the part before. The alternative would be to learn one stake. Fixed stakes cost
+at most 3.7 of log capital. They cost 1.2 if the boldest stake is best. It is best for scores that
+use little of their range. Fixed stakes have three advantages:
 
 - The order of users does not matter. So a verdict does not depend on the choice of an order, and
   equal scores can be counted.

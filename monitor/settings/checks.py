@@ -6,8 +6,11 @@ reported at once.
 
 import os
 from collections.abc import Collection, Iterator, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
+
+from pydantic import SecretStr
 
 from monitor.arm_metrics import ArmMetric, ArmNeed, parse_arm_metric
 from monitor.metrics import Metric, Need, parse
@@ -180,7 +183,6 @@ def _comparison(comparison: Partial) -> Iterator[Problem]:
     yield from _schedule(comparison)
     yield from _metrics(comparison)
     yield from _lists_of_last_run(comparison)
-    yield from _check_outputs(comparison)
     yield from _users(comparison)
     yield from duplicates(
         ((("rules", n, "alert"), rule.alert) for n, rule in rules),
@@ -313,30 +315,49 @@ def _can_be_certain(comparison: Partial) -> bool:
 
 
 def _scores_files(settings: Partial, comparisons: _Comparisons) -> Iterator[Problem]:
-    files: list[tuple[KeyPath, str]] = []
+    """Report files of scores that would replace another file, or have one candidate only."""
+    taken = _files_of_database(settings.database)
+    writers: list[tuple[KeyPath, str]] = []
     for n, comparison in comparisons:
-        file = _scores_file(comparison)
-        if file is not None:
-            files.append((("comparisons", n, *_FILE), file))
-    yield from duplicates(
-        files, "another comparison writes its scores to this file: name another file"
-    )
-    url = settings.database
-    database = None if url is None else file_of(parse_url(url))
-    if database is None:
-        return
-    of_database = {f"{_place(database)}{end}" for end in _OF_A_DATABASE}
-    of_database |= {f"{database.resolve()}{end}" for end in _OF_A_DATABASE}
-    for path, file in files:
-        if file in of_database:
+        taken |= _files_read(comparison)
+        sink = comparison.scores_to
+        if sink is None or sink.file is None:
+            continue
+        path = ("comparisons", n, *_FILE)
+        writers.append((path, _place(sink.file.path)))
+        if comparison.has("candidates"):
             yield Problem(
-                path, "is a file of the database, and would be overwritten: name another file"
+                path,
+                "would contain the scores of one candidate only: give each candidate its own "
+                "comparison, or remove scores_to",
             )
+    yield from duplicates(
+        writers, "another comparison writes its scores to this file: name another file"
+    )
+    for path, file in writers:
+        if file in taken:
+            yield Problem(path, f"{taken[file]}, and would be overwritten: name another file")
 
 
-def _scores_file(comparison: Partial) -> str | None:
-    sink = comparison.scores_to
-    return None if sink is None or sink.file is None else _place(sink.file.path)
+def _files_of_database(url: SecretStr | None) -> dict[str, str]:
+    file = None if url is None else file_of(parse_url(url))
+    if file is None:
+        return {}
+    places = (_place(file), str(file.resolve()))
+    return dict.fromkeys(map("".join, product(places, _OF_A_DATABASE)), "is a file of the database")
+
+
+def _files_read(comparison: Partial) -> dict[str, str]:
+    """What is read from each file of the comparison's sources."""
+    floor = comparison.noise_floor
+    sources = {key: getattr(comparison, key) for key in _READ}
+    sources["noise_floor"] = None if floor is None else floor.retrain
+    files = {}
+    for key, source in sources.items():
+        file = getattr(source, "file", None)
+        if file is not None:
+            files[_place(file.path)] = f"is the file that {key} is read from"
+    return files
 
 
 def _place(path: str | Path) -> str:
@@ -346,30 +367,6 @@ def _place(path: str | Path) -> str:
     """
     folder, name = os.path.split(path)
     return os.path.join(os.path.realpath(folder), name)  # noqa: PTH118 - what may be a template
-
-
-def _check_outputs(comparison: Partial) -> Iterator[Problem]:
-    """Files of scores that would have one candidate only, or would replace a source."""
-    path = _scores_file(comparison)
-    if path is None:
-        return
-    if comparison.has("candidates"):
-        yield Problem(
-            _FILE,
-            "would contain the scores of one candidate only: give each candidate its own "
-            "comparison, or remove scores_to",
-        )
-    sources = {key: getattr(comparison, key) for key in _READ}
-    floor = comparison.noise_floor
-    if floor is not None:
-        sources["noise_floor"] = floor.retrain
-    for key, source in sources.items():
-        file = getattr(source, "file", None)
-        if file is not None and _place(file.path) == path:
-            yield Problem(
-                _FILE,
-                f"is the file that {key} is read from, and would be overwritten: name another file",
-            )
 
 
 def _lists_of_last_run(comparison: Partial) -> Iterator[Problem]:

@@ -37,6 +37,12 @@ class JudgedMetric:
         return name if self.derived is None else self.derived.of(name)
 
     @property
+    def short_name(self) -> str:
+        """The name without the metric's parameters."""
+        name = self.metric.name
+        return name if self.derived is None else self.derived.of(name)
+
+    @property
     def drifts(self) -> rules.Direction:
         """The side to which the values move as lists drift apart."""
         grows = self.derived is DerivedMetric.OVER_FLOOR or not self.metric.higher_is_more_alike
