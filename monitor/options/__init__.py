@@ -42,10 +42,6 @@ _OneOfT = TypeVar("_OneOfT", bound="OneOf")
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h|d|w))+", re.ASCII)
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)", re.ASCII)
-_NEARLY = re.compile(
-    r"(\d{1,9}(?:\.\d{1,3})?)\s*(milli|ms|s|m|h|d|w)[a-z]*\.?", re.ASCII | re.IGNORECASE
-)
-_CLOCK = re.compile(r"(\d{1,4}):(\d{2})", re.ASCII)
 _LONGEST = timedelta(days=36500)
 _LONGEST_TEXT = 1000
 _LARGEST_SECRET_FILE = 1 << 16
@@ -87,7 +83,9 @@ def parse_duration(value: object) -> timedelta:
     if isinstance(value, timedelta):
         return value
     if not isinstance(value, str) or len(value) > _LONGEST_TEXT or not _DURATION.fullmatch(value):
-        raise ValueError(f"not a duration: {_advice(value)}")
+        raise ValueError(
+            "not a duration: write a number with its unit, such as 30s, 15m, 1h30m or 7d"
+        )
     seconds = sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(value))
     if seconds > _LONGEST.total_seconds():
         raise ValueError("must be at most 36500d")
@@ -99,21 +97,6 @@ def format_duration(value: timedelta) -> str:
     milliseconds = round(value / timedelta(milliseconds=1))
     units = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1))
     return next(f"{milliseconds // size}{unit}" for unit, size in units if milliseconds % size == 0)
-
-
-def _advice(value: object) -> str:
-    text = "" if isinstance(value, bool) else str(value).strip()
-    if re.fullmatch(r"\d{1,9}", text, re.ASCII):
-        return f"a number needs a unit, write {text}s, {text}m or {text}h"
-    clock = _CLOCK.fullmatch(text)
-    if clock:
-        first = int(clock[1])
-        second = int(clock[2])
-        return f"write {first}h{second}m or {first}m{second}s"
-    nearly = _NEARLY.fullmatch(text)
-    if nearly:
-        return f"write {nearly[1]}{nearly[2].lower().replace('milli', 'ms')}"
-    return "write a number with its unit, such as 30s, 15m, 1h30m or 7d"
 
 
 def _is_above_zero(duration: timedelta) -> bool:
