@@ -175,16 +175,9 @@ class Reading:
 
     def _report_unknown(self, key: str, keys: Sequence[str]) -> str:
         """Report an unknown key. Returns the valid key that was probably meant."""
-        # The search for a similar key is slow, and a file may have thousands of unknown keys.
-        seeks = len(self.problems) <= MAX_PROBLEMS
-        nearest = nearest_word(key, keys) if seeks else None
-        message = "unknown key"
-        if nearest:
-            message += f'; did you mean "{nearest}"?'
-        elif keys and seeks:
-            message += f"; valid keys are {', '.join(keys)}"
-        self.problems.append(Problem((*self._place.path, key), message))
-        return nearest or ""
+        hint = suggestion(key, keys) or f"; valid keys are {', '.join(keys)}"
+        self.problems.append(Problem((*self._place.path, key), f"unknown key{hint}"))
+        return nearest_word(key, keys) or ""
 
     def field(
         self,

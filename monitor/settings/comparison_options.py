@@ -118,7 +118,7 @@ class ConditionsOptions(Options):
             name: getattr(defaults, name).model_copy(update=options.model_dump(exclude_unset=True))
             for name, options in self._by_condition()
         }
-        return self.model_validate(merged)
+        return self.model_copy(update=merged)
 
     @property
     def ignored(self) -> frozenset[Condition]:
