@@ -31,7 +31,8 @@ from monitor.settings.addresses import is_loopback, split_address
 from monitor.settings.configuration import receivers_by_name
 from monitor.settings.excerpt import names_in
 from monitor.settings.rule_checks import check_rule, lacks_lists
-from monitor.settings.schedule import SHORTEST_INTERVAL, schedule_of
+from monitor.settings.schedule import SHORTEST_INTERVAL
+from monitor.settings.translation import to_schedule
 from monitor.settings.value_types import NO_NAME, is_name
 from monitor.sources import SOURCES, SourceOptions, all_users_problem, joined_problem
 from monitor.storage.database_url import file_of, parse_url
@@ -194,8 +195,7 @@ def _comparison(comparison: Partial) -> Iterator[Problem]:
 
 def _schedule(comparison: Partial) -> Iterator[Problem]:
     every = comparison.every
-    cron = comparison.cron
-    zone = comparison.timezone
+    offset = comparison.offset
     if not comparison.has("every", "cron"):
         yield Problem((), "has no schedule: give every (such as every: 15m) or cron")
         return
@@ -208,30 +208,26 @@ def _schedule(comparison: Partial) -> Iterator[Problem]:
             "is only for cron, only_between and holidays, while a period counts from "
             "1970-01-01 00:00 UTC: remove it",
         )
-    if comparison.has("offset") and not comparison.has("every"):
+    if comparison.has("offset") and comparison.has("cron"):
         yield Problem(
             ("offset",),
             "is only for the key every, because a cron expression has its own times: remove it",
         )
-    offset = comparison.offset
-    if offset is not None and every is not None and offset >= every:
+    if offset and every and offset >= every:
         yield Problem(("offset",), f"must be shorter than every: {format_duration(every)}")
-    if every is not None and every < SHORTEST_INTERVAL:
+    if every and every < SHORTEST_INTERVAL:
         yield Problem(("every",), "must be at least 1s")
-        return
-    if (every is None and cron is None) or zone is None:
-        return
-    deadline = comparison.deadline
-    try:
-        interval = schedule_of(every, cron, zone, offset, comparison.only_between).interval
-    except ValueError as error:
-        yield Problem(("only_between",), str(error))
-        return
-    if deadline is not None and deadline >= interval:
-        yield Problem(
-            ("deadline",),
-            f"must be shorter than the time between two runs ({format_duration(interval)})",
-        )
+    elif (every or comparison.cron) and comparison.timezone:
+        try:
+            interval = to_schedule(comparison).interval
+        except ValueError as error:
+            yield Problem(("only_between",), str(error))
+            return
+        if comparison.deadline and comparison.deadline >= interval:
+            yield Problem(
+                ("deadline",),
+                f"must be shorter than the time between two runs ({format_duration(interval)})",
+            )
 
 
 def _metrics(comparison: Partial) -> Iterator[Problem]:

@@ -50,11 +50,7 @@ class JudgedMetric:
 
     def bounds(self, k: int | None) -> tuple[float, float]:
         """The lowest and the highest possible value. If k is given, lists have at most k items."""
-        if k is None:
-            low = self.metric.low
-            high = self.metric.high
-        else:
-            low, high = self.metric.bounds(k)
+        low, high = self.metric.bounds(k) if k else (self.metric.low, self.metric.high)
         if self.derived is DerivedMetric.OVER_FLOOR:
             return low - high, high - low
         return low, high
@@ -221,7 +217,6 @@ class RuleOptions(Options):
 
     @property
     def _limit(self) -> rules.Limit:
-        """The learned limit, or the threshold with its side and the value that resolves alerts."""
         if self.learned is not None:
             return self._learned_limit
         if self.below is not None:
@@ -240,26 +235,21 @@ class RuleOptions(Options):
     @property
     def _learned_limit(self) -> rules.LearnedLimit:
         """The learned limit: the side that the rule watches, and the last value on that side."""
-        low = 0.0
-        high = 1.0
-        if self.coverage is not None:
-            is_above = self.watch == "drift"
-        else:
-            judged = parse_judged_metric(self.metric or "")
-            is_above = judged.drifts is rules.Direction.ABOVE
+        low, high = 0.0, 1.0
+        rises = True  # whether the statistic rises as the lists drift apart
+        if self.metric is not None:
+            judged = parse_judged_metric(self.metric)
+            rises = judged.drifts is rules.Direction.ABOVE
             if Statistic.parse(self.statistic).floor is None:
                 low, high = judged.bounds(None)
             else:
-                is_above = not is_above  # share_below(x) grows as the scores drop
-            if self.watch == "improvement":
-                is_above = not is_above
-        direction = rules.Direction.BELOW
-        value = low
-        if is_above:
-            direction = rules.Direction.ABOVE
-            value = high
-        learning = rules.Learning.TREND if self.learned == "trend" else rules.Learning.DROP
-        return rules.LearnedLimit(learning=learning, direction=direction, value=value)
+                rises = not rises  # share_below(x) grows as the scores drop
+        is_above = rises is (self.watch == "drift")
+        return rules.LearnedLimit(
+            learning=rules.Learning.TREND if self.learned == "trend" else rules.Learning.DROP,
+            direction=rules.Direction.ABOVE if is_above else rules.Direction.BELOW,
+            value=high if is_above else low,
+        )
 
 
 def _is_no_text(value: object) -> bool:

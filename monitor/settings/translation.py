@@ -48,11 +48,7 @@ _FOLDER = re.compile(r'"(/[^"{]*)/')
 def to_schedule(options: ComparisonOptions) -> Schedule:
     """The schedule of the comparison."""
     return schedule_of(
-        options.every,
-        options.cron,
-        options.timezone,
-        options.offset,
-        options.only_between,
+        options.every, options.cron, options.timezone, options.offset, options.only_between
     )
 
 
