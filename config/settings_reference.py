@@ -21,6 +21,7 @@ from pydantic.fields import FieldInfo
 
 from monitor.options import format_duration, is_secret
 from monitor.settings.configuration import Settings
+from monitor.settings.value_types import ParsedBy
 from monitor.sources.http.profiles import FOLDER
 
 _NAMES: dict[object, str] = {
@@ -170,15 +171,18 @@ def _literal(value: object) -> str:
         return str(value.value)
     if isinstance(value, tuple):
         return "[" + ", ".join(_literal(item) for item in value) + "]"
-    return value if isinstance(value, str) else json.dumps(value)
+    return str(value) if hasattr(value, "parse") or isinstance(value, str) else json.dumps(value)
 
 
 def _type(annotation: object) -> str:  # noqa: PLR0911 - one line a kind of annotation
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
-        return _type(arguments[0])
+        is_parsed = any(isinstance(part, ParsedBy) for part in arguments)
+        return "text" if is_parsed else _type(arguments[0])
     if annotation in _NAMES:
         return _NAMES[annotation]
+    if hasattr(annotation, "parse"):  # `ParsedBy` is in the metadata of the field
+        return "text"
     if origin is Literal:
         return " or ".join(f"`{_literal(choice)}`" for choice in arguments)
     if isinstance(annotation, type) and issubclass(annotation, Enum):

@@ -319,7 +319,7 @@ def _scores_files(settings: Partial, comparisons: _Comparisons) -> Iterator[Prob
         sink = comparison.scores_to
         if sink is None or sink.file is None:
             continue
-        path = ("comparisons", n, *_FILE)
+        path: KeyPath = ("comparisons", n, *_FILE)
         writers.append((path, _place(sink.file.path)))
         if comparison.has("candidates"):
             yield Problem(

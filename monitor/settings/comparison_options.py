@@ -114,7 +114,7 @@ class ConditionsOptions(Options):
 
     def over(self, defaults: Self) -> Self:
         """A copy in which each key that is not set here has its value in ``defaults``."""
-        merged = {
+        merged: dict[str, Any] = {
             name: getattr(defaults, name).model_copy(update=options.model_dump(exclude_unset=True))
             for name, options in self._by_condition()
         }
@@ -221,7 +221,7 @@ class ComparisonOptions(Options):
         description="Time zone of `cron`, `only_between` and `holidays`.",
         examples=["Europe/Berlin"],
     )
-    holidays: tuple[value_types.DaysText, ...] = Field(
+    holidays: tuple[value_types.Days, ...] = Field(
         default=(),
         max_length=1000,
         description="Days on which users behave differently: single days, or a first and a last "

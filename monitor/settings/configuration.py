@@ -22,16 +22,16 @@ from monitor.settings.value_types import (
     CronText,
     DatabaseUrl,
     LeaseTime,
+    ParsedBy,
     PublicUrl,
     ZoneName,
-    as_printed_by,
 )
 from monitor.web.access_options import AccessOptions
 
 LEAST_BYTES = 32
 _MOST_BYTES = 4096
 
-MatcherText = Annotated[str, as_printed_by(Matcher.parse)]
+MatcherText = Annotated[Matcher, ParsedBy(Matcher.parse)]
 """``name=value``, ``name!=value``, ``name=~"regex"`` or ``name!~"regex"``."""
 _MATCHED = (
     "Matchers, all of which must match: `name=value`, `name!=value`, `name=~regex` (for the whole "
@@ -164,7 +164,7 @@ class RouteOptions(Options):
         for name in self.receivers:
             receivers.update(peers.get(name, ()))
         return Route(
-            matchers=tuple(map(Matcher.parse, self.match)),
+            matchers=self.match,
             receivers=frozenset(receivers),
             goes_on=self.goes_on,
         )
@@ -199,14 +199,13 @@ class MaintenanceOptions(Options):
 
     def to_window(self) -> MaintenanceWindow:
         """The window. Its schedule is that of its ends."""
-        matchers = tuple(map(Matcher.parse, self.match))
         schedule = Cron.parse(self.cron, self.timezone)
 
         def ends_at(now: datetime) -> datetime | None:
             end = schedule.latest(now) + self.lasts
             return end if now < end else None
 
-        return MaintenanceWindow(name=self.name, matchers=matchers, ends_at=ends_at)
+        return MaintenanceWindow(name=self.name, matchers=self.match, ends_at=ends_at)
 
 
 def _default_url(settings: dict[str, Any]) -> str:

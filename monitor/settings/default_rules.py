@@ -136,7 +136,7 @@ def arm_metrics_of(options: ComparisonOptions) -> tuple[str, ...]:
     rules = rules_of(options)
     for rule in rules:
         if rule.coverage is not None:
-            lack = CoverageShare.parse(rule.coverage).lack
+            lack = rule.coverage.lack
             if lack in TRAITS:
                 names.append(lack.value)
     if any(rule.frozen is not None for rule in rules):

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from monitor.metrics import Need
 from monitor.model.rankings import ALL
 from monitor.model.rules import Direction, Keep
-from monitor.model.statistics import Lack, Statistic
+from monitor.model.statistics import Lack
 from monitor.options.problems import TWICE, Partial, Problem, duplicates, suggestion
-from monitor.settings.rule_options import JudgedMetric, RuleOptions, parse_judged_metric
+from monitor.settings.rule_options import RuleOptions
 
 _OF_FROZEN = (
     "does not go with frozen, which learns how often an arm's lists change: remove this key"
@@ -45,7 +45,7 @@ def check_rule(rule: Partial, comparison: Partial) -> Iterator[Problem]:
             )
         return
     if rule.has("coverage"):
-        is_unchanged = Lack.UNCHANGED in (rule.coverage or "")
+        is_unchanged = rule.coverage is not None and rule.coverage.lack is Lack.UNCHANGED
         if is_unchanged and comparison.keep_lists is Keep.NONE:
             yield Problem(
                 ("coverage",),
@@ -79,7 +79,7 @@ def _excluded(rule: Partial) -> Iterator[Problem]:
 
 
 def _metric(rule: Partial, comparison: Partial) -> Iterator[Problem]:
-    judged = parse_judged_metric(rule.metric)
+    judged = rule.metric
     if judged.derived and not comparison.has("noise_floor"):
         yield Problem(
             ("metric",),
@@ -147,13 +147,12 @@ def _threshold(rule: Partial, k: int | None) -> Iterator[Problem]:
     if not rule.has("coverage"):
         if rule.metric is None or rule.statistic is None:
             return
-        name = rule.statistic
-        judged = parse_judged_metric(rule.metric)
-        if Statistic.parse(name).floor is None:
-            name = judged.short_name
-            low, high = judged.bounds(k)
+        name = str(rule.statistic)
+        if rule.statistic.floor is None:
+            name = rule.metric.short_name
+            low, high = rule.metric.bounds(k)
         else:
-            yield from _share(rule, judged, k)
+            yield from _share(rule, k)
     message = f"can never be reached, because {name} is between {low:g} and {high:g}: change it"
     if not (low < threshold <= high if is_below else low <= threshold < high):
         yield Problem((side,), message)
@@ -161,10 +160,11 @@ def _threshold(rule: Partial, k: int | None) -> Iterator[Problem]:
         yield Problem((resolve,), message)
 
 
-def _share(rule: Partial, judged: JudgedMetric, k: int | None) -> Iterator[Problem]:
+def _share(rule: Partial, k: int | None) -> Iterator[Problem]:
     """Report a share below a score that is impossible, and a share on the wrong side."""
+    judged = rule.metric
     low, high = judged.bounds(k)
-    if not low < (Statistic.parse(rule.statistic).floor or 0.0) <= high:
+    if not low < rule.statistic.floor <= high:
         yield Problem(
             ("statistic",),
             f"{judged.short_name} is always between {low:g} and {high:g}: choose such an x for "

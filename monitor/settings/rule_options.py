@@ -1,7 +1,7 @@
 """Options of one rule, and how they become a rule. Also reads the word for the default rules."""
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, ConfigDict, Field, FiniteFloat
 
@@ -9,7 +9,7 @@ from monitor.immutable import immutable
 from monitor.metrics import Metric
 from monitor.model import rules
 from monitor.model.rankings import Arm
-from monitor.model.statistics import CoverageShare, DerivedMetric, Statistic, parse_derived
+from monitor.model.statistics import DerivedMetric, parse_derived
 from monitor.options import LabelName, Options, must
 from monitor.settings import value_types
 
@@ -31,6 +31,15 @@ class JudgedMetric:
 
     metric: Metric
     derived: DerivedMetric | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Parse a name such as ``rbo(p=0.9)``, ``floor(rbo(p=0.9))`` or ``over_floor(rbo)``.
+
+        MetricError for an unknown name.
+        """
+        derived, name = parse_derived(text.strip())
+        return cls(metric=value_types.parse_metric(name), derived=derived)
 
     def __str__(self) -> str:
         name = str(self.metric)
@@ -56,16 +65,7 @@ class JudgedMetric:
         return low, high
 
 
-def parse_judged_metric(text: str) -> JudgedMetric:
-    """Parse a name such as ``rbo(p=0.9)``, ``floor(rbo(p=0.9))`` or ``over_floor(rbo)``.
-
-    MetricError for an unknown name.
-    """
-    derived, name = parse_derived(text.strip())
-    return JudgedMetric(metric=value_types.parse_metric(name), derived=derived)
-
-
-JudgedMetricName = Annotated[str, value_types.as_printed_by(parse_judged_metric)]
+JudgedMetricName = Annotated[JudgedMetric, value_types.ParsedBy(JudgedMetric.parse)]
 
 
 class RuleOptions(Options):
@@ -121,7 +121,7 @@ class RuleOptions(Options):
         examples=["candidate"],
     )
     statistic: value_types.StatisticName = Field(
-        default="mean",
+        default=rules.MEAN,
         description="`mean`, a percentile from `p01` to `p99`, or `share_below(x)`. The last is "
         "the share of users with a score below x.",
         examples=["mean", "p05", "share_below(0.3)"],
@@ -201,17 +201,14 @@ class RuleOptions(Options):
         common = self.model_dump(include=_OF_EVERY_RULE)
         if self.frozen is not None:
             return rules.StandstillRule(arm=self.frozen, **common)
-        if self.metric is None:
-            return rules.CoverageRule(
-                share=CoverageShare.parse(self.coverage or ""),
-                limit=self._limit,
-                **common,
-            )
+        if self.coverage is not None:
+            return rules.CoverageRule(share=self.coverage, limit=self._limit, **common)
+        judged: Any = self.metric
         return rules.SimilarityRule(
-            metric=self.metric,
-            statistic=Statistic.parse(self.statistic),
+            metric=str(judged),
+            statistic=self.statistic,
             limit=self._limit,
-            scores=parse_judged_metric(self.metric).bounds(k),
+            scores=judged.bounds(k),
             **common,
         )
 
@@ -238,10 +235,9 @@ class RuleOptions(Options):
         low, high = 0.0, 1.0
         rises = True  # whether the statistic rises as the lists drift apart
         if self.metric is not None:
-            judged = parse_judged_metric(self.metric)
-            rises = judged.drifts is rules.Direction.ABOVE
-            if Statistic.parse(self.statistic).floor is None:
-                low, high = judged.bounds(None)
+            rises = self.metric.drifts is rules.Direction.ABOVE
+            if self.statistic.floor is None:
+                low, high = self.metric.bounds(None)
             else:
                 rises = not rises  # share_below(x) grows as the scores drop
         is_above = rises is (self.watch == "drift")

@@ -257,7 +257,7 @@ class _Builder:
 
         A mapping's own keys come before those that it merges. The first of equal keys counts.
         """
-        merges = []
+        merges: list[Node] = []
         for key, value in node.value:
             self._count(key)
             if key.tag == "tag:yaml.org,2002:merge":
