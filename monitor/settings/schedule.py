@@ -104,46 +104,46 @@ class Cron(Schedule):
     repeated slots occur once.
     """
 
-    text: str
+    expression: str
     zone: ZoneInfo
 
     @classmethod
     def parse(cls, text: str, zone: str = "UTC") -> Self:
         """Read an expression. ValueError if it is invalid or never occurs, or for unknown zones."""
-        text = _MACROS.get(text.strip(), text.strip())
-        count = len(text.split())
-        if count != _FIELDS:
+        expression = _MACROS.get(text.strip(), text.strip())
+        fields = expression.split()
+        if len(fields) != _FIELDS:
             raise ValueError(
                 "a cron expression needs five fields (minute hour day month weekday), but has "
-                f"{count}"
+                f"{len(fields)}"
             )
         try:
-            CronSim(text, EPOCH)
+            CronSim(expression, EPOCH)
         except CronSimError as error:
             raise ValueError(
                 f"is no cron expression ({error}): use numbers or names, *, a-b, a,b or */n, and a "
                 "day that its months have"
             ) from None
-        return cls(text=text, zone=parse_zone(zone))
+        return cls(expression=expression, zone=parse_zone(zone))
 
     @property
     def interval(self) -> timedelta:
-        return _gap(self.text, min)
+        return _gap(self.expression, min)
 
     @property
     def longest(self) -> timedelta:
-        return _gap(self.text, max)
+        return _gap(self.expression, max)
 
     # Near a clock change cronsim counts by the clock on the wall, which can be a day off. So both
     # searches begin a day away.
 
     def latest(self, now: datetime) -> datetime:
         start = now.replace(microsecond=0) + _DAY + _SECOND
-        slots = CronSim(self.text, start.astimezone(self.zone), reverse=True)
+        slots = CronSim(self.expression, start.astimezone(self.zone), reverse=True)
         return next(slot for slot in map(_in_utc, slots) if slot <= now)
 
     def next(self, after: datetime) -> datetime:
-        slots = CronSim(self.text, (after - _DAY).astimezone(self.zone))
+        slots = CronSim(self.expression, (after - _DAY).astimezone(self.zone))
         return next(slot for slot in map(_in_utc, slots) if slot > after)
 
 
@@ -240,8 +240,8 @@ def parse_zone(name: str) -> ZoneInfo:
 
 
 @lru_cache(maxsize=1024)
-def _gap(text: str, pick: Callable[[Iterable[int]], int]) -> timedelta:
-    cron = CronSim(text, EPOCH)
+def _gap(expression: str, pick: Callable[[Iterable[int]], int]) -> timedelta:
+    cron = CronSim(expression, EPOCH)
     days = []
     for n in range(_FURTHEST_DAYS):
         day = date(2000, 1, 1) + n * _DAY
