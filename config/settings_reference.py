@@ -9,7 +9,7 @@ import inspect
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from enum import Enum
 from types import NoneType
@@ -21,7 +21,7 @@ from pydantic.fields import FieldInfo
 
 from monitor.options import format_duration, is_secret
 from monitor.settings.configuration import Settings
-from monitor.settings.problems import models_in
+from monitor.settings.value_types import ParsedBy
 from monitor.sources.http.profiles import FOLDER
 
 _NAMES: dict[object, str] = {
@@ -84,6 +84,14 @@ def profiles_reference() -> str:
             else []
         )
     return "\n\n".join(parts) + "\n"
+
+
+def models_in(annotation: object) -> Iterator[type[BaseModel]]:
+    """The models in an annotation, including those in lists, mappings and unions."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for part in get_args(annotation):
+        yield from models_in(part)
 
 
 def _cell(default: object) -> str:
@@ -163,15 +171,18 @@ def _literal(value: object) -> str:
         return str(value.value)
     if isinstance(value, tuple):
         return "[" + ", ".join(_literal(item) for item in value) + "]"
-    return value if isinstance(value, str) else json.dumps(value)
+    return str(value) if hasattr(value, "parse") or isinstance(value, str) else json.dumps(value)
 
 
 def _type(annotation: object) -> str:  # noqa: PLR0911 - one line a kind of annotation
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
-        return _type(arguments[0])
+        is_parsed = any(isinstance(part, ParsedBy) for part in arguments)
+        return "text" if is_parsed else _type(arguments[0])
     if annotation in _NAMES:
         return _NAMES[annotation]
+    if hasattr(annotation, "parse"):  # `ParsedBy` is in the metadata of the field
+        return "text"
     if origin is Literal:
         return " or ".join(f"`{_literal(choice)}`" for choice in arguments)
     if isinstance(annotation, type) and issubclass(annotation, Enum):

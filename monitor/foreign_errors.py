@@ -492,10 +492,12 @@ _LOCKED = Cause(
     "wait until that process has written, or end it",
     permanent=False,
 )
-_CONFLICT = Cause("another transaction was given priority", "run the slot again", permanent=False)
+_CONFLICT = Cause(
+    "another transaction was given priority", "repeat the run of this slot", permanent=False
+)
 _STOPPING = Cause(
     "the server is starting or stopping, or an administrator ended the connection",
-    "run the slot again",
+    "repeat the run of this slot",
     permanent=False,
 )
 _SERVER_DISK = Cause(

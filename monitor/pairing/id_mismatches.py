@@ -60,7 +60,8 @@ _NO_LETTERS = re.compile(r"[\W_]+")
 class _Attempt:
     """Another spelling of ids.
 
-    ``forms`` are the settings that make this spelling. They are empty if no setting can make it.
+    ``forms`` are the entries of the setting `item_ids` that rewrite ids in this spelling. They are
+    empty if the setting cannot rewrite ids in this way.
     """
 
     kind: MismatchKind

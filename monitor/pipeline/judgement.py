@@ -32,7 +32,10 @@ from monitor.summaries import summarize_one
 from monitor.texts.model_versions import write_models
 
 RECENT = 10
-"""If no rule learns a series, the mean of this many earlier healthy runs is shown as normal."""
+"""How many earlier healthy runs give the value that messages show as normal: their mean.
+
+This value is used only for comparisons without a rule that learns what is normal.
+"""
 
 
 @immutable
@@ -98,7 +101,8 @@ def needs_recent(comparison: Comparison) -> bool:
 class ChangeScales:
     """Adds to a run's transitions how certain their values are, and which value was normal before.
 
-    ``past`` are the earlier runs, oldest first. They have summaries if no rule learns.
+    ``past`` are the earlier runs, oldest first. They have their summaries only if no rule of the
+    comparison learns what is normal (`needs_recent`).
     """
 
     comparison: Comparison

@@ -1,6 +1,7 @@
 """Sends one HTTP request before one deadline.
 
-The package requests cannot do this: its time-outs begin again with each byte.
+requests prepares the request. It cannot send it before a deadline: its time-outs begin again with
+each byte.
 """
 
 import socket
@@ -11,19 +12,18 @@ from functools import partial
 from http.client import HTTPException
 from urllib.parse import urlsplit
 
-import certifi
+import requests
 from urllib3 import BaseHTTPResponse
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import HTTPError
-from urllib3.util import parse_url
 
 from monitor import USER_AGENT
 from monitor.deadline import Deadline, interrupt_when_given_up
 from monitor.link_local import refuse_link_local
 from monitor.web_proxy import WebProxy, refuse_link_local_behind
 
-VENDOR_ERRORS = (HTTPError, HTTPException, OSError, UnicodeError)
-"""The errors of urllib3 and the standard library if there is no answer."""
+VENDOR_ERRORS = (requests.RequestException, HTTPError, HTTPException, OSError, UnicodeError)
+"""The errors of requests, urllib3 and the standard library if there is no answer."""
 _PIECE_BYTES = 16 * 1024
 _MAX_ANSWER_BYTES = 256 * 1024
 MAX_BODY_BYTES = 16 * 1024
@@ -50,12 +50,11 @@ class HttpExchange:
 
         This runs in a background thread. The connection is closed when no thread waits for it.
         """
-        url = parse_url(self.url)
-        target = url.request_uri
-        headers = {"Accept-Encoding": "identity", "User-Agent": USER_AGENT, **self.headers}
-        headers["Content-Length"] = str(len(self.content))
-        if self.proxy is not None and url.scheme == "http":
-            target = url.url
+        request = requests.Request("POST", self.url, headers=self.headers, data=self.content).prepare()
+        headers = {"Accept-Encoding": "identity", "User-Agent": USER_AGENT, **request.headers}
+        target = request.path_url
+        if self.proxy is not None and urlsplit(self.url).scheme == "http":
+            target = str(request.url)
             headers |= self.proxy.headers
         with closing(self._connection()) as connection:
             # Each address of the host gets half of the time. So time is left if one is dead.
@@ -95,7 +94,7 @@ class HttpExchange:
             place = (self.proxy.host, self.proxy.port)
         if parts.scheme != "https":
             return HTTPConnection(*place)
-        connection = HTTPSConnection(*place, ca_certs=self.ca_file or certifi.where())
+        connection = HTTPSConnection(*place, ca_certs=self.ca_file or requests.certs.where())
         if self.proxy is not None:
             connection.set_tunnel(host, parts.port or 443, self.proxy.headers)
         return connection

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from itertools import combinations
-from typing import Annotated, Any, Literal, Self, cast
+from typing import Annotated, Any, ClassVar, Literal, Self, cast
 
 from pydantic import ConfigDict, Field, PrivateAttr, model_validator
 
@@ -114,11 +114,11 @@ class ConditionsOptions(Options):
 
     def over(self, defaults: Self) -> Self:
         """A copy in which each key that is not set here has its value in ``defaults``."""
-        merged = {
+        merged: dict[str, Any] = {
             name: getattr(defaults, name).model_copy(update=options.model_dump(exclude_unset=True))
             for name, options in self._by_condition()
         }
-        return self.model_validate(merged)
+        return self.model_copy(update=merged)
 
     @property
     def ignored(self) -> frozenset[Condition]:
@@ -178,6 +178,7 @@ _UNJUDGED = {"noise_floor": None, "rules": (), "default_rules": False, "conditio
 class ComparisonOptions(Options):
     """One comparison: two arms, the users, how similarity is measured, and when to alert."""
 
+    stays_partial: ClassVar[bool] = True
     model_config = ConfigDict(
         json_schema_extra={
             "oneOf": [{"required": ["every"]}, {"required": ["cron"]}],
@@ -220,7 +221,7 @@ class ComparisonOptions(Options):
         description="Time zone of `cron`, `only_between` and `holidays`.",
         examples=["Europe/Berlin"],
     )
-    holidays: tuple[value_types.DaysText, ...] = Field(
+    holidays: tuple[value_types.Days, ...] = Field(
         default=(),
         max_length=1000,
         description="Days on which users behave differently: single days, or a first and a last "

@@ -3,10 +3,11 @@
 import socket
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Annotated, Any, Literal, Self
+from functools import cached_property
+from typing import Annotated, Any, ClassVar, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import Field, PrivateAttr, SecretStr, ValidationInfo, field_validator
+from pydantic import Field, PrivateAttr, SecretStr
 
 from monitor.alerts.notification_policy import MaintenanceWindow, Matcher, Route
 from monitor.files import describe_exposure, read_bounded
@@ -21,16 +22,16 @@ from monitor.settings.value_types import (
     CronText,
     DatabaseUrl,
     LeaseTime,
+    ParsedBy,
     PublicUrl,
     ZoneName,
-    as_printed_by,
 )
 from monitor.web.access_options import AccessOptions
 
 LEAST_BYTES = 32
 _MOST_BYTES = 4096
 
-MatcherText = Annotated[str, as_printed_by(Matcher.parse)]
+MatcherText = Annotated[Matcher, ParsedBy(Matcher.parse)]
 """``name=value``, ``name!=value``, ``name=~"regex"`` or ``name!~"regex"``."""
 _MATCHED = (
     "Matchers, all of which must match: `name=value`, `name!=value`, `name=~regex` (for the whole "
@@ -88,6 +89,8 @@ class PrivacyOptions(Options):
 
 class RetentionOptions(Options):
     """How long results are stored. Alert states are stored until they end."""
+
+    stays_partial: ClassVar[bool] = True
 
     scores: Duration = Field(
         default=timedelta(days=30),
@@ -161,7 +164,7 @@ class RouteOptions(Options):
         for name in self.receivers:
             receivers.update(peers.get(name, ()))
         return Route(
-            matchers=tuple(map(Matcher.parse, self.match)),
+            matchers=self.match,
             receivers=frozenset(receivers),
             goes_on=self.goes_on,
         )
@@ -196,18 +199,17 @@ class MaintenanceOptions(Options):
 
     def to_window(self) -> MaintenanceWindow:
         """The window. Its schedule is that of its ends."""
-        matchers = tuple(map(Matcher.parse, self.match))
         schedule = Cron.parse(self.cron, self.timezone)
 
         def ends_at(now: datetime) -> datetime | None:
             end = schedule.latest(now) + self.lasts
             return end if now < end else None
 
-        return MaintenanceWindow(name=self.name, matchers=matchers, ends_at=ends_at)
+        return MaintenanceWindow(name=self.name, matchers=self.match, ends_at=ends_at)
 
 
 def _default_url(settings: dict[str, Any]) -> str:
-    host, port = split_address(settings.get("listen", DEFAULT_LISTEN))
+    host, port = split_address(settings.get("listen") or DEFAULT_LISTEN)
     if host in {"", "0.0.0.0", "::"}:  # noqa: S104 - compared, not bound
         host = socket.gethostname()
     if ":" in host:
@@ -218,6 +220,7 @@ def _default_url(settings: dict[str, Any]) -> str:
 class Settings(Options):
     """The configuration file."""
 
+    stays_partial: ClassVar[bool] = True
     _access: AccessOptions | None = PrivateAttr(default=None)
     database: DatabaseUrl = Field(
         default=SecretStr("sqlite:///rankwatch.db"),
@@ -283,7 +286,8 @@ class Settings(Options):
         default_factory=ConditionsOptions,
         description="What happens in every comparison while its runs cannot be judged.",
     )
-    comparisons: tuple[ComparisonOptions, ...] = Field(
+    entries: tuple[ComparisonOptions, ...] = Field(
+        alias="comparisons",
         min_length=1,
         max_length=1000,
         description="What is compared.",
@@ -339,17 +343,12 @@ class Settings(Options):
     )
     log: LogOptions = Field(default_factory=LogOptions, description="What is logged.")
 
-    @field_validator("comparisons")
-    @classmethod
-    def _expand(
-        cls, comparisons: tuple[ComparisonOptions, ...], info: ValidationInfo
-    ) -> tuple[ComparisonOptions, ...]:
+    @cached_property
+    def comparisons(self) -> tuple[ComparisonOptions, ...]:
         """One comparison for each candidate, with the defaults of `conditions`."""
-        # `conditions` is defined before `comparisons`, so it has been read.
-        defaults = info.data.get("conditions", ConditionsOptions())
         expanded: list[ComparisonOptions] = []
-        for comparison in comparisons:
-            conditions = comparison.conditions.over(defaults)
+        for comparison in self.entries:
+            conditions = comparison.conditions.over(self.conditions)
             expanded += comparison.model_copy(update={"conditions": conditions}).by_candidate()
         return tuple(expanded)
 

@@ -1,7 +1,7 @@
 """Options of one rule, and how they become a rule. Also reads the word for the default rules."""
 
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, ConfigDict, Field, FiniteFloat
 
@@ -9,7 +9,7 @@ from monitor.immutable import immutable
 from monitor.metrics import Metric
 from monitor.model import rules
 from monitor.model.rankings import Arm
-from monitor.model.statistics import CoverageShare, DerivedMetric, Statistic, parse_derived
+from monitor.model.statistics import DerivedMetric, parse_derived
 from monitor.options import LabelName, Options, must
 from monitor.settings import value_types
 
@@ -32,8 +32,23 @@ class JudgedMetric:
     metric: Metric
     derived: DerivedMetric | None = None
 
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Parse a name such as ``rbo(p=0.9)``, ``floor(rbo(p=0.9))`` or ``over_floor(rbo)``.
+
+        MetricError for an unknown name.
+        """
+        derived, name = parse_derived(text.strip())
+        return cls(metric=value_types.parse_metric(name), derived=derived)
+
     def __str__(self) -> str:
         name = str(self.metric)
+        return name if self.derived is None else self.derived.of(name)
+
+    @property
+    def short_name(self) -> str:
+        """The name without the metric's parameters."""
+        name = self.metric.name
         return name if self.derived is None else self.derived.of(name)
 
     @property
@@ -44,31 +59,19 @@ class JudgedMetric:
 
     def bounds(self, k: int | None) -> tuple[float, float]:
         """The lowest and the highest possible value. If k is given, lists have at most k items."""
-        if k is None:
-            low = self.metric.low
-            high = self.metric.high
-        else:
-            low, high = self.metric.bounds(k)
+        low, high = self.metric.bounds(k) if k else (self.metric.low, self.metric.high)
         if self.derived is DerivedMetric.OVER_FLOOR:
             return low - high, high - low
         return low, high
 
 
-def parse_judged_metric(text: str) -> JudgedMetric:
-    """Parse a name such as ``rbo(p=0.9)``, ``floor(rbo(p=0.9))`` or ``over_floor(rbo)``.
-
-    MetricError for an unknown name.
-    """
-    derived, name = parse_derived(text.strip())
-    return JudgedMetric(metric=value_types.parse_metric(name), derived=derived)
-
-
-JudgedMetricName = Annotated[str, value_types.as_printed_by(parse_judged_metric)]
+JudgedMetricName = Annotated[JudgedMetric, value_types.ParsedBy(JudgedMetric.parse)]
 
 
 class RuleOptions(Options):
     """When to alert: a statistic or a share of users passes a limit for some runs in a row."""
 
+    stays_partial: ClassVar[bool] = True
     model_config = ConfigDict(
         json_schema_extra={
             "oneOf": [{"required": [key]} for key in ("below", "above", "learned", "frozen")],
@@ -118,7 +121,7 @@ class RuleOptions(Options):
         examples=["candidate"],
     )
     statistic: value_types.StatisticName = Field(
-        default="mean",
+        default=rules.MEAN,
         description="`mean`, a percentile from `p01` to `p99`, or `share_below(x)`. The last is "
         "the share of users with a score below x.",
         examples=["mean", "p05", "share_below(0.3)"],
@@ -198,23 +201,19 @@ class RuleOptions(Options):
         common = self.model_dump(include=_OF_EVERY_RULE)
         if self.frozen is not None:
             return rules.StandstillRule(arm=self.frozen, **common)
-        if self.metric is None:
-            return rules.CoverageRule(
-                share=CoverageShare.parse(self.coverage or ""),
-                limit=self._limit,
-                **common,
-            )
+        if self.coverage is not None:
+            return rules.CoverageRule(share=self.coverage, limit=self._limit, **common)
+        judged: Any = self.metric
         return rules.SimilarityRule(
-            metric=self.metric,
-            statistic=Statistic.parse(self.statistic),
+            metric=str(judged),
+            statistic=self.statistic,
             limit=self._limit,
-            scores=parse_judged_metric(self.metric).bounds(k),
+            scores=judged.bounds(k),
             **common,
         )
 
     @property
     def _limit(self) -> rules.Limit:
-        """The learned limit, or the threshold with its side and the value that resolves alerts."""
         if self.learned is not None:
             return self._learned_limit
         if self.below is not None:
@@ -233,26 +232,20 @@ class RuleOptions(Options):
     @property
     def _learned_limit(self) -> rules.LearnedLimit:
         """The learned limit: the side that the rule watches, and the last value on that side."""
-        low = 0.0
-        high = 1.0
-        if self.coverage is not None:
-            is_above = self.watch == "drift"
-        else:
-            judged = parse_judged_metric(self.metric or "")
-            is_above = judged.drifts is rules.Direction.ABOVE
-            if Statistic.parse(self.statistic).floor is None:
-                low, high = judged.bounds(None)
+        low, high = 0.0, 1.0
+        rises = True  # whether the statistic rises as the lists drift apart
+        if self.metric is not None:
+            rises = self.metric.drifts is rules.Direction.ABOVE
+            if self.statistic.floor is None:
+                low, high = self.metric.bounds(None)
             else:
-                is_above = not is_above  # share_below(x) grows as the scores drop
-            if self.watch == "improvement":
-                is_above = not is_above
-        direction = rules.Direction.BELOW
-        value = low
-        if is_above:
-            direction = rules.Direction.ABOVE
-            value = high
-        learning = rules.Learning.TREND if self.learned == "trend" else rules.Learning.DROP
-        return rules.LearnedLimit(learning=learning, direction=direction, value=value)
+                rises = not rises  # share_below(x) grows as the scores drop
+        is_above = rises is (self.watch == "drift")
+        return rules.LearnedLimit(
+            learning=rules.Learning.TREND if self.learned == "trend" else rules.Learning.DROP,
+            direction=rules.Direction.ABOVE if is_above else rules.Direction.BELOW,
+            value=high if is_above else low,
+        )
 
 
 def _is_no_text(value: object) -> bool:

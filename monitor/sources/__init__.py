@@ -172,8 +172,9 @@ class UsersOptions(OneOf):
     segments: Annotated[tuple[ColumnName, ...], _are_once, AfterValidator(_check_segments)] = Field(
         default=(),
         max_length=20,
-        description="Columns whose values are the segments. They are in the file or table of the "
-        "users. With `all` they are in the baseline's.",
+        description="Columns whose values divide the users into segments. They are columns of the "
+        "file or table that `users` names. With `users: {all: true}` they are columns of the "
+        "baseline's file or table.",
     )
     sample: Annotated[int, Field(ge=1, le=10**8)] | SampleOptions | None = Field(
         default=None,

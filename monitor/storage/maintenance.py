@@ -30,7 +30,11 @@ CONFIRMED_AFTER = timedelta(days=2)
 A daemon with a wrong clock stores runs too, so newer slots prove nothing.
 """
 LONGEST_GAP = timedelta(days=8)
-"""How much older the newest confirming slot may be. A schedule rarer than weekly gets longer."""
+"""The longest time without a run before the clock is doubted.
+
+It is counted back from the newest instant that can confirm the clock (`CONFIRMED_AFTER`). If runs
+are rarer than weekly, twice the time between the newest two of them is allowed.
+"""
 
 _SKEW = timedelta(hours=1)
 _ADVICE = (

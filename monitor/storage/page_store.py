@@ -328,7 +328,7 @@ class SqlPageStore:
             _is_start(transitions),
             ~has_earlier,
             has_status,
-            *_conditions(wanted),
+            *_filter_conditions(wanted),
         )
         if before_number is not None:
             query = query.where(transitions.c.id < before_number)
@@ -351,8 +351,12 @@ def _is_start(change: FromClause) -> ColumnElement[bool]:
     return and_(change.c.to_state == State.FIRING, change.c.from_state != State.FIRING)
 
 
-def _conditions(wanted: IncidentFilter) -> list[ColumnElement[bool]]:
-    """Return conditions on the first start of an incident."""
+def _filter_conditions(wanted: IncidentFilter) -> list[ColumnElement[bool]]:
+    """Return the SQL conditions for the incidents that the filter selects.
+
+    They refer to the row of the incident's first start. The severity is the highest severity of all
+    alerts that started in the incident. The text may be in any change of the incident.
+    """
     conditions: list[ColumnElement[bool]] = []
     if wanted.comparison is not None:
         conditions.append(transitions.c.comparison == wanted.comparison)

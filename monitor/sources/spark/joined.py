@@ -171,8 +171,8 @@ class _MeasuredThere:
             yield bytes(row["part"])
         if measured_users != self.asked.count:
             msg = (
-                f"{self._users.where} was replaced while it was read: run the slot again, and "
-                "replace a table in one step"
+                f"{self._users.where} was replaced while it was read: repeat the run of this "
+                "slot, and from now on replace the whole table in one transaction"
             )
             raise SourceError(msg, permanent=False)
         require_readable_lists(unreadable, limits)
