@@ -358,26 +358,16 @@ class Runner:
         clock: Clock,
         scores: RunScores,
     ) -> BackgroundCall[RunResult]:
-        """Start to measure in a thread. If the thread hangs, it is left behind.
-
-        The thread keeps the sources locked until it ends.
-        """
+        """Start to measure in a thread. The thread keeps the sources locked until it ends."""
         arms = replace(watched.arms, on_progress=partial(self._note_progress, claim))
         if watched.answers is not None:
             arms = replace(arms, answers_path=watched.answers.place)
 
         def measure() -> RunResult:
-            try:
+            with watched.in_use:
                 return execute(watched.comparison, arms, claim, memory, clock, scores)
-            finally:
-                watched.in_use.release()
 
-        watched.in_use.acquire()
-        try:
-            return BackgroundCall(measure, name=f"run-{claim.comparison}")
-        except BaseException:
-            watched.in_use.release()
-            raise
+        return BackgroundCall(measure, name=f"run-{claim.comparison}")
 
     def _leave_behind(self, comparison: str) -> None:
         self.left_behind += 1

@@ -37,12 +37,11 @@ from monitor.service.composition import (
     wire,
 )
 from monitor.service.daemon.delivery_loops import DeliveryLoops
-from monitor.service.daemon.jobs import DaemonJobs
+from monitor.service.daemon.jobs import LEASE_JOB, DaemonJobs
 from monitor.service.daemon.leadership import ANSWER_S, DaemonRole
 from monitor.service.daemon.outage import OutageAlert, OutageMonitor, database_away, open_in_time
 from monitor.service.daemon.scheduler import JobScheduler
-from monitor.service.daemon.slots import SlotChooser
-from monitor.service.daemon.watchdog import Watchdog
+from monitor.service.daemon.threads import Places
 from monitor.service.gate import GateAnswers
 from monitor.service.logs import errors_logged
 from monitor.service.message_pictures import MessagePictures
@@ -53,7 +52,7 @@ from monitor.storage import unopened_store
 from monitor.web.access import open_access
 from monitor.web.app import create_app
 from monitor.web.pages import Site
-from monitor.web.pages.site import Status
+from monitor.web.pages.site import ScheduledRun, Status
 from monitor.web.server import WebServer
 
 STOP_S = 10.0
@@ -148,10 +147,6 @@ class Daemon:
             opened.callback(self._runner.give_back_all)
             opened.callback(self._end, self._scheduler.stop, STOP_S)
             self._put_in_force()
-            self._watchdog.loop.start()
-            opened.callback(self._end, self._watchdog.loop.stop, STOP_S)
-            self._role.loop.start()
-            opened.callback(self._end, self._role.loop.stop, STOP_S)
             # After this line `stop` closes all these parts, in reverse order.
             self._opened = opened.pop_all()
         log.info(
@@ -168,13 +163,6 @@ class Daemon:
         self._database = OutageMonitor(clock=clock, publisher=publisher)
         self._pictures = MessagePictures(store, self._current_wiring)
         store.database.on_error = self._database.failed
-        self._role = DaemonRole(
-            store,
-            clock,
-            publisher,
-            lasts=self._wiring.settings.lease,
-            on_change=self._follow_lease,
-        )
         self._runner = Runner(
             store=store,
             clock=clock,
@@ -182,15 +170,21 @@ class Daemon:
             renew_sources=self._renew_sources,
         )
         self._loops = DeliveryLoops(sender_of=self._sender_of)
-        slots = SlotChooser(runner=self._runner)
+        self._places = Places(lambda: self._wiring.settings.concurrent_runs, clock.monotonic)
+        publisher.show("runs_waiting", lambda: self._places.waiting)
         self._scheduler = JobScheduler(
             clock,
-            most_runs=lambda: self._wiring.settings.concurrent_runs,
-            on_overlap=slots.note_overlap,
-            on_due=slots.note_due,
-            on_end=self._wake_watchdog,
+            publisher,
+            on_hung=self._rescue,
+            on_look=self._places.look_again,
         )
-        publisher.show("runs_waiting", lambda: self._scheduler.waiting)
+        self._role = DaemonRole(
+            store,
+            clock,
+            publisher,
+            lasts=self._wiring.settings.lease,
+            on_change=partial(self._scheduler.run_now, LEASE_JOB),
+        )
         self._jobs = DaemonJobs(
             publisher=publisher,
             runner=self._runner,
@@ -201,29 +195,23 @@ class Daemon:
                 alert_after=self._alert_after,
                 installation=lambda: self.settings.installation,
             ),
-            slots=slots,
+            places=self._places,
             wiring=self._current_wiring,
             leads=lambda: self._role.leads,
             is_stopping=self._stopping.is_set,
             run_now=self._scheduler.run_now,
             open=self._open,
-        )
-        self._watchdog = Watchdog(
-            jobs=self._scheduler,
-            publisher=publisher,
-            database=self._database,
-            runner=self._runner,
-            renew_sources=self._renew_sources,
+            follow_lease=self._follow_lease,
             renew_store=store.database.renew,
         )
-
-    def _wake_watchdog(self) -> None:
-        self._watchdog.loop.wake()
 
     # A reload replaces the wiring, so these methods read the attribute at each call.
 
     def _current_wiring(self) -> Wiring:
         return self._wiring
+
+    def _rescue(self, job: str) -> None:
+        self._jobs.rescue(job)
 
     def _renew_sources(self, comparison: str) -> None:
         self._wiring.renew_sources(comparison)
@@ -300,12 +288,23 @@ class Daemon:
             daemon=self._state(),
             unready=self.unready(),
             database=self.store.place,
-            schedule=self._scheduler.runs(),
+            schedule=self._schedule(),
             receivers=wiring.receiver_names,
             configuration=yaml.safe_dump(
                 wiring.settings.model_dump(mode="json", exclude_unset=True), sort_keys=False
             ),
         )
+
+    def _schedule(self) -> tuple[ScheduledRun, ...]:
+        runs = []
+        for name in self._wiring.watched:
+            run = ScheduledRun(
+                comparison=name,
+                next_at=self._scheduler.next_at(name),
+                running_s=self._places.running_s(name),
+            )
+            runs.append(run)
+        return tuple(runs)
 
     def stop(self) -> None:
         """Wait up to STOP_S for runs to end, release the slots of other runs, and close everything.
@@ -409,15 +408,13 @@ class Daemon:
                 self._put_in_force()
 
     def _follow_lease(self) -> None:
-        with self._changing:
-            if self._stopping.is_set() or not self._has_database:
-                return
-            if self._role.follow(self._wiring):
+        with self._changing, errors_logged("this daemon's role not changed yet"):
+            if not self._stopping.is_set() and self._role.follow(self._wiring):
                 self._begin_work()
 
     def unhealthy(self) -> str | None:
         """Return why the process must be restarted, or None while its loops are alive."""
-        if not self._watchdog.is_looking:
+        if not self._scheduler.is_alive:
             return "the scheduler has stopped"
         if not self._has_database:
             return None

@@ -10,7 +10,7 @@ from functools import partial
 import structlog
 
 from monitor.alerts.machine import INSTALLATION
-from monitor.deadline import BackgroundCall, Deadline, OverdueError
+from monitor.deadline import OverdueError, call_in_time
 from monitor.errors import DatabaseError, DatabaseTrouble, DeliveryError
 from monitor.export.publisher import PrometheusPublisher
 from monitor.immutable import immutable
@@ -25,7 +25,7 @@ CALM_S = 60.0
 """If the time between two outages is shorter, they are one outage."""
 UNREAD = timedelta(minutes=1)
 """After this time without a read, pages report that the database hangs. This is four refreshes."""
-OPENING_S = 20.0
+OPENING = timedelta(seconds=20)
 """The time limit for opening the database. It is longer than the driver's connection timeout."""
 ALERT = "DatabaseAway"
 WATCHED = "rankwatch"
@@ -102,6 +102,10 @@ class OutageMonitor:
         self.publisher.show("database_up", 0)
         log.error("database away", reason=str(error))
 
+    def note_hung(self, reason: str) -> None:
+        """Record that the database does not answer."""
+        self.failed(DatabaseError(reason, permanent=False, trouble=DatabaseTrouble.HUNG))
+
     @property
     def lasting(self) -> Outage | None:
         """The present outage, or an outage that ended less than CALM_S seconds ago."""
@@ -146,15 +150,9 @@ def open_in_time(store: SqlStore, database: OutageMonitor) -> bool:
     """
     try:
         prepare = partial(store.maintenance.prepare, create=True)
-        BackgroundCall(prepare, name="open-database").wait(Deadline.after(OPENING_S))
+        call_in_time(prepare, OPENING, name="open-database")
     except OverdueError:
-        database.failed(
-            DatabaseError(
-                f"{store.place} does not answer",
-                permanent=False,
-                trouble=DatabaseTrouble.HUNG,
-            )
-        )
+        database.note_hung(f"{store.place} does not answer")
         # The pool must not reuse the connection that hangs.
         store.database.renew()
         return False
