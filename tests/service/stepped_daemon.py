@@ -16,7 +16,7 @@ from clocks import set_scheduler_clock
 from monitor.export.publisher import PrometheusPublisher
 from monitor.model.runs import KEPT_MARK, Run, RunStatus
 from monitor.service.daemon.daemon import Daemon
-from monitor.service.daemon.scheduler import JobScheduler
+from monitor.service.daemon.scheduler import JobPlan, JobScheduler
 from servers.daemon import wait_for
 
 START = datetime(2026, 3, 10, 12, 0, 10, tzinfo=UTC)
@@ -118,7 +118,7 @@ def apscheduler_on(clock: SteppedClock) -> Iterator[None]:
 
 @contextmanager
 def scheduling(
-    clock: SteppedClock, on_hung: Callable[[str], object] = lambda _: None
+    clock: SteppedClock, on_hung: Callable[[str, JobPlan], object] = lambda *_: None
 ) -> Iterator[JobScheduler]:
     """A scheduler without a daemon, which begins nothing that it is not told."""
     publisher = PrometheusPublisher(version="1")

@@ -100,7 +100,7 @@ def test_a_job_that_hangs_is_left_behind_and_begun_again():
         count.append(1)
         ended.wait(20)
 
-    with scheduling(SteppedClock(), hung.append) as scheduler:
+    with scheduling(SteppedClock(), lambda name, _: hung.append(name)) as scheduler:
         scheduler.follow({"one": daily(work, 0.05)})
         wait_for(lambda: len(count) >= 2, "its second begin")
         ended.set()

@@ -1,4 +1,4 @@
-"""The daemon: it starts, reloads and stops the scheduler, the delivery loops and the web server."""
+"""The daemon: it starts, reloads and stops the scheduler and the web server."""
 
 import math
 import threading
@@ -36,11 +36,10 @@ from monitor.service.composition import (
     set_known_names,
     wire,
 )
-from monitor.service.daemon.delivery_loops import DeliveryLoops
 from monitor.service.daemon.jobs import LEASE_JOB, DaemonJobs
 from monitor.service.daemon.leadership import ANSWER_S, DaemonRole
 from monitor.service.daemon.outage import OutageAlert, OutageMonitor, database_away, open_in_time
-from monitor.service.daemon.scheduler import JobScheduler
+from monitor.service.daemon.scheduler import JobPlan, JobScheduler
 from monitor.service.daemon.threads import Places
 from monitor.service.gate import GateAnswers
 from monitor.service.logs import errors_logged
@@ -142,7 +141,6 @@ class Daemon:
             opened.callback(self._end, self._web.stop, WEB_S)
             # Start pages first, so that probes see why opening the database takes long.
             self._has_database = self._is_opened()
-            opened.callback(self._end, self._loops.stop, STOP_S)
             self._scheduler.start()
             opened.callback(self._runner.give_back_all)
             opened.callback(self._end, self._scheduler.stop, STOP_S)
@@ -169,7 +167,6 @@ class Daemon:
             publisher=publisher,
             renew_sources=self._renew_sources,
         )
-        self._loops = DeliveryLoops(sender_of=self._sender_of)
         self._places = Places(lambda: self._wiring.settings.concurrent_runs, clock.monotonic)
         publisher.show("runs_waiting", lambda: self._places.waiting)
         self._scheduler = JobScheduler(
@@ -188,7 +185,7 @@ class Daemon:
         self._jobs = DaemonJobs(
             publisher=publisher,
             runner=self._runner,
-            loops=self._loops,
+            sender_of=self._sender_of,
             outage_alert=OutageAlert(
                 database=self._database,
                 place=store.place,
@@ -210,8 +207,8 @@ class Daemon:
     def _current_wiring(self) -> Wiring:
         return self._wiring
 
-    def _rescue(self, job: str) -> None:
-        self._jobs.rescue(job)
+    def _rescue(self, job: str, plan: JobPlan) -> None:
+        self._jobs.rescue(job, plan)
 
     def _renew_sources(self, comparison: str) -> None:
         self._wiring.renew_sources(comparison)
@@ -375,12 +372,9 @@ class Daemon:
     def _begin_work(self) -> None:
         if self._has_database:
             self._jobs.refresh()
-            self._loops.stop(STOP_S)
         if self._role.leads:
-            # The old loops may have dropped deliveries after the store was reconciled.
             with errors_logged("alerts of removed rules were not ended"):
                 reconcile(self._wiring, self.store, self._clock)
-            self._loops.start(self._wiring.receivers)
         self._scheduler.follow(self._jobs.plans(has_database=self._has_database))
 
     def _is_opened(self) -> bool:

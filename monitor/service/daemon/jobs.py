@@ -13,12 +13,13 @@ from monitor.deadline import call_in_time
 from monitor.export.publisher import PrometheusPublisher
 from monitor.model.instants import format_instant
 from monitor.model.runs import LatestRun, Run, RunResult, RunStatus, Watermark
-from monitor.ports import Clock, Store
+from monitor.pipeline.delivery import OutboxSender
+from monitor.ports import Clock, Receiver, Store
 from monitor.service.clock import SKEW
 from monitor.service.composition import Wiring, reconcile, show_outbox
-from monitor.service.daemon.delivery_loops import DeliveryLoops
+from monitor.service.daemon.delivery_turns import DeliveryTurns
 from monitor.service.daemon.outage import OutageAlert, look_again
-from monitor.service.daemon.scheduler import JobPlan
+from monitor.service.daemon.scheduler import JobPlan, Part
 from monitor.service.daemon.slots import StalenessMonitor, count_skipped
 from monitor.service.daemon.threads import Places, Ticket, took_whole_deadline
 from monitor.service.logs import errors_logged
@@ -45,6 +46,10 @@ FOLLOW_LEASE = timedelta(seconds=2)
 LEASE_JOB = "-lease"
 NOTIFY = timedelta(seconds=5)
 """The interval for sending due notifications of a database outage."""
+DELIVER = timedelta(seconds=2)
+"""The interval for looking for due deliveries. A new transition is delivered at once."""
+MESSAGES = timedelta(minutes=5)
+"""The time limit for sending the due messages to one receiver."""
 WAITING = timedelta(minutes=4)
 """How long a run may wait for the database, in addition to its deadline and the time to store."""
 log = structlog.get_logger(__name__)
@@ -61,11 +66,11 @@ class LatestRuns:
         self._publisher = publisher
         self._clock = clock
         self._lock = threading.Lock()
-        self._refreshes = count()
+        self._reads, self._refreshes = count(), count()
         self._names: tuple[str, ...] = ()
         self._seen: Watermark | None = None
         self.read_at: datetime | None = None  # when all comparisons were last read
-        self._cached: dict[str, LatestRun | None] = {}
+        self._cached: dict[str, tuple[int, LatestRun | None]] = {}
 
     @property
     def all(self) -> tuple[LatestRun, ...] | None:
@@ -76,7 +81,7 @@ class LatestRuns:
 
     def of(self, name: str) -> LatestRun | None:
         """Return the newest run of one comparison, from memory."""
-        return self._cached.get(name)
+        return self._cached.get(name, (0, None))[1]
 
     def of_all(self, names: Iterable[str]) -> tuple[LatestRun, ...]:
         """Return the newest run of each of these comparisons, from memory."""
@@ -109,6 +114,7 @@ class LatestRuns:
         self.read_at = began
 
     def _read(self, names: Collection[str]) -> None:
+        ticket = next(self._reads)
         latest: Sequence[LatestRun] = ()
         if names:
             until = self._clock.now() + SKEW
@@ -116,9 +122,11 @@ class LatestRuns:
         by_name = {each.run.comparison: each for each in latest}
         with self._lock:
             for name in names:
-                # The publisher writes the series of an equal object again only if it is another.
-                if name not in self._cached or self._cached[name] != by_name.get(name):
-                    self._cached[name] = by_name.get(name)
+                read_by, before = self._cached.get(name, (-1, None))
+                # If two reads overlap, the result of the later one is kept.
+                if ticket > read_by:
+                    after = by_name.get(name)
+                    self._cached[name] = ticket, before if before == after else after
             for name in self._cached.keys() - set(self._names):
                 del self._cached[name]
             self._publisher.publish(self.of_all(self._cached))
@@ -130,6 +138,7 @@ def _housekeeping(
     limit: timedelta | None,
     *,
     first: timedelta | None = None,
+    part: Part = Part.HOUSEKEEPING,
 ) -> JobPlan:
     """Plan a job whose first start comes after the interval, or after ``first``."""
     return JobPlan(
@@ -137,6 +146,7 @@ def _housekeeping(
         when=Every(interval),
         first=interval if first is None else first,
         limit=limit,
+        part=part,
     )
 
 
@@ -149,7 +159,7 @@ class DaemonJobs:
 
     publisher: PrometheusPublisher
     runner: Runner
-    loops: DeliveryLoops
+    sender_of: Callable[[Receiver], OutboxSender]
     outage_alert: OutageAlert
     places: Places
     wiring: Callable[[], Wiring]  # the wiring in force
@@ -180,7 +190,9 @@ class DaemonJobs:
         plans = {}
         for receiver in self.wiring().receivers:
             notify = partial(self.outage_alert.notify, receiver)
-            plans[f"-notify-{receiver.name}"] = _housekeeping(notify, NOTIFY, 5 * minute)
+            plans[f"-notify-{receiver.name}"] = _housekeeping(
+                notify, NOTIFY, MESSAGES, part=Part.DELIVERY
+            )
         if not has_database:
             plans["-open"] = _housekeeping(self.open, PROBE, 2 * minute)
             return plans
@@ -191,25 +203,40 @@ class DaemonJobs:
             sizes = partial(publish_sizes, self.runner.store, self.publisher)
             plans["-prune"] = _housekeeping(self.prune, PRUNE, 6 * PRUNE, first=FIRST_PRUNE)
             plans["-size"] = _housekeeping(sizes, PRUNE, PRUNE, first=timedelta(0))
-            plans["-loops"] = _housekeeping(self.loops.renew_stalled, REFRESH, 2 * minute)
+            for receiver in self.wiring().receivers:
+                plans[f"-deliver-{receiver.name}"] = self._delivery(receiver)
             for name, watched in self.wiring().watched.items():
-                plans[name] = JobPlan(call=partial(self.run_slot, name), when=watched.schedule)
+                run = partial(self.run_slot, name)
+                plans[name] = JobPlan(call=run, when=watched.schedule, part=Part.RUN)
                 if watched.arms.relevance is not None:
                     backfill = partial(self.backfill, name)
                     plans[f"-backfill-{name}"] = _housekeeping(backfill, BACKFILL, limit=None)
         return plans
 
-    def rescue(self, job: str) -> None:
+    def _delivery(self, receiver: Receiver) -> JobPlan:
+        wiring = self.wiring()
+
+        def is_outdated() -> bool:
+            return self.is_stopping() or self.wiring() is not wiring
+
+        turns = DeliveryTurns(sender=self.sender_of(receiver), should_stop=is_outdated)
+        return _housekeeping(turns.take, DELIVER, MESSAGES, first=timedelta(0), part=Part.DELIVERY)
+
+    def deliver_now(self) -> None:
+        """Look for due deliveries at once."""
+        for name in self.wiring().receiver_names:
+            self.run_now(f"-deliver-{name}")
+
+    def rescue(self, job: str, plan: JobPlan) -> None:
         """Make it possible to start a job again whose call hung and was left behind."""
-        self.renew_store()
-        if job not in self.wiring().watched:
-            log.error("housekeeping hung; restarted", job=job)
-            self.publisher.count("watchdog_restarts_total", "housekeeping")
-            if not job.startswith("-notify-"):  # these jobs do not use the database
-                self.outage_alert.database.note_hung("the database does not answer")
+        log.error("job hung; restarted", job=job)
+        self.publisher.count("watchdog_restarts_total", plan.part)
+        if plan.part is Part.DELIVERY:
             return
-        log.error("run hung; abandoned and restarted", comparison=job)
-        self.publisher.count("watchdog_restarts_total", "run")
+        self.renew_store()
+        if plan.part is Part.HOUSEKEEPING:
+            self.outage_alert.database.note_hung("the database does not answer")
+            return
         # The run's claim has expired, so the hung run can store nothing if it continues.
         for claim in list(self.runner.claims.values()):
             if claim.comparison == job:
@@ -290,7 +317,7 @@ class DaemonJobs:
                 reconcile(self.wiring(), self.runner.store, self.runner.clock)
         self._show(name)
         if any(transition.is_announced for transition in result.transitions):
-            self.loops.wake()
+            self.deliver_now()
         self.run_now(f"-backfill-{name}")
         if result.status is not RunStatus.OK:
             self.run_now("-refresh")  # the comparison may be stale now
@@ -359,7 +386,7 @@ class DaemonJobs:
             latest = self.latest.of_all(names)
             watched = wiring.watched.values()
             for name in self.staleness.look(watched, latest, wiring.receiver_names):
-                self.loops.wake()
+                self.deliver_now()
                 self._show(name)
 
     def prune(self) -> None:

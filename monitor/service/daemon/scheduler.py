@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import datetime, timedelta
+from enum import StrEnum
 from functools import partial
 from typing import Any
 
@@ -32,6 +33,14 @@ AGAIN = timedelta(seconds=1)
 log = structlog.get_logger(__name__)
 
 
+class Part(StrEnum):
+    """What a job belongs to: a label of the metric of hung jobs."""
+
+    RUN = "run"
+    DELIVERY = "delivery"
+    HOUSEKEEPING = "housekeeping"
+
+
 @immutable
 class JobPlan:
     """A job's function and its schedule."""
@@ -42,6 +51,7 @@ class JobPlan:
     first: timedelta | None = None
     # After this time the call is left behind. If it is None, the call limits itself.
     limit: timedelta | None = None
+    part: Part = Part.HOUSEKEEPING
 
 
 class SlotTrigger(BaseTrigger):  # type: ignore[misc]  # APScheduler ships no types
@@ -80,7 +90,7 @@ class JobScheduler:
     """The jobs of the daemon by name. Threads may share it.
 
     A job never runs twice at once. If it falls due while it is at work, it starts again after its
-    end. ``on_hung`` gets the name of a job whose call was left behind. ``on_look`` is called twice
+    end. ``on_hung`` gets the name and the plan of a job whose call was left behind. ``on_look`` is called twice
     a second.
     """
 
@@ -89,7 +99,7 @@ class JobScheduler:
         clock: Clock,
         publisher: PrometheusPublisher,
         *,
-        on_hung: Callable[[str], object],
+        on_hung: Callable[[str, JobPlan], object],
         on_look: Callable[[], object],
     ) -> None:
         self._clock = clock
@@ -194,7 +204,7 @@ class JobScheduler:
             else:
                 call_in_time(plan.call, plan.limit, name=f"call-{name}")
         except OverdueError:
-            self._on_hung(name)
+            self._on_hung(name, plan)
             self.run_now(name)
         except Exception:  # a bug must not end the daemon
             log.exception("job failed", job=name)
