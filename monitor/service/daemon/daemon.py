@@ -1,6 +1,5 @@
 """The daemon: it starts, reloads and stops the scheduler and the web server."""
 
-import math
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -15,7 +14,6 @@ import yaml
 from starlette.applications import Starlette
 
 from monitor import __version__
-from monitor.deadline import Deadline
 from monitor.errors import DatabaseError, MonitorError, describe_fault
 from monitor.export.publisher import PrometheusPublisher
 from monitor.model.daemon_state import DaemonState, Refusal, Refused
@@ -37,7 +35,7 @@ from monitor.service.composition import (
     wire,
 )
 from monitor.service.daemon.jobs import LEASE_JOB, DaemonJobs
-from monitor.service.daemon.leadership import ANSWER_S, DaemonRole
+from monitor.service.daemon.leadership import DaemonRole
 from monitor.service.daemon.outage import OutageAlert, OutageMonitor, database_away, open_in_time
 from monitor.service.daemon.scheduler import JobPlan, JobScheduler
 from monitor.service.daemon.threads import Places
@@ -54,11 +52,9 @@ from monitor.web.pages import Site
 from monitor.web.pages.site import ScheduledRun, Status
 from monitor.web.server import WebServer
 
+# With ANSWER_S and PINGS_S a stop takes less than 30 s. Container platforms often kill after 30 s.
 STOP_S = 10.0
 """How long runs and deliveries may continue during a stop. After this time slots are released."""
-
-STOP_IN_ALL_S = 20.0
-"""The time limit for all steps of a stop. Container platforms often kill after 30 s."""
 WEB_S = 5.0
 """How long pending answers may take when the web server stops."""
 
@@ -90,7 +86,6 @@ class Daemon:
         self._clock = clock or SystemClock()
         self._publisher = PrometheusPublisher(version=__version__, clock=self._clock)
         self._stopping = threading.Event()
-        self._stops_by = Deadline(math.inf)
         self._opened = ExitStack()
         self._has_database = False
         self._changing = threading.RLock()
@@ -127,23 +122,23 @@ class Daemon:
             )
             self._wiring = wire(settings, on_ping=partial(self._publisher.count, "pings_total"))
             # This is a lambda, because a reload replaces the wiring.
-            opened.callback(lambda: self._end(self._wiring.close, PINGS_S))
+            opened.callback(lambda: self._wiring.close(PINGS_S))
             self.store = unopened_store(settings.database)
             opened.callback(self.store.close)
             self._assemble()
-            opened.callback(self._end, self._role.leadership.stop, ANSWER_S)
+            opened.callback(self._role.leadership.stop)
             self._web = WebServer(self._pages(), *settings.listen_address, access=access)
             self._publisher.show(
                 "certificate_expiry_timestamp_seconds",
                 lambda: getattr(self._web.access.certificates, "ends_at", None),
             )
             self._web.start()
-            opened.callback(self._end, self._web.stop, WEB_S)
+            opened.callback(self._web.stop, WEB_S)
             # Start pages first, so that probes see why opening the database takes long.
             self._has_database = self._is_opened()
             self._scheduler.start()
             opened.callback(self._runner.give_back_all)
-            opened.callback(self._end, self._scheduler.stop, STOP_S)
+            opened.callback(self._scheduler.stop, STOP_S)
             self._put_in_force()
             # After this line `stop` closes all these parts, in reverse order.
             self._opened = opened.pop_all()
@@ -309,13 +304,8 @@ class Daemon:
         May be called twice, and without a start.
         """
         self._stopping.set()
-        self._stops_by = Deadline.after(STOP_IN_ALL_S)
         self._opened.close()
         log.info("rankwatch stopped")
-
-    def _end(self, stop: Callable[[float], object], most_s: float) -> None:
-        """Call ``stop`` with the remaining seconds, but at most ``most_s``."""
-        stop(min(most_s, self._stops_by.remaining_s))
 
     def reload(self) -> bool:
         """Read the configuration again.
@@ -334,16 +324,12 @@ class Daemon:
                 new = wire(settings, on_ping=partial(self._publisher.count, "pings_total"))
                 if self._role.leads:
                     reconcile(new, self.store, self._clock)
-            except MonitorError as error:
-                log.error(  # noqa: TRY400 - says all
-                    "configuration not reloaded; the old one stays in force", reason=str(error)
-                )
-                return self._refuse(str(error))
             except Exception as error:  # a bug must not end the daemon
-                log.exception(
-                    "configuration not reloaded because of a bug; the old one stays in force"
-                )
-                return self._refuse(f"rankwatch has a bug: {describe_fault(error)}. See the log")
+                reason = str(error)
+                if not isinstance(error, MonitorError):
+                    log.exception("configuration not reloaded because of a bug")
+                    reason = f"rankwatch has a bug: {describe_fault(error)}. See the log"
+                return self._refuse(reason)
             # The new configuration comes into force only after all its parts were opened.
             old = self._wiring
             self._wiring = new
@@ -356,6 +342,7 @@ class Daemon:
         return True
 
     def _refuse(self, reason: str) -> bool:
+        log.error("configuration not reloaded; the old one stays in force", reason=reason)
         now = self._clock.now()
         self._refusal = Refusal(file=Refused.CONFIGURATION, at=now, reason=reason)
         self._publisher.reloaded(ok=False, at=now)

@@ -20,7 +20,7 @@ from monitor.service.daemon.threads import LoopThread
 from monitor.service.runner import whoami
 from monitor.storage import SqlStore, open_leases
 
-ANSWER_S = 10.0
+ANSWER_S = 5.0
 """How long a stop waits for the database to answer."""
 
 log = structlog.get_logger(__name__)

@@ -9,7 +9,6 @@ import structlog
 
 from monitor.alerts.conditions import Staleness, judge_stale
 from monitor.alerts.incidents import assign_incidents
-from monitor.immutable import immutable
 from monitor.model.root_causes import RootCause
 from monitor.model.runs import LatestRun, Run, RunStatus
 from monitor.ports import AlertStore, Clock
@@ -54,18 +53,6 @@ PAUSE_S = 60.0
 """If two looks are further apart, the process was stopped, or another daemon was the leader."""
 
 
-@immutable
-class FreshnessWatch:
-    """Since when one comparison is watched without a break.
-
-    ``last_ok`` was the newest ok slot at ``start``.
-    """
-
-    start: datetime
-    start_s: float
-    last_ok: datetime | None
-
-
 @dataclass(slots=True, kw_only=True)
 class StalenessMonitor:
     """Checks every few seconds whether runs still succeed.
@@ -79,7 +66,8 @@ class StalenessMonitor:
     away_s_since: Callable[[datetime], float]
     looked_s: float = float("inf")
     jumps: JumpFinder = field(default_factory=JumpFinder)
-    watches: dict[str, FreshnessWatch] = field(default_factory=dict)
+    # By comparison, since when it is watched without a break, by both clocks.
+    watches: dict[str, tuple[datetime, float]] = field(default_factory=dict)
 
     def look(
         self,
@@ -103,27 +91,23 @@ class StalenessMonitor:
         changed = []
         for each in watched:
             name = each.comparison.name
-            with errors_logged("stale comparison not stored", comparison=name):
-                if self._look(each, by_name.get(name), (now, now_s), receivers):
-                    changed.append(name)
+            start, start_s = self.watches.setdefault(name, (now, now_s))
+            newest = by_name.get(name)
+            wait = measure_wait(each, newest, start, seen_s=now_s - start_s)
+            if wait.is_over(now):
+                with errors_logged("stale comparison not stored", comparison=name):
+                    if self._judge(each, newest, wait, receivers):
+                        changed.append(name)
         return changed
 
-    def _look(
+    def _judge(
         self,
         watched: Watched,
         newest: LatestRun | None,
-        moment: tuple[datetime, float],
+        wait: Staleness,
         receivers: tuple[str, ...],
     ) -> bool:
         name = watched.comparison.name
-        now, now_s = moment
-        last_ok = None if newest is None else newest.last_ok_slot
-        watch = self.watches.get(name)
-        if watch is None or watch.last_ok != last_ok:
-            watch = self.watches[name] = FreshnessWatch(start=now, start_s=now_s, last_ok=last_ok)
-        wait = measure_wait(watched, watch, now_s)
-        if not wait.is_over(now):
-            return False
         wait = replace(wait, cause=self._find_cause(watched, wait.since, newest))
         before = self.alerts.states(name)
         installation = self.alerts.installation(create=True)
@@ -131,7 +115,7 @@ class StalenessMonitor:
             watched.comparison,
             before,
             wait,
-            now,
+            self.clock.now(),
             installation=installation,
         )
         if transitions:
@@ -166,20 +150,26 @@ class StalenessMonitor:
         return RootCause(database_away_s=away_s, run_failure=failure)
 
 
-def measure_wait(watched: Watched, watch: FreshnessWatch, monotonic_s: float) -> Staleness:
-    """Return since when no run has succeeded, and when the comparison is stale."""
+def measure_wait(
+    watched: Watched, newest: LatestRun | None, start: datetime, *, seen_s: float
+) -> Staleness:
+    """Return since when no run has succeeded, and when the comparison is stale.
+
+    It has been watched since ``start``, for ``seen_s`` seconds by the steady clock.
+    """
     schedule = watched.schedule
     deadline = watched.comparison.measuring.deadline
-    since = due = watch.last_ok or watch.start
+    last_ok = None if newest is None else newest.last_ok_slot
+    since = due = last_ok or start
     for _ in range(watched.comparison.judging.stale_after):
         due = schedule.next(due)
     # A run must also have been due by the steady clock. Otherwise a clock that is set forward would
     # make comparisons stale.
-    needed: timedelta = schedule.next(watch.start) + deadline - watch.start
+    needed: timedelta = schedule.next(start) + deadline - start
     return Staleness(
         since=since,
-        has_succeeded=watch.last_ok is not None,
+        has_succeeded=last_ok is not None,
         overdue_at=due + deadline,
-        seen_s=monotonic_s - watch.start_s,
+        seen_s=seen_s,
         needed_s=needed.total_seconds(),
     )
