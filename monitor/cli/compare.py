@@ -34,11 +34,10 @@ if TYPE_CHECKING:
     from monitor.metrics import Metric
     from monitor.model.rankings import CoverageRow
     from monitor.model.runs import Evidence
-    from monitor.options import Options
     from monitor.service.analysis.file_comparison import ChangeBreakdown, FileComparison
-    from monitor.sources.file import FileSourceOptions
+    from monitor.sources.file import FileOptions, FileSourceOptions
 
-    AnyOptions = TypeVar("AnyOptions", bound=Options)
+    AnyOptions = TypeVar("AnyOptions", bound=FileOptions)
 
 _DRAWN = 6
 """The number of users with the least similar lists that the HTML file shows without --worst."""
@@ -262,17 +261,9 @@ def _read_titles(path: Path, users: Sequence[Evidence]) -> Mapping[str, str]:
 def _find_column(path: Path, names: Sequence[str]) -> str:
     """Return the first of these columns that the file has, or the first name if it has none."""
     from monitor.sources.file import FileUsersOptions
-    from monitor.sources.file.source import FileTable
 
-    for name in names:
-        with suppress(SourceError):
-            next(
-                FileTable(_options(FileUsersOptions, path, {"user": name})).batches(
-                    utc_now(), [name]
-                )
-            )
-            return name
-    return names[0]
+    possible = [(_options(FileUsersOptions, path, {"user": name}), [name]) for name in names]
+    return _first_readable(possible).user
 
 
 def _shaped(
@@ -280,21 +271,27 @@ def _shaped(
     user: str | None,
     shapes: Sequence[Mapping[str, object]],
 ) -> FileSourceOptions:
-    """Return the options of the first shape whose columns the file has.
-
-    Returns the first shape if none matches. Reading the file then reports the missing columns.
-    """
+    """Return the options of the first shape whose columns the file has, or of the first shape."""
     from monitor.model.column_names import USER_COLUMNS
     from monitor.sources.file import FileSourceOptions
-    from monitor.sources.file.source import FileTable
 
     user = user or _find_column(path, USER_COLUMNS)
-    possible = [_options(FileSourceOptions, path, {**shape, "user": user}) for shape in shapes]
-    for options in possible:
+    shaped = [_options(FileSourceOptions, path, {**shape, "user": user}) for shape in shapes]
+    return _first_readable([(options, options.columns) for options in shaped])
+
+
+def _first_readable(possible: Sequence[tuple[AnyOptions, Sequence[str]]]) -> AnyOptions:
+    """Return the first options whose columns the file has.
+
+    Returns the first options if none match. Reading the file then reports the missing columns.
+    """
+    from monitor.sources.file.source import FileTable
+
+    for options, columns in possible:
         with suppress(SourceError):
-            next(FileTable(options).batches(utc_now(), options.columns))
+            next(FileTable(options).batches(utc_now(), columns))
             return options
-    return possible[0]
+    return possible[0][0]
 
 
 def _options(kind: type[AnyOptions], path: Path, columns: Mapping[str, object]) -> AnyOptions:
