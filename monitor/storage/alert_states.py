@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, Row, and_, case, select
+from sqlalchemy import Connection, and_, case, select
 
 from monitor.model.alerts import ACCEPTED, AlertState, State, Transition
 from monitor.model.notifications import DeliveryStatus
@@ -115,7 +115,7 @@ def announce(
     fresh = [change for change in changes if _identity(change) not in stored]
     if not fresh:
         return
-    connection.execute(transitions.insert(), list(map(_transition_row, fresh)))
+    connection.execute(transitions.insert(), [to_row(change, transitions) for change in fresh])
     ids = _ids_of(connection, fresh)
     receivers_by_key = _receivers_of_starts(connection, fresh)
     pending = []
@@ -197,7 +197,7 @@ def read_firing(connection: Connection, comparison: str | None = None) -> tuple[
         alert = (row.comparison, row.alert, row.segment)
         # An alert may have several starts with this key. The newest start counts.
         newest.pop(alert, None)
-        newest[alert] = transition_of_row(row)
+        newest[alert] = from_row(Transition, row)
     return tuple(newest.values())
 
 
@@ -208,13 +208,7 @@ def read_accepted(connection: Connection, comparison: str) -> tuple[Transition, 
         .where(transitions.c.comparison == comparison, transitions.c.alert == ACCEPTED)
         .order_by(transitions.c.id)
     )
-    return tuple(map(transition_of_row, connection.execute(query)))
-
-
-def transition_of_row(row: Row[Any]) -> Transition:
-    """Read a transition from a row of ``transitions``."""
-    interval = None if row.interval_low is None else (row.interval_low, row.interval_high)
-    return from_row(Transition, row, interval=interval)
+    return from_rows(Transition, connection.execute(query))
 
 
 def _follows(before: AlertState | None, state: AlertState, cause: Transition | None) -> bool:
@@ -262,7 +256,7 @@ def _as_started(connection: Connection, changes: Sequence[Transition]) -> list[T
     if not keys:
         return as_started
     query = select(transitions).where(transitions.c.dedup_key.in_(keys), IS_START)
-    start_by_key = {row.dedup_key: transition_of_row(row) for row in connection.execute(query)}
+    start_by_key = {row.dedup_key: from_row(Transition, row) for row in connection.execute(query)}
     for place, change in enumerate(changes):
         start = start_by_key.get(change.dedup_key)
         if change.is_end and start is not None:
@@ -284,10 +278,10 @@ def _deliver_lasting_starts(
     keys = [state.dedup_key for state in lasting]
     if not keys or not receivers:
         return
-    starts = select(transitions.c.id, transitions.c.changed_at).where(
+    starts = select(transitions.c.id, transitions.c.at).where(
         transitions.c.dedup_key.in_(keys), IS_START
     )
-    started_at = {row.id: row.changed_at for row in connection.execute(starts)}
+    started_at = {row.id: row.at for row in connection.execute(starts)}
     stored = select(deliveries.c.transition_id, deliveries.c.receiver).where(
         deliveries.c.transition_id.in_(list(started_at))
     )
@@ -335,11 +329,6 @@ def _ids_of(connection: Connection, changes: Sequence[Transition]) -> dict[tuple
     names = {change.comparison for change in changes}
     slots = {change.slot for change in changes}
     query = select(transitions).where(
-        transitions.c.comparison.in_(names), transitions.c.scheduled_for.in_(slots)
+        transitions.c.comparison.in_(names), transitions.c.slot.in_(slots)
     )
-    return {_identity(transition_of_row(row)): row.id for row in connection.execute(query)}
-
-
-def _transition_row(change: Transition) -> dict[str, Any]:
-    low, high = change.interval or (None, None)
-    return to_row(change, transitions, interval_low=low, interval_high=high)
+    return {_identity(from_row(Transition, row)): row.id for row in connection.execute(query)}

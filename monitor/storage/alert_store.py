@@ -25,11 +25,10 @@ from monitor.storage.alert_states import (
     read_states,
     store_alerts,
     stored_states,
-    transition_of_row,
     upsert,
 )
 from monitor.storage.leases import installation_of
-from monitor.storage.rows import from_row, lock_comparisons, to_row
+from monitor.storage.rows import from_rows, lock_comparisons, to_row
 from monitor.storage.tables.alert_tables import alert_states, silences, transitions
 from monitor.storage.transactions import Database
 
@@ -66,7 +65,7 @@ class SqlAlertStore:
         query = select(transitions).order_by(transitions.c.id.desc()).limit(limit)
         if comparison is not None:
             query = query.where(transitions.c.comparison == comparison)
-        return tuple(map(transition_of_row, reversed(self._database.rows(query))))
+        return from_rows(Transition, reversed(self._database.rows(query)))
 
     def store_states(
         self,
@@ -176,7 +175,7 @@ class SqlAlertStore:
         is_accepted = (
             transitions.c.comparison == comparison,
             transitions.c.alert == ACCEPTED,
-            transitions.c.scheduled_for == slot,
+            transitions.c.slot == slot,
         )
         with self._database.write() as connection:
             lock_comparisons(connection, [comparison])
@@ -211,9 +210,7 @@ def read_silences(connection: Connection, *, ending_after: datetime | None) -> t
     query = select(silences).order_by(silences.c.id)
     if ending_after is not None:
         query = query.where(silences.c.ends_at > ending_after)
-    return tuple(
-        from_row(Silence, row, matchers=tuple(row.matchers)) for row in connection.execute(query)
-    )
+    return from_rows(Silence, connection.execute(query))
 
 
 def _lock_firing(

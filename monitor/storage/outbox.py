@@ -43,10 +43,9 @@ from monitor.storage.alert_states import (
     pending_delivery,
     read_firing,
     read_states,
-    transition_of_row,
 )
 from monitor.storage.alert_store import read_silences
-from monitor.storage.rows import chunks, from_row, insert, lock_comparisons, to_row
+from monitor.storage.rows import chunks, from_row, from_rows, insert, lock_comparisons, to_row
 from monitor.storage.run_results import evidence_of, explanations_of
 from monitor.storage.tables.alert_tables import alert_states, deliveries, notifications, transitions
 from monitor.storage.tables.run_tables import runs
@@ -156,7 +155,7 @@ class SqlOutbox:
 
     def briefing(self, comparison: str, slot: datetime) -> Briefing:
         run = select(runs.c.id, runs.c.models).where(
-            runs.c.comparison == comparison, runs.c.scheduled_for == slot
+            runs.c.comparison == comparison, runs.c.slot == slot
         )
         with self._database.read() as connection:
             row = connection.execute(run).first()
@@ -231,7 +230,7 @@ class SqlOutbox:
         ends = _select(transitions).where(is_sent, IS_END, deliveries.c.settled_at >= ended_since)
         with self._database.read() as connection:
             rows = [*connection.execute(starts), *connection.execute(ends)]
-        return tuple(map(transition_of_row, sorted(rows, key=attrgetter("id"))))
+        return from_rows(Transition, sorted(rows, key=attrgetter("id")))
 
     def retry_refused(self, now: datetime, *, receivers: Sequence[str]) -> int:
         is_configured = deliveries.c.receiver.in_(list(receivers))
@@ -293,7 +292,7 @@ class SqlOutbox:
     def waiting(self, now: datetime, *, held: bool = False) -> Mapping[str, tuple[int, float]]:
         is_held = and_(deliveries.c.status == DeliveryStatus.HELD, IS_START)
         query = (
-            _select(deliveries.c.receiver, func.count(), func.min(transitions.c.changed_at))
+            _select(deliveries.c.receiver, func.count(), func.min(transitions.c.at))
             .where(is_held if held else deliveries.c.status == DeliveryStatus.PENDING)
             .group_by(deliveries.c.receiver)
             .order_by(deliveries.c.receiver)
@@ -324,7 +323,7 @@ class SqlOutbox:
         )
         outcome = notifications.c
         rows = self._database.rows(
-            select(last.c.receiver, outcome.status, outcome.attempted_at, outcome.reason).join(
+            select(last.c.receiver, outcome.status, outcome.at, outcome.reason).join(
                 notifications, outcome.id == last.c.id
             )
         )
@@ -332,9 +331,9 @@ class SqlOutbox:
         for row in rows:
             record = records.get(row.receiver, ReceiverRecord())
             if row.status is DeliveryStatus.SENT:
-                record = replace(record, last_success_at=row.attempted_at)
+                record = replace(record, last_success_at=row.at)
             else:
-                record = replace(record, last_error_at=row.attempted_at, reason=row.reason)
+                record = replace(record, last_error_at=row.at, reason=row.reason)
             records[row.receiver] = record
         return records
 
@@ -366,7 +365,7 @@ def record_outcomes(connection: Connection, outcomes: Sequence[Notification]) ->
                 "by hand"
             )
         if _is_news(row, outcome):
-            news.append(to_row(outcome, notifications, attempted_at=outcome.at))
+            news.append(to_row(outcome, notifications))
         if row.status in WAITING:
             moves.append(_move_values(outcome))
             if outcome.fallback:
@@ -546,7 +545,7 @@ def _starts_after_ends(rows: Sequence[Row[Any]]) -> tuple[Transition, ...]:
     for row in sent:
         end = ended_at.get(row.incident)
         if row.to_state == State.FIRING and (end is None or row.settled_at > end):
-            starts.append(transition_of_row(row))
+            starts.append(from_row(Transition, row))
     return tuple(starts)
 
 
@@ -572,7 +571,7 @@ def _delivery(row: Row[Any]) -> Delivery:
         row,
         id=row.delivery_id,
         transition_id=row.id,
-        transition=transition_of_row(row),
+        transition=from_row(Transition, row),
         reason=row.last_reason,
         next_attempt_at=row.next_attempt_at if row.status in WAITING else None,
     )

@@ -82,7 +82,7 @@ class Partition:
 def is_settled_before(before: datetime) -> ColumnElement[bool]:
     """Return whether a run has an older slot and is not claimed."""
     return and_(
-        runs.c.scheduled_for < before,
+        runs.c.slot < before,
         runs.c.status != RunStatus.RUNNING,
         runs.c.claimed_until.is_(None),
     )
@@ -100,7 +100,7 @@ def of_run(connection: Connection, run_id: int, of: Table = scores) -> ColumnEle
     if of is not scores or is_sqlite(connection):
         return of.c.run_id == run_id
     # The day lets PostgreSQL read one partition. Otherwise it searches the index of each.
-    slot_day = select(utc_day(runs.c.scheduled_for)).where(runs.c.id == run_id).scalar_subquery()
+    slot_day = select(utc_day(runs.c.slot)).where(runs.c.id == run_id).scalar_subquery()
     return and_(scores.c.run_id == run_id, scores.c.day == slot_day)
 
 
@@ -222,7 +222,7 @@ def _is_past(connection: Connection, partition: Partition, before: datetime) -> 
     end = datetime.combine(partition.end, time(), UTC)
     if end > before:
         return False
-    is_inside = and_(runs.c.scheduled_for >= begin, runs.c.scheduled_for < end)
+    is_inside = and_(runs.c.slot >= begin, runs.c.slot < end)
     return not connection.scalar(select(exists().where(is_inside, ~is_settled_before(before))))
 
 

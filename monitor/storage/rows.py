@@ -19,22 +19,6 @@ if TYPE_CHECKING:
 
     _T = TypeVar("_T", bound=DataclassInstance)
 
-_RENAMED = {
-    "run_id": "id",
-    "slot": "scheduled_for",
-    "at": "changed_at",
-    "until": "claimed_until",
-    "user": "user_id",
-    "runs": "learned_from",
-    "limit": "bound",
-    "opposite": "opposite_bound",
-    "evidence_limit": "evidence_bound",
-    "membership": "by_membership",
-    "order": "by_order",
-    "length": "by_length",
-}
-"""The column of each field that the table stores under another name."""
-
 _Value = TypeVar("_Value")
 _COMPARISON_LOCK = 0x72616E6B  # "rank": the first half of the advisory locks on comparisons
 IN_LIST = 10_000
@@ -42,18 +26,18 @@ IN_LIST = 10_000
 
 
 def to_row(item: DataclassInstance, table: Table, **others: object) -> dict[str, Any]:
-    """Return the item's fields by column of the table, and add ``others`` unchanged.
+    """Return the item's fields and ``others`` by column of the table.
 
-    Fields without a column are left out.
+    A field without a column of its name is left out. ``others`` replace fields.
     """
-    columns = _columns_of(type(item), tuple(table.c.keys()))
-    return {column: getattr(item, name) for name, column in columns.items()} | others
+    names = _shared_names(type(item), tuple(table.c.keys()))
+    return {name: getattr(item, name) for name in names} | others
 
 
 def from_row(kind: type[_T], row: Row[Any], **others: object) -> _T:
     """Return an item with the row's values; ``others`` add fields or replace them."""
-    places = _places_of(kind, row._fields)
-    return kind(**{name: row[place] for name, place in places.items()} | others)
+    names = _shared_names(kind, row._fields)
+    return kind(**{name: getattr(row, name) for name in names} | others)
 
 
 def from_rows(kind: type[_T], rows: Iterable[Row[Any]]) -> tuple[_T, ...]:
@@ -62,18 +46,8 @@ def from_rows(kind: type[_T], rows: Iterable[Row[Any]]) -> tuple[_T, ...]:
 
 
 @cache
-def _columns_of(kind: type[DataclassInstance], columns: Sequence[str]) -> dict[str, str]:
-    named = {}
-    for field in fields(kind):
-        column = field.name if field.name in columns else _RENAMED.get(field.name, "")
-        if column in columns:
-            named[field.name] = column
-    return named
-
-
-@cache
-def _places_of(kind: type[DataclassInstance], columns: Sequence[str]) -> dict[str, int]:
-    return {name: columns.index(column) for name, column in _columns_of(kind, columns).items()}
+def _shared_names(kind: type[DataclassInstance], columns: Sequence[str]) -> list[str]:
+    return [field.name for field in fields(kind) if field.name in columns]
 
 
 def is_sqlite(connection: Connection) -> bool:

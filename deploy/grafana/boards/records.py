@@ -26,28 +26,28 @@ _TO_USER = {
 }
 
 _RUNS = """
-SELECT runs.scheduled_for AS "Slot", runs.status AS "Status", coalesce(runs.reason, '') AS "Reason",
+SELECT runs.slot AS "Slot", runs.status AS "Status", coalesce(runs.reason, '') AS "Reason",
   coverage.asked AS "Asked", coverage.paired AS "Paired", summaries.mean AS "Similarity",
   extract(epoch FROM runs.finished_at - runs.started_at)::float8 AS "Took"
 FROM runs
 LEFT JOIN coverage ON coverage.run_id = runs.id AND coverage.segment = 'all'
 LEFT JOIN summaries ON summaries.run_id = runs.id AND summaries.segment = 'all' AND summaries.metric = ${metric:sqlstring}
 WHERE runs.comparison = ${comparison:sqlstring}
-  AND $__timeFilter(runs.scheduled_for) AND runs.finished_at IS NOT NULL
-ORDER BY runs.scheduled_for DESC LIMIT 200
+  AND $__timeFilter(runs.slot) AND runs.finished_at IS NOT NULL
+ORDER BY runs.slot DESC LIMIT 200
 """
 _TRANSITIONS = """
-SELECT changed_at AS "Time", alert AS "Alert", segment AS "Segment", severity AS "Severity",
+SELECT at AS "Time", alert AS "Alert", segment AS "Segment", severity AS "Severity",
   from_state || ' → ' || to_state AS "State", value AS "Value", threshold AS "Threshold",
   users AS "Users", reason AS "Reason", coalesce(explanation, '') AS "Why"
-FROM transitions WHERE comparison = ${comparison:sqlstring} AND $__timeFilter(scheduled_for)
-ORDER BY scheduled_for DESC, id DESC LIMIT 200
+FROM transitions WHERE comparison = ${comparison:sqlstring} AND $__timeFilter(slot)
+ORDER BY slot DESC, id DESC LIMIT 200
 """
 _WORST = """
 WITH newest AS (
   SELECT id FROM runs WHERE comparison = ${comparison:sqlstring}
-  AND status = 'ok' AND $__timeFilter(scheduled_for) ORDER BY scheduled_for DESC LIMIT 1)
-SELECT evidence.user_id AS "User", (evidence.scores ->> ${metric:sqlstring})::float8 AS "Similarity",
+  AND status = 'ok' AND $__timeFilter(slot) ORDER BY slot DESC LIMIT 1)
+SELECT evidence."user" AS "User", (evidence.scores ->> ${metric:sqlstring})::float8 AS "Similarity",
   (SELECT string_agg(item, ', ' ORDER BY rank) FROM jsonb_array_elements_text(evidence.baseline)
     WITH ORDINALITY AS list(item, rank)) AS "Baseline",
   (SELECT string_agg(item, ', ' ORDER BY rank) FROM jsonb_array_elements_text(evidence.candidate)
@@ -58,7 +58,7 @@ _MOVERS = """
 WITH newest AS (
   SELECT explanations.details FROM runs JOIN explanations ON explanations.run_id = runs.id
   WHERE runs.comparison = ${comparison:sqlstring}
-  AND $__timeFilter(runs.scheduled_for) ORDER BY runs.scheduled_for DESC LIMIT 1)
+  AND $__timeFilter(runs.slot) ORDER BY runs.slot DESC LIMIT 1)
 SELECT moved.way AS "Change", item ->> 'item' AS "Item", coalesce(item ->> 'title', '') AS "Title",
   (item ->> 'share_before')::float8 AS "Lists before", (item ->> 'share_after')::float8 AS "Lists now",
   (item ->> 'before')::float8 AS "Exposure before", (item ->> 'after')::float8 AS "Exposure now"
@@ -66,29 +66,29 @@ FROM newest, LATERAL (VALUES ('gained', details -> 'gained'), ('lost', details -
   LATERAL jsonb_array_elements(moved.items) AS item
 """
 _EXPLANATIONS = """
-SELECT runs.scheduled_for AS "Slot", explanations.sentence AS "Why"
+SELECT runs.slot AS "Slot", explanations.sentence AS "Why"
 FROM runs JOIN explanations ON explanations.run_id = runs.id
 WHERE runs.comparison = ${comparison:sqlstring}
-  AND $__timeFilter(runs.scheduled_for) ORDER BY runs.scheduled_for DESC LIMIT 50
+  AND $__timeFilter(runs.slot) ORDER BY runs.slot DESC LIMIT 50
 """
 _USER = """
-SELECT scheduled_for AS "time", value AS "similarity" FROM user_scores
+SELECT slot AS "time", value AS "similarity" FROM user_scores
 WHERE comparison = ${comparison:sqlstring}
-  AND $__timeFilter(scheduled_for) AND user_id = ${user:sqlstring} AND metric = ${metric:sqlstring}
-ORDER BY scheduled_for
+  AND $__timeFilter(slot) AND user_id = ${user:sqlstring} AND metric = ${metric:sqlstring}
+ORDER BY slot
 """
 _RUN_MARKS = """
-SELECT finished_at AS "time", 'run of ' || to_char(scheduled_for, 'YYYY-MM-DD HH24:MI') || ': '
+SELECT finished_at AS "time", 'run of ' || to_char(slot, 'YYYY-MM-DD HH24:MI') || ': '
   || coalesce(reason, status) AS text, 'run,' || status AS tags
 FROM runs WHERE comparison = ${comparison:sqlstring}
-  AND $__timeFilter(scheduled_for) AND finished_at IS NOT NULL
-ORDER BY scheduled_for DESC LIMIT 500
+  AND $__timeFilter(slot) AND finished_at IS NOT NULL
+ORDER BY slot DESC LIMIT 500
 """
 _ALERT_MARKS = """
-SELECT changed_at AS "time", alert || ' of ' || segment || ': ' || from_state || ' → ' || to_state || ', ' || reason AS text,
+SELECT at AS "time", alert || ' of ' || segment || ': ' || from_state || ' → ' || to_state || ', ' || reason AS text,
   'alert,' || severity AS tags
 FROM transitions WHERE comparison = ${comparison:sqlstring}
-  AND $__timeFilter(scheduled_for) ORDER BY scheduled_for DESC LIMIT 500
+  AND $__timeFilter(slot) ORDER BY slot DESC LIMIT 500
 """
 
 
