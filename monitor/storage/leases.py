@@ -4,7 +4,7 @@
 
 import secrets
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -28,9 +28,9 @@ from monitor.model.instants import format_instant
 from monitor.model.runs import Lease, Occupied
 from monitor.ports import Leases
 from monitor.storage.column_types import Instant
-from monitor.storage.database_url import file_of
+from monitor.storage.database_url import describe, file_of
 from monitor.storage.rows import insert, is_sqlite
-from monitor.storage.sqlite_file import FileLock
+from monitor.storage.sqlite_file import FileLock, identity
 from monitor.storage.tables.run_tables import leases
 from monitor.storage.transactions import LEADING, Database, is_current
 
@@ -95,17 +95,18 @@ class PostgresLeases:
         self.database.close()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SqliteLeases:
     """Port ``Leases`` over SQLite: the holder of the file lock leads, and there is no standby."""
 
     database: Database
     lock: FileLock
+    _file: tuple[int, int] | None = field(default=None, init=False)
 
     def acquire(self) -> Lease | Occupied:
         # A permanent DatabaseError names the holder if another process has the lock.
         self.lock.take()
-        self.database.pin()
+        self._file = identity(self.lock.file)
         with self.database.write() as connection:
             before = connection.scalar(select(leases.c.holder).where(leases.c.name == LEADING))
             epoch = _take(connection, self.lock.holder, None)
@@ -114,6 +115,12 @@ class SqliteLeases:
     def renew(self, lease: Lease) -> bool:
         # This writes nothing. It checks that lock, file and epoch are still ours.
         self.lock.take()
+        if identity(self.lock.file) != self._file:
+            # Open connections still use the other file.
+            raise DatabaseError(
+                f"{describe(self.database.url)} was deleted or replaced by another file while in "
+                "use: put the file back, or restart rankwatch"
+            )
         with self.database.read() as connection:
             return connection.scalar(select(leases.c.epoch).where(is_current(lease))) is not None
 

@@ -107,8 +107,6 @@ class SqlMaintenance:
         A transaction may be idle for ``patience``. Returns the number of abandoned runs of each
         comparison. LeaseLostError if another daemon has taken the lease.
         """
-        # From now on rankwatch refuses to write to a replaced file.
-        self._database.pin()
         self._database.fence = LeaseFence(lease=lease, patience=patience)
         leases.terminate_older_epochs(self._database, lease.epoch)
         is_older = and_(runs.c.epoch < lease.epoch, runs.c.claimed_until.is_not(None))

@@ -31,6 +31,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import DBAPIError
 
+from monitor.errors import DatabaseError
 from monitor.immutable import immutable
 from monitor.model.runs import RunStatus
 from monitor.storage.database_errors import translate
@@ -56,18 +57,6 @@ _BYTES = text(
     "coalesce(sum(pg_total_relation_size(relid)), 0) FROM pg_partition_tree(to_regclass(:name)) "
     "WHERE isleaf"
 )
-_GONE = "42P01"
-_DEPENDED_ON = "2BP01"
-_EXPECTED = {
-    _GONE,
-    _DEPENDED_ON,
-    "55P03",  # locked
-    "40P01",  # deadlock
-    "55000",  # somebody alters the table
-    "42P07",  # the partition exists already
-    "23514",  # the default partition has rows of the day
-}
-"""SQLSTATEs after which rankwatch tries again later to create or drop the partition."""
 
 
 @immutable
@@ -119,7 +108,7 @@ def read_partitions(connection: Connection) -> list[Partition]:
 def ensure_partitions(database: Database, days: Iterable[date]) -> None:
     """Create missing partitions of these days.
 
-    If a lock cannot be had in time, the default partition stores the scores.
+    If a partition cannot be created now, the default partition stores the scores of the day.
     """
     if database.is_sqlite:
         return
@@ -127,8 +116,7 @@ def ensure_partitions(database: Database, days: Iterable[date]) -> None:
         attached = read_partitions(connection)
     for day in days:
         if not any(partition.first <= day < partition.end for partition in attached):
-            with database.write() as connection:
-                _try(connection, partial(_create, day=day))
+            _attempt(database, partial(_create, day=day))
 
 
 def drop_past(database: Database, before: datetime) -> tuple[int, tuple[str, ...]]:
@@ -142,11 +130,10 @@ def drop_past(database: Database, before: datetime) -> tuple[int, tuple[str, ...
     obstacles: list[str] = []
     for partition in past:
         drop = partial(_drop, partition=partition, before=before, rows=rows)
-        with database.write() as connection:
-            state, error = _try(connection, drop)
-        if error is not None and state != _GONE:
-            obstacles.append(f"{partition.name} was not dropped: {translate(error, database.url)}")
-            if state != _DEPENDED_ON:
+        error = _attempt(database, drop)
+        if error is not None:
+            obstacles.append(f"{partition.name} was not dropped: {error}")
+            if not error.permanent:
                 break
     return sum(rows), tuple(obstacles)
 
@@ -240,20 +227,16 @@ def _drop(
         rows.append(count)
 
 
-def _try(
-    connection: Connection, step: Callable[[Connection], None]
-) -> tuple[str, BaseException | None]:
-    """Take the step without waiting for long.
+def _attempt(database: Database, step: Callable[[Connection], None]) -> DatabaseError | None:
+    """Take the step without waiting for long. Returns why it was not possible.
 
-    Returns the SQLSTATE and the error if the step failed for an expected reason.
+    This is no outage of the database, so it is not reported as one.
     """
-    connection.execute(text(f"SET LOCAL lock_timeout = {LOCK_WAIT_S * 1000:.0f}"))
-    try:
-        with connection.begin_nested():
-            step(connection)
-    except DBAPIError as error:
-        state = getattr(error.orig, "sqlstate", None)
-        if state not in _EXPECTED:
-            raise
-        return state, error.orig
-    return "", None
+    with database.write() as connection:
+        connection.execute(text(f"SET LOCAL lock_timeout = {LOCK_WAIT_S * 1000:.0f}"))
+        try:
+            with connection.begin_nested():
+                step(connection)
+        except DBAPIError as error:
+            return translate(error.orig, database.url)
+    return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import date
+from functools import lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -37,18 +38,14 @@ def insert_rows(
     batches: Iterable[Scores],
 ) -> None:
     """Insert one row for each user and part into SQLite; the first part gets number ``first``."""
-    cursor = driver.cursor()
     for users, part, values in _chunks(parts, batches):
-        columns = [users, *map(_nullable, values)]
-        width = len(columns)
+        columns = [users, *(column.tolist() for column in values)]  # SQLite stores NaN as NULL
         flat = list(chain.from_iterable(zip(*columns, strict=True)))
-        size = width * _USERS_A_STATEMENT
-        end = len(flat) - len(flat) % size
-        cursor.executemany(
-            _statement(run_id, first + part, width, _USERS_A_STATEMENT), _grouped(flat[:end], size)
-        )
-        cursor.executemany(_statement(run_id, first + part, width, 1), _grouped(flat[end:], width))
-    cursor.close()
+        size = len(columns) * _USERS_A_STATEMENT
+        for start in range(0, len(flat), size):
+            numbers = flat[start : start + size]
+            users_at_once = len(numbers) // len(columns)
+            driver.execute(_statement(run_id, first + part, len(columns), users_at_once), numbers)
 
 
 def copy_rows(
@@ -158,20 +155,9 @@ def _chunks(
                 yield users, part, [batch.by_metric[name][chunk] for name in names]
 
 
-def _nullable(column: Floats) -> list[float | None]:
-    values: list[float | None] = list(column.tolist())
-    for place in np.flatnonzero(np.isnan(column)):
-        values[place] = None
-    return values
-
-
+@lru_cache(maxsize=16)
 def _statement(run_id: int, part: int, width: int, users: int) -> str:
     columns = ", ".join(f"v{place}" for place in range(1, width))
     row = f"({run_id:d}, {part:d}{', ?' * width})"
     rows = ", ".join([row] * users)
     return f"INSERT INTO scores (run_id, part, user_id, {columns}) VALUES {rows}"  # noqa: S608
-
-
-def _grouped(values: list[Any], size: int) -> Iterator[list[Any]]:
-    for start in range(0, len(values), size):
-        yield values[start : start + size]
