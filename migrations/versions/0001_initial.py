@@ -127,11 +127,10 @@ def _create_tables() -> None:
         sa.Column("highest", sa.Double()),
         sa.Column("shares_below", DOCUMENT, nullable=False),
         sa.Column("histogram", DOCUMENT),
-        sa.Column("built_at", INSTANT, nullable=False),
+        sa.Column("is_final", sa.Boolean(), nullable=False),
         sa.PrimaryKeyConstraint("comparison", "day", "segment", "metric"),
         sqlite_with_rowid=False,
     )
-    op.create_index("ix_daily_built_at", "daily", ["built_at"])
     op.create_table(
         "leases",
         sa.Column("name", NAME, nullable=False),
@@ -239,11 +238,9 @@ def _create_tables() -> None:
         sa.CheckConstraint(
             "severity IN ('critical', 'warning', 'info')", name=op.f("ck_transitions_severity")
         ),
-        sa.UniqueConstraint(
-            "comparison", "alert", "segment", "slot", "to_state", name="uq_transitions_change"
-        ),
         sqlite_autoincrement=True,
     )
+    op.create_index("ix_transitions_comparison_slot", "transitions", ["comparison", "slot"])
     op.create_index("ix_transitions_incident", "transitions", ["incident"])
     op.create_index("ix_transitions_slot", "transitions", ["slot"])
     op.create_table(

@@ -7,7 +7,7 @@ when the result is written. If `admit` refuses a state, the next run judges the 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Connection, and_, case, select
@@ -36,8 +36,6 @@ IS_LASTING_START = and_(
 )
 """Whether a transition started a firing that still lasts. For joins of transitions and states."""
 
-_NEXT = timedelta(microseconds=1)
-
 
 def key_of(item: AlertState | Transition) -> AlertKey:
     """Return the alert of a state or transition."""
@@ -55,9 +53,9 @@ def store_alerts(
     lock_comparisons(connection, names)
     admitted, causes = admit(stored_states(connection, names), states, changes)
     causes = _as_started(connection, causes)
-    admitted, causes = _with_free_keys(connection, admitted, causes)
+    admitted, causes = _with_new_keys(connection, admitted, causes)
     upsert(connection, admitted)
-    announce(connection, causes, receivers)
+    store_transitions(connection, causes, receivers)
     firing = [state for state in admitted if state.state is State.FIRING]
     _deliver_lasting_starts(connection, firing, receivers)
 
@@ -101,47 +99,31 @@ def admit(
     return admitted, [change for change in changes if key_of(change) in alerts]
 
 
-def announce(
+def store_transitions(
     connection: Connection,
     changes: Sequence[Transition],
     receivers: Sequence[str],
 ) -> None:
-    """Store the transitions that are not stored yet, and their deliveries.
+    """Store the transitions and their deliveries.
 
     Starts go to all receivers. Ends and acknowledgements go to receivers with a delivery of the
     start.
     """
-    stored = _ids_of(connection, changes)
-    fresh = [change for change in changes if _identity(change) not in stored]
-    if not fresh:
+    if not changes:
         return
-    connection.execute(transitions.insert(), [to_row(change, transitions) for change in fresh])
-    ids = _ids_of(connection, fresh)
-    receivers_by_key = _receivers_of_starts(connection, fresh)
+    numbered = transitions.insert().returning(transitions.c.id, sort_by_parameter_order=True)
+    rows = [to_row(change, transitions) for change in changes]
+    ids = connection.scalars(numbered, rows).all()
+    receivers_by_key = _receivers_of_starts(connection, changes)
     pending = []
-    for change in fresh:
+    for number, change in zip(ids, changes, strict=True):
         if not change.is_announced:
             continue
         notified = receivers if change.is_start else receivers_by_key.get(change.dedup_key, ())
         for receiver in dict.fromkeys(notified):
-            pending.append(pending_delivery(ids[_identity(change)], receiver, change.at))
+            pending.append(pending_delivery(number, receiver, change.at))
     if pending:
         connection.execute(deliveries.insert(), pending)
-
-
-def in_free_slots(connection: Connection, changes: Sequence[Transition]) -> list[Transition]:
-    """Move each transition to the first free instant at or after its slot.
-
-    An instant is free if no transition with the same identity is stored for it.
-    """
-    free = list(changes)
-    while True:
-        stored = _ids_of(connection, free)
-        taken = [place for place, change in enumerate(free) if _identity(change) in stored]
-        if not taken:
-            return free
-        for place in taken:
-            free[place] = replace(free[place], slot=free[place].slot + _NEXT)
 
 
 def pending_delivery(transition_id: int, receiver: str, due: datetime) -> dict[str, object]:
@@ -224,25 +206,25 @@ def _follows(before: AlertState | None, state: AlertState, cause: Transition | N
     return state.state is state_before and state.dedup_key == key_before
 
 
-def _with_free_keys(
+def _with_new_keys(
     connection: Connection,
     states: Sequence[AlertState],
     changes: Sequence[Transition],
 ) -> tuple[list[AlertState], list[Transition]]:
-    """Give a firing a new key if an earlier firing began in the same slot.
+    """Give a firing a new key if an earlier firing has the key.
 
-    A slot comes again if a clock was set back, or if a rule was removed and added again. Receivers
-    must not take the new firing for the earlier one.
+    This happens if a rule was removed and added again, or if a clock was set back. Receivers must
+    not take the new firing for the earlier one.
     """
-    moved = in_free_slots(connection, changes)
-    new_keys: dict[str | None, str] = {}
-    for old, new in zip(changes, moved, strict=True):
-        if new != old and new.is_start:
-            source = f"{new.dedup_key} {new.slot.isoformat()}"
-            new_keys[new.dedup_key] = hashlib.sha256(source.encode()).hexdigest()[:32]
+    starts = {change.dedup_key: change for change in changes if change.is_start}
+    query = select(transitions.c.dedup_key).where(transitions.c.dedup_key.in_(starts), IS_START)
+    new_keys = {}
+    for old_key in connection.scalars(query):
+        source = f"{old_key} {starts[old_key].at.isoformat()}"
+        new_keys[old_key] = hashlib.sha256(source.encode()).hexdigest()[:32]
     return (
         [replace(item, dedup_key=new_keys.get(item.dedup_key, item.dedup_key)) for item in states],
-        [replace(item, dedup_key=new_keys.get(item.dedup_key, item.dedup_key)) for item in moved],
+        [replace(item, dedup_key=new_keys.get(item.dedup_key, item.dedup_key)) for item in changes],
     )
 
 
@@ -317,18 +299,3 @@ def _receivers_of_starts(
     for dedup_key, receiver in connection.execute(query):
         receivers.setdefault(dedup_key, []).append(receiver)
     return receivers
-
-
-def _identity(change: Transition) -> tuple[object, ...]:
-    """No two stored transitions have the same identity."""
-    return *key_of(change), change.slot, change.to_state
-
-
-def _ids_of(connection: Connection, changes: Sequence[Transition]) -> dict[tuple[object, ...], int]:
-    """Return the id of each stored transition of these comparisons and slots, by its identity."""
-    names = {change.comparison for change in changes}
-    slots = {change.slot for change in changes}
-    query = select(transitions).where(
-        transitions.c.comparison.in_(names), transitions.c.slot.in_(slots)
-    )
-    return {_identity(from_row(Transition, row)): row.id for row in connection.execute(query)}

@@ -17,13 +17,12 @@ from monitor.model.alerts import ACCEPTED, AlertState, State, Transition
 from monitor.model.notifications import Silence
 from monitor.storage.alert_states import (
     KEY_COLUMNS,
-    announce,
-    in_free_slots,
     key_of,
     read_accepted,
     read_firing,
     read_states,
     store_alerts,
+    store_transitions,
     stored_states,
     upsert,
 )
@@ -94,7 +93,7 @@ class SqlAlertStore:
                 for change in ended:
                     alerts.append({f"its_{name}": getattr(change, name) for name in KEY_COLUMNS})
                 connection.execute(_REMOVE_STATE, alerts)
-            announce(connection, in_free_slots(connection, ended), receivers)
+            store_transitions(connection, ended, receivers)
 
     def rewind(self, comparison: str, *, slot: datetime, now: datetime) -> None:
         # The states stay the same. Only their begin, and the slot that judged them, move back.
@@ -161,15 +160,17 @@ class SqlAlertStore:
                     states.append(changed)
                     changes.append(_manual_change(start, state, to_state, reason, at))
             upsert(connection, states, keeps_acknowledgement=False)
-            announce(connection, changes, ())
+            store_transitions(connection, changes, ())
         return tuple(changes)
 
     def accept(self, level: Transition) -> Transition:
         with self._database.write() as connection:
             lock_comparisons(connection, [level.comparison])
-            announce(connection, [level], ())
-            accepted = read_accepted(connection, level.comparison)
-        return next(stored for stored in accepted if stored.slot == level.slot)
+            for accepted in read_accepted(connection, level.comparison):
+                if accepted.slot == level.slot:
+                    return accepted
+            store_transitions(connection, [level], ())
+        return level
 
     def undo_acceptance(self, comparison: str, slot: datetime) -> Transition | None:
         is_accepted = (

@@ -3,7 +3,6 @@
 # ruff: noqa: D102 - the port's docstrings are the contract
 
 import secrets
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -19,7 +18,6 @@ from sqlalchemy import (
     literal,
     or_,
     select,
-    text,
     update,
 )
 
@@ -38,14 +36,6 @@ _INSTALLATION = "installation"
 _OUTAGE = "outage since "
 _IS_OUTAGE = leases.c.name.startswith(_OUTAGE)
 _OUTAGES_KEPT = timedelta(days=7)
-
-# Only transactions under a lease have these application names, see `LeaseFence`.
-_END_OLDER = text(
-    "SELECT count(*) FILTER (WHERE pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname "
-    "= current_database() AND usename = current_user AND pid <> pg_backend_pid() AND "
-    "application_name ~ '^rankwatch epoch [0-9]{1,18}$' AND CAST(substring(application_name FROM "
-    "'[0-9]+$') AS bigint) < :epoch"
-)
 
 
 def open_leases(url: URL, *, holder: str, lasts: timedelta) -> Leases:
@@ -177,16 +167,6 @@ def away_s_since(connection: Connection, instant: datetime) -> float:
             away_s += (until - begin).total_seconds()
             counted_until = until
     return away_s
-
-
-def terminate_older_epochs(database: Database, epoch: int) -> None:
-    """End the open transactions of older epochs."""
-    if database.is_sqlite:
-        return
-    # A frozen daemon would keep its locks. Its transactions cannot be committed, so nothing is
-    # lost. If this account may not end them, they end by their own time limit.
-    with suppress(DatabaseError), database.write() as connection:
-        connection.execute(_END_OLDER, {"epoch": epoch})
 
 
 def read_lease(connection: Connection) -> tuple[str | None, Occupied | None]:

@@ -108,7 +108,6 @@ class SqlMaintenance:
         comparison. LeaseLostError if another daemon has taken the lease.
         """
         self._database.fence = LeaseFence(lease=lease, patience=patience)
-        leases.terminate_older_epochs(self._database, lease.epoch)
         is_older = and_(runs.c.epoch < lease.epoch, runs.c.claimed_until.is_not(None))
         abandoned = as_abandoned(_TAKEN_OVER.format(epoch=lease.epoch), now)
         taken = (

@@ -66,9 +66,8 @@ _DELIVER_AGAIN = (
     .values(status=DeliveryStatus.PENDING, next_attempt_at=bindparam("due_at"), settled_at=None)
 )
 _LONGEST_LEASE = timedelta(minutes=10)
-_LONGEST_HELD = timedelta(minutes=2)
 _LONGEST_PAUSE = timedelta(hours=2)
-"""These three times are longer than a delivery is ever leased, held or put off."""
+"""These times are longer than a delivery is ever leased or put off."""
 _RETRIED_FOR = timedelta(days=1)
 """After a configuration change, refused ends are retried if the refusal is not older than this."""
 _OUTCOMES = 50_000
@@ -490,18 +489,9 @@ def _is_being_delivered(
 
 
 def _is_due(now: datetime) -> ColumnElement[bool]:
-    is_untried = and_(deliveries.c.status == DeliveryStatus.PENDING, deliveries.c.attempts == 0)
+    next_attempt_at = deliveries.c.next_attempt_at
     # After a clock was set back, the time of the next attempt may be too far away.
-    is_held_too_long = and_(
-        deliveries.c.status == DeliveryStatus.HELD,
-        deliveries.c.next_attempt_at > now + _LONGEST_HELD,
-    )
-    return or_(
-        deliveries.c.next_attempt_at <= now,
-        is_untried,
-        is_held_too_long,
-        deliveries.c.next_attempt_at > now + _LONGEST_PAUSE,
-    )
+    return or_(next_attempt_at <= now, next_attempt_at > now + _LONGEST_PAUSE)
 
 
 def _is_leased(now: datetime) -> ColumnElement[bool]:

@@ -202,10 +202,14 @@ class SqlPageStore:
         until: datetime,
     ) -> tuple[FiringChange, ...]:
         is_start = transitions.c.to_state == State.FIRING
-        key = func.coalesce(transitions.c.incident, transitions.c.dedup_key)
-        columns = (transitions.c.alert, transitions.c.segment, transitions.c.slot)
+        columns = (
+            transitions.c.alert,
+            transitions.c.segment,
+            transitions.c.slot,
+            transitions.c.incident,
+        )
         query = (
-            select(*columns, is_start.label("is_start"), key.label("incident"))
+            select(*columns, is_start.label("is_start"))
             .where(
                 transitions.c.comparison == comparison,
                 transitions.c.slot.between(since, until),
@@ -258,7 +262,7 @@ class SqlPageStore:
             return connection.scalar(query), lists
 
     def incident(self, key: str) -> IncidentHistory:
-        is_of_incident = or_(transitions.c.incident == key, transitions.c.dedup_key == key)
+        is_of_incident = transitions.c.incident == key
         changes = (
             select(transitions)
             .where(is_of_incident)
@@ -303,10 +307,9 @@ class SqlPageStore:
         before_number: int | None,
         limit: int,
     ) -> tuple[IncidentStart, ...]:
-        # Versions without incidents stored firings without one: each is an incident of its own.
-        key = func.coalesce(transitions.c.incident, transitions.c.dedup_key)
-        firing = select(func.coalesce(alert_states.c.incident, alert_states.c.dedup_key)).where(
-            alert_states.c.state == State.FIRING, alert_states.c.dedup_key.is_not(None)
+        key = transitions.c.incident
+        firing = select(alert_states.c.incident).where(
+            alert_states.c.state == State.FIRING, alert_states.c.incident.is_not(None)
         )
         earlier = transitions.alias()
         has_earlier = exists().where(
@@ -329,13 +332,8 @@ class SqlPageStore:
 
     def incident_changes(self, keys: Sequence[str]) -> tuple[Transition, ...]:
         query = select(transitions).where(or_(IS_START, IS_END)).order_by(transitions.c.id)
-        with self._database.read() as connection:
-            rows = [*connection.execute(query.where(transitions.c.incident.in_(keys)))]
-            # Versions without incidents stored these firings.
-            alone = {*keys} - {row.incident for row in rows}
-            if alone:
-                rows += connection.execute(query.where(transitions.c.dedup_key.in_(alone)))
-        return from_rows(Transition, rows)
+        is_wanted = transitions.c.incident.in_(keys)
+        return from_rows(Transition, self._database.rows(query.where(is_wanted)))
 
 
 def _is_start(change: FromClause) -> ColumnElement[bool]:
@@ -366,10 +364,7 @@ def _conditions(wanted: IncidentFilter) -> list[ColumnElement[bool]]:
 
 def _has(change: FromClause, *conditions: ColumnElement[bool]) -> ColumnElement[bool]:
     """Return whether a change of the incident meets these conditions."""
-    of_incident = exists().where(change.c.incident == transitions.c.incident, *conditions)
-    # A firing without an incident matches its own row. Two look-ups by an index are faster than OR.
-    same = exists().where(change.c.id == transitions.c.id, *conditions)
-    return or_(same, of_incident)
+    return exists().where(change.c.incident == transitions.c.incident, *conditions)
 
 
 def _lowest(candidates: Select[Any], most: int) -> Select[Any]:

@@ -1,9 +1,9 @@
 """Pruning: rolls up past days, and then deletes expired rows in small steps."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from operator import add
 from typing import Any
 
@@ -39,7 +39,7 @@ from monitor.storage.partitions import (
     of_run,
     settled_with,
 )
-from monitor.storage.rows import day_of, insert
+from monitor.storage.rows import day_of, lock_comparisons, midnight
 from monitor.storage.run_results import RUN_TABLES
 from monitor.storage.tables.alert_tables import (
     alert_states,
@@ -67,11 +67,6 @@ _RUNS_AT_ONCE = 20
 _SERIES = (summaries.c.segment, summaries.c.metric)
 _SHARE = "share_below("
 
-SETTLING = timedelta(hours=1)
-"""A run is stored at most this long after its end. A day that changed later is rolled up again."""
-FINAL = datetime(9999, 1, 1, tzinfo=UTC)
-"""``built_at`` of a day that is never rolled up again: some of its summaries may be pruned."""
-_INSTANT = timedelta(microseconds=1)
 TRANSITIONS_AT_ONCE = 500
 _DAYS_AHEAD = 2
 """How many days ahead partitions are created, so that no run has to create one."""
@@ -210,11 +205,6 @@ def _execute(connection: Connection, statement: Delete) -> Counter[str]:
     return +Counter({str(statement.table): connection.execute(statement).rowcount})
 
 
-def midnight(instant: datetime) -> datetime:
-    """Return when the instant's UTC day began."""
-    return instant.replace(hour=0, minute=0, second=0, microsecond=0)
-
-
 def roll_up(
     database: Database,
     *,
@@ -222,87 +212,47 @@ def roll_up(
     complete_from: datetime,
     now: datetime,
 ) -> None:
-    """Roll up each past day after ``since`` that has no sums, or whose runs changed afterwards.
+    """Roll up each past day after ``since`` that has ok runs and no sums.
 
-    A day before ``complete_from`` is rolled up once. Its sums stay even if the retention grows.
+    `forget_day` deletes the sums of a day if a run of the day changes. The sums of a day before
+    ``complete_from`` are final. They stay even if the retention grows.
     """
     with database.write() as connection:
         # Some summaries of these days may be deleted already, so new sums would be too small.
-        connection.execute(
-            update(daily)
-            .where(daily.c.day < complete_from, daily.c.built_at < FINAL)
-            .values(built_at=FINAL)
-        )
+        is_early = daily.c.day < complete_from
+        connection.execute(update(daily).where(is_early, ~daily.c.is_final).values(is_final=True))
     with database.read() as connection:
-        due = list(_due(connection, since, now))
-    for comparison, day, changed_at in due:
-        with database.read() as connection:
-            sums = sums_of(connection, comparison, day)
-        built_at = FINAL if day < complete_from else min(changed_at, now - SETTLING)
-        rows = [{"comparison": comparison, "day": day, "built_at": built_at, **row} for row in sums]
+        due = connection.execute(_days_without_sums(connection, since, now)).all()
+    for comparison, day in due:
         with database.write() as connection:
-            _replace_day(connection, comparison, day, rows)
+            lock_comparisons(connection, [comparison])
+            is_day = and_(daily.c.comparison == comparison, daily.c.day == day)
+            if connection.scalar(select(exists().where(is_day))):
+                continue  # another process was faster
+            of_day = {"comparison": comparison, "day": day, "is_final": day < complete_from}
+            rows = [{**of_day, **row} for row in sums_of(connection, comparison, day)]
+            if rows:
+                connection.execute(daily.insert(), rows)
 
 
-def _due(
-    connection: Connection,
-    since: datetime,
-    now: datetime,
-) -> Iterator[tuple[str, datetime, datetime]]:
-    """Yield the comparison, midnight and newest change of each day to roll up, oldest day first."""
-    first = midnight(since - _INSTANT) + _DAY
-    stored = select(daily.c.comparison, daily.c.day, func.max(daily.c.built_at)).where(
-        daily.c.day >= first
-    )
-    built_at: dict[tuple[str, datetime], datetime] = {}
-    for comparison, day, at in connection.execute(stored.group_by(daily.c.comparison, daily.c.day)):
-        built_at[comparison, day] = at
-    run_day = day_of(connection, runs.c.slot).label("day")
-    has_ok_run = func.count().filter(runs.c.status == RunStatus.OK) > 0
-    newest = (func.max(runs.c.finished_at), func.max(runs.c.labelled_at))
+def _days_without_sums(connection: Connection, since: datetime, now: datetime) -> Select[Any]:
+    """Select comparison and midnight of each past day with ok runs to roll up, oldest day first."""
     is_past = and_(
-        runs.c.slot >= first,
+        runs.c.status == RunStatus.OK,
+        runs.c.slot >= since,
         runs.c.slot < midnight(now),
         ~runs.c.comparison.contains(KEPT_MARK),
     )
-    query = (
-        select(runs.c.comparison, run_day, has_ok_run, *newest)
-        .where(is_past)
-        .group_by(runs.c.comparison, run_day)
-        .order_by(run_day)
-    )
-    for comparison, day, has_ok, finished_at, labelled_at in connection.execute(query):
-        changes = [at for at in (finished_at, labelled_at) if at is not None]
-        if not changes:
-            continue
-        changed_at = max(changes)
-        built = built_at.get((comparison, day))
-        is_due = has_ok if built is None else built not in (FINAL, changed_at)
-        if is_due:
-            yield comparison, day, changed_at
-
-
-def _replace_day(
-    connection: Connection,
-    comparison: str,
-    day: datetime,
-    rows: Sequence[Mapping[str, Any]],
-) -> None:
-    connection.execute(delete(daily).where(daily.c.comparison == comparison, daily.c.day == day))
-    if rows:
-        new = insert(connection, daily)
-        values = {
-            column.name: new.excluded[column.name] for column in daily.c if not column.primary_key
-        }
-        # Another process may store the same day.
-        statement = new.on_conflict_do_update(index_elements=list(daily.primary_key), set_=values)
-        connection.execute(statement, rows)
+    day = day_of(connection, runs.c.slot).label("day")
+    days = select(runs.c.comparison, day).where(is_past).distinct().subquery()
+    has_sums = exists().where(daily.c.comparison == days.c.comparison, daily.c.day == days.c.day)
+    return select(days).where(days.c.day >= since, ~has_sums).order_by(days.c.day)
 
 
 def sums_of(connection: Connection, comparison: str, day: datetime) -> list[dict[str, Any]]:
     """Add up the ok runs of the day by segment and metric.
 
-    Returns rows of ``daily`` without comparison, day and ``built_at``.
+    Returns rows of ``daily`` without comparison, day and ``is_final``.
     """
     is_of_day = and_(
         runs.c.slot >= day,
@@ -329,8 +279,6 @@ def sums_of(connection: Connection, comparison: str, day: datetime) -> list[dict
         )
         .where(summaries.c.run_id.in_(ids))
         .group_by(*_SERIES)
-        # All processes store a day's rows in the order of the key.
-        .order_by(*_SERIES)
     )
     details = _details(connection, ids)
     return [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -66,6 +66,11 @@ def day_of(connection: Connection, instant: ColumnElement[datetime]) -> ColumnEl
         day = func.substr(instant, 1, 10, type_=String)
         return type_coerce(day.concat("T00:00:00.000000Z"), Instant)
     return func.date_trunc("day", instant, "UTC", type_=Instant)
+
+
+def midnight(instant: datetime) -> datetime:
+    """Return when the instant's UTC day began."""
+    return instant.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
 
 
 def chunks(values: Iterable[_Value]) -> Iterator[list[_Value]]:

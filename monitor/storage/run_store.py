@@ -31,10 +31,10 @@ from monitor.model.runs import Claim, Run, RunResult, RunStatus, Scores, Summary
 from monitor.storage import list_pieces
 from monitor.storage.alert_states import store_alerts
 from monitor.storage.partitions import day_of_slot, ensure_partitions
-from monitor.storage.rows import from_row, from_rows, insert, to_row
+from monitor.storage.rows import from_row, from_rows, insert, lock_comparisons, midnight, to_row
 from monitor.storage.run_history import RUN_ROWS, WAITS_FOR_RELEVANCE
 from monitor.storage.run_results import put_items, replace_results
-from monitor.storage.tables.run_tables import runs, summaries
+from monitor.storage.tables.run_tables import daily, runs, summaries
 from monitor.storage.transactions import Database
 from monitor.storage.user_scores import replace_scores
 
@@ -115,6 +115,7 @@ class SqlRunStore:
                 result = replace(result, claim=_set_earlier_aside(connection, result.claim))
             if not _finish_claim(connection, result):
                 return None
+            _forget_day(connection, result.claim.comparison, result.claim.slot)
             replace_results(connection, result)
             store_alerts(connection, result.states, result.transitions, receivers)
             list_pieces.store_lists(connection, result, pieces)
@@ -166,6 +167,7 @@ class SqlRunStore:
         with self._database.write() as connection:
             if connection.execute(labelled).rowcount != 1:
                 return False
+            _forget_day(connection, run.comparison, run.slot)
             _replace_summaries(connection, run.id, summaries)
             if scores is not None:
                 replace_scores(connection, run.id, run.slot, scores)
@@ -252,6 +254,13 @@ def _finish_claim(connection: Connection, result: RunResult) -> bool:
     )
     finished = update(runs).where(_is_held(result.claim)).values(values)
     return connection.execute(finished).rowcount == 1
+
+
+def _forget_day(connection: Connection, comparison: str, slot: datetime) -> None:
+    """Delete the roll-up of the slot's day, unless it is final. Pruning builds it again."""
+    lock_comparisons(connection, [comparison])
+    is_day = and_(daily.c.comparison == comparison, daily.c.day == midnight(slot))
+    connection.execute(delete(daily).where(is_day, ~daily.c.is_final))
 
 
 def _replace_summaries(connection: Connection, run_id: int, measured: Sequence[Summary]) -> None:

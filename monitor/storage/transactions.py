@@ -64,10 +64,7 @@ class LeaseFence:
             )
         query: Select[Any] = select(exists().where(is_current(self.lease)))
         if not is_sqlite(connection):
-            # The next leader finds open transactions by this name in the list of backends.
-            epoch = f"rankwatch epoch {self.lease.epoch}"
-            name = func.set_config("application_name", epoch, True)  # noqa: FBT003 - SQL
-            query = query.add_columns(name, _limit(self.patience))
+            query = query.add_columns(_limit(self.patience))
         if not connection.execute(query).scalar_one():
             raise _lost(connection, self.lease)
 

@@ -224,35 +224,6 @@ def test_the_lease_cannot_be_taken_between_the_last_look_and_the_commit(postgres
         assert isinstance(asked.result(10), Lease)
 
 
-def test_whoever_takes_over_ends_open_transactions_of_older_epochs_and_no_others(postgres, pooled):
-    """A frozen daemon would keep its locks: here on the run that is given up at once.
-
-    Through a pooler in transaction mode.
-    """
-    url = pooled(postgres.database.url.render_as_string(hide_password=False))
-    with ExitStack() as stack:
-        store, leading = (
-            stack.enter_context(closing(open_store(url, create=False))) for _ in range(2)
-        )
-        first, second = (
-            stack.enter_context(closing(open_leases(store.database.url, holder=name, lasts=LASTS)))
-            for name in ("a:1", "b:2")
-        )
-        held = under(store, won(first))
-        claimed(held)
-        of_a_command = stack.enter_context(store.database.write())
-        of_a_command.execute(text("SELECT 1"))
-
-        with pytest.raises(DatabaseError) as told, held.database.write() as frozen:  # noqa: PT012 - it ends
-            frozen.execute(text("UPDATE runs SET reason = 'half written'"))
-            new = taken_over(postgres, first, second)
-            assert leading.maintenance.lead(new, patience=LASTS, now=LATER) == {"home-feed": 1}
-            frozen.execute(text("SELECT 1"))
-
-        assert of_a_command.scalar(text("SELECT 1")) == 1
-    assert not told.value.permanent
-
-
 def test_the_server_ends_a_transaction_that_stands_still(postgres, opened):
     leases = opened(postgres, "a:1")
     impatient = under(postgres, won(leases), patience=timedelta(seconds=0.3))

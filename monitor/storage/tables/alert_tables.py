@@ -69,14 +69,7 @@ transitions = numbered_table(
     Column("is_new_normal", Boolean, nullable=False, server_default=false()),
     Column("headline", Words),
     Column("removed", word_of(Removed)),
-    UniqueConstraint(
-        "comparison",
-        "alert",
-        "segment",
-        "slot",
-        "to_state",
-        name="uq_transitions_change",
-    ),
+    Index(None, "comparison", "slot"),
     Index(None, "slot"),
     Index(None, "incident"),
 )

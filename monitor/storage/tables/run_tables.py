@@ -1,6 +1,7 @@
 """Tables of runs and their results, of the daily roll-up and of the lease."""
 
 from sqlalchemy import (
+    Boolean,
     Column,
     Date,
     Double,
@@ -208,15 +209,13 @@ daily = Table(
     *optional(Number, "mean", "standard_error", "lowest", "highest"),
     *filled(Document, "shares_below"),
     Column("histogram", Values(Histogram)),
-    *filled(Instant, "built_at"),
+    *filled(Boolean, "is_final"),
     PrimaryKeyConstraint("comparison", "day", "segment", "metric"),
-    Index(None, "built_at"),
     sqlite_with_rowid=False,
 )
 """The daily roll-up: the sums of the ok runs of one UTC day, see `monitor.storage.prune`.
 
-``built_at``: when the newest of these runs ended or got its labels. A time in the year 9999 means
-that the sums are final.
+The sums are deleted and built again if a run of the day changes, unless they are final.
 """
 
 PLACES = 8
