@@ -15,7 +15,7 @@ from sqlalchemy import Connection, and_, case, select
 from monitor.model.alerts import ACCEPTED, AlertState, State, Transition
 from monitor.model.notifications import DeliveryStatus
 from monitor.storage.column_types import key
-from monitor.storage.rows import from_row, from_rows, insert, lock_comparisons, to_row
+from monitor.storage.rows import from_row, from_rows, insert, lock_names, to_row
 from monitor.storage.tables.alert_tables import alert_states, deliveries, transitions
 
 AlertKey = tuple[str, str, str]
@@ -50,7 +50,7 @@ def store_alerts(
 ) -> None:
     """Store the states and transitions that `admit` allows, and the deliveries."""
     names = {state.comparison for state in states} | {change.comparison for change in changes}
-    lock_comparisons(connection, names)
+    lock_names(connection, names)
     admitted, causes = admit(stored_states(connection, names), states, changes)
     causes = _as_started(connection, causes)
     admitted, causes = _with_new_keys(connection, admitted, causes)

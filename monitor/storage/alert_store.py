@@ -27,7 +27,7 @@ from monitor.storage.alert_states import (
     upsert,
 )
 from monitor.storage.leases import installation_of
-from monitor.storage.rows import from_rows, lock_comparisons, to_row
+from monitor.storage.rows import from_rows, lock_names, to_row
 from monitor.storage.tables.alert_tables import alert_states, silences, transitions
 from monitor.storage.transactions import Database
 
@@ -79,7 +79,7 @@ class SqlAlertStore:
     def retire(self, transitions: Sequence[Transition], *, receivers: Sequence[str]) -> None:
         names = {change.comparison for change in transitions}
         with self._database.write() as connection:
-            lock_comparisons(connection, names)
+            lock_names(connection, names)
             stored = stored_states(connection, names)
             ended = []
             for change in transitions:
@@ -99,7 +99,7 @@ class SqlAlertStore:
         # The states stay the same. Only their begin, and the slot that judged them, move back.
         earlier = {alert_states.c.judged_slot: slot - _JUST_BEFORE, alert_states.c.since: slot}
         with self._database.write() as connection:
-            lock_comparisons(connection, [comparison])
+            lock_names(connection, [comparison])
             for column, instant in earlier.items():
                 late = update(alert_states).where(
                     alert_states.c.comparison == comparison, column > now
@@ -165,7 +165,7 @@ class SqlAlertStore:
 
     def accept(self, level: Transition) -> Transition:
         with self._database.write() as connection:
-            lock_comparisons(connection, [level.comparison])
+            lock_names(connection, [level.comparison])
             for accepted in read_accepted(connection, level.comparison):
                 if accepted.slot == level.slot:
                     return accepted
@@ -179,7 +179,7 @@ class SqlAlertStore:
             transitions.c.slot == slot,
         )
         with self._database.write() as connection:
-            lock_comparisons(connection, [comparison])
+            lock_names(connection, [comparison])
             accepted = read_accepted(connection, comparison)
             connection.execute(delete(transitions).where(*is_accepted))
         return next((level for level in accepted if level.slot == slot), None)
@@ -223,7 +223,7 @@ def _lock_firing(
 
     No other transaction can change the states before this one ends.
     """
-    lock_comparisons(connection, {comparison})
+    lock_names(connection, {comparison})
     starts = {start.dedup_key: start for start in read_firing(connection, comparison)}
     wanted = set(alerts)
     firing = []

@@ -39,7 +39,7 @@ from monitor.storage.partitions import (
     of_run,
     settled_with,
 )
-from monitor.storage.rows import day_of, lock_comparisons, midnight
+from monitor.storage.rows import day_of, lock_names, midnight
 from monitor.storage.run_results import RUN_TABLES
 from monitor.storage.tables.alert_tables import (
     alert_states,
@@ -225,7 +225,7 @@ def roll_up(
         due = connection.execute(_days_without_sums(connection, since, now)).all()
     for comparison, day in due:
         with database.write() as connection:
-            lock_comparisons(connection, [comparison])
+            lock_names(connection, [comparison])
             is_day = and_(daily.c.comparison == comparison, daily.c.day == day)
             if connection.scalar(select(exists().where(is_day))):
                 continue  # another process was faster

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     _T = TypeVar("_T", bound=DataclassInstance)
 
 _Value = TypeVar("_Value")
-_COMPARISON_LOCK = 0x72616E6B  # "rank": the first half of the advisory locks on comparisons
+_NAME_LOCK = 0x72616E6B  # "rank": the first half of the advisory locks on names
 IN_LIST = 10_000
 """The largest number of values in an IN list. SQLite allows 32,766, PostgreSQL 65,535."""
 
@@ -80,8 +80,11 @@ def chunks(values: Iterable[_Value]) -> Iterator[list[_Value]]:
         yield listed[start : start + IN_LIST]
 
 
-def lock_comparisons(connection: Connection, names: Iterable[str]) -> None:
-    """Keep other transactions from changing these comparisons' alerts until this one ends."""
+def lock_names(connection: Connection, names: Iterable[str]) -> None:
+    """Keep other transactions that lock one of these names waiting until this one ends.
+
+    Comparisons are locked to change their alerts, receivers to claim deliveries to them.
+    """
     if is_sqlite(connection):
         return
     # A row that does not exist yet cannot be locked, so advisory locks are used.
@@ -89,4 +92,4 @@ def lock_comparisons(connection: Connection, names: Iterable[str]) -> None:
     lock = text("SELECT pg_advisory_xact_lock(:space, :number)")
     numbers = {zlib.crc32(name.encode(errors="surrogatepass")) - 2**31 for name in names}
     for number in sorted(numbers):
-        connection.execute(lock, {"space": _COMPARISON_LOCK, "number": number})
+        connection.execute(lock, {"space": _NAME_LOCK, "number": number})

@@ -31,7 +31,7 @@ from monitor.model.runs import Claim, Run, RunResult, RunStatus, Scores, Summary
 from monitor.storage import list_pieces
 from monitor.storage.alert_states import store_alerts
 from monitor.storage.partitions import day_of_slot, ensure_partitions
-from monitor.storage.rows import from_row, from_rows, insert, lock_comparisons, midnight, to_row
+from monitor.storage.rows import from_row, from_rows, insert, lock_names, midnight, to_row
 from monitor.storage.run_history import RUN_ROWS, WAITS_FOR_RELEVANCE
 from monitor.storage.run_results import put_items, replace_results
 from monitor.storage.tables.run_tables import daily, runs, summaries
@@ -258,7 +258,7 @@ def _finish_claim(connection: Connection, result: RunResult) -> bool:
 
 def _forget_day(connection: Connection, comparison: str, slot: datetime) -> None:
     """Delete the roll-up of the slot's day, unless it is final. Pruning builds it again."""
-    lock_comparisons(connection, [comparison])
+    lock_names(connection, [comparison])
     is_day = and_(daily.c.comparison == comparison, daily.c.day == midnight(slot))
     connection.execute(delete(daily).where(is_day, ~daily.c.is_final))
 
