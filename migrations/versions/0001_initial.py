@@ -19,8 +19,8 @@ VALUES = "v1", "v2", "v3", "v4", "v5", "v6", "v7", "v8"
 USER_SCORES = """
 CREATE VIEW user_scores AS
 SELECT runs.comparison, runs.slot, scores.user_id, score_places.metric,
-    CASE score_places.place WHEN 1 THEN v1 WHEN 2 THEN v2 WHEN 3 THEN v3 WHEN 4 THEN v4
-        WHEN 5 THEN v5 WHEN 6 THEN v6 WHEN 7 THEN v7 WHEN 8 THEN v8 END AS value,
+    nullif(CASE score_places.place WHEN 1 THEN v1 WHEN 2 THEN v2 WHEN 3 THEN v3 WHEN 4 THEN v4
+        WHEN 5 THEN v5 WHEN 6 THEN v6 WHEN 7 THEN v7 WHEN 8 THEN v8 END, 'NaN') AS value,
     scores.run_id
 FROM runs JOIN score_places ON score_places.run_id = runs.id
 JOIN scores ON scores.run_id = runs.id AND scores.part = score_places.part

@@ -263,20 +263,14 @@ def _deliver_lasting_starts(
     starts = select(transitions.c.id, transitions.c.at).where(
         transitions.c.dedup_key.in_(keys), IS_START
     )
-    started_at = {row.id: row.at for row in connection.execute(starts)}
-    stored = select(deliveries.c.transition_id, deliveries.c.receiver).where(
-        deliveries.c.transition_id.in_(list(started_at))
-    )
-    delivered = {(row.transition_id, key(row.receiver)) for row in connection.execute(stored)}
-    missing = []
     # This notifies receivers that were added later. It also notifies all receivers of a firing that
     # began in a replay without receivers.
-    for start, at in started_at.items():
+    pending = []
+    for number, at in connection.execute(starts):
         for receiver in dict.fromkeys(receivers):
-            if (start, key(receiver)) not in delivered:
-                missing.append(pending_delivery(start, receiver, at))
-    if missing:
-        connection.execute(deliveries.insert(), missing)
+            pending.append(pending_delivery(number, receiver, at))
+    if pending:
+        connection.execute(insert(connection, deliveries).on_conflict_do_nothing(), pending)
 
 
 def _receivers_of_starts(

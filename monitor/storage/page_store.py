@@ -2,6 +2,7 @@
 
 # ruff: noqa: D102 - the port's docstrings are the contract
 
+import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -14,14 +15,12 @@ from sqlalchemy import (
     FromClause,
     Row,
     Select,
-    Text,
     and_,
     case,
     exists,
     func,
     or_,
     select,
-    type_coerce,
 )
 
 from monitor.model.alerts import State, Transition, normal_band
@@ -42,7 +41,6 @@ from monitor.model.rankings import CoverageRow
 from monitor.model.rules import Severity
 from monitor.model.runs import Histogram, RunStatus
 from monitor.storage.alert_states import IS_END, IS_START
-from monitor.storage.column_types import unescape
 from monitor.storage.list_pieces import last_run_with_lists, lists_of_user, onset_of
 from monitor.storage.partitions import utc_day
 from monitor.storage.rows import from_row, from_rows, is_sqlite
@@ -163,25 +161,19 @@ class SqlPageStore:
     ) -> tuple[SegmentMeans, ...]:
         with self._database.read() as connection:
             ids = connection.scalars(_newest_ok(comparison, until, runs)).all()[::-1]
-            # Each run repeats all names, so names are unescaped later, once each.
-            stored = type_coerce(summaries.c.segment, Text)
-            query = select(summaries.c.run_id, stored, summaries.c.mean, summaries.c.n)
+            columns = (summaries.c.run_id, summaries.c.segment, summaries.c.mean)
             is_wanted = and_(summaries.c.run_id.in_(ids), summaries.c.metric == metric)
-            rows = connection.execute(query.where(is_wanted).order_by(summaries.c.position)).all()
+            query = select(*columns).where(is_wanted).order_by(summaries.c.position)
+            rows = connection.execute(query).all()
             newest = coverage_of(connection, ids[-1:]).get(ids[-1]) if ids else None
         means: dict[str, dict[int, float | None]] = defaultdict(partial(dict.fromkeys, ids))
-        # A segment has no mean if too few of its users were compared.
         users = {each.segment: each.paired for each in newest.rows} if newest is not None else {}
-        for run_id, segment, mean, n in rows:
+        for run_id, segment, mean in rows:
             means[segment][run_id] = mean
-            if run_id == ids[-1]:
-                users[unescape(segment)] = n
-        segments: list[SegmentMeans] = []
-        for stored_name, by_run in means.items():
-            segment = unescape(stored_name)
-            of_runs = tuple(by_run.values())
-            segments.append(SegmentMeans(segment=segment, n=users.get(segment, 0), means=of_runs))
-        return tuple(segments)
+        return tuple(
+            SegmentMeans(segment=segment, n=users.get(segment, 0), means=tuple(by_run.values()))
+            for segment, by_run in means.items()
+        )
 
     def means(self, run_id: int) -> Mapping[tuple[str, str], float | None]:
         query = select(summaries.c.segment, summaries.c.metric, summaries.c.mean).where(
@@ -233,7 +225,9 @@ class SqlPageStore:
         with self._database.read() as connection:
             query = _scores_of_user(connection, comparison, user, until, runs)
             for row in connection.execute(query):
-                by_slot[row.slot][row.metric] = getattr(row, f"v{row.place}")
+                score = getattr(row, f"v{row.place}")
+                is_defined = score is not None and not math.isnan(score)
+                by_slot[row.slot][row.metric] = score if is_defined else None
         return tuple(UserRun(slot=slot, scores=by_slot[slot]) for slot in sorted(by_slot))
 
     def user_lists(self, run_id: int, user: str) -> UserLists | None:

@@ -171,20 +171,9 @@ def is_of_dialect(connection: Connection) -> Callable[..., bool]:
     return is_included
 
 
-def without_partitions(connection: Connection) -> Callable[[str | None, str, Any], bool]:
-    """For Alembic: return a check that excludes partitions, because no table declares them."""
-    partitions: set[str | None] = set()
-    if not is_sqlite(connection):
-        names = (
-            "SELECT relname FROM pg_class WHERE relispartition AND relnamespace = "
-            "CAST(current_schema() AS regnamespace)"
-        )
-        partitions.update(connection.scalars(text(names)))
-
-    def is_no_partition(name: str | None, kind: str, _: object) -> bool:
-        return kind != "table" or name not in partitions
-
-    return is_no_partition
+def is_no_partition(name: str | None, kind: str, _: object) -> bool:
+    """For Alembic: return whether a table is no partition, because no table declares partitions."""
+    return kind != "table" or name is None or not name.startswith("scores_")
 
 
 def utc_day(instant: ColumnElement[datetime]) -> ColumnElement[date]:

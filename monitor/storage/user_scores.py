@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from itertools import chain
-from typing import TYPE_CHECKING
 
 from sqlalchemy import ColumnElement, Connection, delete, func, select
 
@@ -13,9 +12,6 @@ from monitor.model.runs import Scores
 from monitor.storage.partitions import day_of_slot, of_run
 from monitor.storage.rows import is_sqlite
 from monitor.storage.tables.run_tables import PLACES, score_places, scores
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 def store_scores(
@@ -83,35 +79,19 @@ def scores_of(connection: Connection, run_id: int, names: Sequence[str]) -> Scor
         columns.setdefault(row.part, {})[row.metric] = scores.c[f"v{row.place}"]
     tables = [pd.DataFrame(index=pd.Index([], dtype="str"))]
     for part, part_columns in columns.items():
-        table = _table(connection, run_id, part, part_columns)
-        if len(table):
-            tables.append(table)
+        query = select(scores.c.user_id, *part_columns.values()).where(
+            of_run(connection, run_id), scores.c.part == part
+        )
+        rows = list(map(tuple, connection.execute(query)))
+        if rows:
+            table = pd.DataFrame(rows, columns=["user", *part_columns]).set_index("user")
+            tables.append(table.astype(np.float64))
     joined = pd.concat(tables, axis=1).sort_index()
     by_metric = {}
     for name in names:
         if name in joined:
-            by_metric[name] = joined[name].to_numpy(np.float64)
+            by_metric[name] = joined[name].to_numpy()
     return Scores(users=pd.Index(joined.index, dtype="str"), by_metric=by_metric)
-
-
-def _table(
-    connection: Connection,
-    run_id: int,
-    part: int,
-    columns: dict[str, ColumnElement[float]],
-) -> pd.DataFrame:
-    import numpy as np
-    import pandas as pd
-
-    query = select(scores.c.user_id, *columns.values()).where(
-        of_run(connection, run_id), scores.c.part == part
-    )
-    rows = connection.execute(query).all()
-    values = {}
-    for place, name in enumerate(columns, start=1):
-        values[name] = np.array([row[place] for row in rows], dtype=np.float64)
-    users = pd.Index([row[0] for row in rows], dtype="str")
-    return pd.DataFrame(values, index=users)
 
 
 def _store_places(connection: Connection, run_id: int, parts: Sequence[Sequence[str]]) -> int:

@@ -243,7 +243,7 @@ scores = Table(
 )
 """One row for each user and `PLACES` metrics; more metrics are in further parts.
 
-NULL if the score is undefined, or if the column has no metric.
+An undefined score is NULL on SQLite and NaN on PostgreSQL. The view ``user_scores`` shows NULL.
 
 There are no foreign keys, because checking them would take longer than storing the rows. Rows
 are stored in the order of the key, so they are appended. Reading one user of one run takes one
