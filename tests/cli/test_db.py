@@ -81,7 +81,7 @@ def _overwrite() -> None:
 def _desynchronize() -> None:
     with closing(sqlite3.connect(FILE, isolation_level=None)) as connection:
         row = connection.execute(
-            "SELECT * FROM sqlite_master WHERE name = 'ix_runs_scheduled_for'"
+            "SELECT * FROM sqlite_master WHERE name = 'ix_runs_slot'"
         ).fetchone()
         connection.execute("PRAGMA writable_schema = ON")
         connection.execute("DELETE FROM sqlite_master WHERE name = ?", row[1:2])
@@ -98,7 +98,7 @@ def _desynchronize() -> None:
         (_overwrite, "the content of pages is damaged", "restore it from a backup"),
         (
             _desynchronize,
-            "wrong # of entries in index ix_runs_scheduled_for",
+            "wrong # of entries in index ix_runs_slot",
             "rankwatch.db REINDEX`",
         ),
     ],

@@ -179,7 +179,7 @@ def test_a_place_for_a_file_that_is_none_is_named_and_every_error_told_before_it
 def test_a_damaged_file_is_named(file):
     with file.open("r+b") as opened:
         opened.seek(4096)
-        opened.write(b"\xff" * 40_960)
+        opened.write(b"\xff" * (file.stat().st_size - 4096))
 
     with (
         closing(unopened_store(f"sqlite:///{file}")) as store,

@@ -24,7 +24,7 @@ from monitor.model.rankings import Arm
 from monitor.model.rules import Comparison, Direction, LearnedLimit, Learning
 from monitor.model.runs import LatestRun, RunStatus
 from monitor.storage import SqlStore
-from monitor.storage.alert_states import announce
+from monitor.storage.alert_states import store_transitions
 from monitor.web import pages
 from monitor.web.app import describe_api
 from monitor.web.pages.alerts import LEAST, MOST, _one_page
@@ -345,7 +345,7 @@ def test_incidents_are_shown_by_the_day_with_links_to_older_ones_and_what_is_cho
         start = factories.transition(**about)
         changes += [start, replace(start, from_state=State.FIRING, to_state=State.QUIET)]
     with store.database.write() as connection:
-        announce(connection, changes, ())
+        store_transitions(connection, changes, ())
     seen: list[str] = []
     with browsing(application(store)) as ask:
         path = "/alerts?text=a1&state=ended&comparison=home-feed&severity=critical"
