@@ -38,7 +38,7 @@ from monitor.model.rankings import Arm, RankingTable
 from monitor.model.run_reasons import IdMismatch
 from monitor.pairing.id_mismatches import LEAST_COMMON, IdComparison, find_user_mismatch
 from monitor.pairing.ids import decode, find_users
-from monitor.reading.padding import without_items
+from monitor.reading.lists import without_items
 from monitor.texts.id_mismatches import Surface, write_mismatch
 
 _SHOWN = 50

@@ -66,7 +66,6 @@ class AnswerFile:
 
     def __init__(self, place: str | None, question: str) -> None:
         self._path = None if place is None else Path(f"{place}-{_digest(question)}")
-        self._stored_lists = 0
         self._stored_versions = Counter[str]()
         self.trouble: str | None = None
 
@@ -91,7 +90,7 @@ class AnswerFile:
                     if user in missing:
                         del missing[user]
                         lists.add(user, items, scores)
-        self._stored_lists = len(lists)
+        lists.new_lists()  # these are stored already
         self._stored_versions = Counter(lists.versions)
         return list(missing)
 
@@ -100,9 +99,8 @@ class AnswerFile:
 
         Call this function in another thread. Then the pull does not wait for the disk.
         """
-        rows = [] if self._path is None else lists.since(self._stored_lists)
+        rows = [] if self._path is None else lists.new_lists()
         versions = Counter(lists.versions) - self._stored_versions
-        self._stored_lists = len(lists)
         self._stored_versions += versions
         return partial(self._write, rows, versions)
 

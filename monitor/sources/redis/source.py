@@ -18,11 +18,12 @@ from monitor.model.rankings import CoverageReason, Pull, UserTable
 from monitor.model.runs import PullRequest
 from monitor.model.unreadable import Need, require_readable
 from monitor.reading.ids import user_key
+from monitor.reading.lists import parse_json
 from monitor.reading.tally import Tally
 from monitor.slot_templates import fill_slot
 from monitor.sources.columns import require_columns
 from monitor.sources.expressions import finder, shape_of
-from monitor.sources.list_collector import ListCollector, from_json, spell_items
+from monitor.sources.list_collector import ListCollector, spell_items
 from monitor.sources.lookup_tables import user_table
 from monitor.sources.redis import RedisSourceOptions, RedisUsersOptions
 
@@ -127,8 +128,9 @@ class RedisSource:
                 lists.fail(user, _reason(error), self._server.describe(error))
         pull = spell_items(lists.pull(), options.item_ids)
         tally = Tally(self._server.where)
-        if lists.unreadable:
-            tally.count(options.key, Need.LISTS, lists.unreadable, len(users), lists.example)
+        unreadable, example = lists.unreadable
+        if unreadable:
+            tally.count(options.key, Need.LISTS, unreadable, len(users), example)
             require_readable(tally.unreadable, options.max_unreadable)
         notes = {reason: f"{self._server.where}: {note}" for reason, note in pull.notes.items()}
         return replace(pull, notes=notes, unreadable=tally.unreadable)
@@ -205,7 +207,7 @@ class RedisSource:
     def _add_json(self, lists: ListCollector, user: str, document: str) -> None:
         scores = None
         try:
-            answer = from_json(document)
+            answer = parse_json(document)
             items = self._items(answer)
             if self._scores is not None:
                 scores = self._scores(answer)

@@ -23,9 +23,10 @@ from monitor.model.rankings import CoverageReason, Pull
 from monitor.model.runs import PullRequest
 from monitor.model.unreadable import Need, Unreadable, require_readable
 from monitor.options import format_duration
+from monitor.reading.lists import parse_cell
 from monitor.reading.tally import unreadable_of
 from monitor.sources.columns import require_columns, root_of
-from monitor.sources.list_collector import from_json, pull_without
+from monitor.sources.list_collector import pull_without
 from monitor.sources.sql import SqlOptions, SqlSourceOptions, SqlTableOptions, is_file
 from monitor.sources.table_lists import TableBatch, TableLists
 from monitor.sources.table_options import MICROSECONDS, MILLISECONDS, SECONDS, ServedOptions
@@ -174,10 +175,7 @@ def _take_field(value: object, fields: Sequence[str]) -> object:
 
     Text is read as JSON. The result is None if there is no such field.
     """
-    try:
-        value = from_json(value)
-    except ValueError:
-        return value
+    value = parse_cell(value)
     for field in fields:
         if isinstance(value, list):
             value = [each.get(field) if isinstance(each, dict) else None for each in value]
