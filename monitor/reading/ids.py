@@ -104,7 +104,7 @@ def to_ids(ids: pa.Array) -> Integers | ExtensionArray:
     return texts
 
 
-def _arrow_of(kind: type, values: Sequence[Any]) -> pa.Array:
+def _arrow_of(kind: type, values: Sequence[Any]) -> pa.Array:  # noqa: PLR0911 - one for each type
     """An Arrow array of values of one type. Raises an error if a value cannot be an id."""
     if issubclass(kind, bool | np.bool_ | type(None)):
         return pa.nulls(len(values), pa.int64())

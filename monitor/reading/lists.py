@@ -18,7 +18,7 @@ from pyarrow import types as arrow_types
 from monitor.errors import SourceError
 from monitor.immutable import immutable
 from monitor.kernels.ragged import offsets_of
-from monitor.model.arrays import Flags, Floats, Integers
+from monitor.model.arrays import Array, Flags, Floats, Ids, Integers, Rows
 from monitor.model.rankings import RankingTable
 from monitor.reading.dialects import recognize_dialect
 from monitor.reading.ids import (
@@ -105,7 +105,7 @@ def join_lists(parts: Sequence[FlatLists]) -> FlatLists:
     )
 
 
-def read_lists(
+def read_lists(  # noqa: PLR0913 - two columns and what is read of them
     cells: Cells,
     column: str,
     where: str,
@@ -266,6 +266,26 @@ def without_items(table: RankingTable, no_item: NoItems) -> RankingTable:
     lengths = _count(np.diff(table.offsets), np.flatnonzero(is_item))
     scores = None if table.scores is None else table.scores[is_item]
     return replace(table, offsets=offsets_of(lengths), items=table.items[is_item], scores=scores)
+
+
+def order_rows(owners: Integers, places: Array, items: pa.Array | Ids | None = None) -> Rows | None:
+    """The order of the rows of the long form by owner and place. None if they are in this order.
+
+    If ``items`` is given, equal places are ordered by the text of the items.
+    """
+    is_same_owner = owners[1:] == owners[:-1]
+    is_after = (owners[1:] > owners[:-1]) | (is_same_owner & (places[1:] > places[:-1]))
+    if bool(is_after.all()):
+        return None
+    order = np.lexsort((places, owners))
+    if items is None or not _has_ties(owners[order], places[order]):
+        return order
+    by_text = pc.sort_indices(pa.array(items).cast(pa.large_string())).to_numpy()
+    return by_text[np.lexsort((places[by_text], owners[by_text]))]
+
+
+def _has_ties(owners: Integers, places: Array) -> bool:
+    return bool(((owners[1:] == owners[:-1]) & (places[1:] == places[:-1])).any())
 
 
 def parse_json(text: str | bytes) -> object:

@@ -1,8 +1,9 @@
 """Collects lists into a Pull. The lists arrive user by user, as Python values."""
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
-from itertools import chain, compress, islice, repeat
+from itertools import chain, compress, islice
 
 import numpy as np
 import pandas as pd
@@ -78,9 +79,8 @@ class ListCollector:
         self._notes: dict[CoverageReason, str] = {}
         self._users: dict[str, None] = {}
         self._waiting: list[tuple[object, object, object]] = []  # of the last users
-        self._parts: list[tuple[list[str], FlatLists]] = []
+        self._parts: list[tuple[list[str], list[object], FlatLists]] = []
         self._stored = 0  # the number of parts that `new_lists` has returned
-        self._versions: dict[str, int] = {}
         self._unreadable = 0
         self._example: object = None
 
@@ -104,7 +104,9 @@ class ListCollector:
             scores = scores[: self._k] if has_length else None  # type: ignore[index]  # it is a list
             value = value[: self._k]
         self._users[user] = None
-        self._waiting.append((value, scores, version))
+        self._waiting.append(
+            (value, scores, version if isinstance(version, str | int | float) else None)
+        )
         if len(self._waiting) == _TOGETHER:
             self._convert()
 
@@ -134,18 +136,11 @@ class ListCollector:
                 self.fail(user, CoverageReason.MALFORMED, "expected a list of ids, found null")
         for row in np.flatnonzero(~is_left):
             self.fail(users[row], CoverageReason.MALFORMED, lists.note)
-        listed = list(compress(users, is_left))
-        count_versions(self._versions, zip(compress(versions, is_left), repeat(1)))
-        self._parts.append((listed, lists.only(is_left)))
+        left = list(compress(users, is_left)), list(compress(versions, is_left))
+        self._parts.append((*left, lists.only(is_left)))
         if self._unreadable == 0:
             self._example = lists.example
         self._unreadable += lists.unreadable + int(lists.is_missing.sum())
-
-    @property
-    def versions(self) -> dict[str, int]:
-        """The number of lists of each version of the model."""
-        self._convert()
-        return self._versions
 
     @property
     def unreadable(self) -> tuple[int, object]:
@@ -156,31 +151,33 @@ class ListCollector:
     def pull(self) -> Pull:
         """The lists and failures that were collected."""
         self._convert()
-        users = list(chain.from_iterable(listed for listed, _ in self._parts))
+        users = list(chain.from_iterable(users for users, _, _ in self._parts))
+        versions = Counter(chain.from_iterable(versions for _, versions, _ in self._parts))
         nothing = read_lists([], "", "", scores=[] if self._has_scores else None)
-        lists = join_lists([part for _, part in self._parts] or [nothing])
+        lists = join_lists([part for _, _, part in self._parts] or [nothing])
         table = lists.table(pd.Index(users, dtype="str"))
         return without_failed(
             Pull(
                 rankings=table,
                 failures=self._failures,
                 notes=self._notes,
-                versions=self._versions,
+                versions=count_versions({}, versions.items()),
             )
         )
 
     def __len__(self) -> int:
         return len(self._users)
 
-    def new_lists(self) -> list[tuple[str, list[object], list[float]]]:
-        """The user, items and scores of each list that was added since the last call."""
+    def new_lists(self) -> list[tuple[object, ...]]:
+        """The user, items, scores and version of each list that was added since the last call."""
         self._convert()
-        lists: list[tuple[str, list[object], list[float]]] = []
-        for users, part in self._parts[self._stored :]:
+        lists: list[tuple[object, ...]] = []
+        for users, versions, part in self._parts[self._stored :]:
             items = part.items.to_pylist()
             scores = [] if part.scores is None else part.scores.tolist()
             ends = np.cumsum(part.lengths).tolist()
-            for user, start, end in zip(users, [0, *ends[:-1]], ends, strict=True):
-                lists.append((user, items[start:end], scores[start:end]))
+            rows = zip(users, versions, [0, *ends], ends, strict=False)
+            for user, version, start, end in rows:
+                lists.append((user, items[start:end], scores[start:end], version))
         self._stored = len(self._parts)
         return lists

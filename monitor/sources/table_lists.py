@@ -22,7 +22,7 @@ from monitor.errors import SourceError
 from monitor.foreign_errors import file_cause
 from monitor.immutable import immutable
 from monitor.kernels.ragged import offsets_of
-from monitor.model.arrays import Flags, Floats, Integers, Rows
+from monitor.model.arrays import Flags, Integers
 from monitor.model.id_forms import Forms
 from monitor.model.model_versions import count_versions
 from monitor.model.rankings import CoverageReason, Pull, RankingTable
@@ -33,6 +33,7 @@ from monitor.reading.lists import (
     NoItems,
     is_padding,
     join_lists,
+    order_rows,
     parse_cell,
     read_lists,
 )
@@ -170,7 +171,7 @@ def long_lists(
         tally.flags(options.rank, Need.NUMBERS, np.isnan(places), column)
     assert places is not None  # noqa: S101 - options have a rank or scores
     is_bad = is_bad | np.isnan(places)
-    order = _order(positions, places, None if options.rank else items)
+    order = order_rows(positions, places, None if options.rank else items)
     if order is not None:
         positions = positions[order]
         places = places[order]
@@ -195,35 +196,6 @@ def long_lists(
     return _pull(
         table, wanted.failures({CoverageReason.MALFORMED: np.flatnonzero(is_bad_user)}), note
     )
-
-
-def _order(
-    positions: Integers,
-    places: Floats,
-    items: pa.Array | None,
-) -> Rows | None:
-    """The order of the rows by user and place. None if the rows have this order already.
-
-    If ``items`` is given, equal places are ordered by the text of the items.
-    """
-    is_same_user = positions[1:] == positions[:-1]
-    is_after = (positions[1:] > positions[:-1]) | (is_same_user & (places[1:] > places[:-1]))
-    if bool(is_after.all()):
-        return None
-    order = np.lexsort((places, positions))
-    if items is None:
-        return order
-    positions_in_order = positions[order]
-    places_in_order = places[order]
-    is_tied = positions_in_order[1:] == positions_in_order[:-1]
-    is_tied &= places_in_order[1:] == places_in_order[:-1]
-    if not is_tied.any():
-        return order
-    text_places = np.empty(len(positions), dtype=np.int64)
-    text_places[pc.sort_indices(items.cast(pa.large_string())).to_numpy()] = np.arange(
-        len(positions)
-    )
-    return np.lexsort((text_places, places, positions))
 
 
 def _pull(table: RankingTable, failures: dict[str, CoverageReason], malformed: str) -> Pull:

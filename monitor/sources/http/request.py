@@ -150,7 +150,7 @@ class RequestTemplate:
         items = self._items(answer)
         if items is None and answer is not None:
             note = (
-                f"has nothing at the path in items ({self._options.items}), in "
+                f"has nothing at the path that `items` gives ({self._options.items}), in "
                 f"{shape_of(answer, [user])}"
             )
             return RequestFailure(CoverageReason.MALFORMED, note)
@@ -215,7 +215,7 @@ class RequestTemplate:
             note = "gave an answer without an array or object of answers by user"
             if self._options.answers:
                 shape = shape_of(answer, users)
-                note += f" at the path in answers ({self._options.answers}), in {shape}"
+                note += f" at the path that `answers` gives ({self._options.answers}), in {shape}"
             return RequestFailure(CoverageReason.MALFORMED, note)
         if self._user is None:
             if len(answers) == len(users):

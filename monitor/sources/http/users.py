@@ -77,6 +77,6 @@ class HttpUsers(Table):
             note = f"answered no JSON to which users ({options.users}) can be applied"
             raise SourceError(f"{options.host} {note}") from None
         if not isinstance(users, list):
-            what = f"{options.host} has no array at the path in users ({options.users})"
+            what = f"{options.host} has no array at the path that `users` gives ({options.users})"
             raise UnreadableError(what, f"{what}, in {shape_of(answer)}")
         return users

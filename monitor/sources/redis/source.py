@@ -216,7 +216,7 @@ class RedisSource:
             lists.fail(user, CoverageReason.MALFORMED, note)
             return
         if items is None:
-            note = f"there is nothing at the path in items, in {shape_of(answer, [user])}"
+            note = f"there is nothing at the path that `items` gives, in {shape_of(answer, [user])}"
             lists.fail(user, CoverageReason.MALFORMED, note)
         else:
             lists.add(user, items, scores)
