@@ -35,6 +35,7 @@ ALLOWED = {
     "settings.value_types": WRITTEN,
     "settings.yaml_document": WRITTEN,
     "pairing.id_mismatches": DATA,
+    "pairing.ids": DATA,
     "reading.dialects": DATA,
     "reading.ids": DATA,
     "reading.lists": DATA,

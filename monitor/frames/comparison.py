@@ -15,7 +15,7 @@ from monitor.charts.svg import Plot, element
 from monitor.errors import InputError, MetricError
 from monitor.frames.chunks import CodedPairs, chunks_of_pairs, encode_pairs
 from monitor.frames.columns import FrameColumns, Rankings, read_lists
-from monitor.frames.lists import read_rows, read_scores, refuses_broken_text
+from monitor.frames.lists import read_rows, read_scores
 from monitor.frames.side_information import (
     Graded,
     Weights,
@@ -159,7 +159,6 @@ def _read_count(value: object, name: str, otherwise: str) -> int:
     return int(value)
 
 
-@refuses_broken_text
 def compare(  # noqa: PLR0913 - one argument for each kind of data
     a: Ranking,
     b: Ranking,
@@ -276,7 +275,6 @@ def _with_scores(lists: RankingTable, scores: Numbers | None, what: str) -> Rank
     return replace(lists, scores=values)
 
 
-@refuses_broken_text
 def compare_many(  # noqa: PLR0913 - half of the arguments only rename columns
     baseline: Rankings,
     candidate: Rankings,

@@ -4,10 +4,9 @@ Other values are refused. Tables with Arrow's PyCapsule protocol are read too. T
 become Python objects. `monitor.reading.ids` defines what an id is.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from functools import wraps
+from collections.abc import Hashable, Iterable, Sequence
 from itertools import chain, compress
-from typing import Any, NoReturn, ParamSpec, Protocol, TypeVar, cast
+from typing import Any, NoReturn, Protocol, cast
 from uuid import UUID
 
 import numpy as np
@@ -33,12 +32,11 @@ from monitor.reading.ids import (
     one_array,
     to_ids,
 )
+from monitor.reading.numbers import numbers_of
 
 Row = Sequence[Any] | Array
 _LISTS = ("list<", "large_list<", "fixed_size_list<")
 _TEXTS = {"string", "large_string", "string_view"}
-_P = ParamSpec("_P")
-_T = TypeVar("_T")
 
 
 class ArrowTable(Protocol):
@@ -105,26 +103,6 @@ def _pandas_type(kind: object) -> Any:  # noqa: ANN401 - a dtype of pandas, or N
     if name in _TEXTS:
         return pd.StringDtype(na_value=float("nan"))
     return None
-
-
-def refuses_broken_text(function: Callable[_P, _T]) -> Callable[_P, _T]:
-    """Make a function raise InputError if it reads text with half of a surrogate pair.
-
-    Tables cannot store such text.
-    """
-
-    @wraps(function)
-    def checked(*args: _P.args, **kwargs: _P.kwargs) -> _T:
-        try:
-            return function(*args, **kwargs)
-        except UnicodeEncodeError as error:
-            near = error.object[max(0, error.start - 20) : error.start + 20]
-            raise InputError(
-                f"found the text {near!r}, which is not valid Unicode: decode the original bytes "
-                "again, or leave the text out"
-            ) from None
-
-    return checked
 
 
 def read_matrix(data: Array, arm: str) -> RankingTable:
@@ -215,20 +193,22 @@ def as_scores(column: pd.Series, what: str) -> Floats:
     if isinstance(column.dtype, pd.ArrowDtype):
         column = read_column(column)
     dtype = column.dtype
-    wrong: list[object] = []
     if pandas_types.is_object_dtype(dtype):
-        not_numbers = str | bytes | bool | complex
-        wrong = [value for value in column.tolist() if isinstance(value, not_numbers)]
-    elif pandas_types.is_complex_dtype(dtype) or not pandas_types.is_numeric_dtype(dtype):
-        wrong = column.tolist()[:1]
-    try:
-        if not wrong and not pandas_types.is_bool_dtype(dtype):
-            return column.to_numpy(dtype=np.float64, na_value=np.nan)
-    except (TypeError, ValueError, OverflowError):
-        wrong = [value for value in column.tolist() if not isinstance(value, int | float)]
-    first = repr(wrong[0]) if wrong else "booleans, or a number that is too large for a float,"
+        values = column.where(column.notna(), None).tolist()
+        numbers, is_wrong = numbers_of(values)
+        wrong = [value for value, is_bad in zip(values, is_wrong, strict=True) if is_bad]
+        if not wrong:
+            return numbers
+    elif pandas_types.is_numeric_dtype(dtype) and not (
+        pandas_types.is_bool_dtype(dtype) or pandas_types.is_complex_dtype(dtype)
+    ):
+        return column.to_numpy(dtype=np.float64, na_value=np.nan)
+    else:
+        wrong = column.tolist()
+    first = f"{wrong[0]!r}" if wrong else f"the type {dtype}"
     raise InputError(
-        f"{what}: found {first} where a number was expected: give numbers, and NaN for no number"
+        f"{what}: found {first[:60]} where a number was expected: give numbers, and NaN for no "
+        "number"
     )
 
 
@@ -310,8 +290,6 @@ def refuse_odd(values: object, what: str) -> None:
 
 
 def _refuse(value: object, what: str) -> NoReturn:
-    if isinstance(value, str):
-        value.encode()  # raises UnicodeEncodeError for half of a surrogate pair
     kind = describe_value(value)
     if _is_missing(value):
         raise InputError(
@@ -368,7 +346,8 @@ def checked_users(users: pd.Index, arm: str) -> pd.Index:
                 "spell each user in one way"
             )
         keys[place] = int(key)
-    return pd.Index(keys, name=users.name)
+    checked: pd.Index = pd.Index(keys, name=users.name)
+    return checked
 
 
 def shown(names: Iterable[Hashable]) -> str:

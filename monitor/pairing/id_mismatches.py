@@ -60,7 +60,8 @@ _NO_LETTERS = re.compile(r"[\W_]+")
 class _Attempt:
     """Another spelling of ids.
 
-    ``forms`` are the settings that make this spelling. They are empty if no setting can make it.
+    ``forms`` are the values of `item_ids` or `user_ids` that rewrite ids to this spelling. They are
+    empty if these settings cannot do that.
     """
 
     kind: MismatchKind

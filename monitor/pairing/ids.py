@@ -194,7 +194,7 @@ def _positions(wanted: Ids, present: pd.Index) -> Rows:
 
     The present ids must be distinct.
     """
-    index = pd.Index(wanted)
+    index: pd.Index = pd.Index(wanted)
     if not _kind(index) == _kind(present) == "i":
         index = index.astype("str")
         present = present.astype("str")

@@ -3,6 +3,8 @@
 A cell is a list, a null, or any other value. Lists that are written as JSON are parsed first.
 """
 
+from __future__ import annotations
+
 import json
 import re
 from collections.abc import Collection, Sequence
@@ -60,7 +62,7 @@ class FlatLists:
     example: object  # the first value that cannot be read
     note: str  # why the first malformed list is malformed
 
-    def only(self, is_left: Flags) -> "FlatLists":
+    def only(self, is_left: Flags) -> FlatLists:
         """The marked lists."""
         if is_left.all():
             return self
@@ -231,12 +233,12 @@ def numbers_of_lists(
 def is_padding(values: pa.Array | Sequence[object], ids: pa.Array, no_item: NoItems) -> Flags:
     """Marks the values that ``no_item`` names. ``ids`` are the ids of the values."""
     texts = [str(value) for value in no_item or () if value is not None]
-    is_filler = pc.is_in(ids, value_set=_named(ids, texts)).to_numpy(zero_copy_only=False)
+    is_filler: Flags = pc.is_in(ids, value_set=_named(ids, texts)).to_numpy(zero_copy_only=False)
     if not isinstance(values, pa.Array):
         named = set(no_item or ()) & {None, ""}
-        is_empty = [value is None or (isinstance(value, str) and not value) for value in values]
-        places = np.flatnonzero(is_empty)
-        is_filler[[place for place in places if values[place] in named]] = True
+        for place, value in enumerate(values):
+            if (value is None or value == "") and value in named:
+                is_filler[place] = True
         return is_filler
     if None in (no_item or ()):
         is_filler |= values.is_null().to_numpy(zero_copy_only=False)
@@ -281,7 +283,8 @@ def order_rows(owners: Integers, places: Array, items: pa.Array | Ids | None = N
     if items is None or not _has_ties(owners[order], places[order]):
         return order
     by_text = pc.sort_indices(pa.array(items).cast(pa.large_string())).to_numpy()
-    return by_text[np.lexsort((places[by_text], owners[by_text]))]
+    ordered: Rows = by_text[np.lexsort((places[by_text], owners[by_text]))]
+    return ordered
 
 
 def _has_ties(owners: Integers, places: Array) -> bool:

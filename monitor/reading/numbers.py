@@ -91,7 +91,8 @@ def numbers_of(values: Sequence[object]) -> tuple[Floats, Flags]:
 def _number(value: object) -> float | None:
     if value is None:
         return nan
-    if isinstance(value, int | float | Decimal) and not isinstance(value, bool):
+    numbers = int | float | Decimal | np.integer | np.floating
+    if isinstance(value, numbers) and not isinstance(value, bool):
         with suppress(OverflowError, ValueError):  # Decimal's signalling NaN raises ValueError
             return float(value)
     return None

@@ -278,7 +278,7 @@ class TableLists:
         else:
             pull = long_lists(wanted, positions, columns_read, options, tally)
         pull = spell_items(pull, options.item_ids)
-        if options.model_version in columns_read:
+        if options.model_version is not None and parts:
             versions = columns_read[options.model_version].cast(pa.large_string())
             pull = replace(pull, versions=_versions(pull, wanted, positions, versions))
         if options.user in columns_read:

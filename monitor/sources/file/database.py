@@ -18,23 +18,21 @@ import pyarrow.parquet
 
 from monitor.deadline import (
     Deadline,
-    OverdueError,
     interrupt_when_given_up,
     interrupted_at,
     interrupted_by_signals,
 )
 from monitor.errors import SourceError
-from monitor.foreign_errors import file_cause
 from monitor.model.id_forms import Forms
 from monitor.model.unreadable import Need, Unreadable, require_readable
 from monitor.options import format_duration
 from monitor.reading.ids import MAX_ID_LENGTH, describe_type, id_column, is_list, is_text, one_array
 from monitor.reading.lists import parse_cell, parse_column
 from monitor.reading.tally import unreadable_of
-from monitor.scratch import room_trouble, scratch_database, sql_text
+from monitor.scratch import scratch_database, sql_text
 from monitor.sources.columns import require_columns, root_of, spell_column
 from monitor.sources.file import FileSourceOptions, FileUsersOptions
-from monitor.sources.file.diagnosis import diagnosed, utf16_fault
+from monitor.sources.file.diagnosis import MEMORY_MB, file_errors, utf16_fault
 from monitor.sources.file.file_set import LONGEST_LINE, FileSet, opened_parquet, source_errors
 from monitor.sources.table_options import (
     MICROSECONDS,
@@ -44,11 +42,6 @@ from monitor.sources.table_options import (
     ServedOptions,
 )
 
-MEMORY_MB = 250
-"""The largest memory of one database. Joins of lists with a hundred items take twice as much.
-
-Further data goes to a temporary folder, which is deleted at the end.
-"""
 KEY = "rankwatch_key"
 """The name of the column of users' keys in our views."""
 PLACE = "rankwatch_place"
@@ -91,7 +84,7 @@ def open_database(
         if file_set.store is not None:
             stores[id(file_set.store)] = file_set.store
     with (
-        _errors_of(files, deadline),
+        file_errors(files, deadline),
         scratch_database(
             f"{memory_mb}MB",
             paths,
@@ -104,45 +97,6 @@ def open_database(
         interrupted_by_signals(database.interrupt),
     ):
         yield database
-
-
-@contextmanager
-def _errors_of(files: Sequence[FileSet], deadline: Deadline | None) -> Iterator[None]:
-    try:
-        where = " and ".join(dict.fromkeys(file_set.where for file_set in files))
-        with readable(where), diagnosed(files):
-            yield
-    except SourceError:
-        # An interrupt at the deadline can appear as any error.
-        if deadline is not None and deadline.is_past:
-            raise OverdueError from None
-        raise
-
-
-@contextmanager
-def readable(where: str) -> Iterator[None]:
-    """Turn errors of DuckDB into a SourceError, and its interrupts into an OverdueError."""
-    try:
-        yield
-    except RuntimeError as error:
-        # DuckDB raises this after a signal. The exception of the signal's handler is lost.
-        if "interrupted" in str(error):
-            raise KeyboardInterrupt from None
-        raise
-    # A stream of batches raises errors of Arrow or of the operating system.
-    except (duckdb.Error, pa.ArrowException, OSError) as error:
-        # A busy database cannot be closed. Then the earlier exception is raised.
-        if error.__context__ is not None and not isinstance(error.__context__, Exception):
-            raise error.__context__ from None
-        if "INTERRUPT" in str(error).partition("\n")[0]:
-            raise OverdueError from None
-        problem = f"{where} cannot be read"
-        cause: object = file_cause(error)
-        trouble = room_trouble(str(error))
-        if trouble is not None:
-            problem += f" in {MEMORY_MB}MB of memory"
-            cause = trouble
-        raise SourceError(f"{problem}: {cause}", permanent=False) from None
 
 
 def sql_name(name: str) -> str:
@@ -176,7 +130,7 @@ class FileView:
             if served.request is not None:
                 log_columns.append(served.request)
             columns = tuple(dict.fromkeys([*columns, *log_columns]))
-        with readable(files.where), diagnosed([files]):
+        with file_errors([files]):
             file_columns = [column for column in columns if column != PLACE]
             rows = _READERS[files.format](database, files, file_columns)
             if PLACE in columns:

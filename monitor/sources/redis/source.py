@@ -9,15 +9,12 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
-import pyarrow as pa
-
 from monitor.deadline import BackgroundCall, Deadline, OverdueError, interrupt_when_given_up
 from monitor.errors import ConfigError, SourceError
 from monitor.foreign_errors import redis_cause
 from monitor.model.rankings import CoverageReason, Pull, UserTable
 from monitor.model.runs import PullRequest
 from monitor.model.unreadable import Need, require_readable
-from monitor.reading.ids import user_key
 from monitor.reading.lists import parse_json
 from monitor.reading.tally import Tally
 from monitor.slot_templates import fill_slot
@@ -248,29 +245,21 @@ class RedisUsers:
         require_columns(dimensions, [], where)
         call = BackgroundCall(partial(self._read, key, most + 1), name="redis")
         try:
-            users, example = call.wait(Deadline.after(self._options.timeout.total_seconds()))
+            members = call.wait(Deadline.after(self._options.timeout.total_seconds()))
         except _ERRORS as error:
             raise SourceError(
                 f"{where} cannot be read: {self._server.describe(error)}", permanent=False
             ) from None
-        if len(users) > most:
+        if len(members) > most:
             raise SourceError(f"{where} has more than {most} users: raise max_rows")
         tally = Tally(where)
-        tally.count(key, Need.IDS, users.null_count, len(users), example)
+        users = tally.users(members, key)
         require_readable(tally.unreadable, self._options.max_unreadable)
         return user_table([(users, {})], tally)
 
-    def _read(self, key: str, most: int) -> tuple[pa.Array, str | None]:
-        """The users, and the first member that is no id. Such a member is null among the users."""
-        users = []
-        example = None
+    def _read(self, key: str, most: int) -> list[str]:
         with closing(self._server.open()) as client, interrupt_when_given_up(client.close):
-            for member in islice(_members(client, key), most):
-                user = user_key(member)
-                users.append(user)
-                if user is None and example is None:
-                    example = member
-        return pa.array(users, pa.large_string()), example
+            return list(islice(_members(client, key), most))
 
 
 def _members(client: Any, key: str) -> Iterator[str]:  # noqa: ANN401
