@@ -73,10 +73,10 @@ class PullProgress:
 class PullRequest:
     """Requests the top k lists of users for a slot from one arm, within ``timeout_s`` seconds.
 
-    - ``what``: an arm, or the noise floor.
-    - ``on_progress``: gets the progress of a long pull.
-    - ``answers_path``: the path of the file that stores answers begins with this text. Stored
-      answers are valid for ``answers_valid_s``.
+    - ``what``: the name of the pull in the progress: an arm, or the noise floor.
+    - ``on_progress``: is called with the progress of a long pull.
+    - ``answers_path``: the start of the path of the file that stores answers. None stores nothing.
+      Stored answers are valid for ``answers_valid_s``.
     - ``together``: a seed for the random order in which the HTTP pulls of one run request users.
       Without a seed they keep the given order.
     - ``is_uncached``: asks caches not to answer.

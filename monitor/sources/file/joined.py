@@ -231,9 +231,12 @@ class _JoinedAnswers:
                     f"SELECT h FROM (SELECT hash({KEY}) AS h FROM {lists.all_rows}) GROUP BY h "
                     "HAVING count(*) > 1 OR h = hash(NULL::VARCHAR)"
                 )
+                execute(f"CREATE OR REPLACE TEMP TABLE repeated_hashes AS {hashes}")
+                if not execute("SELECT 1 FROM repeated_hashes LIMIT 1").fetchall():
+                    continue
                 execute(
                     f"INSERT INTO repeated SELECT {KEY} FROM {lists.all_rows} "
-                    f"WHERE hash({KEY}) IN ({hashes}) GROUP BY {KEY} "
+                    f"WHERE hash({KEY}) IN (FROM repeated_hashes) GROUP BY {KEY} "
                     f"HAVING count(*) > 1 OR {KEY} IS NULL"
                 )
                 without_user = f"DELETE FROM repeated WHERE {KEY} IS NULL RETURNING 1"

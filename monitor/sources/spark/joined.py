@@ -19,9 +19,9 @@ from monitor.model.rankings import ALL, AskedUsers, Pull, UserTable
 from monitor.model.runs import JoinRequest, PullRequest
 from monitor.model.unreadable import Need, Unreadable, require_readable, require_readable_lists
 from monitor.ports import Measurer
-from monitor.reading.ids import EXACT, MAX_ID_LENGTH, id_column
+from monitor.reading.ids import EXACT, MAX_ID_LENGTH, id_column, one_array
 from monitor.reading.tally import unreadable_of
-from monitor.sources.columns import one_array, require_columns
+from monitor.sources.columns import require_columns
 from monitor.sources.lookup_tables import SegmentValues, segment_labels
 from monitor.sources.spark import SparkOptions, SparkSourceOptions, SparkUsersOptions
 from monitor.sources.spark import connect_session as spark
