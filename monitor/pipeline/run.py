@@ -26,7 +26,8 @@ from monitor.pipeline.judgement import RECENT, judge_findings, needs_recent
 from monitor.pipeline.pull import Arms
 from monitor.pipeline.run_explanation import HEALTHY_RUNS, add_explanations, find_lost, recall_fault
 from monitor.pipeline.run_measurement import Measurement, Stopwatch, measure_slot
-from monitor.pipeline.score import RunScores, draw_scores, join_scores, relevance_metrics
+from monitor.pipeline.run_scores import RunScores, draw_scores, join_scores
+from monitor.pipeline.score import relevance_metrics
 from monitor.ports import Clock, ScoreSink
 from monitor.texts.id_mismatches import write_user_spelling
 from monitor.texts.model_versions import write_changes, write_models

@@ -38,7 +38,7 @@ from monitor.pipeline.pull import (
 from monitor.pipeline.respelled import hide_examples
 from monitor.pipeline.run_explanation import add_titles, explain_run, explained_items
 from monitor.pipeline.run_parts import RemoteMeasurer
-from monitor.pipeline.score import RunScores, draw_scores, without_failed
+from monitor.pipeline.run_scores import RunScores, draw_scores, without_failed
 from monitor.pipeline.user_batches import users_at_once
 from monitor.ports import Clock
 
@@ -114,15 +114,21 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
     keep = measuring.keep_scores if arms.scores_to is None else Keep.ALL
     with _answers(comparison, arms, slot, watch, deadline, memory) as answers:
         accumulator = RunAccumulator(
-            comparison,
-            answers.asked,
-            watch.stage,
-            sampled_users=sampled_users,
-            gather=partial(_add_scores, scores, comparison, keep, answers),
+            comparison, answers.asked, watch.stage, sampled_users=sampled_users
         )
-        measurer = RemoteMeasurer(comparison, answers, sampled_users, keep, arms.pseudonyms)
+        measurer = RemoteMeasurer(
+            comparison=comparison,
+            asked=answers.asked,
+            weights=answers.weights,
+            relevance=answers.relevance,
+            sampled_users=sampled_users,
+            keep=keep,
+            pseudonyms=arms.pseudonyms,
+        )
         size = batch_users or users_at_once(measuring.k)
-        _add_answers(accumulator, answers, measurer, watch, size)
+        for measured in _measure_batches(accumulator, answers, measurer, watch, size):
+            answers.scored(measured)
+            scores.add(draw_scores(_without_floor(measured), keep, comparison))
     failed = accumulator.failed
     scores.failed = failed
     seconds_left = deadline - watch.clock.monotonic()
@@ -132,7 +138,7 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
     )
     if not comparison.judging.shows_items:
         mismatches = hide_examples(mismatches)
-    sample = accumulator.sample()
+    sample = accumulator.sample(answers.weights, answers.relevance)
     left_out = [*answers.lacks]
     if measuring.noise_floor is NoiseFloor.TEMPORAL and memory.last_lists is None:
         left_out.append("noise_floor: no earlier run kept its lists")
@@ -179,7 +185,7 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
             for shown in accumulator.evidence(sample)
         ),
         arm_scores=arm_scores,
-        catalogue_size=max(measuring.catalogue_size or 0, accumulator.listed.count) or None,
+        catalogue_size=max(measuring.catalogue_size or 0, accumulator.listed_items) or None,
         lists=accumulator.lists,
         is_labelled=answers.relevance is not None,
         split=split,
@@ -189,7 +195,7 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
         models=follow(
             memory.last_ok.models if memory.last_ok else None, accumulator.versions, slot
         ),
-        input_hash=f"{accumulator.input_hash % 2**64:016x}",
+        input_hash=accumulator.input_hash,
         id_mismatches=mismatches,
     )
     return Measurement(
@@ -201,40 +207,36 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
     )
 
 
-def _add_answers(
+def _measure_batches(
     accumulator: RunAccumulator,
     answers: Answers,
     measurer: RemoteMeasurer,
     watch: Stopwatch,
     size: int,
-) -> None:
-    """Measure all users, at most ``size`` at once.
+) -> Iterator[Scores]:
+    """Measure all users, at most ``size`` at once. Yields the scores of the paired users.
 
     They are measured here, or on the machines that have the lists.
     """
     if answers.measured is None:
         for batch in watch.iterate("pull", answers.batches(size)):
-            accumulator.add(batch)
+            yield accumulator.add(batch)
         return
-    for part in watch.iterate("pull", answers.measured(measurer, size)):
-        accumulator.merge(measurer.unpack(part), answers.weights, answers.relevance)
+    for packed in watch.iterate("pull", answers.measured(measurer, size)):
+        part = measurer.unpack(packed)
+        accumulator.merge(part)
+        if part.scores is not None:
+            yield part.scores
 
 
-def _add_scores(
-    run_scores: RunScores,
-    comparison: Comparison,
-    keep: Keep | int,
-    answers: Answers,
-    scores: Scores,
-) -> None:
-    answers.scored(scores)
-    # The floor's score is not stored, since other stored series give it: the score plus the excess.
+def _without_floor(scores: Scores) -> Scores:
+    """The scores without the floor's. Other stored series give it: the score plus the excess."""
     by_metric = {
         name: values
         for name, values in scores.by_metric.items()
         if parse_derived(name)[0] is not DerivedMetric.FLOOR
     }
-    run_scores.add(draw_scores(replace(scores, by_metric=by_metric), keep, comparison))
+    return replace(scores, by_metric=by_metric)
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from monitor.pipeline.pseudonyms import HiddenRelevance, Pseudonyms
 from monitor.pipeline.pull import Arms, draw_panel, pull_all
 from monitor.pipeline.run_measurement import Measurement, Stopwatch, measure_slot
 from monitor.pipeline.run_parts import unpack_part
-from monitor.pipeline.score import RunScores
+from monitor.pipeline.run_scores import RunScores
 from monitor.ports import Measurer
 from pipeline.canned import Canned, CannedRelevance, CannedWeights, StillClock, arms, users
 

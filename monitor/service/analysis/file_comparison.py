@@ -134,7 +134,7 @@ def compare_files(  # noqa: PLR0913 - the options of the command
         raise InputError("; ".join(problems))
     coverage = results.coverage.all
     _require_pairs(coverage, notes, listed, slot)
-    items = results.listed.count
+    items = results.listed_items
     if catalogue is None:
         catalogue = items
     if catalogue < items:
