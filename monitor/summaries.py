@@ -161,7 +161,7 @@ class ScoreSums:
         total, squares = _sum_exactly(defined, max(map(abs, self.bounds)))
         self.total += total
         self.squares += squares
-        for floor in {statistic.floor for statistic in wanted} - {None}:
+        for floor in {statistic.floor for statistic in wanted if statistic.floor is not None}:
             count = int(np.count_nonzero(defined < floor))
             self.below[floor] = self.below.get(floor, 0) + count
         self.single.append(defined)

@@ -6,6 +6,7 @@ The order and number of the batches do not change the result.
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from heapq import nsmallest
 
 import numpy as np
@@ -25,13 +26,13 @@ from monitor.model.rankings import (
     UserBatch,
 )
 from monitor.model.rules import Comparison, Keep
-from monitor.model.run_reasons import IdMismatch
-from monitor.model.runs import Evidence, EvidenceKind, KeptLists, Scores, Summary
+from monitor.model.runs import Evidence, EvidenceKind, Findings, KeptLists, Scores
+from monitor.model.statistics import parse_derived
 from monitor.pairing import ListedItems, keep_lists, sum_coverage
 from monitor.pairing.id_mismatches import IdComparison
 from monitor.pairing.ids import decode, find_users
 from monitor.pairing.pairs import mix
-from monitor.pipeline.run_scores import join_scores, take_rows, take_scores
+from monitor.pipeline.run_scores import join_scores, take_rows, take_scores, without_failed
 from monitor.pipeline.score import leading_metric, score_pairs, wanted_statistics
 from monitor.pipeline.user_batches import (
     join_segments,
@@ -119,12 +120,12 @@ class RunAccumulator:
         self._share = sampled_users / max(1, asked.count)
         self._pairing: Pairing | None = None  # the pairing of the sample, if it is one batch
         wanted = wanted_statistics(comparison.judging.similarity_rules)
-        self._sums = RunPart(summaries=SummaryAccumulator(self._segments, wanted))
+        self.sums = RunPart(summaries=SummaryAccumulator(self._segments, wanted))
 
     def add(self, batch: UserBatch) -> Scores:
         """Pair and score the next batch, and add it. Returns the scores of the paired users."""
         measuring = self._comparison.measuring
-        sums = self._sums
+        sums = self.sums
         with self._stage("pair"):
             pairing = pair_users(batch, measuring.k, sums.ids)
         with self._stage("score"):
@@ -161,7 +162,7 @@ class RunAccumulator:
 
     def merge(self, part: RunPart) -> None:
         """Add what was measured of other users. Do not use the part again afterwards."""
-        sums = self._sums
+        sums = self.sums
         sums.metrics |= part.metrics
         sums.failed |= part.failed
         sums.unmeasured |= part.unmeasured
@@ -180,51 +181,27 @@ class RunAccumulator:
 
     def part(self, scores: Scores) -> RunPart:
         """Everything that was added, joined, with these scores. Add nothing afterwards."""
-        sums = self._sums
+        sums = self.sums
         sums.summaries.compact()
         return replace(
             sums,
             coverage=[self.coverage],
-            lists=[] if self.lists is None else [self.lists],
+            lists=[*filter(None, [self._join_lists()])],
             sampled=[self._join_sampled()],
             scores=scores,
         )
 
     @property
-    def failed(self) -> Mapping[str, str]:
-        """The error of each metric that failed for some users. Its scores are not reported."""
-        return self._sums.failed
-
-    @property
     def metrics(self) -> tuple[Metric, ...]:
         """The metrics that were measured and did not fail."""
-        return tuple(parse(name) for name in self._sums.metrics if name not in self.failed)
+        return tuple(parse(name) for name in self.sums.metrics if name not in self.sums.failed)
 
     @property
     def left_out(self) -> tuple[str, ...]:
         """Sentences about what could not be measured for all users."""
-        note = self._sums.listed.unweighted_note
-        return (*self._sums.unmeasured, *self.failed.values(), *filter(None, [note]))
-
-    @property
-    def listed_items(self) -> int:
-        """The number of distinct items in the lists of both arms."""
-        return self._sums.listed.count
-
-    @property
-    def id_mismatches(self) -> tuple[IdMismatch, ...]:
-        """Differences between the arms in how items are spelled."""
-        return self._sums.ids.mismatches
-
-    @property
-    def versions(self) -> Mapping[Arm, Mapping[str, int]]:
-        """How many users each version of an arm's model answered."""
-        return self._sums.versions
-
-    @property
-    def input_hash(self) -> str:
-        """A hash of the users and all their lists."""
-        return f"{self._sums.input_hash % 2**64:016x}"
+        sums = self.sums
+        note = sums.listed.unweighted_note
+        return (*sums.unmeasured, *sums.failed.values(), *filter(None, [note]))
 
     @property
     def notes(self) -> Mapping[tuple[Arm, CoverageReason], CoverageNote]:
@@ -233,7 +210,7 @@ class RunAccumulator:
         If an arm could not be read at all, its note names no example users.
         """
         notes = {}
-        for (arm, reason), (text, users) in self._sums.notes.items():
+        for (arm, reason), (text, users) in self.sums.notes.items():
             examples: tuple[str, ...] = ()
             if reason is not CoverageReason.UNAVAILABLE:
                 examples = tuple(user[:_LONGEST_USER] for user in users)
@@ -241,23 +218,17 @@ class RunAccumulator:
         return notes
 
     def _note(self, key: tuple[Arm, CoverageReason], text: str, users: Iterable[str]) -> None:
-        first_text, earlier_users = self._sums.notes.get(key, (text, []))
-        self._sums.notes[key] = first_text, nsmallest(_EXAMPLES, (*earlier_users, *users))
+        first_text, earlier_users = self.sums.notes.get(key, (text, []))
+        self.sums.notes[key] = first_text, nsmallest(_EXAMPLES, (*earlier_users, *users))
 
     @property
     def coverage(self) -> Coverage:
         """The coverage of all users that were asked."""
-        return sum_coverage(self._sums.coverage, self._segments)
+        return sum_coverage(self.sums.coverage, self._segments)
 
-    @property
-    def summaries(self) -> tuple[Summary, ...]:
-        """Summaries by segment and metric."""
-        return self._sums.summaries.summaries()
-
-    @property
-    def lists(self) -> KeptLists | None:
+    def _join_lists(self) -> KeptLists | None:
         """The lists that the comparison keeps, of paired users. None if no batch has any."""
-        parts = self._sums.lists
+        parts = self.sums.lists
         if not parts:
             return None
         counts = [len(part.baseline) for part in parts]
@@ -292,33 +263,50 @@ class RunAccumulator:
         )
 
     def _join_sampled(self) -> tuple[UserBatch, Scores]:
-        users, scores = zip(*self._sums.sampled, strict=True)
+        users, scores = zip(*self.sums.sampled, strict=True)
         return join_users(users, self._segments), join_scores(scores)
 
-    @property
-    def worst(self) -> tuple[Evidence, ...]:
-        """Lists of the worst users, the worst first."""
-        return _numbered(shown for _, shown in self._sums.worst)
+    def findings(self, slot: datetime, sample: Sample) -> Findings:
+        """What was found in all users, without metrics that failed for some users."""
+        sums = self.sums
+        summaries = []
+        for summary in sums.summaries.summaries():
+            if parse_derived(summary.metric)[1] not in sums.failed:
+                summaries.append(summary)
+        evidence = []
+        for shown in (*_numbered(shown for _, shown in sums.worst), *self._ordinary(sample)):
+            evidence.append(replace(shown, scores=without_failed(shown.scores, sums.failed)))
+        known_items = self._comparison.measuring.catalogue_size or 0
+        return Findings(
+            slot=slot,
+            coverage=self.coverage,
+            summaries=tuple(summaries),
+            evidence=tuple(evidence),
+            catalogue_size=max(known_items, sums.listed.count) or None,
+            lists=self._join_lists(),
+            input_hash=f"{sums.input_hash % 2**64:016x}",
+            id_mismatches=sums.ids.mismatches,
+        )
 
-    def evidence(self, sample: Sample) -> tuple[Evidence, ...]:
-        """Lists of the worst users among all users, and of ordinary users from the sample."""
-        worst = self.worst
+    def _ordinary(self, sample: Sample) -> tuple[Evidence, ...]:
+        """Lists of users whose scores are nearest to the median. No user is shown twice."""
         metric = leading_metric(self._comparison, self.metrics)
-        median = self._sums.summaries.median(str(metric))
+        median = self.sums.summaries.median(str(metric))
         if metric is None or median is None:
-            return worst
+            return ()
         values = sample.scores.by_metric[str(metric)].copy()
-        # No user is shown twice.
-        values[sample.scores.users.isin([shown.user for shown in worst])] = np.nan
+        worst = [shown.user for _, shown in self.sums.worst]
+        values[sample.scores.users.isin(worst)] = np.nan
         rows = ordinary_rows(values, self._comparison.measuring.evidence_users, median)
         kind = EvidenceKind.REPRESENTATIVE
-        ordinary = [_show_user(sample.pairing, sample.scores, row, kind) for row in rows.tolist()]
-        return (*worst, *_numbered(ordinary))
+        return _numbered(
+            _show_user(sample.pairing, sample.scores, row, kind) for row in rows.tolist()
+        )
 
     def _worst_of(
         self, pairing: Pairing, scores: Scores, metrics: Iterable[Metric]
     ) -> list[tuple[float, Evidence]]:
-        usable = [metric for metric in metrics if str(metric) not in self.failed]
+        usable = [metric for metric in metrics if str(metric) not in self.sums.failed]
         metric = leading_metric(self._comparison, usable)
         if metric is None:
             return []
@@ -332,8 +320,8 @@ class RunAccumulator:
         return worst
 
     def _add_worst(self, worst: Iterable[tuple[float, Evidence]]) -> None:
-        ranked = sorted((*self._sums.worst, *worst), key=lambda shown: (shown[0], shown[1].user))
-        self._sums.worst = ranked[: self._comparison.measuring.evidence_users]
+        ranked = sorted((*self.sums.worst, *worst), key=lambda shown: (shown[0], shown[1].user))
+        self.sums.worst = ranked[: self._comparison.measuring.evidence_users]
 
 
 def _show_user(pairing: Pairing, scores: Scores, row: int, kind: EvidenceKind) -> Evidence:

@@ -19,7 +19,7 @@ from monitor.model.model_versions import follow
 from monitor.model.rankings import Arm, Coverage, CoverageNote, CoverageReason
 from monitor.model.rules import Comparison, Keep, MeasuringPlan
 from monitor.model.run_reasons import IdMismatch, RunReasons
-from monitor.model.runs import ArmScore, KeptLists, MeasuredRun, Scores
+from monitor.model.runs import ArmScore, Findings, KeptLists, Scores
 from monitor.model.statistics import DerivedMetric, NoiseFloor, parse_derived
 from monitor.pairing.id_mismatches import LEAST_COMMON, find_user_mismatch
 from monitor.pipeline.accumulator import SAMPLED_USERS, RunAccumulator, Sample
@@ -38,7 +38,7 @@ from monitor.pipeline.pull import (
 from monitor.pipeline.respelled import hide_examples
 from monitor.pipeline.run_explanation import add_titles, explain_run, explained_items
 from monitor.pipeline.run_parts import RemoteMeasurer
-from monitor.pipeline.run_scores import RunScores, draw_scores, without_failed
+from monitor.pipeline.run_scores import RunScores, draw_scores
 from monitor.pipeline.user_batches import users_at_once
 from monitor.ports import Clock
 
@@ -82,7 +82,7 @@ class Measurement:
     - ``doubts``: reasons why the noise floor is not judged.
     """
 
-    run: MeasuredRun
+    run: Findings
     coverage: Coverage
     notes: Mapping[tuple[Arm, CoverageReason], CoverageNote]
     left_out: tuple[str, ...]
@@ -129,16 +129,17 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
         for measured in _measure_batches(accumulator, answers, measurer, watch, size):
             answers.scored(measured)
             scores.add(draw_scores(_without_floor(measured), keep, comparison))
-    failed = accumulator.failed
-    scores.failed = failed
+    scores.failed = accumulator.sums.failed
     seconds_left = deadline - watch.clock.monotonic()
+    sample = accumulator.sample(answers.weights, answers.relevance)
+    run = accumulator.findings(slot, sample)
+    coverage = accumulator.coverage
     mismatches = (
-        *accumulator.id_mismatches,
-        *explain_missing_users(arms, accumulator.coverage, slot, seconds_left),
+        *run.id_mismatches,
+        *explain_missing_users(arms, coverage, slot, seconds_left),
     )
     if not comparison.judging.shows_items:
         mismatches = hide_examples(mismatches)
-    sample = accumulator.sample(answers.weights, answers.relevance)
     left_out = [*answers.lacks]
     if measuring.noise_floor is NoiseFloor.TEMPORAL and memory.last_lists is None:
         left_out.append("noise_floor: no earlier run kept its lists")
@@ -172,35 +173,23 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
         explanation = add_titles(explanation, titles)
         sampled = sample.pairing.coverage.all.asked
         explanation = _note_sample(explanation, sampled, answers.asked.count)
-    measured = MeasuredRun(
-        coverage=accumulator.coverage,
-        summaries=tuple(
-            summary
-            for summary in accumulator.summaries
-            if parse_derived(summary.metric)[1] not in failed
-        ),
+    run = replace(
+        run,
         scores=scores if scores.count else None,
-        evidence=tuple(
-            replace(shown, scores=without_failed(shown.scores, failed))
-            for shown in accumulator.evidence(sample)
-        ),
         arm_scores=arm_scores,
-        catalogue_size=max(measuring.catalogue_size or 0, accumulator.listed_items) or None,
-        lists=accumulator.lists,
         is_labelled=answers.relevance is not None,
         split=split,
         explanation=explanation,
         pull_seconds=answers.seconds or dict.fromkeys(Arm, watch.seconds["pull"]),
         gap_s=summarize_gaps(answers.gaps),
         models=follow(
-            memory.last_ok.models if memory.last_ok else None, accumulator.versions, slot
+            memory.last_ok.models if memory.last_ok else None, accumulator.sums.versions, slot
         ),
-        input_hash=accumulator.input_hash,
         id_mismatches=mismatches,
     )
     return Measurement(
-        run=measured,
-        coverage=accumulator.coverage,
+        run=run,
+        coverage=coverage,
         notes=accumulator.notes,
         left_out=tuple(left_out),
         doubts=tuple(answers.doubts),

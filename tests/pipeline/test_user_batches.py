@@ -18,7 +18,7 @@ from monitor.errors import SourceError, UserDataError
 from monitor.model.memory import Memory
 from monitor.model.rankings import CoverageReason, Pull
 from monitor.model.rules import Comparison, Keep, SampleSize
-from monitor.model.runs import EvidenceKind, JoinRequest, MeasuredRun
+from monitor.model.runs import EvidenceKind, Findings, JoinRequest
 from monitor.model.statistics import TRAITS, NoiseFloor
 from monitor.pipeline.pseudonyms import HiddenRelevance, Pseudonyms
 from monitor.pipeline.pull import Arms, draw_panel, pull_all
@@ -125,7 +125,7 @@ NOT_FOUND = {"stage_seconds", "pull_seconds", "gap_s"}
 
 def require_same(found: Measurement, whole: Measurement, *but: str) -> None:
     assert (found.left_out, found.notes) == (whole.left_out, whole.notes)
-    for each in fields(MeasuredRun):
+    for each in fields(Findings):
         if each.name not in {*NOT_FOUND, *but}:
             assert plain(getattr(found.run, each.name)) == plain(getattr(whole.run, each.name)), (
                 each.name
