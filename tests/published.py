@@ -213,6 +213,7 @@ def named(comparison: str, status: RunStatus = RunStatus.OK) -> LatestRun:
 def result(**changes: Any) -> RunResult:
     base = RunResult(
         claim=factories.claim(),
+        slot=factories.claim().slot,
         status=RunStatus.OK,
         reason=None,
         finished_at=SLOT + timedelta(seconds=4),

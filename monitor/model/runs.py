@@ -228,9 +228,12 @@ class RunFacts:
 
 
 @immutable
-class MeasuredRun(RunFacts):
-    """What one run measured, as it is stored. Empty if it measured nothing."""
+class Findings(RunFacts):
+    """What one run found, as it is stored and judged."""
 
+    slot: datetime
+    status: RunStatus = RunStatus.RUNNING  # until the run is assessed
+    reasons: RunReasons = ()  # why the run is not ok, or what an ok run had to leave out
     coverage: Coverage | None = None
     summaries: tuple[Summary, ...] = ()
     # Batches with ascending users; None if no user was compared or no scores are stored
@@ -251,22 +254,11 @@ class MeasuredRun(RunFacts):
 
 
 @immutable
-class Findings:
-    """The part of a run's result that rules judge."""
-
-    slot: datetime
-    status: RunStatus
-    reasons: RunReasons = ()
-    measured: MeasuredRun = field(default_factory=MeasuredRun)
-
-
-@immutable
-class RunResult(MeasuredRun):
-    """Everything that a finished run stores in one transaction: measurement and judgement."""
+class RunResult(Findings):
+    """Everything that a finished run stores in one transaction: findings and judgement."""
 
     claim: Claim
-    status: RunStatus
-    reason: str | None  # a text why the run is not ok, or what an ok run had to leave out
+    reason: str | None  # the reasons as a text
     finished_at: datetime
     config_hash: str
     k: int
@@ -276,7 +268,6 @@ class RunResult(MeasuredRun):
     standstills: tuple[Standstill, ...] = ()
     # Until when the run waits for relevance; None if no relevance is wanted
     labels_until: datetime | None = None
-    reasons: RunReasons = ()
 
 
 @immutable

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from monitor.kernels.engines import choice
 from monitor.kernels.exposure import look_up
 from monitor.model.arrays import Array, Codes, Hashes, Ids, Integers, Rows
 
@@ -145,37 +144,11 @@ def _encode_one(ids: Ids) -> tuple[Array, Ids]:
     """The codes of one arm's ids, and the distinct id of each code."""
     if isinstance(ids, pd.Categorical):
         return ids.codes, _array(ids.categories)
-    coded = _encode_texts(ids)
-    if coded is not None:
-        return coded
     if ids.dtype == np.int32:
         ids = np.asarray(ids, dtype=np.int64)
     values: Any = ids if isinstance(ids, np.ndarray) else pd.Series(ids, copy=False).array
     codes, distinct = pd.factorize(values)
     return codes, distinct
-
-
-def _encode_texts(ids: Ids) -> tuple[Codes, Ids] | None:
-    """`_encode_one` for texts in Arrow's memory. It does not copy the texts.
-
-    The result is None if there is no machine code for this, or if a text is null.
-    """
-    if not isinstance(ids, pd.arrays.ArrowStringArray) or not len(ids):
-        return None
-    machine = choice.compiled(choice.TEXT_COST * len(ids))
-    if machine is None:
-        return None
-    chunks = ids.__arrow_array__()
-    texts = chunks.chunk(0) if chunks.num_chunks == 1 else chunks.combine_chunks()
-    if texts.null_count:
-        return None
-    _, offsets, data = texts.buffers()
-    places = np.frombuffer(offsets, np.int64, len(texts) + 1, 8 * texts.offset)
-    coded = machine.code_texts(places, np.frombuffer(data or b"", np.uint8))
-    if coded is None:
-        return None
-    codes, first_places = coded
-    return codes, ids.take(first_places)
 
 
 def _encode_vocabularies(arms: Sequence[Ids]) -> tuple[list[Codes], pd.Index]:

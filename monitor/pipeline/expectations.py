@@ -97,11 +97,9 @@ def compute_expectations(
     - runs of another model, which has its own normal.
     """
     rules = [rule for rule in comparison.judging.rules if is_learned(rule)]
-    rows = findings.measured.coverage.rows if findings.measured.coverage else ()
+    rows = findings.coverage.rows if findings.coverage else ()
     learns_coverage = any(isinstance(rule, CoverageRule) for rule in rules)
-    figures = Figures.of(
-        findings.measured.summaries, rows if learns_coverage else (), findings.measured.arm_scores
-    )
+    figures = Figures.of(findings.summaries, rows if learns_coverage else (), findings.arm_scores)
     if not (figures.summaries or figures.coverage):
         return ()
     series = []
@@ -182,7 +180,7 @@ def find_past_of_models(
     """
     names: list[tuple[str | None, ...]] = []
     now: tuple[str | None, ...] = (None,) * len(Arm)
-    for models in (findings.measured.models, *(run.models for run in reversed(past))):
+    for models in (findings.models, *(run.models for run in reversed(past))):
         now = tuple(
             (models or {}).get(arm, ArmModel()).now or later
             for arm, later in zip(Arm, now, strict=True)
@@ -206,7 +204,7 @@ def find_past_of_models(
 
 
 def _describe_models(findings: Findings, before: PastRun) -> str:
-    return " and ".join(write_model_changes(findings.measured.models, findings.slot, before.slot))
+    return " and ".join(write_model_changes(findings.models, findings.slot, before.slot))
 
 
 def _look_back(

@@ -193,7 +193,7 @@ def find_lost(findings: Findings) -> Finding | None:
 
     None if the run is ok, or if it asked for no users.
     """
-    coverage = findings.measured.coverage
+    coverage = findings.coverage
     if findings.status is RunStatus.OK or coverage is None:
         return None
     finding = find_missing(coverage.rows, None)

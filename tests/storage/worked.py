@@ -98,6 +98,7 @@ def evidence(**changes: Any) -> Evidence:
 def result(claim: Claim, **changes: Any) -> RunResult:
     base = RunResult(
         claim=claim,
+        slot=claim.slot,
         status=RunStatus.OK,
         reason=None,
         finished_at=claim.slot + timedelta(seconds=9),
