@@ -24,7 +24,7 @@ from monitor.model.rules import (
     RuleKind,
     Severity,
 )
-from monitor.model.statistics import Lack
+from monitor.model.statistics import ABOUT_ORDER, Lack
 
 GROUP_FOR = timedelta(days=1)
 """The default of `group_for`. Alerts join an incident for `MOST_PERIODS` times this long."""
@@ -35,7 +35,6 @@ _CARRIED = 0.2
 """A segment explains a change if the other users changed by at most this share of its change."""
 _GROWN = 2.0
 _MOST = 0.5
-_OF_ORDER = (Lack.REVERSED, Lack.FIRST_DIFFERS)
 _NO_LIST = (Lack.MISSING, Lack.EMPTY, Lack.FAILED, Lack.UNPAIRED)
 _LOUDEST = tuple(Severity)
 
@@ -268,7 +267,7 @@ def _count_users(start: Transition) -> float | None:
     """Number of users that have what the alert reports. None if the alert counts no users."""
     if _is_blind(start):
         return float(start.users)
-    if not _is_share(start) or start.value is None or start.statistic.startswith(_OF_ORDER):
+    if not _is_share(start) or start.value is None or start.statistic.startswith(ABOUT_ORDER):
         return None
     return start.users * abs(start.value - (start.normal or 0.0))
 

@@ -40,10 +40,6 @@ _UNCHANGED = 0.99
 _NEARLY_ALL = 0.8
 # If this share of usual lists would be outliers when reversed, all reversed lists are outliers.
 _APART = 0.95
-# Three items are reordered if at least this many of their three pairs are reversed.
-_FAR = 2
-# So many of the six orders of three items are reordered ones.
-_FAR_ORDERS = 3
 
 
 def find_missing(coverage: Sequence[CoverageRow], usual: float | None) -> Finding | None:
@@ -226,13 +222,12 @@ def _estimate_share(
             return excess.beyond
     hit_share = float(suspicion.hit[rows].mean())
     share = max(least_share(bins, usual), hit_share - suspicion.usual)
-    if habit is Habit.TOP_TURNED:
-        # A shuffle leaves some users' three items in their old order. Such users look healthy, so
-        # the share is corrected for them.
-        unturned = sum(usual[:1])
-        turned = sum(usual[_FAR:]) / _FAR_ORDERS
-        if unturned > _FAR * turned:
-            return min(1.0, share * unturned / (unturned - turned))
+    if habit is Habit.FIRST_MOVED:
+        # A shuffle moves some items back to the first place. These users look healthy, so the share
+        # is corrected for them: items are moved back as often as they are usually moved away.
+        first, moved_away = usual[0], sum(usual[1:]) / 2
+        if first > 2 * moved_away:
+            return min(1.0, share * first / (first - moved_away))
     return share
 
 

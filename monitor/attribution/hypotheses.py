@@ -293,7 +293,7 @@ def _find_reordered(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion |
     All items are checked, and the first three items are checked separately.
     """
     suspicions = []
-    for habit in (Habit.TURNED, Habit.TOP_TURNED):
+    for habit in (Habit.TURNED, Habit.FIRST_MOVED):
         suspicion = _exceed_habit(scene, arm, habit)
         if suspicion is not None:
             kept_top = float(changes.lists[arm].has_same_top[suspicion.hit].mean())
@@ -303,7 +303,7 @@ def _find_reordered(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion |
 
 
 def _share_of_judged(suspicion: Suspicion) -> float:
-    # By the first three items, only users who still have the same three items can be judged.
+    # Only users whose former first item is still among the first three can be judged by its place.
     return float(suspicion.hit.sum() / suspicion.judged.sum())
 
 

@@ -178,8 +178,9 @@ def _judge(
     measured = findings.measured
     last = memory.last_ok
     k = comparison.measuring.k
-    if any(change.is_start for change in judgement.transitions):
-        explanation = recall_fault(measured.explanation, memory.explained)
+    starts = [change for change in judgement.transitions if change.is_start]
+    if starts:
+        explanation = recall_fault(measured.explanation, memory.explained, starts)
         measured = replace(measured, explanation=explanation)
     reasons = findings.reasons
     if last is not None:

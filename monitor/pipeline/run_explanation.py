@@ -63,7 +63,7 @@ from monitor.model.rankings import (
 from monitor.model.rules import Comparison, Condition, RuleKind
 from monitor.model.run_reasons import IdMismatch, RunReasonKind, find_reason
 from monitor.model.runs import Findings, RunStatus
-from monitor.model.statistics import parse_derived
+from monitor.model.statistics import ABOUT_ORDER, parse_derived
 from monitor.pairing.ids import decode
 from monitor.pipeline.accumulator import Sample
 from monitor.pipeline.earlier_lists import RecodedLists
@@ -415,25 +415,33 @@ def add_titles(explanation: Explanation | None, titles: Mapping[str, str]) -> Ex
 
 
 def recall_fault(
-    current: Explanation | None, earlier: Iterable[tuple[datetime, Explanation]]
+    current: Explanation | None,
+    earlier: Iterable[tuple[datetime, Explanation]],
+    starts: Iterable[Transition],
 ) -> Explanation | None:
-    """Select the explanation for a run in which alerts begin.
+    """Select the explanation for a run in which alerts begin (``starts``).
 
     Some alerts start late, such as those of trends. The changes since the last run do not show
     their cause. Then the newest of the ``earlier`` explanations with a cause is used, if there is
     one.
     """
-    if current is not None:
-        finding = current.finding
-        looks_over = finding is None or (
-            finding.explained is not None and finding.kind in _OTHER_ITEMS
-        )
-        if not looks_over or _is_cause(finding):
-            return current
-        for slot, explanation in earlier:
-            if _is_cause(explanation.finding):
-                return _mark_recalled(explanation, slot)
+    if current is None:
+        return None
+    finding = current.finding
+    is_order = all(_is_about_order(start) for start in starts)
+    looks_over = finding is None or (
+        finding.explained is not None and finding.kind in _OTHER_ITEMS
+    )
+    if not looks_over or _is_cause(finding, is_order=is_order):
+        return current
+    for slot, explanation in earlier:
+        if _is_cause(explanation.finding, is_order=is_order):
+            return _mark_recalled(explanation, slot)
     return current
+
+
+def _is_about_order(start: Transition) -> bool:
+    return start.kind is RuleKind.COVERAGE and start.statistic.startswith(ABOUT_ORDER)
 
 
 def _mark_recalled(explanation: Explanation, slot: datetime) -> Explanation:
@@ -443,10 +451,12 @@ def _mark_recalled(explanation: Explanation, slot: datetime) -> Explanation:
     return replace(explanation, sentence=sentence, is_recalled=True)
 
 
-def _is_cause(finding: Finding | None) -> bool:
+def _is_cause(finding: Finding | None, *, is_order: bool) -> bool:
+    """Whether the finding is the cause of alerts. ``is_order``: all of them are about the order."""
     if finding is None:
         return False
-    if finding.explained is not None:
+    # The order of the first items hardly changes similarity, so it need not explain the drop.
+    if finding.explained is not None and not (is_order and finding.kind is FaultKind.REORDERED):
         return finding.explained >= _CAUSE_SHARE
     # Without a drop, new items are no cause: a training may change lists more than usual.
     return finding.kind is not FaultKind.REPLACED and finding.share >= _CAUSE_USERS
