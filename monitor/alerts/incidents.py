@@ -25,6 +25,7 @@ from monitor.model.rules import (
     Severity,
 )
 from monitor.model.statistics import ABOUT_ORDER, Lack
+from monitor.texts.deliveries import write_joined, write_more_severe, write_more_users
 
 GROUP_FOR = timedelta(days=1)
 """The default of `group_for`. Alerts join an incident for `MOST_PERIODS` times this long."""
@@ -331,14 +332,11 @@ def count_pages(starts: Sequence[Transition]) -> Paging:
 def _why_worse(before: Paging, now: Paging) -> str | None:
     """Why the incident is worse than at its last page. None if it is not worse."""
     if now.severity is not before.severity:
-        return f"its severity rose from {before.severity} to {now.severity}"
+        return write_more_severe(before.severity, now.severity)
     joined = now.groups - before.groups if before.groups else frozenset()
     may_page = not before.has_grown or now.concerns_most or joined
     if may_page and now.users >= max(_GROWN * before.users, 1.0):
-        return (
-            f"it now concerns about {now.users:,.0f} users, compared with about "
-            f"{before.users:,.0f} at the last page"
-        )
+        return write_more_users(before.users, now.users)
     if joined:
-        return f"another fault joined: {', '.join(joined)}"
+        return write_joined(joined)
     return None

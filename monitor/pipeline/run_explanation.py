@@ -20,7 +20,6 @@ from monitor.attribution.changes import (
 )
 from monitor.attribution.decomposition import (
     ExposureShift,
-    MeanDrop,
     compare_exposure,
     decompose_drop,
     rows_of_place,
@@ -29,14 +28,6 @@ from monitor.attribution.faults import find_fault, find_missing
 from monitor.attribution.habits import pool_bins, share_bins
 from monitor.attribution.hypotheses import Scene
 from monitor.attribution.parts import Parts, ScoreBatch, average_parts, split_distances
-from monitor.attribution.sentences import (
-    write_alert_text,
-    write_cause,
-    write_distance,
-    write_drop,
-    write_finding,
-    write_lost,
-)
 from monitor.immutable import immutable
 from monitor.metrics import Metric, Need, score_all
 from monitor.model.alerts import State, Transition
@@ -48,9 +39,9 @@ from monitor.model.explanation import (
     FaultKind,
     Finding,
     Habits,
+    MeanDrop,
     Split,
 )
-from monitor.model.instants import format_instant
 from monitor.model.rankings import (
     ALL,
     Arm,
@@ -69,6 +60,15 @@ from monitor.pipeline.accumulator import Sample
 from monitor.pipeline.earlier_lists import RecodedLists
 from monitor.pipeline.respelled import find_respelled
 from monitor.pipeline.score import leading_metric
+from monitor.texts.explanations import (
+    write_alert_text,
+    write_cause,
+    write_distance,
+    write_drop,
+    write_finding,
+    write_lost,
+    write_recalled,
+)
 
 _CAUSE_SHARE = 0.5
 """A fault is the cause of a drop if it explains at least this share of the drop."""
@@ -429,9 +429,7 @@ def recall_fault(
         return None
     finding = current.finding
     is_order = all(_is_about_order(start) for start in starts)
-    looks_over = finding is None or (
-        finding.explained is not None and finding.kind in _OTHER_ITEMS
-    )
+    looks_over = finding is None or (finding.explained is not None and finding.kind in _OTHER_ITEMS)
     if not looks_over or _is_cause(finding, is_order=is_order):
         return current
     for slot, explanation in earlier:
@@ -447,7 +445,7 @@ def _is_about_order(start: Transition) -> bool:
 def _mark_recalled(explanation: Explanation, slot: datetime) -> Explanation:
     if explanation.is_recalled:
         return explanation
-    sentence = f"Since the run of {format_instant(slot)}: {explanation.sentence}"
+    sentence = write_recalled(explanation.sentence, slot)
     return replace(explanation, sentence=sentence, is_recalled=True)
 
 
