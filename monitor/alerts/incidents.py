@@ -24,7 +24,8 @@ from monitor.model.rules import (
     RuleKind,
     Severity,
 )
-from monitor.model.statistics import Lack
+from monitor.model.statistics import ABOUT_ORDER, Lack
+from monitor.texts.deliveries import write_joined, write_more_severe, write_more_users
 
 GROUP_FOR = timedelta(days=1)
 """The default of `group_for`. Alerts join an incident for `MOST_PERIODS` times this long."""
@@ -35,7 +36,6 @@ _CARRIED = 0.2
 """A segment explains a change if the other users changed by at most this share of its change."""
 _GROWN = 2.0
 _MOST = 0.5
-_OF_ORDER = (Lack.REVERSED, Lack.FIRST_DIFFERS)
 _NO_LIST = (Lack.MISSING, Lack.EMPTY, Lack.FAILED, Lack.UNPAIRED)
 _LOUDEST = tuple(Severity)
 
@@ -268,7 +268,7 @@ def _count_users(start: Transition) -> float | None:
     """Number of users that have what the alert reports. None if the alert counts no users."""
     if _is_blind(start):
         return float(start.users)
-    if not _is_share(start) or start.value is None or start.statistic.startswith(_OF_ORDER):
+    if not _is_share(start) or start.value is None or start.statistic.startswith(ABOUT_ORDER):
         return None
     return start.users * abs(start.value - (start.normal or 0.0))
 
@@ -332,14 +332,11 @@ def count_pages(starts: Sequence[Transition]) -> Paging:
 def _why_worse(before: Paging, now: Paging) -> str | None:
     """Why the incident is worse than at its last page. None if it is not worse."""
     if now.severity is not before.severity:
-        return f"its severity rose from {before.severity} to {now.severity}"
+        return write_more_severe(before.severity, now.severity)
     joined = now.groups - before.groups if before.groups else frozenset()
     may_page = not before.has_grown or now.concerns_most or joined
     if may_page and now.users >= max(_GROWN * before.users, 1.0):
-        return (
-            f"it now concerns about {now.users:,.0f} users, compared with about "
-            f"{before.users:,.0f} at the last page"
-        )
+        return write_more_users(before.users, now.users)
     if joined:
-        return f"another fault joined: {', '.join(joined)}"
+        return write_joined(joined)
     return None

@@ -47,11 +47,10 @@ from monitor.reference.spread import SETTLED_RUNS, PastAlarms
 from monitor.reference.thresholds import Budget
 from monitor.texts.model_versions import write_model_changes
 
-NEAR_DROP_Z = 3.0
 NEAR_DROP_RUNS = 3
-"""For this many runs, rules do not learn from a run that is `NEAR_DROP_Z` deviations from normal.
+"""For this many runs, rules do not learn from a run that could not end an alert.
 
-Otherwise a fault that is just below the limit on its first day would be normal on its second day.
+Otherwise a fault below the limit of one run would be normal on its second day, before a trend shows.
 """
 
 ODD_SCALES = 8.0
@@ -261,9 +260,9 @@ def _runs_of_a_new_normal(past: Sequence[PastRun], slot: datetime) -> int:
 
 
 def find_waiting(z: Floats) -> Flags:
-    """The newest past runs that were nearly a drop, (runs, m). Later runs decide about them."""
+    """The newest past runs that could not end an alert, (runs, m). Later runs decide about them."""
     is_new = np.arange(len(z))[:, np.newaxis] >= len(z) - NEAR_DROP_RUNS
-    return is_new & (z > NEAR_DROP_Z)
+    return is_new & (z > NORMAL_AGAIN[Learning.DROP])
 
 
 def find_odd(values: Floats, errors: Floats, z: Floats) -> Flags:

@@ -183,10 +183,10 @@ def find_alarms(
 
 
 def spread_over_segments(series: Sequence[RuleSeries[SeriesRule]], flags: Flags) -> Flags:
-    """Spread flags, (runs, m), to other series.
+    """Set each run's flags in all series of a segment in which one series has the flag.
 
-    A flag of a series spreads to all series of its segment. A flag in ``all`` spreads to every
-    series.
+    If a series of all users has the flag, all series get it. ``flags`` has one row for each run and
+    one column for each of the ``series``.
     """
     segments = np.array([watched.segment for watched in series])
     of_all = flags[:, segments == ALL].any(axis=1, keepdims=True)

@@ -172,8 +172,9 @@ def _judge(
     judgement = judge_findings(comparison, findings, memory, at)
     k = comparison.measuring.k
     explanation = findings.explanation
-    if any(change.is_start for change in judgement.transitions):
-        explanation = recall_fault(explanation, memory.explained)
+    starts = [change for change in judgement.transitions if change.is_start]
+    if starts:
+        explanation = recall_fault(explanation, memory.explained, starts)
     reasons = findings.reasons
     models = findings.models
     if memory.last_ok is not None:

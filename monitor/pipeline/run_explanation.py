@@ -20,7 +20,6 @@ from monitor.attribution.changes import (
 )
 from monitor.attribution.decomposition import (
     ExposureShift,
-    MeanDrop,
     compare_exposure,
     decompose_drop,
     rows_of_place,
@@ -29,14 +28,6 @@ from monitor.attribution.faults import find_fault, find_missing
 from monitor.attribution.habits import pool_bins, share_bins
 from monitor.attribution.hypotheses import Scene
 from monitor.attribution.parts import Parts, ScoreBatch, average_parts, split_distances
-from monitor.attribution.sentences import (
-    write_alert_text,
-    write_cause,
-    write_distance,
-    write_drop,
-    write_finding,
-    write_lost,
-)
 from monitor.immutable import immutable
 from monitor.metrics import Metric, Need, score_all
 from monitor.model.alerts import State, Transition
@@ -48,9 +39,9 @@ from monitor.model.explanation import (
     FaultKind,
     Finding,
     Habits,
+    MeanDrop,
     Split,
 )
-from monitor.model.instants import format_instant
 from monitor.model.rankings import (
     ALL,
     Arm,
@@ -63,12 +54,21 @@ from monitor.model.rankings import (
 from monitor.model.rules import Comparison, Condition, RuleKind
 from monitor.model.run_reasons import IdMismatch, RunReasonKind, find_reason
 from monitor.model.runs import Findings, RunStatus
-from monitor.model.statistics import parse_derived
+from monitor.model.statistics import ABOUT_ORDER, parse_derived
 from monitor.pairing.ids import decode
 from monitor.pipeline.accumulator import Sample
 from monitor.pipeline.earlier_lists import RecodedLists
 from monitor.pipeline.respelled import find_respelled
 from monitor.pipeline.score import leading_metric
+from monitor.texts.explanations import (
+    write_alert_text,
+    write_cause,
+    write_distance,
+    write_drop,
+    write_finding,
+    write_lost,
+    write_recalled,
+)
 
 _CAUSE_SHARE = 0.5
 """A fault is the cause of a drop if it explains at least this share of the drop."""
@@ -415,38 +415,46 @@ def add_titles(explanation: Explanation | None, titles: Mapping[str, str]) -> Ex
 
 
 def recall_fault(
-    current: Explanation | None, earlier: Iterable[tuple[datetime, Explanation]]
+    current: Explanation | None,
+    earlier: Iterable[tuple[datetime, Explanation]],
+    starts: Iterable[Transition],
 ) -> Explanation | None:
-    """Select the explanation for a run in which alerts begin.
+    """Select the explanation for a run in which alerts begin (``starts``).
 
     Some alerts start late, such as those of trends. The changes since the last run do not show
     their cause. Then the newest of the ``earlier`` explanations with a cause is used, if there is
     one.
     """
-    if current is not None:
-        finding = current.finding
-        looks_over = finding is None or (
-            finding.explained is not None and finding.kind in _OTHER_ITEMS
-        )
-        if not looks_over or _is_cause(finding):
-            return current
-        for slot, explanation in earlier:
-            if _is_cause(explanation.finding):
-                return _mark_recalled(explanation, slot)
+    if current is None:
+        return None
+    finding = current.finding
+    is_order = all(_is_about_order(start) for start in starts)
+    looks_over = finding is None or (finding.explained is not None and finding.kind in _OTHER_ITEMS)
+    if not looks_over or _is_cause(finding, is_order=is_order):
+        return current
+    for slot, explanation in earlier:
+        if _is_cause(explanation.finding, is_order=is_order):
+            return _mark_recalled(explanation, slot)
     return current
+
+
+def _is_about_order(start: Transition) -> bool:
+    return start.kind is RuleKind.COVERAGE and start.statistic.startswith(ABOUT_ORDER)
 
 
 def _mark_recalled(explanation: Explanation, slot: datetime) -> Explanation:
     if explanation.is_recalled:
         return explanation
-    sentence = f"Since the run of {format_instant(slot)}: {explanation.sentence}"
+    sentence = write_recalled(explanation.sentence, slot)
     return replace(explanation, sentence=sentence, is_recalled=True)
 
 
-def _is_cause(finding: Finding | None) -> bool:
+def _is_cause(finding: Finding | None, *, is_order: bool) -> bool:
+    """Whether the finding is the cause of alerts. ``is_order``: all of them are about the order."""
     if finding is None:
         return False
-    if finding.explained is not None:
+    # The order of the first items hardly changes similarity, so it need not explain the drop.
+    if finding.explained is not None and not (is_order and finding.kind is FaultKind.REORDERED):
         return finding.explained >= _CAUSE_SHARE
     # Without a drop, new items are no cause: a training may change lists more than usual.
     return finding.kind is not FaultKind.REPLACED and finding.share >= _CAUSE_USERS

@@ -332,7 +332,7 @@ def test_users_lie_in_the_bins_that_a_person_would_say():
         Habit.REPLACED: [0, 0, 4, 0],
         Habit.TURNED: [0, 10, 0, 1],
         Habit.MOVED: [0, 10, 4, 1],
-        Habit.TOP_TURNED: [0, -1, 0, 3],
+        Habit.FIRST_MOVED: [0, -1, 0, 2],
         Habit.STILL: [1, 0, 0, 0],
         Habit.SHARED: [0, 0, 0, 0],
     }

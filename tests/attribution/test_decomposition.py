@@ -10,13 +10,12 @@ from kernels import reference
 from monitor.attribution.changes import PairChanges
 from monitor.attribution.decomposition import (
     OTHERS,
-    MeanDrop,
     decompose_drop,
     find_place,
     rows_of_place,
 )
 from monitor.attribution.parts import Parts
-from monitor.model.explanation import Part
+from monitor.model.explanation import MeanDrop, Part
 from monitor.model.rankings import Arm
 from tables import cells
 

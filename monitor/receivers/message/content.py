@@ -5,7 +5,6 @@ from dataclasses import replace
 from itertools import islice
 
 from monitor.alerts.incidents import find_leads
-from monitor.attribution.sentences import PART_WORDS, write_falls
 from monitor.immutable import immutable
 from monitor.model.alerts import Transition
 from monitor.model.explanation import ExampleLists, Explanation, ExposedItem, FaultKind
@@ -16,6 +15,7 @@ from monitor.model.rules import RuleKind, Severity
 from monitor.presentation import explanation_title, side_by_side
 from monitor.receivers.message.identity import since_label
 from monitor.receivers.message.safe_text import bounded_line, cause_of, clean, commands_of, links_of
+from monitor.texts.explanations import PART_WORDS, write_falls
 from monitor.texts.root_causes import write_beginning, write_known_cause
 from monitor.texts.verdicts import format_value
 from monitor.texts.wording import count_of
