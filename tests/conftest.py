@@ -9,7 +9,7 @@ import signal
 import ssl
 from collections.abc import Iterator
 from contextlib import closing, suppress
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ import hypothesis
 import pytest
 import sqlalchemy as sql
 import typer.main
+import yaml
 
 from clocks import shift_clock
 from monitor.storage import transactions
@@ -59,6 +60,9 @@ shift_clock(pytest.MonkeyPatch())
 
 # The tree of commands is made once, not for each call.
 typer.main.get_command = cache(typer.main.get_command)
+
+# Python's own parser of YAML takes ten times as long.
+yaml.safe_load = partial(yaml.load, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
 
 # Loading the authorities of this machine takes longer than most tests, and no test meets a server
 # that they signed.
