@@ -7,6 +7,7 @@ import re
 import shutil
 import signal
 import ssl
+import sys
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from functools import cache, partial
@@ -137,9 +138,25 @@ def pytest_collection(session: pytest.Session) -> None:
 
 def pytest_collection_finish() -> None:
     """What stays to the end is not gone through again and again."""
+    import duckdb  # noqa: PLC0415 - the process that starts workers needs none
+
+    import databases  # noqa: PLC0415
+
+    duckdb.connect = databases.connect
     gc.freeze()
     gc.enable()
     gc.set_threshold(50_000, 20, 20)  # as the daemon has it
+
+
+@pytest.fixture
+def own_databases(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each database of DuckDB is new, and reads only what it is told to."""
+    monkeypatch.setattr("duckdb.connect", import_module("databases").make_database)
+
+
+def pytest_sessionfinish() -> None:
+    if "databases" in sys.modules:
+        sys.modules["databases"].close_all()
 
 
 def pytest_unconfigure() -> None:
