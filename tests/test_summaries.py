@@ -4,10 +4,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import scipy
 from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from scipy import stats
 
 from factories import panel
 from monitor import summaries
@@ -49,7 +49,7 @@ scores = hnp.arrays(np.float64, st.integers(2, 60), elements=st.floats(-1, 1))
 def test_figures_agree_with_scipy_and_numpy(values):
     found = summarize(values, (-1, 1))
     assert found.mean == pytest.approx(np.mean(values), abs=1e-12)
-    assert found.standard_error == pytest.approx(stats.sem(values), abs=1e-12)
+    assert found.standard_error == pytest.approx(scipy.stats.sem(values), abs=1e-12)
     assert found.value("p05") == pytest.approx(np.percentile(values, 5), abs=1e-12)
     assert sum(found.histogram.counts) == len(values)
 
@@ -167,4 +167,4 @@ def test_equal_scores_have_no_spread_and_tiny_ones_their_own():
     assert (alike.mean, alike.standard_error) == (0.9, 0.0)
     values = 0.9 + np.array([-1e-9, 1e-9, 0.0, 2e-9])
     found = summarize(values, (0, 1))
-    assert found.standard_error == pytest.approx(stats.sem(values - 0.9), rel=1e-6)
+    assert found.standard_error == pytest.approx(scipy.stats.sem(values - 0.9), rel=1e-6)

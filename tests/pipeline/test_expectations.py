@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy import stats
+import scipy
 
 from factories import DAY, SLOT, comparison, expect, rule, summary
 from monitor.model.alerts import Expectation, State
@@ -65,12 +65,12 @@ def test_the_limit_is_the_prediction_limit_of_students_t_at_the_share_that_the_b
 
     spread, h = float(np.std(MEANS, ddof=1)), len(MEANS)
     share = 1 / (SAFETY * 90)  # one rule on one segment has the whole budget
-    limit = np.mean(MEANS) - stats.t.isf(share, h - 1) * spread * np.sqrt(1 + 1 / h)
+    limit = np.mean(MEANS) - scipy.stats.t.isf(share, h - 1) * spread * np.sqrt(1 + 1 / h)
     assert found.expected == pytest.approx(np.mean(MEANS), abs=1e-9)
     assert found.limit == pytest.approx(limit, rel=1e-3)
     assert found.opposite == pytest.approx(2 * np.mean(MEANS) - limit, rel=1e-3)
-    p = stats.t.cdf((0.52 - np.mean(MEANS)) / (spread * np.sqrt(1 + 1 / h)), h - 1)
-    assert found.z == pytest.approx(-stats.norm.ppf(p), rel=1e-3)
+    p = scipy.stats.t.cdf((0.52 - np.mean(MEANS)) / (spread * np.sqrt(1 + 1 / h)), h - 1)
+    assert found.z == pytest.approx(-scipy.stats.norm.ppf(p), rel=1e-3)
     assert (found.runs, found.evidence, found.fault) == (h, None, None)
 
 

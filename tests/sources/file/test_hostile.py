@@ -22,6 +22,7 @@ from monitor.sources.file.source import FileUsers
 from servers.lists import SLOT, pull_of
 from sources.file.test_joined import second_ring
 
+pytestmark = pytest.mark.usefixtures("own_databases")
 LONG_TEXTS = pa.DictionaryArray.from_arrays(
     pa.array(np.zeros(200_000, np.int32)), pa.array(["x" * 2**20])
 )

@@ -17,6 +17,7 @@ from monitor.service.interrupts import terminated, termination_raised
 from monitor.sources.file.database import open_database
 from monitor.sources.file.diagnosis import file_errors
 
+pytestmark = pytest.mark.usefixtures("own_databases")
 LONG = "SELECT count(*) FROM range(1000000000000) AS numbers WHERE numbers.range % 7 = 3"
 
 
