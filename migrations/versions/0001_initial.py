@@ -306,7 +306,7 @@ def _create_tables() -> None:
         sa.Column("run_id", ID, sa.ForeignKey("runs.id", ondelete="CASCADE"), nullable=False),
         sa.Column("kind", WORD, nullable=False),
         sa.Column("position", sa.Integer(), nullable=False),
-        sa.Column("user", sa.Text(), nullable=False),
+        sa.Column("user_id", sa.Text(), nullable=False),
         sa.Column("baseline", DOCUMENT, nullable=False),
         sa.Column("candidate", DOCUMENT, nullable=False),
         sa.Column("scores", DOCUMENT, nullable=False),

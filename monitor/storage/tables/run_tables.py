@@ -110,7 +110,8 @@ evidence = table_of_runs(
     "evidence",
     *closed("kind", EvidenceKind),
     *filled(Integer, "position"),
-    *filled(Words, "user"),
+    # In PostgreSQL an unquoted column "user" would be the name of the session's role.
+    Column("user_id", Words, key="user", nullable=False),
     *filled(Values(tuple[str, ...]), "baseline", "candidate"),
     *filled(Document, "scores"),
     key=("kind", "position"),
