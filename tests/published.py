@@ -211,9 +211,10 @@ def named(comparison: str, status: RunStatus = RunStatus.OK) -> LatestRun:
 
 
 def result(**changes: Any) -> RunResult:
+    claim = changes.pop("claim", factories.claim())
     base = RunResult(
-        claim=factories.claim(),
-        slot=factories.claim().slot,
+        claim=claim,
+        slot=claim.slot,
         status=RunStatus.OK,
         reason=None,
         finished_at=SLOT + timedelta(seconds=4),

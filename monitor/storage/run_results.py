@@ -141,7 +141,8 @@ def summaries_of(connection: Connection, run_ids: Sequence[int]) -> dict[int, tu
 
 def evidence_of(connection: Connection, run_id: int) -> tuple[Evidence, ...]:
     """Return the run's evidence: worst users, then representative ones, each by position."""
-    query = select(evidence).order_by(evidence.c.kind.desc(), "position")
+    user = evidence.c.user.label("user")
+    query = select(evidence, user).order_by(evidence.c.kind.desc(), "position")
     return _by_run(connection, Evidence, query, [run_id]).get(run_id, ())
 
 
