@@ -116,9 +116,11 @@ class SmtpClient:
         raise failure
 
     def _connect_and_send(self, exchange: _Exchange) -> None:
+        exchange.deadline.require_time()
         # Each address of the host gets half of the time. So time is left if one is dead.
         timeout_s = exchange.deadline.remaining_s / 2
         with closing(socket.create_connection((self.host, self.port), timeout_s)) as sock:
+            exchange.deadline.require_time()  # a time-out of 0 would not wait at all
             sock.settimeout(exchange.deadline.remaining_s)
             connection = _Connection(sock, self.host)
             with closing(connection), interrupt_when_given_up(connection.interrupt):
