@@ -38,7 +38,7 @@ class Refusal:
     """The answer by which a server refused something."""
 
     code: int
-    text: bytes
+    text: bytes | str
 
     @property
     def is_permanent(self) -> bool:
@@ -49,8 +49,9 @@ class Refusal:
         """The code of the answer, and the enhanced code if there is one."""
         if self.code < 0:
             return "an answer that is not SMTP"
-        enhanced = re.match(rb"\s*([245]\.\d{1,3}\.\d{1,3})(?!\S)", self.text)
-        return f"{self.code} {enhanced[1].decode()}" if enhanced else str(self.code)
+        text = self.text if isinstance(self.text, str) else self.text.decode("ascii", "replace")
+        enhanced = re.match(r"\s*([245]\.\d{1,3}\.\d{1,3})(?!\S)", text, re.ASCII)
+        return f"{self.code} {enhanced[1]}" if enhanced else str(self.code)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -67,6 +68,8 @@ class _Exchange:
 
 class _Connection(smtplib.SMTP):
     """A conversation over a connected socket."""
+
+    sock: socket.socket
 
     def __init__(self, sock: socket.socket, host: str) -> None:
         super().__init__(local_hostname=socket.gethostname())  # by default it asks DNS
@@ -113,9 +116,11 @@ class SmtpClient:
         raise failure
 
     def _connect_and_send(self, exchange: _Exchange) -> None:
+        exchange.deadline.require_time()
         # Each address of the host gets half of the time. So time is left if one is dead.
         timeout_s = exchange.deadline.remaining_s / 2
         with closing(socket.create_connection((self.host, self.port), timeout_s)) as sock:
+            exchange.deadline.require_time()  # a time-out of 0 would not wait at all
             sock.settimeout(exchange.deadline.remaining_s)
             connection = _Connection(sock, self.host)
             with closing(connection), interrupt_when_given_up(connection.interrupt):
@@ -148,6 +153,7 @@ class SmtpClient:
         self._require(connection.mail(exchange.sender), "the sender")
         refused = self._name_recipients(connection, exchange.to)
         exchange.may_be_known = True  # unless the server refuses the message
+        answer: tuple[int, bytes | str]
         try:
             answer = connection.data(exchange.content)
         except smtplib.SMTPDataError as error:
@@ -170,7 +176,9 @@ class SmtpClient:
             raise self._refusal(first, "all recipients")
         return refused
 
-    def _require(self, answer: tuple[int, bytes], step: str, *, of_message: bool = False) -> None:
+    def _require(
+        self, answer: tuple[int, bytes | str], step: str, *, of_message: bool = False
+    ) -> None:
         if answer[0] // 100 != _ACCEPTED:
             raise self._refusal(Refusal(*answer), step, of_message=of_message)
 

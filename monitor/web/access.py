@@ -38,7 +38,6 @@ _VALIDITY = re.compile(
 _Stamp = tuple[tuple[int, ...] | None, ...]
 log = structlog.get_logger(__name__)
 _LONGEST = 72  # bcrypt reads so many bytes; programs that make hashes cut longer passwords
-_MOST_REMEMBERED = 1024
 
 
 @immutable
@@ -171,13 +170,12 @@ class Credentials:
             self._compare(cut, self._decoys[cost])
         if not is_right or user not in self._hashes:
             return False
-        if len(self._verified) >= _MOST_REMEMBERED:
-            self._verified.clear()
         self._verified.add(self._digest(user, password))
         return True
 
     def _digest(self, user: bytes, password: bytes) -> bytes:
-        pair = len(user).to_bytes(8, "big") + user + password
+        # Longer passwords are equal to their first bytes. So there is one digest for each user.
+        pair = len(user).to_bytes(8, "big") + user + password[:_LONGEST]
         return hashlib.blake2b(pair, key=self._key, digest_size=32).digest()
 
 

@@ -58,16 +58,6 @@ It is called in a worker thread, one at a time.
 """
 
 DESCRIPTION = "/api/v1/openapi.json"
-_DESCRIPTION = {
-    "summary": "This description.",
-    "responses": {
-        "200": {
-            "description": "OpenAPI 3.1.",
-            "content": {"application/json": {"schema": {"type": "object"}}},
-        },
-        **describe_failures({}),
-    },
-}
 _HEALTH_S = 5.0
 _RENDERERS = 2
 _SCRAPES = 32
@@ -267,7 +257,7 @@ def _adapter(shows: type) -> TypeAdapter[Any]:
 @cache
 def describe_api() -> dict[str, Any]:
     """Return the OpenAPI description of the gate, and of the pages' data as JSON."""
-    paths: dict[str, Any] = {GATE: describe_gate(), DESCRIPTION: {"get": _DESCRIPTION}}
+    paths: dict[str, Any] = {GATE: describe_gate()}
     schemas: dict[str, Any] = {"Failure": FAILURE}
     for page in PAGES:
         schema = _adapter(page.shows).json_schema(

@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
 from itertools import islice
 from operator import attrgetter
@@ -18,11 +18,8 @@ from monitor.pipeline.delivery import brief_message
 from monitor.texts.unmatched_names import write_unmatched
 from monitor.web.pages.site import AbsentPageError, Query, Site
 
-A_PAGE = timedelta(days=1)
-"""A page of ended incidents covers one day, unless `LEAST` or `MOST` changes that."""
-LEAST = 25
-MOST = 100
-"""The smallest and the largest number of ended incidents on one page."""
+MOST = 50
+"""The largest number of ended incidents on one page."""
 _MOST_FIRING = 500
 _MESSAGES = 10
 
@@ -120,8 +117,8 @@ def read_alerts_page(site: Site, query: Query) -> AlertsPage:
         firing = pages.incidents(wanted, is_firing=True, before_number=None, limit=_MOST_FIRING)
     if state is not IncidentState.FIRING:
         candidates = pages.incidents(wanted, is_firing=False, before_number=before, limit=MOST + 1)
-        ended = _one_page(candidates)
-        if len(candidates) > len(ended):
+        ended = candidates[:MOST]
+        if len(candidates) > MOST:
             older = ended[-1].number
     configured = site.comparisons()
     names = {*configured, *(latest.run.comparison for latest in site.latest())}
@@ -141,12 +138,6 @@ def read_alerts_page(site: Site, query: Query) -> AlertsPage:
         unmatched_silences=tuple(map(write_unmatched, unmatched)),
         at=now,
     )
-
-
-def _one_page(incidents: Sequence[IncidentStart]) -> Sequence[IncidentStart]:
-    """Return the incidents of the newest day, but at least `LEAST` and at most `MOST`."""
-    of_a_day = [start for start in incidents if start.at > incidents[0].at - A_PAGE]
-    return incidents[: min(max(len(of_a_day), LEAST), MOST)]
 
 
 def _read_incidents(site: Site, starts: Sequence[IncidentStart]) -> tuple[Incident, ...]:
