@@ -229,17 +229,6 @@ def _read_secret(path: object, base: str | None) -> str | Unusable:
     return text or Unusable(f"{path} is empty: write the value into it")
 
 
-def _usable(value: object) -> object:
-    """The value. Unusable if it is a mapping that contains unusable secrets."""
-    if not isinstance(value, Mapping):
-        return value
-    problems = []
-    for name, entry in value.items():
-        if isinstance(entry, Unusable):
-            problems.append(f"{name}_file: {entry.message}")
-    return Unusable("; ".join(problems)) if problems else value
-
-
 class Options(BaseModel):
     """Base of all options: unknown keys are errors, errors quote no values, instances are frozen.
 
@@ -302,10 +291,11 @@ class Options(BaseModel):
                 raise ValueError(problem)
             return options
         partial: Partial
-        partial, invalid = reading.options(data, cls.file_keys, handler, read)
-        partial._invalid = invalid  # noqa: SLF001 - of this class
-        if invalid and not cls.stays_partial:
-            partial = None
+        partial, invalid = reading.options(
+            data, cls.file_keys, handler, read, stays_partial=cls.stays_partial
+        )
+        if partial is not None:
+            partial._invalid = invalid  # noqa: SLF001 - of this class
         result: Self = partial
         return result
 
@@ -317,7 +307,7 @@ class Options(BaseModel):
             values = read.get(name)
             if isinstance(values, Mapping):
                 keys = [key.removesuffix("_file") for key in values]
-                read[name] = _usable(_read_files(values, keys, base))
+                read[name] = _read_files(values, keys, base)
         return read
 
     @field_validator("*", mode="wrap")
