@@ -194,10 +194,8 @@ class ComparisonOptions(Options):
     """Length of the lists that are compared."""
     baseline: SourceOptions
     """Where the lists in use come from."""
-    candidate: SourceOptions = Field(
-        default=cast("Any", None),  # each comparison of `by_candidate` has one
-        description="Where the lists on trial come from. Required unless there are `candidates`.",
-    )
+    candidate: SourceOptions = cast("Any", None)  # each comparison of `by_candidate` has one
+    """Where the lists on trial come from. Required unless there are `candidates`."""
     candidates: Mapping[str, SourceOptions] = Field(
         default_factory=dict, min_length=1, max_length=20
     )

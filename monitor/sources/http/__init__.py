@@ -232,16 +232,12 @@ class HttpSourceOptions(HttpOptions):
     """Name of the answer's header with the version, used if `model_version` finds nothing."""
     method: Annotated[Literal["GET", "POST"], BeforeValidator(_is_safe_method.func)] = "GET"
     """The HTTP method. The request must be safe to repeat."""
-    body: Any = Field(
-        default=None,
-        repr=False,  # it may contain a key, so neither repr nor a dump shows it
-        exclude=True,
-        description="JSON to POST. `{user}`, `{k}` and `{slot:...}` in its texts are filled in. "
-        '`"{k}"` alone becomes a number, and so does the key of a user with `"{user:int}"` or '
-        '`"{users:int}"`. With `batch`, `"{users}"` alone becomes the array of keys, and '
-        '`"{count}"` their number. An array of one element that names `{user}` gets this element '
-        "once for each user.",
-    )
+    # The body may contain a key, so neither repr nor a dump shows it.
+    body: Any = Field(default=None, repr=False, exclude=True)
+    """JSON to POST. `{user}`, `{k}` and `{slot:...}` in its texts are filled in. `"{k}"` alone
+    becomes a number, and so does the key of a user with `"{user:int}"` or `"{users:int}"`. With
+    `batch`, `"{users}"` alone becomes the array of keys, and `"{count}"` their number. An array of
+    one element that names `{user}` gets this element once for each user."""
     concurrency: Annotated[int, NOT_IN_HASH] = Field(default=32, ge=1, le=512)
     """The largest number of requests at the same time."""
     max_in_flight: Annotated[
