@@ -19,7 +19,7 @@ import yaml
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
-from monitor.options import format_duration, is_secret
+from monitor.options import field_docs, format_duration, is_secret
 from monitor.settings.configuration import Settings
 from monitor.settings.value_types import ParsedBy
 from monitor.sources.http.profiles import FOLDER
@@ -126,8 +126,11 @@ def _section(model: type[BaseModel], titles: Mapping[type[BaseModel], str]) -> s
     also = ", ".join(f"[{_words(home)}](#{_anchor(titles[home])})" for home in linked)
     parts = [f"### {titles[model]}", _about(model) + (f" With the keys of {also}." if also else "")]
     fields = model.model_fields.items()
+    docs = field_docs(model)
     if rows := [
-        _row(field.alias or name, field) for name, field in fields if homes[name] not in linked
+        _row(field.alias or name, field, docs.get(name) or field.description)
+        for name, field in fields
+        if homes[name] not in linked
     ]:
         parts.append("\n".join(["| key | type | default | meaning |", "|---|---|---|---|", *rows]))
     return "\n\n".join(parts)
@@ -138,13 +141,13 @@ def _anchor(title: str) -> str:
     return re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-")
 
 
-def _row(key: str, field: FieldInfo) -> str:
+def _row(key: str, field: FieldInfo, description: str | None) -> str:
     shown = f"`{key}`" + (f", `{key}_file`" if is_secret(field.annotation) else "")
     cells = (
         shown,
         _type(field.annotation),
         _default(field),
-        field.description or " ".join(map(_about, models_in(field.annotation))),
+        description or " ".join(map(_about, models_in(field.annotation))),
     )
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 

@@ -30,19 +30,17 @@ CHUNK = 200_000
 class ScoreFileOptions(Options):
     """A Parquet file for each slot: a column `user`, and one for each metric, null if undefined."""
 
-    path: Annotated[ConfigPath, AfterValidator(check_placeholders)] = Field(
-        min_length=1,
-        description="Path of the file. The run's scheduled time (UTC) replaces `{slot:%Y-%m-%d}`, "
-        "in any strftime format. Without this placeholder, each run replaces the file of the last "
-        "run. Only rankwatch's own account may read the file. A relative path starts at the "
-        "configuration file's directory.",
-    )
+    path: Annotated[ConfigPath, AfterValidator(check_placeholders)] = Field(min_length=1)
+    """Path of the file. The run's scheduled time (UTC) replaces `{slot:%Y-%m-%d}`, in any strftime
+    format. Without this placeholder, each run replaces the file of the last run. Only rankwatch's
+    own account may read the file. A relative path starts at the configuration file's directory."""
 
 
 class ScoresToOptions(OneOf):
     """Where all scores of a run are written, in addition to the database. Set exactly one key."""
 
-    file: ScoreFileOptions | None = Field(default=None, description="A Parquet file for each slot.")
+    file: ScoreFileOptions | None = None
+    """A Parquet file for each slot."""
 
 
 @immutable

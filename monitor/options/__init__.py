@@ -3,10 +3,14 @@
 Each module defines its options next to its code.
 """
 
+import ast
+import inspect
 import re
+import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import timedelta
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, ClassVar, Self, TypeVar, Union, get_args, get_origin
@@ -229,23 +233,12 @@ def _read_secret(path: object, base: str | None) -> str | Unusable:
     return text or Unusable(f"{path} is empty: write the value into it")
 
 
-def _usable(value: object) -> object:
-    """The value. Unusable if it is a mapping that contains unusable secrets."""
-    if not isinstance(value, Mapping):
-        return value
-    problems = []
-    for name, entry in value.items():
-        if isinstance(entry, Unusable):
-            problems.append(f"{name}_file: {entry.message}")
-    return Unusable("; ".join(problems)) if problems else value
-
-
 class Options(BaseModel):
     """Base of all options: unknown keys are errors, errors quote no values, instances are frozen.
 
     A field of type SecretStr, or of a mapping to SecretStr, may be given as ``name_file: path``.
     Its value is then the file's text without the last line break. ``repr`` shows URLs by
-    `display_url`.
+    `display_url`. A docstring below a field describes it in the reference and in the schema.
     """
 
     model_config = ConfigDict(
@@ -302,10 +295,11 @@ class Options(BaseModel):
                 raise ValueError(problem)
             return options
         partial: Partial
-        partial, invalid = reading.options(data, cls.file_keys, handler, read)
-        partial._invalid = invalid  # noqa: SLF001 - of this class
-        if invalid and not cls.stays_partial:
-            partial = None
+        partial, invalid = reading.options(
+            data, cls.file_keys, handler, read, stays_partial=cls.stays_partial
+        )
+        if partial is not None:
+            partial._invalid = invalid  # noqa: SLF001 - of this class
         result: Self = partial
         return result
 
@@ -317,7 +311,7 @@ class Options(BaseModel):
             values = read.get(name)
             if isinstance(values, Mapping):
                 keys = [key.removesuffix("_file") for key in values]
-                read[name] = _usable(_read_files(values, keys, base))
+                read[name] = _read_files(values, keys, base)
         return read
 
     @field_validator("*", mode="wrap")
@@ -358,10 +352,14 @@ class Options(BaseModel):
     def __get_pydantic_json_schema__(
         cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        """Allow ``name_file`` in the schema too, for every secret."""
+        """Describe each field, and allow ``name_file`` in the schema too, for every secret."""
         schema = handler.resolve_ref_schema(handler(core_schema))
         properties = schema.get("properties", {})
+        descriptions = field_docs(cls)
         for name, field in cls.model_fields.items():
+            key = field.alias or name
+            if name in descriptions and key in properties:
+                properties[key]["description"] = descriptions[name]
             if not is_secret(field.annotation) or name not in properties:
                 continue
             properties[f"{name}_file"] = {
@@ -375,6 +373,22 @@ class Options(BaseModel):
                 rule = {"oneOf": forms}
             schema.setdefault("allOf", []).append(rule)
         return schema
+
+
+@cache
+def field_docs(options: type[BaseModel]) -> dict[str, str]:
+    """The docstrings below the fields of a class and of its base classes, by the field's name."""
+    docs: dict[str, str] = {}
+    for base in reversed(options.__mro__):
+        try:
+            source = inspect.getsource(base)
+        except (OSError, TypeError):  # built in, or made by `create_model`
+            continue
+        (definition,) = ast.parse(textwrap.dedent(source)).body
+        for field, below in pairwise(getattr(definition, "body", ())):
+            if isinstance(field, ast.AnnAssign) and isinstance(below, ast.Expr):
+                docs[ast.unparse(field.target)] = " ".join(ast.literal_eval(below.value).split())
+    return docs
 
 
 def _shown(value: object) -> object:

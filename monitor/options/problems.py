@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from pydantic import ValidationError
+from pydantic_core import PydanticCustomError
 
 KeyPath = tuple[str | int, ...]
 Partial: TypeAlias = Any
@@ -36,6 +37,7 @@ _LIMITS = {
     "string_too_long": "have at most {max_length} characters",
     "string_pattern_mismatch": "match {pattern}",
 }
+_REPORTED = "reported"
 _LITERAL = re.compile(r"'([^']*)'")
 
 MAX_PROBLEMS = 100  # reported for one file; further problems are only counted
@@ -109,13 +111,14 @@ class _Place:
     path: KeyPath
     raw: Mapping[str, Any] = field(default_factory=dict)
     invalid: set[str] = field(default_factory=set)
+    stays_partial: bool = False
 
 
 class Reading:
     """One validation of a document, which finds all problems.
 
-    Options that have it in their context as ``reading`` report their problems here. An invalid
-    value becomes None. ``texts`` has the written text of values that look like numbers or booleans.
+    Options that have it in their context as ``reading`` report their problems here. ``texts`` has
+    the written text of values that look like numbers or booleans.
     """
 
     def __init__(self, texts: Mapping[KeyPath, str]) -> None:
@@ -129,55 +132,65 @@ class Reading:
         keys: Callable[[], Sequence[str]],
         validate: Callable[[Mapping[str, Any]], Any],
         read: Mapping[str, Any],
+        *,
+        stays_partial: bool,
     ) -> tuple[Any, frozenset[str]]:
         """The options, and the names of their invalid fields. ``raw`` is their part of the file.
 
         ``read`` is ``raw`` with the secrets of other files. ``keys`` returns the valid keys.
+        Options with problems are None, or have None in invalid fields if they stay partial.
         """
         outer = self._place
         # A mapping of a YAML document knows its path.
-        here = self._place = _Place(getattr(raw, "path", outer.path), raw)
+        path = getattr(raw, "path", outer.path)
+        here = self._place = _Place(path, raw, stays_partial=stays_partial)
         count = len(self.problems)
         try:
             try:
                 options = validate(read)
             except ValidationError as error:
-                del self.problems[count:]
-                options = validate(self._repaired(read, keys(), error))
+                if stays_partial:
+                    del self.problems[count:]
+                    here.invalid.clear()
+                repaired = self._repaired(read, keys(), error)
+                options = validate(repaired) if stays_partial else None
             if len(self.problems) == count:
                 for message in options.disagreements():
-                    self.problems.append(Problem(here.path, message))
-                    here.invalid.add("")
+                    self.problems.append(Problem(path, message))
         finally:
             self._place = outer
+        if len(self.problems) > count and not stays_partial:
+            options = None
         return options, frozenset(here.invalid)
 
     def _repaired(
         self, read: Mapping[str, Any], keys: Sequence[str], error: ValidationError
     ) -> Mapping[str, Any]:
-        """The mapping without unknown keys. Missing values are marked as unusable."""
+        """The mapping without unknown keys, which are reported.
+
+        Missing values are marked as unusable in options that stay partial, and reported in others.
+        """
         here = self._place
-        here.invalid.clear()
         repaired = dict(read)
         missing: list[str] = []
         for each in error.errors(include_url=False, include_input=False):
             key = str(each["loc"][-1]) if each["loc"] else ""
             if each["type"] == "missing":
                 missing.append(key)
-            elif each["type"] == "extra_forbidden" and key in repaired:
-                del repaired[key]
-                here.invalid.add(self._report_unknown(key, keys))
-            else:
-                raise error
+            elif each["type"] == "extra_forbidden":
+                repaired.pop(key, None)
+                hint = suggestion(key, keys) or f"; valid keys are {', '.join(keys)}"
+                self.problems.append(Problem((*here.path, key), f"unknown key{hint}"))
+                here.invalid.add(nearest_word(key, keys) or "")
+            elif each["type"] != _REPORTED:
+                self.problems.append(Problem(here.path, _message(each, read)[0]))
         for key in missing:
-            repaired[key] = Unusable(None if key in here.invalid else MISSING)
+            is_misspelt = key in here.invalid
+            if here.stays_partial:
+                repaired[key] = Unusable(None if is_misspelt else MISSING)
+            elif not is_misspelt:
+                self.problems.append(Problem((*here.path, key), MISSING))
         return repaired
-
-    def _report_unknown(self, key: str, keys: Sequence[str]) -> str:
-        """Report an unknown key. Returns the valid key that was probably meant."""
-        hint = suggestion(key, keys) or f"; valid keys are {', '.join(keys)}"
-        self.problems.append(Problem((*self._place.path, key), f"unknown key{hint}"))
-        return nearest_word(key, keys) or ""
 
     def field(
         self,
@@ -186,21 +199,26 @@ class Reading:
         value: Any,  # noqa: ANN401 - raw input is anything
         validate: Callable[[Any], Any],
     ) -> Any:  # noqa: ANN401 - a value of the field's type
-        """The value of a field, None if it is invalid. ``key`` is the field's name in the file."""
+        """The value of a field. ``key`` is its name in the file.
+
+        An invalid value is None in options that stay partial, and an error in others, so that their
+        own validators never get it.
+        """
         place = self._place
         if key not in place.raw and f"{name}_file" in place.raw:
             key = f"{name}_file"
         count = len(self.problems)
         self._place = _Place((*place.path, key))
-        if isinstance(value, Unusable):
-            if value.message is not None:
-                self.problems.append(Problem(self._place.path, value.message))
-            validated = None
-        else:
+        validated = None
+        if not isinstance(value, Unusable):
             validated = self._value(value, validate)
+        elif value.message is not None:
+            self.problems.append(Problem(self._place.path, value.message))
         self._place = place
         if isinstance(value, Unusable) or len(self.problems) > count:
             place.invalid.add(name)
+            if not place.stays_partial:
+                raise PydanticCustomError(_REPORTED, "is reported already")
         return validated
 
     def _value(self, value: Any, validate: Callable[[Any], Any]) -> Any:  # noqa: ANN401 - likewise
@@ -273,6 +291,8 @@ def _message(error: Mapping[str, Any], value: object) -> tuple[str, str | None]:
     """What to do, and what is wanted in the words after "must be". No value is quoted."""
     kind = error["type"]
     context = error.get("ctx", {})
+    if isinstance(value, Unusable):
+        return str(value.message), None
     if kind in {"value_error", "assertion_error"}:
         return str(context.get("error", error["msg"])), None
     if value is None:

@@ -92,109 +92,67 @@ class RuleOptions(Options):
         }
     )
 
-    alert: value_types.AlertName = Field(
-        description="Name of the alert, unique within the comparison.", examples=["SimilarityLow"]
-    )
-    metric: JudgedMetricName | None = Field(
-        default=None,
-        description="One of the comparison's metrics M. With a noise floor, `floor(M)` and "
-        "`over_floor(M)` are possible too. A rule may have `coverage` or `frozen` instead.",
-        examples=["rbo(p=0.9)"],
-    )
+    alert: value_types.AlertName = Field(examples=["SimilarityLow"])
+    """Name of the alert, unique within the comparison."""
+    metric: JudgedMetricName | None = Field(default=None, examples=["rbo(p=0.9)"])
+    """One of the comparison's metrics M. With a noise floor, `floor(M)` and `over_floor(M)` are
+    possible too. A rule may have `coverage` or `frozen` instead."""
     coverage: value_types.CoverageName | None = Field(
-        default=None,
-        description="Replaces `metric` by a share of users. It is the candidate's share unless an "
-        "arm is named. Shares of all users: the list is `missing`, `empty` or `short`, it has "
-        "items twice (`duplicated`), the request `failed`, or the user was not compared "
-        "(`unpaired`). Shares of the compared users: many users have the same list "
-        "(`shared_list`). The list is the same as in the last run although other lists changed "
-        "(`unchanged_list`, which needs stored lists). The first three items are those of the "
-        "baseline in mostly reversed order (`top_reversed`). The first item differs "
-        "(`first_differs`). The list is that of the baseline (`identical_list`).",
-        examples=["missing", "failed(baseline)", "shared_list"],
+        default=None, examples=["missing", "failed(baseline)", "shared_list"]
     )
-    frozen: Arm | None = Field(
-        default=None,
-        description="Replaces `metric`. The rule is in breach if this arm's lists have not changed "
-        "for longer than ever before, while the other arm's lists change. Lists are stored for "
-        "this.",
-        examples=["candidate"],
-    )
+    """Replaces `metric` by a share of users. It is the candidate's share unless an arm is named.
+    Shares of all users: the list is `missing`, `empty` or `short`, it has items twice
+    (`duplicated`), the request `failed`, or the user was not compared (`unpaired`). Shares of the
+    compared users: many users have the same list (`shared_list`). The list is the same as in the
+    last run although other lists changed (`unchanged_list`, which needs stored lists). The first
+    three items are those of the baseline in mostly reversed order (`top_reversed`). The first item
+    differs (`first_differs`). The list is that of the baseline (`identical_list`)."""
+    frozen: Arm | None = Field(default=None, examples=["candidate"])
+    """Replaces `metric`. The rule is in breach if this arm's lists have not changed for longer than
+    ever before, while the other arm's lists change. Lists are stored for this."""
     statistic: value_types.StatisticName = Field(
-        default=rules.MEAN,
-        description="`mean`, a percentile from `p01` to `p99`, or `share_below(x)`. The last is "
-        "the share of users with a score below x.",
-        examples=["mean", "p05", "share_below(0.3)"],
+        default=rules.MEAN, examples=["mean", "p05", "share_below(0.3)"]
     )
+    """`mean`, a percentile from `p01` to `p99`, or `share_below(x)`. The last is the share of users
+    with a score below x."""
     segments: Annotated[
         Literal["all", "each"] | tuple[value_types.SegmentName, ...], value_types.SegmentChoice
-    ] = Field(
-        default="all",
-        description="`all` judges all users together. `each` judges every segment, including "
-        "`all`. A list such as `[all, country=UK]` names segments.",
-        examples=["each", ["all", "country=UK"]],
-    )
-    below: FiniteFloat | None = Field(
-        default=None, description="The rule is in breach while the statistic is below this."
-    )
-    above: FiniteFloat | None = Field(
-        default=None,
-        description="The rule is in breach while the statistic is above this. Use this for "
-        "`share_below`, which grows as lists drift apart.",
-    )
-    learned: Literal["drop", "trend", "jump"] | None = Field(
-        default=None,
-        description="Replaces a threshold: the limit is learned from at least five earlier healthy "
-        "runs. With `drop` (`jump` for `coverage`) the rule is in breach if one run is outside the "
-        "expected range. With `trend` it is in breach if runs add up to a lasting change.",
-    )
-    watch: Literal["drift", "improvement"] = Field(
-        default="drift",
-        description="Which change is in breach, for `learned` only. `improvement` finds lists that "
-        "are suspiciously similar.",
-    )
-    for_runs: value_types.RunCount = Field(
-        default=1,
-        alias="for",
-        description="How many consecutive runs must be in breach before the alert fires.",
-    )
-    resolve_above: FiniteFloat | None = Field(
-        default=None,
-        description="A firing alert with `below` resolves once the statistic reaches this "
-        "(default: the threshold).",
-    )
-    resolve_below: FiniteFloat | None = Field(
-        default=None,
-        description="A firing alert with `above` resolves once the statistic reaches this "
-        "(default: the threshold).",
-    )
-    resolve_after: value_types.RunCount = Field(
-        default=1,
-        description="How many consecutive runs must have recovered before a firing alert resolves. "
-        "With 2 or more, an intermittent fault is one alert.",
-    )
-    min_users: int = Field(
-        default=30,
-        ge=1,
-        le=10**9,
-        description="If fewer users have a score, the verdict is `too_few` and never a breach.",
-    )
-    severity: rules.Severity = Field(
-        default=rules.Severity.WARNING, description="Severity of the alert."
-    )
-    dry_run: bool | None = Field(
-        default=None,
-        description="Whether the alert is stored without notifications (default: the value of the "
-        "comparison).",
-    )
-    runbook_url: value_types.PublicUrl | None = Field(
-        default=None, description="Web page with instructions for on-call."
-    )
-    labels: Mapping[LabelName, str] = Field(
-        default_factory=dict,
-        description="Further labels of the alert, for routing.",
-        examples=[{"team": "recs"}],
-    )
+    ] = Field(default="all", examples=["each", ["all", "country=UK"]])
+    """`all` judges all users together. `each` judges every segment, including `all`. A list such as
+    `[all, country=UK]` names segments."""
+    below: FiniteFloat | None = None
+    """The rule is in breach while the statistic is below this."""
+    above: FiniteFloat | None = None
+    """The rule is in breach while the statistic is above this. Use this for `share_below`, which
+    grows as lists drift apart."""
+    learned: Literal["drop", "trend", "jump"] | None = None
+    """Replaces a threshold: the limit is learned from at least five earlier healthy runs. With
+    `drop` (`jump` for `coverage`) the rule is in breach if one run is outside the expected range.
+    With `trend` it is in breach if runs add up to a lasting change."""
+    watch: Literal["drift", "improvement"] = "drift"
+    """Which change is in breach, for `learned` only. `improvement` finds lists that are
+    suspiciously similar."""
+    for_runs: value_types.RunCount = Field(default=1, alias="for")
+    """How many consecutive runs must be in breach before the alert fires."""
+    resolve_above: FiniteFloat | None = None
+    """A firing alert with `below` resolves once the statistic reaches this (default: the
+    threshold)."""
+    resolve_below: FiniteFloat | None = None
+    """A firing alert with `above` resolves once the statistic reaches this (default: the
+    threshold)."""
+    resolve_after: value_types.RunCount = 1
+    """How many consecutive runs must have recovered before a firing alert resolves. With 2 or more,
+    an intermittent fault is one alert."""
+    min_users: int = Field(default=30, ge=1, le=10**9)
+    """If fewer users have a score, the verdict is `too_few` and never a breach."""
+    severity: rules.Severity = rules.Severity.WARNING
+    """Severity of the alert."""
+    dry_run: bool | None = None
+    """Whether the alert is stored without notifications (default: the value of the comparison)."""
+    runbook_url: value_types.PublicUrl | None = None
+    """Web page with instructions for on-call."""
+    labels: Mapping[LabelName, str] = Field(default_factory=dict, examples=[{"team": "recs"}])
+    """Further labels of the alert, for routing."""
 
     def to_rule(self, k: int) -> rules.Rule:
         """The rule for lists of at most k items."""

@@ -50,19 +50,18 @@ class TlsOptions(Options):
 
     reads_secret_files: ClassVar[bool] = False
 
-    cert_file: ConfigPath | None = Field(
-        default=None, description="PEM file of the certificate and of those that signed it."
-    )
-    key_file: ConfigPath | None = Field(default=None, description="PEM file of the key.")
-    client_ca_file: ConfigPath | None = Field(
-        default=None, description="PEM file of the certificates that sign clients' certificates."
-    )
+    cert_file: ConfigPath | None = None
+    """PEM file of the certificate and of those that signed it."""
+    key_file: ConfigPath | None = None
+    """PEM file of the key."""
+    client_ca_file: ConfigPath | None = None
+    """PEM file of the certificates that sign clients' certificates."""
     client_auth_type: Literal[
         "NoClientCert", "VerifyClientCertIfGiven", "RequireAndVerifyClientCert"
-    ] = Field(default="NoClientCert", description="Which certificates clients must show.")
-    client_allowed_sans: Annotated[tuple[str, ...], Field(min_length=1)] | None = Field(
-        default=None, description="A client's certificate must have one of these alternative names."
-    )
+    ] = "NoClientCert"
+    """Which certificates clients must show."""
+    client_allowed_sans: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
+    """A client's certificate must have one of these alternative names."""
     min_version: Literal["TLS12", "TLS13"] = "TLS12"
 
     @property
