@@ -158,7 +158,7 @@ def watch(
     """Open the sources of one comparison.
 
     ``shared`` has the answers that all comparisons of its family share. ``selectors`` are the
-    matchers of silences and routes that only its alerts can match. The installation's name becomes
+    matchers of the configuration that only its alerts can match. The installation's name becomes
     a label.
     """
     again = None

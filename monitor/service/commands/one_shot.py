@@ -88,8 +88,8 @@ class OneShot:
         """Run one slot of each selected comparison. The default is the newest slot.
 
         Yields the error if a comparison could not be run, and continues with the next one. A stored
-        slot is run again. Only ``again`` replaces a slot that live sources answered. So an external
-        scheduler may repeat the call until messages are delivered, see `deliver`.
+        slot is run again. If live sources answered for it, it is only run again with ``again``. An
+        external scheduler may repeat the call until messages are delivered, see `deliver`.
 
         Raises ConfigError for a slot in the future.
         """
