@@ -446,30 +446,34 @@ def _latest(
     record: RunRecord,
     expectations: tuple[Expectation, ...],
 ) -> LatestRun:
+    """Add to a comparison's newest run what pages show of its alerts and of earlier runs."""
     run = record.run
     is_of_comparison = runs.c.comparison == run.comparison
-    ok = run_results.newest_ok(run.comparison).with_only_columns(runs.c.slot, runs.c.finished_at)
-    ok_slot, ok_at = connection.execute(ok.limit(1)).first() or (None, None)
+    times = run_results.newest_ok(run.comparison).with_only_columns(runs.c.slot, runs.c.finished_at)
+    last_ok = connection.execute(times.limit(1)).first()
     unlabelled = select(func.count()).select_from(runs).where(WAITS_FOR_RELEVANCE, is_of_comparison)
-    first = select(func.min(runs.c.slot)).where(is_of_comparison)
+    return LatestRun(
+        **{field.name: getattr(record, field.name) for field in fields(record)},
+        states=read_states(connection, run.comparison),
+        last_ok_slot=last_ok.slot if last_ok else None,
+        last_ok_at=last_ok.finished_at if last_ok else None,
+        expectations=expectations,
+        unlabelled=connection.scalar(unlabelled) or 0,
+        first_slot=connection.scalar(select(func.min(runs.c.slot)).where(is_of_comparison)),
+        recent=_recent(connection, run, record.leading_metric),
+        last_end=_last_end(connection, run),
+    )
+
+
+def _last_end(connection: Connection, run: Run) -> Transition | None:
+    """Return the last end of a firing in the week before the run."""
     ends = select(transitions).where(
         transitions.c.comparison == run.comparison,
         IS_END,
         transitions.c.slot.between(run.slot - timedelta(days=7), run.slot),
     )
-    newest = ends.order_by(transitions.c.id.desc()).limit(1)
-    ended = connection.execute(newest).first()
-    return LatestRun(
-        **{field.name: getattr(record, field.name) for field in fields(record)},
-        states=read_states(connection, run.comparison),
-        last_ok_slot=ok_slot,
-        last_ok_at=ok_at,
-        expectations=expectations,
-        unlabelled=connection.scalar(unlabelled) or 0,
-        first_slot=connection.scalar(first),
-        recent=_recent(connection, run, record.leading_metric),
-        last_end=None if ended is None else from_row(Transition, ended),
-    )
+    row = connection.execute(ends.order_by(transitions.c.id.desc()).limit(1)).first()
+    return None if row is None else from_row(Transition, row)
 
 
 def _recent(
