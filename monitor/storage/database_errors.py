@@ -26,7 +26,7 @@ _Problem = tuple[str, bool, DatabaseTrouble]
 """What is wrong and what to do, whether retrying is useless, and the kind of trouble."""
 
 _READ_ONLY = (
-    "cannot be written: give this account write permission on the file and its directory",
+    "cannot be written: make the file, its directory and its disk writable for this account",
     True,
     _T.READ_ONLY,
 )
