@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, delete, select, update
+from sqlalchemy import Connection, delete, select, update
 
 from monitor.model.alerts import ACCEPTED, AlertState, State, Transition
 from monitor.model.notifications import Silence
@@ -32,9 +32,6 @@ from monitor.storage.tables.alert_tables import alert_states, silences, transiti
 from monitor.storage.transactions import Database
 
 _JUST_BEFORE = timedelta(microseconds=1)
-_REMOVE_STATE = delete(alert_states).where(
-    *(alert_states.c[name] == bindparam(f"its_{name}") for name in KEY_COLUMNS)
-)
 
 
 class SqlAlertStore:
@@ -88,11 +85,9 @@ class SqlAlertStore:
                     continue
                 if state.state is change.from_state:
                     ended.append(change)
-            if ended:
-                alerts = []
-                for change in ended:
-                    alerts.append({f"its_{name}": getattr(change, name) for name in KEY_COLUMNS})
-                connection.execute(_REMOVE_STATE, alerts)
+            for change in ended:
+                is_alert = (alert_states.c[name] == getattr(change, name) for name in KEY_COLUMNS)
+                connection.execute(delete(alert_states).where(*is_alert))
             store_transitions(connection, ended, receivers)
 
     def rewind(self, comparison: str, *, slot: datetime, now: datetime) -> None:

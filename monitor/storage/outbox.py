@@ -34,7 +34,7 @@ from monitor.model.notifications import (
     Notification,
 )
 from monitor.model.pages import ReceiverRecord
-from monitor.model.runs import EvidenceKind
+from monitor.model.runs import Evidence, EvidenceKind
 from monitor.storage.alert_states import (
     IS_END,
     IS_LASTING_START,
@@ -46,7 +46,7 @@ from monitor.storage.alert_states import (
 )
 from monitor.storage.alert_store import read_silences
 from monitor.storage.rows import chunks, from_row, from_rows, insert, lock_names, to_row
-from monitor.storage.run_results import evidence_of, explanations_of
+from monitor.storage.run_results import explanations_of, items_of
 from monitor.storage.tables.alert_tables import alert_states, deliveries, notifications, transitions
 from monitor.storage.tables.run_tables import runs
 from monitor.storage.transactions import Database
@@ -158,7 +158,7 @@ class SqlOutbox:
             examples = explanation.examples if explanation else ()
             if not examples:
                 # The worst users come first.
-                evidence = evidence_of(connection, row.id)[:_EXAMPLES]
+                evidence = items_of(connection, Evidence, [row.id]).get(row.id, ())[:_EXAMPLES]
                 examples = tuple(
                     ExampleLists(user=user.user, baseline=user.baseline, candidate=user.candidate)
                     for user in evidence
@@ -418,7 +418,7 @@ def _last_by_receiver(
         .group_by(deliveries.c.receiver)
         .subquery()
     )
-    query = select(last.c.receiver, notifications.c.at, notifications.c.reason).join(
+    query: Select[Any] = select(last.c.receiver, notifications.c.at, notifications.c.reason).join(
         notifications, notifications.c.id == last.c.id
     )
     return {row.receiver: row for row in connection.execute(query)}

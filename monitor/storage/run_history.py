@@ -18,6 +18,7 @@ from monitor.model.rankings import ALL
 from monitor.model.rules import METRIC_LABELS, MIN_HEALTHY_RUNS, RuleKind
 from monitor.model.runs import (
     RUN_MARK,
+    ArmScore,
     Evidence,
     KeptLists,
     LatestRun,
@@ -25,6 +26,7 @@ from monitor.model.runs import (
     RunRecord,
     RunStatus,
     Scores,
+    Summary,
     Watermark,
 )
 from monitor.storage import run_results
@@ -124,7 +126,7 @@ class SqlHistory:
             newest = [_newest(connection, name, *conditions) for name in dict.fromkeys(comparisons)]
             records = _records(connection, list(filter(None, newest)))
             ids = [record.run.id for record in records]
-            expectations = run_results.expectations_of(connection, ids)
+            expectations = run_results.items_of(connection, Expectation, ids)
             return tuple(
                 _latest(connection, record, expectations.get(record.run.id, ()))
                 for record in records
@@ -195,7 +197,7 @@ class SqlHistory:
 
     def evidence(self, run_id: int) -> tuple[Evidence, ...]:
         with self._database.read() as connection:
-            return run_results.evidence_of(connection, run_id)
+            return run_results.items_of(connection, Evidence, [run_id]).get(run_id, ())
 
     def kept_lists(self, run_id: int) -> KeptLists | None:
         return read_lists(self._database, run_id)
@@ -228,7 +230,7 @@ def _past_runs(connection: Connection, request: MemoryRequest) -> tuple[PastRun,
         if not all(run.teaches(alert, series) for alert, series in request.series.items()):
             ids_without_lessons.append(run_id)
     if ids_without_lessons:
-        measured = run_results.summaries_of(connection, ids_without_lessons)
+        measured = run_results.items_of(connection, Summary, ids_without_lessons)
         for run_id, run_summaries in measured.items():
             past[run_id] = replace(past[run_id], summaries=run_summaries)
     return tuple(past.values())
@@ -286,7 +288,7 @@ def _healthy_splits(connection: Connection, request: MemoryRequest) -> tuple[Spl
     chosen = quiet[-request.splits :]
     # With many segments, there is always one close to a trend. So only the expectations for all
     # users can make a run suspicious.
-    expectations = run_results.expectations_of(connection, chosen, segment=ALL)
+    expectations = run_results.items_of(connection, Expectation, chosen, segment=ALL)
     rows = connection.execute(select(runs.c.id, runs.c.split).where(runs.c.id.in_(chosen)))
     splits = {run_id: split for run_id, split in rows if split and split.means.n}
     healthy = []
@@ -387,8 +389,8 @@ def _alarms_after(
 def _records(connection: Connection, finished: Sequence[Run]) -> tuple[RunRecord, ...]:
     ids = [run.id for run in finished]
     coverage_by_run = run_results.coverage_of(connection, ids)
-    summaries_by_run = run_results.summaries_of(connection, ids)
-    arm_scores_by_run = run_results.arm_scores_of(connection, ids)
+    summaries_by_run = run_results.items_of(connection, Summary, ids)
+    arm_scores_by_run = run_results.items_of(connection, ArmScore, ids)
     explanations = run_results.explanations_of(connection, ids)
     records = []
     for run in finished:
@@ -444,34 +446,34 @@ def _latest(
     record: RunRecord,
     expectations: tuple[Expectation, ...],
 ) -> LatestRun:
+    """Add to a comparison's newest run what pages show of its alerts and of earlier runs."""
     run = record.run
     is_of_comparison = runs.c.comparison == run.comparison
-    ok = run_results.newest_ok(run.comparison).with_only_columns(runs.c.slot, runs.c.finished_at)
-    ok_slot, ok_at = connection.execute(ok.limit(1)).first() or (None, None)
+    times = run_results.newest_ok(run.comparison).with_only_columns(runs.c.slot, runs.c.finished_at)
+    last_ok = connection.execute(times.limit(1)).first()
     unlabelled = select(func.count()).select_from(runs).where(WAITS_FOR_RELEVANCE, is_of_comparison)
-    first = select(func.min(runs.c.slot)).where(is_of_comparison)
+    return LatestRun(
+        **{field.name: getattr(record, field.name) for field in fields(record)},
+        states=read_states(connection, run.comparison),
+        last_ok_slot=last_ok.slot if last_ok else None,
+        last_ok_at=last_ok.finished_at if last_ok else None,
+        expectations=expectations,
+        unlabelled=connection.scalar(unlabelled) or 0,
+        first_slot=connection.scalar(select(func.min(runs.c.slot)).where(is_of_comparison)),
+        recent=_recent(connection, run, record.leading_metric),
+        last_end=_last_end(connection, run),
+    )
+
+
+def _last_end(connection: Connection, run: Run) -> Transition | None:
+    """Return the last end of a firing in the week before the run."""
     ends = select(transitions).where(
         transitions.c.comparison == run.comparison,
         IS_END,
         transitions.c.slot.between(run.slot - timedelta(days=7), run.slot),
     )
-    newest = ends.order_by(transitions.c.id.desc()).limit(1)
-    ended = connection.execute(newest).first()
-    return LatestRun(
-        run=run,
-        coverage=record.coverage,
-        summaries=record.summaries,
-        arm_scores=record.arm_scores,
-        explanation=record.explanation,
-        states=read_states(connection, run.comparison),
-        last_ok_slot=ok_slot,
-        last_ok_at=ok_at,
-        expectations=expectations,
-        unlabelled=connection.scalar(unlabelled) or 0,
-        first_slot=connection.scalar(first),
-        recent=_recent(connection, run, record.leading_metric),
-        last_end=None if ended is None else from_row(Transition, ended),
-    )
+    row = connection.execute(ends.order_by(transitions.c.id.desc()).limit(1)).first()
+    return None if row is None else from_row(Transition, row)
 
 
 def _recent(

@@ -34,7 +34,7 @@ from monitor.storage.user_scores import store_scores
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-    _T = TypeVar("_T", bound=DataclassInstance)
+_T = TypeVar("_T", bound="DataclassInstance")
 
 _DOUBLES = "<f8"
 _DOUBLE_BYTES = 8
@@ -47,21 +47,27 @@ RUN_TABLES: tuple[Table, ...] = tuple(
 )
 """Tables whose rows belong to a run, in an order in which foreign keys permit to delete."""
 
+_TABLES: Mapping[type, tuple[Table, Sequence[Any]]] = {
+    CoverageRow: (coverage, (coverage.c.position,)),
+    Summary: (summaries, (summaries.c.position,)),
+    ArmScore: (arm_scores, (arm_scores.c.position,)),
+    Expectation: (expectations, (expectations.c.alert, expectations.c.segment)),
+    # Worst users come before representative ones.
+    Evidence: (evidence, (evidence.c.kind.desc(), evidence.c.position)),
+}
+"""The table of each kind of item that a run has, and the order of the items."""
+
 
 def replace_results(connection: Connection, result: RunResult) -> None:
     """Replace an earlier attempt's results by what the run measured, except its lists."""
     run_id = result.claim.run_id
     for table in RUN_TABLES:
         connection.execute(delete(table).where(of_run(connection, run_id, table)))
-    items_by_table: dict[Table, Sequence[Any]] = {
-        coverage: result.coverage.rows if result.coverage else (),
-        summaries: result.summaries,
-        arm_scores: result.arm_scores,
-        expectations: result.expectations,
-        evidence: result.evidence,
-    }
-    for table, items in items_by_table.items():
-        put_items(connection, run_id, table, items)
+    put_items(connection, run_id, CoverageRow, result.coverage.rows if result.coverage else ())
+    put_items(connection, run_id, Summary, result.summaries)
+    put_items(connection, run_id, ArmScore, result.arm_scores)
+    put_items(connection, run_id, Expectation, result.expectations)
+    put_items(connection, run_id, Evidence, result.evidence)
     if result.explanation is not None:
         new = {"sentence": result.explanation.sentence, "details": result.explanation}
         connection.execute(explanations.insert().values(run_id=run_id, **new))
@@ -75,12 +81,13 @@ def replace_results(connection: Connection, result: RunResult) -> None:
 def put_items(
     connection: Connection,
     run_id: int,
-    table: Table,
-    items: Iterable["DataclassInstance"],
+    kind: type[_T],
+    items: Iterable[_T],
     *,
     first: int = 0,
 ) -> None:
     """Insert a row for each item of the run, in this order; the first has position ``first``."""
+    table, _ = _TABLES[kind]
     rows = []
     for position, item in enumerate(items, start=first):
         row = to_row(item, table, run_id=run_id)
@@ -91,33 +98,29 @@ def put_items(
         connection.execute(table.insert(), rows)
 
 
+def items_of(
+    connection: Connection,
+    kind: type[_T],
+    run_ids: Sequence[int],
+    *,
+    segment: str | None = None,
+) -> dict[int, tuple[_T, ...]]:
+    """Return the items of these runs by run, in their order. ``segment`` None selects all."""
+    table, order = _TABLES[kind]
+    columns = [column.label(key) for key, column in table.c.items()]
+    query = select(*columns).where(table.c.run_id.in_(run_ids)).order_by(*order)
+    if segment is not None:
+        query = query.where(table.c.segment == segment)
+    by_run: dict[int, list[_T]] = defaultdict(list)
+    for row in connection.execute(query):
+        by_run[row.run_id].append(from_row(kind, row))
+    return {run_id: tuple(items) for run_id, items in by_run.items()}
+
+
 def newest_ok(comparison: str, *conditions: ColumnElement[bool]) -> Select[Any]:
     """Select id and slot of the comparison's ok runs that meet the conditions, newest first."""
     is_ok = (runs.c.comparison == comparison, runs.c.status == RunStatus.OK)
     return select(runs.c.id, runs.c.slot).where(*is_ok, *conditions).order_by(runs.c.slot.desc())
-
-
-def arm_scores_of(
-    connection: Connection, run_ids: Sequence[int]
-) -> dict[int, tuple[ArmScore, ...]]:
-    """Return arm-wide scores by run, in the order they were stored."""
-    return _by_run(connection, ArmScore, select(arm_scores).order_by("position"), run_ids)
-
-
-def expectations_of(
-    connection: Connection,
-    run_ids: Sequence[int],
-    *,
-    segment: str | None = None,
-) -> dict[int, tuple[Expectation, ...]]:
-    """Return expectations by run, in the order of alerts and segments.
-
-    ``segment`` None selects all segments.
-    """
-    query = select(expectations).order_by("alert", "segment")
-    if segment is not None:
-        query = query.where(expectations.c.segment == segment)
-    return _by_run(connection, Expectation, query, run_ids)
 
 
 def coverage_of(
@@ -127,23 +130,8 @@ def coverage_of(
     segment: str | None = None,
 ) -> dict[int, Coverage]:
     """Return the coverage of each run that has one. ``segment`` None selects all segments."""
-    query = select(coverage).order_by("position")
-    if segment is not None:
-        query = query.where(coverage.c.segment == segment)
-    by_run = _by_run(connection, CoverageRow, query, run_ids)
+    by_run = items_of(connection, CoverageRow, run_ids, segment=segment)
     return {run_id: Coverage(rows=rows) for run_id, rows in by_run.items()}
-
-
-def summaries_of(connection: Connection, run_ids: Sequence[int]) -> dict[int, tuple[Summary, ...]]:
-    """Return summaries by run, in the order they were stored."""
-    return _by_run(connection, Summary, select(summaries).order_by("position"), run_ids)
-
-
-def evidence_of(connection: Connection, run_id: int) -> tuple[Evidence, ...]:
-    """Return the run's evidence: worst users, then representative ones, each by position."""
-    user = evidence.c.user.label("user")
-    query = select(evidence, user).order_by(evidence.c.kind.desc(), "position")
-    return _by_run(connection, Evidence, query, [run_id]).get(run_id, ())
 
 
 def explanations_of(connection: Connection, run_ids: Sequence[int]) -> dict[int, Explanation]:
@@ -152,19 +140,6 @@ def explanations_of(connection: Connection, run_ids: Sequence[int]) -> dict[int,
         explanations.c.run_id.in_(run_ids)
     )
     return {run_id: explanation for run_id, explanation in connection.execute(query) if explanation}
-
-
-def _by_run(
-    connection: Connection,
-    kind: type["_T"],
-    query: Select[Any],
-    run_ids: Sequence[int],
-) -> dict[int, tuple["_T", ...]]:
-    """Return an item for each row of these runs, by run, in the order of the query."""
-    by_run: dict[int, list[_T]] = defaultdict(list)
-    for row in connection.execute(query.where(query.selected_columns.run_id.in_(run_ids))):
-        by_run[row.run_id].append(from_row(kind, row))
-    return {run_id: tuple(items) for run_id, items in by_run.items()}
 
 
 def lesson_row(expectations: Iterable[Expectation]) -> Mapping[str, object]:

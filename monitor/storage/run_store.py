@@ -270,4 +270,4 @@ def _replace_summaries(connection: Connection, run_id: int, measured: Sequence[S
     connection.execute(delete(summaries).where(is_of_run, summaries.c.metric.in_(metrics)))
     last = connection.scalar(select(func.max(summaries.c.position)).where(is_of_run))
     first = 0 if last is None else last + 1
-    put_items(connection, run_id, summaries, measured, first=first)
+    put_items(connection, run_id, Summary, measured, first=first)

@@ -148,7 +148,7 @@ def test_a_read_only_database_can_be_read_but_not_written_and_fails_its_probe(fi
                 connection.exec_driver_sql("PRAGMA query_only = ON")
             with pytest.raises(
                 DatabaseError,
-                match="cannot be written: give this account write permission on the file",
+                match="cannot be written: make the file, its directory and its disk writable",
             ) as caught:
                 write()
             assert caught.value.trouble is DatabaseTrouble.READ_ONLY
