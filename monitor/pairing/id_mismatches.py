@@ -60,8 +60,8 @@ _NO_LETTERS = re.compile(r"[\W_]+")
 class _Attempt:
     """Another spelling of ids.
 
-    ``forms`` are the values of `item_ids` or `user_ids` that rewrite ids to this spelling. They are
-    empty if these settings cannot do that.
+    ``forms`` are the entries of the setting `item_ids` that rewrite ids in this spelling. They are
+    empty if the setting cannot rewrite ids in this way.
     """
 
     kind: MismatchKind

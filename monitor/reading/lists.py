@@ -30,6 +30,7 @@ from monitor.reading.ids import (
     is_list,
     is_text,
     join_ids,
+    one_array,
     to_ids,
 )
 from monitor.reading.numbers import is_numeric, number_column, numbers_of
@@ -93,6 +94,9 @@ class FlatLists:
 
 def join_lists(parts: Sequence[FlatLists]) -> FlatLists:
     """Joins lists that were read in parts, of at least one part."""
+    parts = [part for part in parts if len(part.lengths)] or parts[:1]
+    if len(parts) == 1:
+        return parts[0]
     odd = [part for part in parts if part.unreadable] or parts[:1]
     scores = [part.scores for part in parts if part.scores is not None]
     return FlatLists(
@@ -259,12 +263,8 @@ def without_items(table: RankingTable, no_item: NoItems) -> RankingTable:
     """The lists without these items and without their scores. The item -1 equals the text "-1"."""
     if not no_item:
         return table
-    texts = [str(value) for value in no_item if value is not None]
-    if isinstance(table.items, np.ndarray):
-        numbers = [int(text) for text in texts if re.fullmatch("-?[0-9]{1,18}", text)]
-        is_item = ~np.isin(table.items, numbers)
-    else:
-        is_item = ~np.asarray(pd.Series(table.items, copy=False).astype("str").isin(texts))
+    ids = one_array(pa.array(table.items))
+    is_item = ~is_padding(ids, id_column(ids, "items", ""), no_item)
     lengths = _count(np.diff(table.offsets), np.flatnonzero(is_item))
     scores = None if table.scores is None else table.scores[is_item]
     return replace(table, offsets=offsets_of(lengths), items=table.items[is_item], scores=scores)

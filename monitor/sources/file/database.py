@@ -177,6 +177,8 @@ class FileView:
         if self.is_json:
             value = f"CAST({value} AS VARCHAR)"
             kind = "VARCHAR"
+        if self.is_json or is_text(self._empty[column].type):
+            value = _short_text(value)
 
         def read(cells: pa.Array) -> pa.Array:
             ids = id_column(self.values(column, one_array(cells)), column, self.where)
@@ -336,8 +338,11 @@ class FileView:
 
 
 def _short_text(value: str) -> str:
-    """The SQL expression for the text. It is null if the text is too long for any id."""
-    return f"CASE WHEN strlen({value}) <= {4 * MAX_ID_LENGTH} THEN {value} END"
+    """The SQL expression for the text. It is null if the text is too long for any id.
+
+    A character of an id takes at most 12 bytes in JSON.
+    """
+    return f"CASE WHEN strlen({value}) <= {12 * MAX_ID_LENGTH + 2} THEN {value} END"
 
 
 def _instant_sql(text: str) -> str:

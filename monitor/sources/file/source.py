@@ -15,9 +15,8 @@ from duckdb import DuckDBPyConnection
 
 from monitor.deadline import Deadline, OverdueError
 from monitor.errors import SourceError
-from monitor.model.arrays import Rows
 from monitor.model.model_versions import LONGEST_VERSION
-from monitor.model.rankings import ALL, AskedUsers, CoverageReason, Pull, UserTable
+from monitor.model.rankings import CoverageReason, Pull, UserTable
 from monitor.model.runs import PullRequest
 from monitor.model.unreadable import Need, Unreadable, require_readable
 from monitor.reading.ids import one_array
@@ -27,7 +26,7 @@ from monitor.sources.columns import user_index
 from monitor.sources.file import FileOptions, FileSourceOptions, FileUsersOptions
 from monitor.sources.file.database import KEY, PLACE, FileView, open_database, sql_name
 from monitor.sources.file.file_set import FileSet, find_files, read_files
-from monitor.sources.lookup_tables import SegmentValues, segment_labels, split_by_values, user_table
+from monitor.sources.lookup_tables import SegmentValues, segment_labels, user_table
 from monitor.sources.table_lists import TableBatch, TableLists, check_size
 from monitor.sources.tables import Table
 
@@ -223,6 +222,8 @@ class UserView:
         also: Sequence[str] = (),
     ) -> None:
         user = options.user
+        self._database = database
+        self._dimensions = dimensions
         self.columns = tuple(f"rankwatch_segment_{place}" for place in range(len(dimensions)))
         self.where = files.where
         self.read = rows_read(files, options)
@@ -260,49 +261,23 @@ class UserView:
         if not self.is_distinct:
             ((self.count,),) = database.execute(f"SELECT count(*) FROM {self.name}").fetchall()
 
-
-class SegmentColumns:
-    """The segments of a `UserView`: the most frequent values of each dimension.
-
-    ``most`` is the largest number of values for each dimension.
-    """
-
-    def __init__(
-        self,
-        database: DuckDBPyConnection,
-        users: UserView,
-        dimensions: Sequence[str],
-        most: int,
-    ) -> None:
-        self._values = {}
-        segments = [ALL]
-        for column, dimension in zip(users.columns, dimensions, strict=True):
-            values = _segment_values(database, column, dimension, users.where, most)
-            self._values[column] = values
-            segments += values.names
-        self.asked = AskedUsers(count=users.count, segments=tuple(segments))
-
-    def of(self, record: pa.RecordBatch) -> dict[str, Rows]:
-        """The positions of a batch's users in each segment."""
-        labels = {column: record[column] for column in self._values}
-        return split_by_values(record.num_rows, labels, self._values)
-
-
-def _segment_values(
-    database: DuckDBPyConnection,
-    column: str,
-    name: str,
-    where: str,
-    most: int,
-) -> SegmentValues:
-    ranked = database.sql(
-        f"SELECT {column} FROM asked WHERE {column} IS NOT NULL GROUP BY {column} "
-        f"ORDER BY count(*) DESC, CAST({column} AS VARCHAR) LIMIT {most + 1}"
-    )
-    values = one_array(ranked.to_arrow_table().column(0))
-    labels = segment_labels(values, name, where).drop_null().to_pylist()
-    unknown = database.execute(f"SELECT 1 FROM asked WHERE {column} IS NULL LIMIT 1").fetchall()
-    return SegmentValues(labels, most, name, where, has_unknown=bool(unknown))
+    def read_segments(self, most: int) -> dict[str, SegmentValues]:
+        """The most frequent values of each column of segments, at most ``most`` values."""
+        segments = {}
+        for column, name in zip(self.columns, self._dimensions, strict=True):
+            ranked = self._database.sql(
+                f"SELECT {column} FROM asked WHERE {column} IS NOT NULL GROUP BY {column} "
+                f"ORDER BY count(*) DESC, CAST({column} AS VARCHAR) LIMIT {most + 1}"
+            )
+            values = one_array(ranked.to_arrow_table().column(0))
+            labels = segment_labels(values, name, self.where).drop_null().to_pylist()
+            unknown = self._database.execute(
+                f"SELECT 1 FROM asked WHERE {column} IS NULL LIMIT 1"
+            ).fetchall()
+            segments[column] = SegmentValues(
+                labels, most, name, self.where, has_unknown=bool(unknown)
+            )
+        return segments
 
 
 class FileLists:

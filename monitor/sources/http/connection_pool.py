@@ -71,10 +71,9 @@ class _DaemonThreads(ThreadPoolExecutor):
 
 
 class _PullLoop:
-    """A thread with an event loop and a session. ``_lock`` protects ``under_way``."""
+    """A thread with an event loop and a session."""
 
     def __init__(self) -> None:
-        self.under_way = 0
         self._loop = asyncio.new_event_loop()
         self._loop.set_default_executor(_DaemonThreads())
         self._session: aiohttp.ClientSession | None = None
@@ -128,17 +127,12 @@ def run_pull(pull: Callable[[aiohttp.ClientSession], Coroutine[None, None, T]]) 
         if _current is None:
             _current = _PullLoop()
         loop = _current
-        loop.under_way += 1
-    try:
-        return loop.run(pull)
-    finally:
-        with _lock:
-            loop.under_way -= 1
+    return loop.run(pull)
 
 
 @atexit.register
 def _end() -> None:
-    if _current is not None and not _current.under_way:
+    if _current is not None:
         _current.end()
 
 

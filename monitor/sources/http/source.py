@@ -209,16 +209,15 @@ class _HttpPull:
             self._silent_requests = 0
         for user in users:
             answer = outcome if isinstance(outcome, RequestFailure) else outcome[user]
-            if isinstance(answer, ListAnswer):
-                self._add(user, answer)
-            else:
-                self._fail(user, answer)
+            self._add(user, answer)
 
-    def _add(self, user: str, answer: ListAnswer) -> None:
-        try:
+    def _add(self, user: str, answer: ListAnswer | RequestFailure) -> None:
+        if isinstance(answer, ListAnswer):
             self._lists.add(user, answer.items, answer.scores, answer.version)
-        except Exception as error:  # noqa: BLE001 - the answer is from outside
-            self._fail(user, unreadable(error))
+        elif answer.reason is CoverageReason.TIMEOUT:
+            self._timeouts[user] = answer.note
+        else:
+            self._settle(user, answer.reason, answer.note)
 
     async def _ask_with_retries(
         self, session: aiohttp.ClientSession, users: tuple[str, ...]
@@ -304,19 +303,13 @@ class _HttpPull:
         hung = late if late.reason is CoverageReason.TIMEOUT else _HUNG
         for users in self._under_way:
             for user in users:
-                self._fail(user, hung if users in slow else late)
+                self._add(user, hung if users in slow else late)
         for user in self._users:
-            self._fail(user, self._given_up or late)
+            self._add(user, self._given_up or late)
         busy = self._pace.busy(with_own_work=False)
         reason = CoverageReason.TOO_SLOW if busy else CoverageReason.TIMEOUT
         for user, note in self._timeouts.items():
             self._settle(user, reason, busy or note)
-
-    def _fail(self, user: str, failure: RequestFailure) -> None:
-        if failure.reason is CoverageReason.TIMEOUT:
-            self._timeouts[user] = failure.note
-        else:
-            self._settle(user, failure.reason, failure.note)
 
     def _settle(self, user: str, reason: CoverageReason, note: str) -> None:
         self._causes[reason][note] += 1

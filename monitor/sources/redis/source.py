@@ -175,13 +175,6 @@ class RedisSource:
             pipeline.hget(key, field)
 
     def _add(self, lists: ListCollector, user: str, reply: object) -> None:
-        try:
-            self._add_reply(lists, user, reply)
-        except Exception as error:  # noqa: BLE001 - the reply is from outside
-            note = f"the value cannot be read ({type(error).__name__})"
-            lists.fail(user, CoverageReason.MALFORMED, note)
-
-    def _add_reply(self, lists: ListCollector, user: str, reply: object) -> None:
         max_bytes = self._options.max_bytes
         if isinstance(reply, Exception):
             lists.fail(user, _reason(reply), self._server.describe(reply))
@@ -190,11 +183,10 @@ class RedisSource:
                 user, CoverageReason.MISSING, "there is no value at the user's key: check key"
             )
         elif isinstance(reply, list):
+            scores = None
             if self._options.scores is True:
-                items, scores = zip(*reply, strict=True)
-                lists.add(user, items, scores)
-            else:
-                lists.add(user, reply)
+                reply, scores = zip(*reply, strict=True)
+            lists.add(user, reply, scores)
         elif len(str(reply).encode(errors="surrogateescape")) > max_bytes:
             note = f"the user's JSON is longer than max_bytes, {max_bytes}"
             lists.fail(user, CoverageReason.TOO_LARGE, note)
