@@ -218,7 +218,17 @@ def items_of(users: Iterable[Evidence]) -> frozenset[str]:
 
 
 @immutable
-class Findings:
+class RunFacts:
+    """Facts that a run measures, storage stores and pages show under the same names."""
+
+    # The configured number of items that could be listed, at least the number that an arm listed
+    catalogue_size: int | None = None
+    models: Models | None = None  # None until a version is known
+    input_hash: str | None = None  # a hash of all users' lists: equal lists have equal hashes
+
+
+@immutable
+class Findings(RunFacts):
     """What one run found, as it is stored and judged."""
 
     slot: datetime
@@ -230,8 +240,6 @@ class Findings:
     scores: Iterable[Scores] | None = None
     evidence: tuple[Evidence, ...] = ()
     arm_scores: tuple[ArmScore, ...] = ()
-    # The configured number of items that could be listed, at least the number that an arm listed
-    catalogue_size: int | None = None
     lists: KeptLists | None = None  # None if no user was compared or no lists are stored
     is_labelled: bool = False  # whether relevance was known
     split: Split | None = None  # None if no metric can be split, as is ``explanation``
@@ -241,8 +249,6 @@ class Findings:
     pull_seconds: Mapping[Arm, float] = field(default_factory=dict)
     # Quantiles of `Answers.gaps`. They are not stored
     gap_s: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    models: Models | None = None  # None until a version is known
-    input_hash: str | None = None  # a hash of all users' lists: equal lists have equal hashes
     # Stored with the explanation. The reason describes them in words
     id_mismatches: tuple[IdMismatch, ...] = ()
 
@@ -265,7 +271,7 @@ class RunResult(Findings):
 
 
 @immutable
-class Run:
+class Run(RunFacts):
     """One stored run as lists and pages show it."""
 
     id: int
@@ -281,12 +287,9 @@ class Run:
     paired: int | None
     started_at: datetime
     finished_at: datetime | None
-    catalogue_size: int | None = None
     # Until when the run waits for relevance; None if no relevance is wanted
     labels_until: datetime | None = None
     labelled_at: datetime | None = None  # when metrics of relevance were measured
-    models: Models | None = None
-    input_hash: str | None = None
     reasons: RunReasons = ()
 
     @property
