@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 USER = "user"
 CHUNK = 200_000
-"""How many users a row group has. They are copied in memory while they are written."""
+"""How many users a row group has at most."""
 
 
 class ScoreFileOptions(Options):
@@ -83,11 +83,7 @@ class ScoreFiles:
 def _write(writer: pq.ParquetWriter, scores: Scores) -> None:
     import pyarrow as pa
 
-    metrics = writer.schema.names[1:]
-    for start in range(0, len(scores.users), CHUNK):
-        chunk = slice(start, start + CHUNK)
-        columns = [pa.array(scores.users[chunk].to_list(), pa.string())]
-        for name in metrics:
-            values = scores.by_metric[name][chunk]
-            columns.append(pa.array(values, pa.float64(), from_pandas=True))
-        writer.write_table(pa.table(columns, schema=writer.schema))
+    columns = [pa.array(scores.users.to_list(), pa.string())]
+    for name in writer.schema.names[1:]:
+        columns.append(pa.array(scores.by_metric[name], pa.float64(), from_pandas=True))
+    writer.write_table(pa.table(columns, schema=writer.schema), row_group_size=CHUNK)

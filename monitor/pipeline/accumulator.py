@@ -100,7 +100,7 @@ class RunPart:
     lists: list[KeptLists] = field(default_factory=list)
     worst: list[tuple[float, Evidence]] = field(default_factory=list)
     sampled: list[tuple[UserBatch, Scores]] = field(default_factory=list)
-    scores: Scores | None = None
+    scores: list[Scores] = field(default_factory=list)
 
 
 class RunAccumulator:
@@ -188,7 +188,7 @@ class RunAccumulator:
             coverage=[self.coverage],
             lists=[*filter(None, [self._join_lists()])],
             sampled=[self._join_sampled()],
-            scores=scores,
+            scores=[scores],
         )
 
     @property

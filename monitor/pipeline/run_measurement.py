@@ -214,8 +214,7 @@ def _measure_batches(
     for packed in watch.iterate("pull", answers.measured(measurer, size)):
         part = measurer.unpack(packed)
         accumulator.merge(part)
-        if part.scores is not None:
-            yield part.scores
+        yield from part.scores
 
 
 def _without_floor(scores: Scores) -> Scores:

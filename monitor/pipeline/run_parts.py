@@ -179,11 +179,11 @@ class RemoteMeasurer:
     def merge(self, parts: Iterable[bytes]) -> bytes:
         """Merge packed measurements into one."""
         accumulator = self._new_accumulator()
-        scores = []
+        scores: list[Scores] = []
         for packed in parts:
             part = unpack_part(packed)
             accumulator.merge(part)
-            scores.append(part.scores)
+            scores += part.scores
         return self._pack(accumulator, scores)
 
     def unpack(self, part: bytes) -> RunPart:
