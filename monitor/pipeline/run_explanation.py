@@ -431,6 +431,9 @@ def recall_fault(
     if current is None:
         return None
     finding = current.finding
+    is_order = all(_is_about(start, ABOUT_ORDER) for start in starts)
+    if is_order and (finding is None or finding.kind in _OF_TRAININGS):
+        return _recall_order(current, earlier)
     looks_over = finding is None or (finding.explained is not None and finding.kind in _OTHER_ITEMS)
     if not looks_over or _is_cause(finding, starts):
         return current
@@ -442,6 +445,30 @@ def recall_fault(
         if weaker and weaker.kind not in _OF_TRAININGS and weaker.share >= _CAUSE_USERS:
             return _mark_recalled(explanation, slot)
     return current
+
+
+def _recall_order(
+    current: Explanation, earlier: Iterable[tuple[datetime, Explanation]]
+) -> Explanation:
+    """Select the explanation that found a changed order for most users.
+
+    It is mostly that of the first run with the fault: later runs are compared with lists that have
+    the fault too. The order of the first items hardly changes similarity, so the finding need not
+    explain a drop.
+    """
+    selected = current
+    most_users = _count_reordered(current)
+    for slot, explanation in earlier:
+        users = _count_reordered(explanation)
+        if users > most_users:
+            selected = _mark_recalled(explanation, slot)
+            most_users = users
+    return selected
+
+
+def _count_reordered(explanation: Explanation) -> int:
+    finding = explanation.finding
+    return finding.users if finding and finding.kind is FaultKind.REORDERED else 0
 
 
 def _mark_recalled(explanation: Explanation, slot: datetime) -> Explanation:
@@ -458,9 +485,7 @@ def _is_cause(finding: Finding | None, starts: Sequence[Transition]) -> bool:
     if finding.kind is FaultKind.IDENTICAL:
         # Identical lists cannot lower similarity.
         return any(_is_about(start, (Lack.IDENTICAL,)) for start in starts)
-    is_order = all(_is_about(start, ABOUT_ORDER) for start in starts)
-    # The order of the first items hardly changes similarity, so it need not explain the drop.
-    if finding.explained is not None and not (is_order and finding.kind is FaultKind.REORDERED):
+    if finding.explained is not None:
         return finding.explained >= _CAUSE_SHARE
     # Without a drop, new items are no cause: a training may change lists more than usual.
     return finding.kind is not FaultKind.REPLACED and finding.share >= _CAUSE_USERS

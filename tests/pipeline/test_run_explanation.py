@@ -254,7 +254,9 @@ def test_an_alert_that_comes_late_tells_the_fault_of_the_run_in_which_it_came():
     assert recall_fault(unchanged, [(SLOT, vague)], (alert,)) == unchanged
     reordered = replace(stale, finding=replace(stale.finding, kind=FaultKind.REORDERED))
     order = transition(metric="coverage", statistic="top_reversed(candidate)")
-    assert recall_fault(unchanged, [(SLOT, reordered)], (order,)).finding == reordered.finding
+    later = replace(reordered, finding=replace(reordered.finding, users=1))
+    both = [(SLOT, later), (SLOT, reordered)]
+    assert recall_fault(unchanged, both, (order,)).finding == reordered.finding
     assert recall_fault(unchanged, [(SLOT, reordered)], (order, alert)) == unchanged
     gone = replace(stale, finding=replace(stale.finding, kind=FaultKind.ITEMS_GONE))
     assert recall_fault(unchanged, [(SLOT, gone)], (alert,)).finding == gone.finding
