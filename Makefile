@@ -9,7 +9,7 @@ $(PYTHON) -m venv --clear $(1)
 $(1)/bin/python $(PIP) --upgrade pip
 endef
 
-.PHONY: demo test test-all spark mlserver faults lint bench generated preview clean
+.PHONY: demo test test-all spark mlserver faults lint docs bench generated preview clean
 .DEFAULT_GOAL := test
 
 demo: .venv/run/.done
@@ -46,6 +46,10 @@ lint: $(DEV)/.lint
 	$(DEV)/bin/mypy
 	$(DEV)/bin/lint-imports
 
+# The site of the documentation. A warning is an error, such as a link that leads nowhere.
+docs: .venv/docs/.done
+	.venv/docs/bin/python -m sphinx --fail-on-warning --nitpicky --quiet --builder html docs build/docs
+
 bench: $(DEV)/.done
 	$(DEV)/bin/python -m tests.bench $(ARGS)
 
@@ -60,6 +64,11 @@ preview: $(DEV)/.done
 .venv/run/.done: pyproject.toml .ci/constraints.txt
 	$(call environment,.venv/run)
 	.venv/run/bin/python $(PIP) --editable .
+	touch $@
+
+.venv/docs/.done: .ci/constraints.txt
+	$(call environment,.venv/docs)
+	.venv/docs/bin/python $(PIP) furo myst-parser sphinx sphinx-copybutton
 	touch $@
 
 # Two stand alone. rbo asks for numpy 1 but works with numpy 2; tests and benchmarks compare against it. The other holds the

@@ -30,10 +30,10 @@ spec:
 def texts() -> Iterator[tuple[Path, str]]:
     """Each file with the whole text that it should have."""
     yield ROOT / "config/rankwatch.schema.json", json.dumps(json_schema(), indent=2) + "\n"
-    yield _with(ROOT / "config/README.md", settings_reference())
-    yield _with(ROOT / "monitor/sources/http/profiles/README.md", profiles_reference())
-    yield _with(ROOT / "monitor/export/README.md", series_reference())
-    yield _with(ROOT / "monitor/metrics/README.md", reactions_table())
+    yield _with(ROOT / "docs/reference/configuration.md", settings_reference())
+    yield _with(ROOT / "docs/reference/http-profiles.md", profiles_reference())
+    yield _with(ROOT / "docs/reference/series.md", series_reference())
+    yield _with(ROOT / "docs/reference/metrics.md", reactions_table())
     yield ROOT / "tests/texts/golden.txt", golden()
     for name, board in DASHBOARDS.items():
         yield ROOT / f"deploy/grafana/dashboards/{name}.json", render(board)

@@ -1,11 +1,11 @@
-"""The keys of JSON, as `deploy/JSON.md` lists them."""
+"""The keys of JSON, as `docs/reference/json.md` lists them."""
 
 import json
 import re
 from pathlib import Path
 from typing import Any
 
-GUIDE = (Path(__file__).parents[1] / "deploy/JSON.md").read_text()
+GUIDE = (Path(__file__).parents[1] / "docs/reference/json.md").read_text()
 KEYS: dict[str, str] = dict(re.findall(r"(?m)^\| `(\w+)((?:\.[A-Z,]+)*)` \|", GUIDE))
 """Each key, with `.METRIC` or the like if its value is an object by names."""
 
@@ -35,5 +35,5 @@ def _below_names(values: list[Any], levels: int) -> list[Any]:
 def read_listed(text: str | bytes) -> Any:
     """The JSON in the text, with listed keys only."""
     value = json.loads(text)
-    assert unlisted(value) == set(), "explain these keys in deploy/JSON.md"
+    assert unlisted(value) == set(), "explain these keys in docs/reference/json.md"
     return value

@@ -26,9 +26,9 @@ README, CLI_GUIDE, METRICS_GUIDE, DEPLOYING = (
     (ROOT / name).read_text()
     for name in (
         "README.md",
-        "monitor/cli/README.md",
-        "monitor/export/README.md",
-        "deploy/README.md",
+        "docs/reference/commands.md",
+        "docs/reference/series.md",
+        "docs/how-to/one-run.md",
     )
 )
 EXIT_CODES = re.findall(r"(\d+) [a-z]", EPILOG.partition("; gate:")[0])
@@ -71,7 +71,7 @@ def test_what_is_generated_is_as_the_code_says():
 
 def test_the_schema_that_is_wanted_is_named():
     assert f"Schema {schema_version.head()}." in (ROOT / "CHANGELOG.md").read_text()
-    assert f"wants {schema_version.head()}:" in (ROOT / "deploy/README.md").read_text()
+    assert f"wants {schema_version.head()}:" in (ROOT / "docs/how-to/upgrade.md").read_text()
 
 
 def test_the_number_of_measures_is_theirs():
@@ -194,14 +194,18 @@ def test_the_rules_for_those_without_a_daemon_are_rules(tmp_path):
 
 
 def test_the_guide_for_plugins_tells_of_every_name_of_the_port():
-    guide = (ROOT / "monitor/plugin_v1/README.md").read_text()
+    guide = (ROOT / "docs/contribute/plugins.md").read_text()
     assert [name for name in plugin_v1.__all__ if not re.search(rf"`[^`]*\b{name}\b", guide)] == []
 
 
 def documents() -> list[Path]:
     return [
         *ROOT.glob("*.md"),
-        *(path for part in ("config", "deploy", "monitor") for path in (ROOT / part).rglob("*.md")),
+        *(
+            path
+            for part in ("config", "deploy", "docs", "monitor")
+            for path in (ROOT / part).rglob("*.md")
+        ),
     ]
 
 

@@ -146,7 +146,7 @@ def gate(  # noqa: PLR0913 - the command's options
 
     Exit codes: 0 safe, 1 breach, 2 inconclusive, 64 wrong usage, configuration or input, 70
     internal failure, 74 output, 3 a source, 4 database, 130 interrupted.
-    monitor/sequential/README.md explains what the verdict promises.
+    docs/explanation/gate.md explains what the verdict promises.
     """
     from monitor.service.clock import SystemClock
     from monitor.service.gate import decide, describe_certificate, make_question

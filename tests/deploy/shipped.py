@@ -12,14 +12,19 @@ from typer.main import get_command
 from monitor.cli.main import app
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
+DOCS = Path(__file__).parents[2] / "docs"
 RULES = DEPLOY / "prometheus/rankwatch.rules.yml"
 ROUTES = DEPLOY / "alertmanager/alertmanager.yml"
-RUNBOOK_BASE = "https://git.example.com/rankwatch/deploy/runbooks/"
+RUNBOOK_BASE = "https://git.example.com/rankwatch/docs/runbooks/"
 DASHBOARD_BASE = "https://grafana.example.com/d/rankwatch-"
 
 
 def text_of(path: str) -> str:
     return (DEPLOY / path).read_text()
+
+
+def guide(path: str) -> str:
+    return (DOCS / path).read_text()
 
 
 def yaml_of(path: str) -> Any:
@@ -70,9 +75,7 @@ def alerts() -> list[Alert]:
 def runbooks() -> dict[str, str]:
     """Text of each page but the index, by name."""
     return {
-        path.stem: path.read_text()
-        for path in DEPLOY.glob("runbooks/*.md")
-        if path.stem != "README"
+        path.stem: path.read_text() for path in DOCS.glob("runbooks/*.md") if path.stem != "index"
     }
 
 

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 import monitor
-from deploy.shipped import DEPLOY, text_of
+from deploy.shipped import DEPLOY, guide
 from monitor.settings.loader import load_settings
 from servers.kustomize import Build, kustomizer
 
@@ -299,7 +299,7 @@ def test_with_tls_every_pod_reads_web_file_and_certificate(encrypted):
 def test_the_web_file_that_the_documentation_shows_is_read_from_where_the_secrets_are(
     encrypted, tmp_path
 ):
-    shown = text_of("kubernetes/README.md").partition("## TLS and passwords")[2]
+    shown = guide("how-to/kubernetes.md").partition("## TLS and passwords")[2]
     setting, web = (block.partition("```")[0] for block in shown.split("```yaml\n")[1:3])
     mounts = _containers(next(_pods(encrypted)))[-1]["volumeMounts"]
     (place,) = (each["mountPath"] for each in mounts if each["name"] == "secrets")
@@ -319,7 +319,7 @@ def test_the_overlay_that_the_documentation_shows_builds_and_another_configurati
     kustomize, tmp_path
 ):
     shutil.copytree(DEPLOY / "kubernetes", tmp_path / "rankwatch" / "deploy" / "kubernetes")
-    text = text_of("kubernetes/README.md")
+    text = guide("how-to/kubernetes.md")
     (mine := tmp_path / "mine").mkdir()
     (mine / "kustomization.yaml").write_text(text.partition("```yaml\n")[2].partition("```")[0])
     for name in ("egress.yaml", "rankwatch.yaml"):

@@ -20,12 +20,12 @@ from deploy.shipped import (
     alerts,
     blocks_in,
     groups_of_rules,
+    guide,
     parse_command,
     recorded_in,
     rules,
     runbooks,
     series_in,
-    text_of,
     yaml_of,
 )
 from monitor.export.series import SERIES
@@ -213,9 +213,11 @@ def test_whatever_other_labels_targets_have_rules_aggregate_and_match_by_those_o
 
 @pytest.mark.integration
 def test_the_documented_command_sets_every_address_and_the_job(tmp_path):
-    """As deploy/README.md has it."""
+    """As docs/how-to/alerting.md has it."""
     command = re.search(
-        r"^sed --in-place .*?rankwatch\.rules\.yml$", text_of("README.md"), re.MULTILINE | re.DOTALL
+        r"^sed --in-place .*?rankwatch\.rules\.yml$",
+        guide("how-to/alerting.md"),
+        re.MULTILINE | re.DOTALL,
     )
     assert command
     (tmp_path / "deploy" / "prometheus").mkdir(parents=True)
@@ -248,7 +250,7 @@ def test_everybody_below_the_floor_burns_any_budget_fast_and_what_it_allows_does
 
 
 PARTS = ["Meaning", "Impact", "Diagnosis", "Mitigation"]
-INDEX = text_of("runbooks/README.md")
+INDEX = guide("runbooks/index.md")
 
 
 OPTIONS = """{name: c, every: 1h, k: 10, users: {all: true}, rules: default, noise_floor: {serve: true},

@@ -138,7 +138,7 @@ def test_a_metric_that_is_not_told_what_it_needs_says_so():
                 score_all(reference.batch([([1, 2], [2, 1])]), [metric])
 
 
-GUIDE = (Path(__file__).parents[2] / "monitor/metrics/README.md").read_text()
+GUIDE = (Path(__file__).parents[2] / "docs/reference/metrics.md").read_text()
 
 
 def test_the_guide_tells_of_every_measure():

@@ -230,7 +230,7 @@ class HttpSourceOptions(HttpOptions):
     profile: Annotated[str | None, NOT_IN_HASH] = Field(
         default=None,
         description="A profile with default options for a known API "
-        "(monitor/sources/http/profiles/README.md), or your own file, `./FILE.yaml`. `url` is "
+        "(docs/reference/http-profiles.md), or your own file, `./FILE.yaml`. `url` is "
         "then the server's address. Mappings are merged with those of the profile.",
     )
     with_: Annotated[dict[str, Any] | None, NOT_IN_HASH] = Field(
