@@ -205,7 +205,7 @@ def _describe_models(findings: Findings, before: PastRun) -> str:
 
 def _find_past_alarms(
     comparison: Comparison,
-    series: Sequence[rule_series.RuleSeries[SeriesRule]],
+    series: rule_series.ManySeries,
     past: Sequence[PastRun],
     lessons: rule_series.LessonArrays,
 ) -> PastAlarms:
@@ -269,9 +269,7 @@ def find_odd(values: Floats, errors: Floats, z: Floats) -> Flags:
     return np.isnan(z) & (np.abs(values - find_median(values)) > ODD_SCALES * scale)
 
 
-def share_out(
-    comparison: Comparison, series: Sequence[rule_series.RuleSeries[SeriesRule]]
-) -> Floats:
+def share_out(comparison: Comparison, series: rule_series.ManySeries) -> Floats:
     """The allowed chance of a false alarm in one run for each series, (m,)."""
     budget = Budget(
         runs=max(1.0, comparison.judging.runs_a_false_page),
@@ -314,7 +312,7 @@ def _collect_evidence(resets: Flags, z: Floats, shares: Floats) -> tuple[TrendEv
 
 
 def _build(
-    series: Sequence[rule_series.RuleSeries[SeriesRule]],
+    series: rule_series.ManySeries,
     figures: Figures,
     reference: Reference,
     before: TrendEvidence,
@@ -365,7 +363,7 @@ def _finite(value: np.float64) -> float | None:
 
 
 def _compare(
-    series: Sequence[rule_series.RuleSeries[SeriesRule]],
+    series: rule_series.ManySeries,
     reference: Reference,
     now: tuple[Floats, Floats],
     shares: Floats,
