@@ -11,7 +11,7 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import NamedTuple, Self
 
-from monitor.alerts.incidents import FaultGroup, count_pages, group_fault
+from monitor.alerts.incidents import Problem, count_pages, find_problem
 from monitor.errors import ConfigError
 from monitor.immutable import immutable
 from monitor.model.alerts import Transition
@@ -346,7 +346,7 @@ class Dispatch:
 
     def _inhibited(self, start: Transition) -> str | None:
         # Alerts on users without a list are not inhibited: failed runs count these users too.
-        if group_fault(start) is not FaultGroup.OTHER_LIST:
+        if find_problem(start.kind, start.statistic) is not Problem.OTHER_LIST:
             return None
         for other in self.snapshot.firing:
             is_muting = other.kind is RuleKind.CONDITION and other.statistic in _MUTING

@@ -194,7 +194,8 @@ def find_place(hit: Flags, usual: float, segments: Mapping[str, Rows]) -> str:
     greater F1.
     """
     n = len(segments[ALL])
-    total = _beyond(hit, usual, segments[ALL])
+    # ``usual`` may be too high for most users. Then more users are hit in a segment than in all.
+    total = max(_beyond(hit, usual, rows) for rows in segments.values())
     if total <= 0:
         return ALL
 

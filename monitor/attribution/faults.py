@@ -149,7 +149,9 @@ def _select_finding(
         if other.arms == best.arms or other.kind not in kin:
             continue
         is_alike = best.users <= _ALIKE * other.users <= _ALIKE**2 * best.users
-        if is_alike and weigh(other) >= _WORTH_NAMING * greatest:
+        # For kinds that a worse model causes, it is less certain which segment has the users.
+        is_there = other.segment == best.segment or kind in _MODEL_KINDS
+        if is_alike and is_there and weigh(other) >= _WORTH_NAMING * greatest:
             return replace(best, arms=tuple(Arm))
     return best
 

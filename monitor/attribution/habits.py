@@ -115,8 +115,7 @@ def find_excess(bins: Integers, usual: Sequence[float]) -> Outliers | None:
         return None
     return Outliers(
         least=least,
-        # Few bins are the same for many ordinary users. Where they are is known well.
-        usual=float(before[least] if len(now) <= _FEW_BINS else at_most[least]),
+        usual=float(at_most[least]),
         # Reversing a list moves it from bin b to bin BINS - b.
         reversed=float(sum(usual[: BINS - least + 1])),
         beyond=float((now - before)[least] / (1 - before[least])),

@@ -284,11 +284,12 @@ def _find_replaced(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | 
     if suspicion is None:
         return None
     kind = judge_lists(changes.lists[arm], suspicion.hit)
-    if kind is FaultKind.REPLACED:
-        # Lists of other users and random lists are in far-out bins. Other replaced lists may be in
-        # any bin.
-        return replace(suspicion, kind=kind, habit=Habit.MOVED)
-    return replace(suspicion, kind=kind)
+    if kind is not FaultKind.REPLACED:
+        return replace(suspicion, kind=kind)
+    # Lists of other users and random lists are in far-out bins. Other replaced lists may be in any
+    # bin. New items and changed order together show more of their users than new items alone.
+    moved = _exceed_habit(scene, arm, Habit.MOVED)
+    return replace(moved or suspicion, kind=kind, habit=Habit.MOVED)
 
 
 def _find_reordered(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | None:

@@ -54,7 +54,7 @@ from monitor.model.rankings import (
 from monitor.model.rules import Comparison, Condition, RuleKind
 from monitor.model.run_reasons import IdMismatch, RunReasonKind, find_reason
 from monitor.model.runs import Findings, RunStatus
-from monitor.model.statistics import ABOUT_ORDER, parse_derived
+from monitor.model.statistics import ABOUT_ORDER, Lack, parse_derived
 from monitor.pairing.ids import decode
 from monitor.pipeline.accumulator import Sample
 from monitor.pipeline.earlier_lists import RecodedLists
@@ -76,6 +76,8 @@ _CAUSE_USERS = 0.05
 """If there is no drop, a fault is a cause if it hit at least this share of the users."""
 _OTHER_ITEMS = (FaultKind.MIXED_UP, FaultKind.NOISE, FaultKind.REPLACED)
 """Kinds of fault that explain many new items. The end of a fault also brings many new items."""
+_OF_TRAININGS = (*_OTHER_ITEMS, FaultKind.REORDERED, FaultKind.IDENTICAL)
+"""Kinds of fault that a training can look like."""
 Notes: TypeAlias = Mapping[tuple[Arm, CoverageReason], CoverageNote]
 """What sources report about users without a list."""
 
@@ -416,30 +418,57 @@ def add_titles(explanation: Explanation | None, titles: Mapping[str, str]) -> Ex
 
 def recall_fault(
     current: Explanation | None,
-    earlier: Iterable[tuple[datetime, Explanation]],
-    starts: Iterable[Transition],
+    earlier: Sequence[tuple[datetime, Explanation]],
+    starts: Sequence[Transition],
 ) -> Explanation | None:
     """Select the explanation for a run in which alerts begin (``starts``).
 
     Some alerts start late, such as those of trends. The changes since the last run do not show
     their cause. Then the newest of the ``earlier`` explanations with a cause is used, if there is
-    one.
+    one. If this run found nothing, a fault that explains less is used too, unless a training can
+    look like this fault.
     """
     if current is None:
         return None
     finding = current.finding
-    is_order = all(_is_about_order(start) for start in starts)
+    is_order = all(_is_about(start, ABOUT_ORDER) for start in starts)
+    if is_order and (finding is None or finding.kind in _OF_TRAININGS):
+        return _recall_order(current, earlier)
     looks_over = finding is None or (finding.explained is not None and finding.kind in _OTHER_ITEMS)
-    if not looks_over or _is_cause(finding, is_order=is_order):
+    if not looks_over or _is_cause(finding, starts):
         return current
     for slot, explanation in earlier:
-        if _is_cause(explanation.finding, is_order=is_order):
+        if _is_cause(explanation.finding, starts):
+            return _mark_recalled(explanation, slot)
+    for slot, explanation in earlier if finding is None else ():
+        weaker = explanation.finding
+        if weaker and weaker.kind not in _OF_TRAININGS and weaker.share >= _CAUSE_USERS:
             return _mark_recalled(explanation, slot)
     return current
 
 
-def _is_about_order(start: Transition) -> bool:
-    return start.kind is RuleKind.COVERAGE and start.statistic.startswith(ABOUT_ORDER)
+def _recall_order(
+    current: Explanation, earlier: Iterable[tuple[datetime, Explanation]]
+) -> Explanation:
+    """Select the explanation that found a changed order for most users.
+
+    It is mostly that of the first run with the fault: later runs are compared with lists that have
+    the fault too. The order of the first items hardly changes similarity, so the finding need not
+    explain a drop.
+    """
+    selected = current
+    most_users = _count_reordered(current)
+    for slot, explanation in earlier:
+        users = _count_reordered(explanation)
+        if users > most_users:
+            selected = _mark_recalled(explanation, slot)
+            most_users = users
+    return selected
+
+
+def _count_reordered(explanation: Explanation) -> int:
+    finding = explanation.finding
+    return finding.users if finding and finding.kind is FaultKind.REORDERED else 0
 
 
 def _mark_recalled(explanation: Explanation, slot: datetime) -> Explanation:
@@ -449,15 +478,21 @@ def _mark_recalled(explanation: Explanation, slot: datetime) -> Explanation:
     return replace(explanation, sentence=sentence, is_recalled=True)
 
 
-def _is_cause(finding: Finding | None, *, is_order: bool) -> bool:
-    """Whether the finding is the cause of alerts. ``is_order``: all of them are about the order."""
+def _is_cause(finding: Finding | None, starts: Sequence[Transition]) -> bool:
+    """Whether the finding can be the cause of the alerts that start."""
     if finding is None:
         return False
-    # The order of the first items hardly changes similarity, so it need not explain the drop.
-    if finding.explained is not None and not (is_order and finding.kind is FaultKind.REORDERED):
+    if finding.kind is FaultKind.IDENTICAL:
+        # Identical lists cannot lower similarity.
+        return any(_is_about(start, (Lack.IDENTICAL,)) for start in starts)
+    if finding.explained is not None:
         return finding.explained >= _CAUSE_SHARE
     # Without a drop, new items are no cause: a training may change lists more than usual.
     return finding.kind is not FaultKind.REPLACED and finding.share >= _CAUSE_USERS
+
+
+def _is_about(start: Transition, lacks: tuple[Lack, ...]) -> bool:
+    return start.kind is RuleKind.COVERAGE and start.statistic.startswith(lacks)
 
 
 def add_explanations(

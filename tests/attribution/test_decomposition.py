@@ -149,6 +149,8 @@ SEGMENTS = {
         # Who would be hit anyhow does not hide the segment.
         ((COUNTRY == 2) | (PLACES % 7 == 0), 1 / 7, "country=2"),
         (PLACES % 7 == 0, 1 / 7, "all"),
+        # Fewer users look hit than usual, but not there.
+        (COUNTRY == 2, 0.6, "country=2"),
     ],
 )
 def test_a_segment_that_holds_them_is_named_and_two_where_these_tell_them_better(hit, usual, named):

@@ -139,7 +139,7 @@ class Read:
     segment: str
     users: int
     arms: str
-    counted: int | None = None  # the users of whom these are a share, where others cannot be counted
+    counted: int | None = None  # of how many users these are a share, if only they can be counted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
