@@ -53,8 +53,8 @@ def test_an_interrupt_is_raised_as_itself_also_before_an_error_of_closing(first,
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_real_signal_ends_a_statement_that_would_take_for_ever(number):
     signal.signal(number, lambda *_: sys.exit(143))
-    threading.Timer(0.1, os.kill, (os.getpid(), number)).start()
     with pytest.raises((KeyboardInterrupt, SystemExit)), open_database([]) as database:
+        threading.Timer(0.1, os.kill, (os.getpid(), number)).start()
         database.execute(LONG)
 
 
