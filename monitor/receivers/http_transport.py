@@ -13,7 +13,7 @@ from http.client import HTTPException
 from urllib.parse import urlsplit
 
 import requests
-from requests.certs import where
+from requests.utils import DEFAULT_CA_BUNDLE_PATH
 from urllib3 import BaseHTTPResponse
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import HTTPError
@@ -97,7 +97,7 @@ class HttpExchange:
             place = (self.proxy.host, self.proxy.port)
         if parts.scheme != "https":
             return HTTPConnection(*place)
-        connection = HTTPSConnection(*place, ca_certs=self.ca_file or where())
+        connection = HTTPSConnection(*place, ca_certs=self.ca_file or DEFAULT_CA_BUNDLE_PATH)
         if self.proxy is not None:
             connection.set_tunnel(host, parts.port or 443, self.proxy.headers)
         return connection

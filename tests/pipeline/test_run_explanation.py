@@ -60,11 +60,11 @@ ndcg                    ndcg overlap                     overlap
 """
 
 
-@pytest.mark.parametrize(("watched", "measured", "explained"), cells(CHOSEN))
 def finding_of(explanation: Explanation | None) -> Finding | None:
     return None if explanation is None else explanation.finding
 
 
+@pytest.mark.parametrize(("watched", "measured", "explained"), cells(CHOSEN))
 def test_explained_is_the_metric_of_the_first_rule_on_one_that_was_measured_else_the_first(
     watched, measured, explained
 ):
