@@ -191,9 +191,7 @@ class ExtendedTau(metric.Correlation):
     kernel = staticmethod(unweighted.extended_tau)
     disjoint = -1.0
     one_empty = -1.0
-    uneven = (
-        "the universe has as many items as both lists have places; a proper prefix scores below 1"
-    )
+    uneven = "the universe has as many items as both lengths together. The start of a longer list scores below 1"
     source = "Rogier van der Geer, Using Kendall's tau to compare recommendations (2016), scaled"
 
     def expected_by_chance(self, k: int, catalogue: int) -> float | None:
@@ -208,9 +206,7 @@ class ExtendedTauUnscaled(metric.Correlation):
     kernel = staticmethod(unweighted.extended_tau_unscaled)
     disjoint = None
     one_empty = math.nan
-    uneven = (
-        "the universe has as many items as both lists have places; a proper prefix scores below 1"
-    )
+    uneven = "the universe has as many items as both lengths together. The start of a longer list scores below 1"
     source = "Rogier van der Geer, Using Kendall's tau to compare recommendations (2016)"
 
     def expected_by_chance(self, k: int, catalogue: int) -> float | None:

@@ -41,7 +41,7 @@ except ImportError:  # on Spark's executors
     _read_json = json.loads  # type: ignore[assignment]  # it is called with one text or bytes
 
 NoItems: TypeAlias = Collection[int | str | None] | None
-"""Values that are no items. The value None stands for null."""
+"""Values that are not accepted as items. None represents null."""
 Cells: TypeAlias = Any
 """An Arrow array of lists, or a sequence of Python's values."""
 

@@ -36,8 +36,8 @@ class PingOptions(HttpReceiverEntry):
 
     url: SecretUrl = Field(
         description=(
-            "The URL to ping. As for Healthchecks, `/start` or `/fail` is appended to its path. "
-            "The URL is a secret and never shown."
+            "The URL to ping. rankwatch appends `/start` or `/fail` to its path, as Healthchecks "
+            "expects. The URL is a secret and is never shown."
         )
     )
     comparisons: tuple[_Name, ...] | None = Field(

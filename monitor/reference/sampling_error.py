@@ -203,7 +203,7 @@ class CountReference:
         return p
 
     def limit(self, users: Floats, share: Floats) -> Floats:
-        """The largest normal count, (m,). A larger count has at most the chance ``share``.
+        """The largest normal count, (m,). The probability of a larger count is at most ``share``.
 
         The limit is not rounded to a whole number. It is NaN if the rate is unknown.
         """

@@ -291,7 +291,7 @@ def _sample(size: SampleSize | None, comparison: Partial) -> Iterator[Problem]:
 
 
 def _lists(comparison: Partial) -> dict[tuple[str, ...], SourceOptions]:
-    """The sources of the arms and of the retrained noise floor, by their key paths."""
+    """The sources of both arms and of the second training (`noise_floor.retrain`), by key path."""
     lists = _arms(comparison)
     floor = comparison.noise_floor
     if floor is not None and floor.retrain is not None:

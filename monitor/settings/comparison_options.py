@@ -75,8 +75,7 @@ class StaleOptions(ConditionOptions):
     """No run succeeded for a while, because runs failed or never began."""
 
     after: value_types.RunCount = 3
-    """How many consecutive due runs must lack a success before the alert fires. Only the daemon
-    checks this."""
+    """The alert fires after this number of scheduled runs in a row without success. Only the daemon checks this."""
     severity: Severity = Severity.CRITICAL
     """Severity of the alert."""
 

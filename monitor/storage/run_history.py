@@ -58,7 +58,7 @@ RECENT_RUNS = 40
 """How many runs' means are returned with the newest run, for pages with many comparisons."""
 
 _EXPLAINED = 7
-"""How many of the newest runs may explain an alert that fires some runs after its fault began."""
+"""How many of the newest runs are searched for the cause of an alert."""
 _HEALTHY_AMONG = (64, 2000)
 """How many of the newest runs with status ok are searched for healthy runs.
 

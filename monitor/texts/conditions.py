@@ -27,7 +27,7 @@ def write_standstill(standstill: Standstill, most: int) -> str:
     """How many changes of the other arm this arm has missed, and how many are normal."""
     arm, missed = standstill.arm, standstill.missed
     if not missed:
-        return f"the {arm} has missed no change of the {arm.other}; up to {most} are normal"
+        return f"the {arm} has missed 0 changes of the {arm.other}; up to {most} missed changes are normal"
     limit = f"more than the {most} that are normal" if missed > most else f"up to {most} are normal"
     return (
         f"lists of the {arm} have not changed while those of the {arm.other} changed {missed} "

@@ -1,4 +1,4 @@
-"""Formats counts, and names from outside, for texts."""
+"""Formats counts for texts, and cleans names from outside."""
 
 
 def count_of(count: int, thing: str) -> str:

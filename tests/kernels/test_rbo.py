@@ -62,7 +62,7 @@ def test_a_depth_a_share_or_a_persistence_beyond_its_range_is_refused():
         with pytest.raises(MetricError, match=r"p is .*: give a number between 0 and 1"):
             rbo_weight(share, 10)
     with pytest.raises(
-        MetricError, match="share is 1e-20: no p gives the first 1 ranks so small a share"
+        MetricError, match="share is 1e-20: no p gives the first 1 ranks a share that small"
     ):
         rbo_persistence(1, 1e-20)
 

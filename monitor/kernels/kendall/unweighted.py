@@ -23,9 +23,9 @@ def extended_tau(alignment: Alignment) -> Floats:
     """Extended Kendall tau of each pair, scaled to [-1, 1]: float64 (n,).
 
     Two lists of the lengths a and b are read as rankings of a universe of a + b members. The
-    members that a list does not have are tied at its end. The tau-b of the two rankings is scaled
-    linearly, so that disjoint lists score -1 and identical lists score 1. z is the number of common
-    items. K0 is defined in `count_misordered`::
+    members that a list does not have are tied at its end. The tau-b of these rankings does not reach
+    -1 for disjoint lists. So it is scaled linearly: disjoint lists score -1, identical lists 1.
+    z is the number of common items. K0 is defined in `count_misordered`::
 
         S = a b + z (z - 1) / 2 - 2 K0        D = sqrt((a b + a (a - 1) / 2) (a b + b (b - 1) / 2))
         tau_b = S / D        disjoint: -a b / D        scaled = (2 S + a b - D) / (D + a b)

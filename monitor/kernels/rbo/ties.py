@@ -200,8 +200,8 @@ def _unseen_overlap(
 ) -> Floats:
     """The overlap that the empty places of ``shorter`` add if all have items of ``longer``.
 
-    ``begun`` counts the common items whose group has ended in ``shorter`` and has begun in
-    ``longer``. The result is 0 for pairs in which ``shorter`` is not the shorter list.
+        ``begun`` counts common items: their tie group in ``shorter`` has ended, and their tie group in
+    ``longer`` has begun. The result is 0 for pairs in which ``shorter`` is not the shorter list.
     """
     is_empty = (depth > shorter.length) & (depth <= longer.length)
     ended = longer.before - common.ended

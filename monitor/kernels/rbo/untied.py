@@ -68,8 +68,8 @@ def rbo_persistence(top: float, share: float) -> float:
         middle = (low + high) / 2
     if high == 1.0:
         raise MetricError(
-            f"share is {share!r}: no p gives the first {top:g} ranks so small a share; "
-            "give a larger one"
+            f"share is {share!r}: no p gives the first {top:g} ranks a share that "
+            "small. Increase share"
         )
     return low
 
@@ -88,8 +88,7 @@ def rbo_truncated(alignment: Alignment, p: float) -> Floats:
         (1-p) sum_{d=1..s} p^(d-1) X_d/d
 
     The depths below s have the weight p^s, and their agreement is taken as 0. So identical lists
-    score 1 - p^s, not 1. A prefix scores 1 - p^s too. The value is no bound of RBO, but it is never
-    above `rbo_min`. Items of the longer list below depth s are ignored. Disjoint lists and one
+    score 1 - p^s, not 1. A prefix scores 1 - p^s too. The value is at most `rbo_min`. Items of the longer list below depth s are ignored. Disjoint lists and one
     empty list score 0. Two empty lists score NaN. The metric is symmetric.
     Cost: O(k) for each pair.
     """

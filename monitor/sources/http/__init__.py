@@ -304,8 +304,8 @@ class HttpSourceOptions(HttpOptions):
         body = json.dumps(body_for_batch(self.body, ()), default=str)
         if "user" in placeholders(f"{self.address} {body}"):
             yield (
-                "with batch, a request is for many users: write {users}, or give the body an "
-                "array whose only element has {user}, which is repeated for each user"
+                "with batch, one request asks for many users. Write {users}, or an array in the body "
+                "with one element that has {user}. rankwatch repeats that element for each user"
             )
 
 

@@ -40,7 +40,7 @@ def status_failure(response: aiohttp.ClientResponse) -> RequestFailure | None:
 
 
 def connection_failure(error: Exception, options: HttpOptions) -> RequestFailure:
-    """The failure that an error of a connection means.
+    """The failure to report for a connection error.
 
     The note never repeats an address, because an address may contain a secret.
     """
