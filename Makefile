@@ -23,10 +23,11 @@ test: export PYTHONDONTWRITEBYTECODE =
 test: $(DEV)/.done
 	$(PYTEST) --numprocesses=2 -m "not integration" $(ARGS)
 
-# Both rings. The second ring starts servers, browsers and Spark, and kills processes. Much of it is waiting, so four workers fill two cores.
+# Both rings. The second ring starts servers, browsers and Spark, and kills processes. Much of it is waiting, so three workers fill two cores.
+# Each worker starts servers of its own.
 test-all: export PYTHONDONTWRITEBYTECODE =
 test-all: $(DEV)/.done
-	$(PYTEST) --numprocesses=4 $(ARGS)
+	$(PYTEST) --numprocesses=3 $(ARGS)
 
 # Skipped by `test-all` where the server's environment has not been made: it is larger than all else that tests need.
 spark: $(DEV)/.done .venv/spark/.done
@@ -53,7 +54,7 @@ docs: .venv/docs/.done
 bench: $(DEV)/.done
 	$(DEV)/bin/python -m tests.bench $(ARGS)
 
-# Dashboards, references and schema that follow from the code.
+# References and schema that follow from the code.
 generated: $(DEV)/.done
 	PYTHONPATH=.:tests:deploy/grafana:config $(DEV)/bin/python -m tests.generated
 

@@ -371,10 +371,10 @@ _CAUSES = read_causes(
         wait until that process has written, or end it
             55P03 | 1205 | SQLITE_BUSY | SQLITE_LOCKED
     another transaction was given priority
-        run the slot again
+        repeat the run of this slot
             40 | 1213
     the server is starting or stopping, or an administrator ended the connection
-        run the slot again
+        repeat the run of this slot
             57
     the server could not read or write its disk
         look at the server's log

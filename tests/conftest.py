@@ -7,9 +7,10 @@ import re
 import shutil
 import signal
 import ssl
+import sys
 from collections.abc import Iterator
 from contextlib import closing, suppress
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ import hypothesis
 import pytest
 import sqlalchemy as sql
 import typer.main
+import yaml
 
 from clocks import shift_clock
 from monitor.storage import transactions
@@ -59,6 +61,9 @@ shift_clock(pytest.MonkeyPatch())
 
 # The tree of commands is made once, not for each call.
 typer.main.get_command = cache(typer.main.get_command)
+
+# Python's own parser of YAML takes ten times as long.
+yaml.safe_load = partial(yaml.load, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
 
 # Loading the authorities of this machine takes longer than most tests, and no test meets a server
 # that they signed.
@@ -133,9 +138,25 @@ def pytest_collection(session: pytest.Session) -> None:
 
 def pytest_collection_finish() -> None:
     """What stays to the end is not gone through again and again."""
+    import duckdb  # noqa: PLC0415 - the process that starts workers needs none
+
+    import databases  # noqa: PLC0415
+
+    duckdb.connect = databases.connect
     gc.freeze()
     gc.enable()
     gc.set_threshold(50_000, 20, 20)  # as the daemon has it
+
+
+@pytest.fixture
+def own_databases(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each database of DuckDB is new, and reads only what it is told to."""
+    monkeypatch.setattr("duckdb.connect", import_module("databases").make_database)
+
+
+def pytest_sessionfinish() -> None:
+    if "databases" in sys.modules:
+        sys.modules["databases"].close_all()
 
 
 def pytest_unconfigure() -> None:

@@ -11,7 +11,7 @@ import monitor
 from monitor.cli.main import app
 
 # They run the program, make machine code, or load pyspark, which few tests need.
-_LEFT_OUT = re.compile(r"\.(__main__|compiled|migrations\b.*|sources\.spark\.\w+)$")
+_LEFT_OUT = re.compile(r"\.(__main__|compiled\w*|migrations\b.*|sources\.spark\.\w+)$")
 
 for _module in pkgutil.walk_packages(monitor.__path__, "monitor."):
     if not _LEFT_OUT.search(_module.name):

@@ -11,6 +11,8 @@ from monitor import scratch
 from monitor.deadline import BackgroundCall, Deadline
 from monitor.scratch import scratch_database
 
+pytestmark = pytest.mark.usefixtures("own_databases")
+
 
 def test_what_a_killed_process_left_is_removed_and_nothing_else(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))

@@ -4,17 +4,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import scipy
 from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from scipy import stats
 
 from factories import panel
 from monitor import summaries
 from monitor.model.runs import Summary
 from monitor.model.statistics import Statistic
 from monitor.summaries import (
-    ScoreAccumulator,
+    ScoreSums,
     SummaryAccumulator,
     ordinary_rows,
     rows_of_segments,
@@ -49,7 +49,7 @@ scores = hnp.arrays(np.float64, st.integers(2, 60), elements=st.floats(-1, 1))
 def test_figures_agree_with_scipy_and_numpy(values):
     found = summarize(values, (-1, 1))
     assert found.mean == pytest.approx(np.mean(values), abs=1e-12)
-    assert found.standard_error == pytest.approx(stats.sem(values), abs=1e-12)
+    assert found.standard_error == pytest.approx(scipy.stats.sem(values), abs=1e-12)
     assert found.value("p05") == pytest.approx(np.percentile(values, 5), abs=1e-12)
     assert sum(found.histogram.counts) == len(values)
 
@@ -57,7 +57,7 @@ def test_figures_agree_with_scipy_and_numpy(values):
 def test_segments_hold_the_paired_users_that_belong_to_them():
     asked = panel(*"abcd", **{"x=1": [0, 1], "x=2": [2, 3], "x=3": [1]})
     segments = rows_of_segments(asked, np.array([0, 2, 3]))
-    found = SummaryAccumulator(segments, {})
+    found = SummaryAccumulator(tuple(segments), {})
     found.add(segments, {"m": np.array([0.1, 0.2, 0.4])}, {"m": (0, 1)})
     assert [(each.segment, each.n, each.mean) for each in found.summaries()] == [
         ("all", 3, pytest.approx(0.7 / 3)),
@@ -73,7 +73,7 @@ def test_examples_are_the_worst_and_those_nearest_to_the_median():
     assert worst_rows(values, users, 1).tolist() == [4]
     assert worst_rows(values, users, 2).tolist() == [4, 1]
     assert worst_rows(values, users, 20).tolist() == [4, 1, 6, 0, 5, 3]
-    assert worst_rows(values, users, 2, higher_is_more_alike=False).tolist() == [3, 5]
+    assert worst_rows(-values, users, 2).tolist() == [3, 5]
     assert ordinary_rows(values, 3, 0.45).tolist() == [0, 6, 5]
     # Of few users there are few.
     assert worst_rows(values[:0], users[:0], 5).size == ordinary_rows(values[:0], 5, 0.5).size == 0
@@ -119,10 +119,10 @@ def test_neither_the_order_nor_the_number_of_parts_changes_one_bit(values, parts
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(summaries, "EXACT", exact)
-        found = ScoreAccumulator(bounds, wanted)
+        found = ScoreSums(bounds)
         for part in np.array_split(np.random.default_rng(3).permutation(scores), parts):
-            found.add(part)
-        assert found.summary("all", "m") == summarize(scores, bounds, wanted)
+            found.add(part, wanted)
+        assert found.summary("all", "m", wanted) == summarize(scores, bounds, wanted)
 
 
 @pytest.mark.parametrize(
@@ -167,4 +167,4 @@ def test_equal_scores_have_no_spread_and_tiny_ones_their_own():
     assert (alike.mean, alike.standard_error) == (0.9, 0.0)
     values = 0.9 + np.array([-1e-9, 1e-9, 0.0, 2e-9])
     found = summarize(values, (0, 1))
-    assert found.standard_error == pytest.approx(stats.sem(values - 0.9), rel=1e-6)
+    assert found.standard_error == pytest.approx(scipy.stats.sem(values - 0.9), rel=1e-6)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -29,7 +29,7 @@ from monitor.model.instants import utc_now
 ALL = "all"
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from monitor.metrics import Metric
     from monitor.model.rankings import CoverageRow
@@ -258,12 +258,33 @@ def _read_titles(path: Path, users: Sequence[Evidence]) -> Mapping[str, str]:
         raise InputError(error.shown) from None
 
 
+@contextmanager
+def _probed(path: Path) -> Iterator[Callable[[Sequence[str]], bool]]:
+    """A function that says whether the file has all of these columns."""
+    from monitor.sources.file import FileUsersOptions
+    from monitor.sources.file.database import FileView, open_database
+    from monitor.sources.file.file_set import find_files
+
+    files = find_files(_options(FileUsersOptions, path, {"user": "user"}), utc_now())
+    with open_database([files]) as database:
+
+        def has(columns: Sequence[str]) -> bool:
+            database.execute("DROP VIEW IF EXISTS probed")
+            with suppress(SourceError):
+                FileView(database, files, columns, "probed")
+                return True
+            return False
+
+        yield has
+
+
 def _find_column(path: Path, names: Sequence[str]) -> str:
     """Return the first of these columns that the file has, or the first name if it has none."""
-    from monitor.sources.file import FileUsersOptions
-
-    possible = [(_options(FileUsersOptions, path, {"user": name}), [name]) for name in names]
-    return _first_readable(possible).user
+    with suppress(SourceError), _probed(path) as has:
+        for name in names:
+            if has([name]):
+                return name
+    return names[0]
 
 
 def _shaped(
@@ -271,27 +292,21 @@ def _shaped(
     user: str | None,
     shapes: Sequence[Mapping[str, object]],
 ) -> FileSourceOptions:
-    """Return the options of the first shape whose columns the file has, or of the first shape."""
+    """Return the options of the first user column and the first shape that the file has.
+
+    If it has none, the first ones are returned. Reading the file then reports the missing columns.
+    """
     from monitor.model.column_names import USER_COLUMNS
     from monitor.sources.file import FileSourceOptions
 
-    user = user or _find_column(path, USER_COLUMNS)
-    shaped = [_options(FileSourceOptions, path, {**shape, "user": user}) for shape in shapes]
-    return _first_readable([(options, options.columns) for options in shaped])
-
-
-def _first_readable(possible: Sequence[tuple[AnyOptions, Sequence[str]]]) -> AnyOptions:
-    """Return the first options whose columns the file has.
-
-    Returns the first options if none match. Reading the file then reports the missing columns.
-    """
-    from monitor.sources.file.source import FileTable
-
-    for options, columns in possible:
-        with suppress(SourceError):
-            next(FileTable(options).batches(utc_now(), columns))
-            return options
-    return possible[0][0]
+    users = USER_COLUMNS if user is None else (user,)
+    with suppress(SourceError), _probed(path) as has:
+        users = tuple(name for name in users if has([name])) or users
+        for shape in shapes:
+            options = _options(FileSourceOptions, path, {**shape, "user": users[0]})
+            if has(options.columns):
+                return options
+    return _options(FileSourceOptions, path, {**shapes[0], "user": users[0]})
 
 
 def _options(kind: type[AnyOptions], path: Path, columns: Mapping[str, object]) -> AnyOptions:

@@ -100,7 +100,7 @@ def check_config(
         print_error(problem)
     settings = load_settings(config)
     # Raises an error if a certificate cannot be used.
-    open_access(settings.access, name=settings.web_config_file)
+    open_access(settings.access, file_name=settings.web_config_file)
     now = SystemClock().now()
     warnings = {
         *_expiring_certificates(settings, now),

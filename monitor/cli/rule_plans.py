@@ -43,7 +43,11 @@ def suggest(  # noqa: PLR0913 - the command's options
         typer.Option(help="Statistic, such as p95. May be repeated. Default: mean and p05."),
     ] = None,
     segment: Annotated[
-        list[str] | None, typer.Option(help="A segment, or each. May be repeated. Default: all.")
+        list[str] | None,
+        typer.Option(
+            help="Name of a segment, or `each` for all segments. May be repeated. Default: the "
+            "segment `all`, which contains every user."
+        ),
     ] = None,
     config: Config = DEFAULT_CONFIG,
     as_json: AsJson = False,

@@ -31,7 +31,7 @@ from monitor.options import format_duration
 from monitor.pipeline.backfill import BackfilledRun, backfill_relevance
 from monitor.pipeline.pull import Arms
 from monitor.pipeline.run import execute, failed_result, memory_request
-from monitor.pipeline.score import RunScores
+from monitor.pipeline.run_scores import RunScores
 from monitor.ports import Clock, ScoreSpool, Store
 from monitor.service.interrupts import interrupts_held
 from monitor.settings.schedule import Schedule

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import kendalltau
+import scipy
 
 from monitor.model.rankings import ByArm, PairBatch
 
@@ -57,7 +57,7 @@ def unscaled_tau(a: Sequence[object], b: Sequence[object]) -> float:
     """Tau-b over a universe of len(a) + len(b) members, dummies filling it up, absent members tied last."""
     universe = list(dict.fromkeys([*a, *b]))
     universe += [("dummy", i) for i in range(len(a) + len(b) - len(universe))]
-    return float(kendalltau(*places(universe, a, b)).statistic)
+    return float(scipy.stats.kendalltau(*places(universe, a, b)).statistic)
 
 
 def places(universe: Sequence[object], a: Sequence[object], b: Sequence[object]) -> list[list[int]]:

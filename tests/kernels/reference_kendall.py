@@ -8,7 +8,7 @@ from functools import cache
 from itertools import combinations
 from typing import Any
 
-from scipy.stats import kendalltau, weightedtau
+import scipy
 
 from kernels.reference import places
 from kernels.reference_rbo import Tied
@@ -31,7 +31,11 @@ def appended_tau(a: Items, b: Items) -> float:
     if not a or not b:
         return math.nan
     universe = [*a, *(item for item in b if item not in a)]
-    return float(kendalltau(*places(universe, a, b)).statistic) if len(universe) > 1 else math.nan
+    return (
+        float(scipy.stats.kendalltau(*places(universe, a, b)).statistic)
+        if len(universe) > 1
+        else math.nan
+    )
 
 
 def apart(a: Items, b: Items) -> tuple[Items, Items]:
@@ -49,13 +53,13 @@ def kendall_tau(a: Items, b: Items) -> float:
 
 def tied_tau(a: Tied, b: Tied) -> float:
     places = _tied_places(a, b)
-    return float(kendalltau(*places).statistic) if places else math.nan
+    return float(scipy.stats.kendalltau(*places).statistic) if places else math.nan
 
 
 def tied_weighted_tau(a: Tied, b: Tied) -> float:
     places = _tied_places(a, b)
     return (
-        float(weightedtau(*([-place for place in arm] for arm in places)).statistic)
+        float(scipy.stats.weightedtau(*([-place for place in arm] for arm in places)).statistic)
         if places
         else math.nan
     )

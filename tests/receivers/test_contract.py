@@ -204,4 +204,4 @@ def test_a_refusal_names_the_receiver_and_is_permanent_or_tried_again(kind, requ
 def test_a_message_is_taken_though_the_answer_s_body_does_not_come_to_its_end(kind, request):
     server = request.getfixturevalue(kind)
     server.collector.replies.append(trickle_body)
-    send(message(start()), **{kind: {"timeout": "300ms", **PLACES[kind][2](server)}})
+    send(message(start()), **{kind: {"timeout": "1s", **PLACES[kind][2](server)}})

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+import scipy
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats
 
 from monitor.reference.prediction import Reference, refer
 from monitor.reference.spread import SETTLED_RUNS, PastAlarms, find_outliers
@@ -93,7 +93,7 @@ def by_hand(values: list[float], rejected_wrongly: float = 0.001) -> set[int]:
             break
         mean = np.mean(list(left.values()))
         farthest = max(left, key=lambda at: abs(left[at] - mean))
-        t = stats.t.isf(rejected_wrongly / (2 * n), n - 2)
+        t = scipy.stats.t.isf(rejected_wrongly / (2 * n), n - 2)
         taken.append(farthest)
         if abs(left.pop(farthest) - mean) / deviation > (n - 1) * t / np.sqrt((n - 2 + t * t) * n):
             found = number

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from scipy import stats
+import scipy
 
 from monitor.model.rules import Direction
 from monitor.reference.prediction import WINDOW, predict, refer, surprise, to_normal
@@ -31,7 +31,7 @@ def test_what_this_run_errs_more_than_past_ones_widens_its_limit():
     More users than usual are as usual.
     """
     found, few, many = (predict(refer(FIVE, ONES), [error], 0.01) for error in (2.0, 1.0, 0.1))
-    reach = -stats.t.ppf(0.01, 8) * np.sqrt(6.0)
+    reach = -scipy.stats.t.ppf(0.01, 8) * np.sqrt(6.0)
     assert (found.scale[0] ** 2, found.df[0]) == pytest.approx((6, 8))
     assert (found.low[0], found.high[0]) == pytest.approx((3 - reach, 3 + reach))
     assert many.low == pytest.approx(few.low)
@@ -98,7 +98,7 @@ def test_identical_arms_are_left_by_any_change_and_by_no_rounding():
     p = surprise(same, [1.0, 1 - 1e-15, 1 - 1e-3, 1 - 0.001], [0, 0, 0, 0.001])
     assert p[:2] == pytest.approx([0.5, 0.5], abs=1e-5)
     assert p[2] < 1e-20
-    assert p[3] == pytest.approx(stats.norm.sf(1), abs=1e-3)
+    assert p[3] == pytest.approx(scipy.stats.norm.sf(1), abs=1e-3)
 
 
 def test_a_series_varies_by_half_of_its_sampling_variance_at_least():
@@ -122,7 +122,7 @@ def test_surprise_is_the_share_at_the_limit():
 
 def test_normal_deviates_are_finite_and_large_where_p_is_small():
     z = to_normal([0.0, 1e-4, 0.5, 1.0])
-    assert z[1:3] == pytest.approx(stats.norm.isf([1e-4, 0.5]))
+    assert z[1:3] == pytest.approx(scipy.stats.norm.isf([1e-4, 0.5]))
     assert np.isfinite(z).all()
     assert np.all(np.diff(z) < 0)
     assert np.isnan(to_normal([np.nan])).all()

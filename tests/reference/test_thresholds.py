@@ -2,9 +2,9 @@ import math
 
 import numpy as np
 import pytest
+import scipy
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
 
 from monitor.errors import InputError
 from monitor.model.rules import Direction
@@ -25,7 +25,9 @@ def test_a_threshold_is_the_textbook_prediction_limit_on_either_side():
 
     assert (found.limit[0], found.expected[0]) == pytest.approx((-3.48990, 3), abs=1e-5)
     assert found.usually == pytest.approx(found.limit)
-    assert found.nearly_always == pytest.approx(found.limit - stats.t.ppf(0.95, 4) * np.sqrt(2.5))
+    assert found.nearly_always == pytest.approx(
+        found.limit - scipy.stats.t.ppf(0.95, 4) * np.sqrt(2.5)
+    )
     for name in ("limit", "nearly_always"):
         assert getattr(above, name) - 3 == pytest.approx(3 - getattr(found, name))
     assert above.least_share == pytest.approx(found.least_share)
@@ -34,7 +36,7 @@ def test_a_threshold_is_the_textbook_prediction_limit_on_either_side():
 def test_a_history_is_too_short_where_the_last_possible_value_is_passed_more_often_than_wanted():
     """A threshold at 0 would be passed with P(t4 <= -3 / sqrt 3) = 0.0791."""
     found = propose(FIVE, [0.0], 0.01, direction=Direction.BELOW, worst=0.0)
-    assert found.least_share == pytest.approx([stats.t.cdf(-np.sqrt(3), 4)])
+    assert found.least_share == pytest.approx([scipy.stats.t.cdf(-np.sqrt(3), 4)])
     one = propose(
         refer(column(0.5), column(0.1)), [0.1], 0.01, direction=Direction.BELOW, worst=-1.0
     )
@@ -81,7 +83,9 @@ def test_with_a_known_history_the_shift_is_the_sum_of_two_normal_quantiles():
 def test_the_shift_is_the_non_centrality_of_scipys_t():
     found = looking(learned=14, share=0.01, power=0.8)
 
-    assert 1 - stats.nct.cdf(stats.t.isf(0.01, 13), 13, found.shift) == pytest.approx(0.8, abs=1e-6)
+    assert 1 - scipy.stats.nct.cdf(scipy.stats.t.isf(0.01, 13), 13, found.shift) == pytest.approx(
+        0.8, abs=1e-6
+    )
 
 
 def test_no_number_of_users_or_runs_helps_where_runs_wander_too_far_or_too_few_tell_what_is_normal():

@@ -5,9 +5,9 @@ from itertools import permutations
 
 import numpy as np
 import pytest
+import scipy
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats
 
 from monitor.errors import InputError
 from monitor.sequential import gate
@@ -181,7 +181,7 @@ def test_bounds_are_at_most_two_and_a_half_times_as_wide_as_those_of_one_look():
     for n in (100, 1000, 10_000):
         scores = np.random.default_rng(5).beta(20, 20, n)
         low, high = bounds(tally(scores), tally(scores), 0.005)
-        once = stats.t.interval(0.99, n - 1, scores.mean(), stats.sem(scores))
+        once = scipy.stats.t.interval(0.99, n - 1, scores.mean(), scipy.stats.sem(scores))
         assert once[1] - once[0] < high - low < 2.6 * (once[1] - once[0])
 
 

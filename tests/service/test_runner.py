@@ -27,7 +27,7 @@ from factories import SLOT, comparison, pull
 from monitor import scratch
 from monitor.errors import DatabaseError, OutputError
 from monitor.model.runs import RunStatus, Scores
-from monitor.pipeline.score import RunScores
+from monitor.pipeline.run_scores import RunScores
 from monitor.service import runner as runner_module
 from monitor.service.logs import configure
 from monitor.service.runner import Runner, Watched

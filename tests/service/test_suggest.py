@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy import stats
+import scipy
 
 from commands import assert_refused, rankwatch, read_json
 from factories import DAY, SLOT, summary
@@ -85,7 +85,7 @@ def test_the_threshold_is_students_t_limit_at_the_share_of_the_budget_rounded_aw
     found = propose(what, store)
 
     share, h = 1 / (SAFETY * 90), len(MEANS)
-    limit = np.mean(MEANS) - stats.t.isf(share, h - 1) * np.std(MEANS, ddof=1) * math.sqrt(
+    limit = np.mean(MEANS) - scipy.stats.t.isf(share, h - 1) * np.std(MEANS, ddof=1) * math.sqrt(
         1 + 1 / h
     )
     assert found.rule.threshold == math.floor(limit * 10_000) / 10_000

@@ -17,6 +17,7 @@ from sources.tables import KINDS as TABLES
 from sources.tables import source_with
 from tables import parsed
 
+pytestmark = pytest.mark.usefixtures("own_databases")
 PULLED = {kind: each for kind, each in KINDS.items() if each.is_pulled}
 
 

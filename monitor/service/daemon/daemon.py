@@ -117,7 +117,7 @@ class Daemon:
             settings = load_settings(self._config)
             access = open_access(
                 settings.access,
-                name=settings.web_config_file,
+                file_name=settings.web_config_file,
                 hosts=settings.host_names,
             )
             self._wiring = wire(settings, on_ping=partial(self._publisher.count, "pings_total"))
@@ -317,7 +317,7 @@ class Daemon:
                 settings = require_reloadable(load_settings(self._config), self._wiring.settings)
                 access = open_access(
                     settings.access,
-                    name=settings.web_config_file,
+                    file_name=settings.web_config_file,
                     hosts=settings.host_names,
                     old=self._web.access,
                 )

@@ -17,11 +17,12 @@ from memory import with_peak_mb
 from monitor.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.errors import SourceError
 from monitor.sources.file import FileUsersOptions
-from monitor.sources.file.database import MEMORY_MB
+from monitor.sources.file.diagnosis import MEMORY_MB
 from monitor.sources.file.source import FileUsers
 from servers.lists import SLOT, pull_of
 from sources.file.test_joined import second_ring
 
+pytestmark = pytest.mark.usefixtures("own_databases")
 LONG_TEXTS = pa.DictionaryArray.from_arrays(
     pa.array(np.zeros(200_000, np.int32)), pa.array(["x" * 2**20])
 )

@@ -5,6 +5,8 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import duckdb
 import pytest
@@ -12,8 +14,10 @@ import pytest
 from monitor.deadline import OverdueError
 from monitor.errors import SourceError
 from monitor.service.interrupts import terminated, termination_raised
-from monitor.sources.file.database import open_database, readable
+from monitor.sources.file.database import open_database
+from monitor.sources.file.diagnosis import file_errors
 
+pytestmark = pytest.mark.usefixtures("own_databases")
 LONG = "SELECT count(*) FROM range(1000000000000) AS numbers WHERE numbers.range % 7 = 3"
 
 
@@ -27,6 +31,7 @@ def kept_handlers() -> Iterator[None]:
 
 
 CLOSING = duckdb.ConnectionException("Cannot close")
+FILES: Any = SimpleNamespace(where="lists.csv", paths=())
 NO_BLOCK = duckdb.IOException("IO Error: no such block")
 
 
@@ -45,16 +50,20 @@ NO_BLOCK = duckdb.IOException("IO Error: no such block")
 )
 def test_an_interrupt_is_raised_as_itself_also_before_an_error_of_closing(first, then, kind, said):
     then.__context__ = first
-    with pytest.raises(kind, match=said), readable("lists.csv"):
+    with pytest.raises(kind, match=said), file_errors([FILES]):
         raise then
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_real_signal_ends_a_statement_that_would_take_for_ever(number):
+    def read_for_ever() -> None:
+        with open_database([]) as database:
+            threading.Timer(0.1, os.kill, (os.getpid(), number)).start()
+            database.execute(LONG)
+
     signal.signal(number, lambda *_: sys.exit(143))
-    threading.Timer(0.1, os.kill, (os.getpid(), number)).start()
-    with pytest.raises((KeyboardInterrupt, SystemExit)), open_database([]) as database:
-        database.execute(LONG)
+    with pytest.raises((KeyboardInterrupt, SystemExit)):
+        read_for_ever()
 
 
 def test_it_is_known_that_a_termination_came_whatever_became_of_what_it_raised():

@@ -435,6 +435,7 @@ def test_columns_may_have_any_name(tmp_path, columns, cells):
     assert joined_lists(source) == {"a": ["1"], "b": ["2"]}
 
 
+@pytest.mark.usefixtures("own_databases")
 def test_the_database_reads_its_files_and_nothing_else(files, tmp_path):
     other = tmp_path / "other.parquet"
     other.write_bytes(Path(files[0].path).read_bytes())

@@ -9,6 +9,7 @@ import pytest
 from monitor.errors import SourceError
 from servers.lists import as_lists, pull_of
 
+pytestmark = pytest.mark.usefixtures("own_databases")
 HEADER = "user,items\n"
 ROW = 'ann,"[1]"\n'
 

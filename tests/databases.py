@@ -1,0 +1,59 @@
+"""Databases of DuckDB that tests of the first ring use one after another.
+
+Making and closing a database takes longer than most tests. A database that was used before may read
+any file. Tests that are about this, and the second ring, have databases of their own.
+"""
+
+from collections import defaultdict
+from typing import Any, Self
+
+import duckdb
+
+from rings import is_first_ring
+
+make_database = duckdb.connect
+_LOCKS = ("SET enable_external_access", "SET lock_configuration")
+_idle = defaultdict[tuple[object, ...], list[duckdb.DuckDBPyConnection]](list)
+
+
+def connect(**given: Any) -> Any:
+    """A database with this configuration, which may have been used before."""
+    if "config" in given and is_first_ring():
+        return _UsedAgain(given["config"])
+    return make_database(**given)
+
+
+class _UsedAgain:
+    """One use of a database: at its end it is as it was."""
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        self._unused = _idle[config["memory_limit"], config["preserve_insertion_order"]]
+        self._database = self._unused.pop() if self._unused else make_database(config=config)
+        self._cursor = self._database.cursor()
+        self._functions: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cursor, name)
+
+    def execute(self, query: str, *given: Any) -> Any:
+        return self._cursor if query.startswith(_LOCKS) else self._cursor.execute(query, *given)
+
+    def create_function(self, name: str, *given: Any, **options: Any) -> Any:
+        self._functions.append(name)
+        return self._cursor.create_function(name, *given, **options)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for name in self._functions:
+            self._cursor.remove_function(name)
+        self._cursor.close()
+        self._unused.append(self._database)
+
+
+def close_all() -> None:
+    """Close what is not used."""
+    for databases in _idle.values():
+        while databases:
+            databases.pop().close()
