@@ -49,7 +49,7 @@ STEPS: dict[str, Callable[[], None]] = {
     "before claim": lambda: before(SqlRunStore, "claim"),
     "claim": lambda: after(SqlRunStore, "claim"),
     "pull": lambda: before(JoinedFiles, "read"),
-    "score": lambda: before(accumulator, "score_all"),
+    "score": lambda: before(accumulator, "score_pairs"),
     "store": lambda: after(run_store, "replace_results"),
     "before commit": lambda: after(run_store, "store_alerts"),
     "commit": lambda: after(SqlRunStore, "finish"),
