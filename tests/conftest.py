@@ -142,7 +142,7 @@ def pytest_collection_finish() -> None:
 
     import databases  # noqa: PLC0415
 
-    duckdb.connect = databases.connect
+    duckdb.connect = databases.connect  # type: ignore[assignment]
     gc.freeze()
     gc.enable()
     gc.set_threshold(50_000, 20, 20)  # as the daemon has it

@@ -300,7 +300,7 @@ def _shaped(
     from monitor.model.column_names import USER_COLUMNS
     from monitor.sources.file import FileSourceOptions
 
-    users = USER_COLUMNS if user is None else (user,)
+    users: tuple[str, ...] = USER_COLUMNS if user is None else (user,)
     with suppress(SourceError), _probed(path) as has:
         users = tuple(name for name in users if has([name])) or users
         for shape in shapes:
