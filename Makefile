@@ -54,7 +54,7 @@ docs: .venv/docs/.done
 bench: $(DEV)/.done
 	$(DEV)/bin/python -m tests.bench $(ARGS)
 
-# Dashboards, references and schema that follow from the code.
+# References and schema that follow from the code.
 generated: $(DEV)/.done
 	PYTHONPATH=.:tests:deploy/grafana:config $(DEV)/bin/python -m tests.generated
 

@@ -9,7 +9,7 @@ import inspect
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from enum import Enum
 from types import NoneType
@@ -19,9 +19,9 @@ import yaml
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
-from monitor.options import format_duration, is_secret
+from monitor.options import field_docs, format_duration, is_secret
 from monitor.settings.configuration import Settings
-from monitor.settings.problems import models_in
+from monitor.settings.value_types import ParsedBy
 from monitor.sources.http.profiles import FOLDER
 
 _NAMES: dict[object, str] = {
@@ -86,6 +86,14 @@ def profiles_reference() -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def models_in(annotation: object) -> Iterator[type[BaseModel]]:
+    """The models in an annotation, including those in lists, mappings and unions."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for part in get_args(annotation):
+        yield from models_in(part)
+
+
 def _cell(default: object) -> str:
     return "" if default is None else f"`{_literal(default)}`"
 
@@ -118,8 +126,11 @@ def _section(model: type[BaseModel], titles: Mapping[type[BaseModel], str]) -> s
     also = ", ".join(f"[{_words(home)}](#{_anchor(titles[home])})" for home in linked)
     parts = [f"### {titles[model]}", _about(model) + (f" With the keys of {also}." if also else "")]
     fields = model.model_fields.items()
+    docs = field_docs(model)
     if rows := [
-        _row(field.alias or name, field) for name, field in fields if homes[name] not in linked
+        _row(field.alias or name, field, docs.get(name) or field.description)
+        for name, field in fields
+        if homes[name] not in linked
     ]:
         parts.append("\n".join(["| key | type | default | meaning |", "|---|---|---|---|", *rows]))
     return "\n\n".join(parts)
@@ -130,13 +141,13 @@ def _anchor(title: str) -> str:
     return re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-")
 
 
-def _row(key: str, field: FieldInfo) -> str:
+def _row(key: str, field: FieldInfo, description: str | None) -> str:
     shown = f"`{key}`" + (f", `{key}_file`" if is_secret(field.annotation) else "")
     cells = (
         shown,
         _type(field.annotation),
         _default(field),
-        field.description or " ".join(map(_about, models_in(field.annotation))),
+        description or " ".join(map(_about, models_in(field.annotation))),
     )
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
@@ -163,15 +174,18 @@ def _literal(value: object) -> str:
         return str(value.value)
     if isinstance(value, tuple):
         return "[" + ", ".join(_literal(item) for item in value) + "]"
-    return value if isinstance(value, str) else json.dumps(value)
+    return str(value) if hasattr(value, "parse") or isinstance(value, str) else json.dumps(value)
 
 
 def _type(annotation: object) -> str:  # noqa: PLR0911 - one line a kind of annotation
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
-        return _type(arguments[0])
+        is_parsed = any(isinstance(part, ParsedBy) for part in arguments)
+        return "text" if is_parsed else _type(arguments[0])
     if annotation in _NAMES:
         return _NAMES[annotation]
+    if hasattr(annotation, "parse"):  # `ParsedBy` is in the metadata of the field
+        return "text"
     if origin is Literal:
         return " or ".join(f"`{_literal(choice)}`" for choice in arguments)
     if isinstance(annotation, type) and issubclass(annotation, Enum):

@@ -22,10 +22,10 @@ from monitor.model.statistics import CHURN, Lack
 class LastLists:
     """What one arm listed in its last run to the n users of this run's batch.
 
-    The codes are those of the batch. A negative code is an item that is not in the batch.
+    The codes are those of the batch. Items that are not in the batch have other codes >= 0.
     """
 
-    codes: Codes  # (n, any width), cut to this run's k
+    codes: Codes  # (n, k), cut to this run's k, padded with -1
     lengths: Codes  # (n,), 0 for a user who was not in the last run
     exposed: Codes  # all items that the arm listed to any user, in any order. May have repetitions
 

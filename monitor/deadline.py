@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import partial
 from types import FrameType
 from typing import Any, Generic, NoReturn, Self, TypeVar
@@ -113,6 +114,11 @@ class BackgroundCall(Generic[T]):
             yield
         finally:
             self._interrupts.remove(interrupt)
+
+
+def call_in_time(work: Callable[[], T], limit: timedelta, *, name: str) -> T:
+    """Return the result of the call. Raises OverdueError after the limit, and leaves it behind."""
+    return BackgroundCall(work, name=name).wait(Deadline.after(limit.total_seconds()))
 
 
 @contextmanager

@@ -119,26 +119,14 @@ def system_cause(error: BaseException, client: TlsClient = TlsClient.OTHER) -> C
     if of_tls is not None:
         return of_tls
     for each in chain_of(error):
-        for kind, cause in _BY_CLASS.items():
+        for kind in (socket.gaierror, ConnectionRefusedError, TimeoutError):
             if isinstance(each, kind):
-                return cause
-        if isinstance(each, OSError) and each.errno in _BY_ERRNO:
-            return _BY_ERRNO[each.errno]
+                return _CAUSES[kind.__name__]
+        name = errno.errorcode.get(getattr(each, "errno", None) or 0)
+        if isinstance(each, OSError) and name in _CAUSES:
+            return _CAUSES[name]
     return None
 
-
-_REFUSED = Cause(
-    "the connection was refused", "check that the server runs and listens there", permanent=False
-)
-_CLOSED = Cause("the server closed the connection", "check the server's log", permanent=False)
-_NO_NAME = Cause("the host name cannot be resolved", "check the host", permanent=False)
-_NO_ANSWER = Cause(
-    "no answer within the timeout", "check the network and the server", permanent=False
-)
-_NO_ROUTE = Cause("the host cannot be reached", "check the network and the host", permanent=False)
-_FULL = Cause("the disk is full", "free some space", permanent=False)
-_DENIED = Cause("permission denied", "give this account access")
-_NO_TLS = Cause("no TLS connection was made", "check the port, and that the server takes TLS there")
 
 _BY_VERIFY_CODE = {
     9: TlsFault.NOT_YET_VALID,
@@ -181,40 +169,229 @@ Python writes a reason as ALERT_CERTIFICATE_REQUIRED, libpq as "alert certificat
 """
 _OF_TLS = re.compile(r"\[SSL\b|SSL error:|server certificate for|valid client certificate")
 _LONGEST_TLS_TEXT = 400
-_BY_CLASS: Mapping[type[BaseException], Cause] = {
-    socket.gaierror: _NO_NAME,
-    ConnectionRefusedError: _REFUSED,
-    TimeoutError: _NO_ANSWER,
-}
-_BY_ERRNO = {
-    errno.ENOSPC: _FULL,
-    errno.EDQUOT: Cause("the quota of the disk is used up", "free some space", permanent=False),
-    errno.EROFS: Cause("the file system is read-only", "mount it writable, or name another folder"),
-    errno.EACCES: _DENIED,
-    errno.EPERM: _DENIED,
-    errno.ENOENT: Cause("a file does not exist", "check the path", permanent=False),
-    errno.EISDIR: Cause("it is a folder", "name a file"),
-    errno.ENOTDIR: Cause("a part of the path is no folder", "check the path"),
-    errno.EMFILE: Cause(
-        "too many files are open", "raise the limit of open files (ulimit -n)", permanent=False
-    ),
-    errno.ENFILE: Cause(
-        "too many files are open", "raise the system's limit of open files", permanent=False
-    ),
-    errno.ENOMEM: Cause(
-        "there is too little memory", "give the process more memory", permanent=False
-    ),
-    errno.EIO: Cause(
-        "the disk reported an input/output error", "look at the system's log", permanent=False
-    ),
-    errno.ESTALE: Cause(
-        "the network drive lost the file", "mount the drive again", permanent=False
-    ),
-    errno.ECONNRESET: _CLOSED,
-    errno.EPIPE: _CLOSED,
-    errno.EHOSTUNREACH: _NO_ROUTE,
-    errno.ENETUNREACH: _NO_ROUTE,
-}
+
+
+def read_causes(table: str, *, permanent: bool) -> dict[str, Cause]:
+    """Read causes by code. Each cause has three lines: what happened, the advice and the codes."""
+    causes = {}
+    lines = [line.strip() for line in table.strip().splitlines()]
+    for what, advice, codes in zip(lines[::3], lines[1::3], lines[2::3], strict=True):
+        for code in codes.split(" | "):
+            causes[code] = Cause(what, advice, permanent)
+    return causes
+
+
+_CAUSES = read_causes(
+    """
+    permission denied
+        give this account access
+            EACCES | EPERM | SQLITE_PERM | PermissionException
+    the file system is read-only
+        mount it writable, or name another folder
+            EROFS
+    it is a folder
+        name a file
+            EISDIR
+    a part of the path is no folder
+        check the path
+            ENOTDIR
+    a value does not fit the type of its column
+        write each column with one type
+            ConversionException | OutOfRangeException
+    a column has a type that cannot be used there
+        write ids as integers or text, and lists as arrays of ids
+            TypeMismatchException | InvalidTypeException | BinderException | NotImplementedException
+    a column has a type that cannot be used there
+        write ids as integers or text, and lists as arrays of ids
+            ArrowNotImplementedError | ArrowTypeError
+    its content does not have the expected format
+        write it again in that format
+            InvalidInputException
+    its content does not have the expected format or types
+        write it again with one type in each column
+            ArrowInvalid
+    it contains more than 2 GiB of text in one piece
+        write smaller files or shorter texts
+            ArrowCapacityError
+    a text cannot be written or read as UTF-8
+        correct the text
+            UnicodeError
+    the path has a character that no path may have
+        correct the path
+            ValueError
+    its compressed data ends too early, so the file is cut off or still being written
+        write it again
+            EOFError
+    it contains no gzip data, although its name says so
+        correct its name, or compress it
+            BadGzipFile
+    DuckDB reported an internal error
+        report this fault of rankwatch
+            InternalException | FatalException
+    DuckDB does not understand the statement
+        report this fault of rankwatch
+            ParserException
+    the bucket is in another region
+        set its region in the environment
+            PermanentRedirect | AuthorizationHeaderMalformed
+    the server refused the user or the password
+        correct them in url
+            28 | 1045
+    the server has no such database
+        correct its name in url
+            3D | 1049
+    the user may not read it
+        grant the user the right to select from it
+            42501 | 1044 | 1142 | 1143
+    there is no such table
+        check the tables' names and schemas in the query or table
+            3F | 42P01 | 1146
+    there is no such column
+        check the columns' names in the query and in the options
+            42703 | 1054
+    no function or operator accepts values of these types
+        cast one of them in the query, such as CAST(user_id AS text)
+            42804 | 42883 | 42P18 | 1305
+    a column of this name is in more than one table of the query
+        write the table's name before the column's name
+            42702
+    the query is no valid SQL of this database
+        run the query by hand to see the place of the error
+            42601 | 1064
+    the query would do more than read from it
+        write a query with one SELECT
+            25 | 1290 | 1792 | SQLITE_AUTH | SQLITE_READONLY
+    a value cannot be converted to the type that the query asks for
+        cast the column to text in the query
+            22 | 1292 | 1366 | SQLITE_MISMATCH
+    a number is out of the range of its type
+        cast it to a wider type in the query
+            22003 | 1264 | 1690
+    the query divides by zero
+        exclude these rows, or use NULLIF
+            22012
+    a text is not valid in the database's encoding
+        correct the text, or the encoding of the connection
+            22021 | 22P05
+    a text is no JSON, and the query reads it as JSON
+        exclude these rows with json_valid
+            4038
+    a subquery returned more than one row
+        limit the subquery to one row
+            21 | 1242
+    the database does not support a part of the query
+        run the query by hand to see the database's message
+            0A
+    no TLS connection was made
+        check the port, and that the server takes TLS there
+            2026
+    the file cannot be opened
+        give this account access to the file and its folder
+            SQLITE_CANTOPEN
+    the file is not a database of SQLite
+        check the path in url
+            SQLITE_NOTADB
+    the file is damaged
+        restore it from a backup
+            SQLITE_CORRUPT
+    a value is larger than SQLite's limit
+        select shorter values
+            SQLITE_TOOBIG
+    """,
+    permanent=True,
+) | read_causes(
+    """
+    the connection was refused
+        check that the server runs and listens there
+            ConnectionRefusedError
+    the server closed the connection
+        check the server's log
+            ECONNRESET | EPIPE | ConnectionClosedError | 08 | 2006 | 2013
+    the host name cannot be resolved
+        check the host
+            gaierror | 2005
+    no answer within the timeout
+        check the network and the server
+            TimeoutError | ConnectTimeoutError | ReadTimeoutError
+    the host cannot be reached
+        check the network and the host
+            EHOSTUNREACH | ENETUNREACH | EndpointConnectionError | 2003
+    the disk is full
+        free some space
+            ENOSPC | SQLITE_FULL
+    the quota of the disk is used up
+        free some space
+            EDQUOT
+    a file does not exist
+        check the path
+            ENOENT
+    too many files are open
+        raise the limit of open files (ulimit -n)
+            EMFILE | ENFILE
+    there is too little memory
+        give the process more memory
+            ENOMEM | ArrowMemoryError | SQLITE_NOMEM
+    the disk reported an input/output error
+        look at the system's log
+            EIO | SQLITE_IOERR
+    the network drive lost the file
+        mount the drive again
+            ESTALE
+    the system could not read it
+        look at the system's log
+            IOException
+    no credentials were found
+        give them in the environment
+            NoCredentialsError
+    the credentials are incomplete
+        give all of them in the environment
+            PartialCredentialsError
+    the credentials have expired
+        give new credentials in the environment
+            ExpiredToken | ExpiredTokenException | TokenRefreshRequired
+    the store refused the credentials
+        check the credentials in the environment
+            InvalidAccessKeyId | SignatureDoesNotMatch | InvalidToken
+    this machine's clock differs from the store's
+        set the clock
+            RequestTimeTooSkewed
+    these credentials may not read it
+        grant them the right to read
+            AccessDenied | 403
+    the bucket does not exist
+        check the path
+            NoSuchBucket
+    the store accepts no more requests at this moment
+        try again later
+            SlowDown | 503
+    the server accepts no more connections
+        raise its limit or close other connections
+            53300 | 1040 | 1203 | MaxConnectionsError
+    it is locked by another process
+        wait until that process has written, or end it
+            55P03 | 1205 | SQLITE_BUSY | SQLITE_LOCKED
+    another transaction was given priority
+        repeat the run of this slot
+            40 | 1213
+    the server is starting or stopping, or an administrator ended the connection
+        repeat the run of this slot
+            57
+    the server could not read or write its disk
+        look at the server's log
+            58
+    the server is out of memory or other resources
+        look at the server's log
+            53
+    the server's disk is full
+        free some space there
+            53100
+    the server reported an internal error or damaged data
+        look at the server's log
+            XX
+    """,
+    permanent=False,
+)
+"""Causes by the system's error name, SQLSTATE or its class, MySQL number, SQLite code, or class."""
 
 
 def file_cause(error: BaseException) -> Cause:
@@ -223,7 +400,7 @@ def file_cause(error: BaseException) -> Cause:
     return (
         system_cause(error)
         or _system_words_cause(error)
-        or _by_name(error, _OF_FILES)
+        or _by_name(error, _CAUSES)
         or _undecoded(error)
         or _unknown(error)
     )
@@ -240,7 +417,11 @@ def _system_words_cause(error: BaseException) -> Cause | None:
     # DuckDB and Arrow report the system's errors as texts.
     if type(error).__name__ not in {"IOException", "HTTPException", "ArrowException", "OSError"}:
         return None
-    return _by_words(str(error), {os.strerror(code): cause for code, cause in _BY_ERRNO.items()})
+    words = {}
+    for code, name in errno.errorcode.items():
+        if name in _CAUSES:
+            words[os.strerror(code)] = _CAUSES[name]
+    return _by_words(str(error), words)
 
 
 def _by_name(error: BaseException, causes: Mapping[str, Cause]) -> Cause | None:
@@ -257,51 +438,6 @@ def _unknown(error: BaseException) -> Cause:
     )
 
 
-_TYPE = Cause(
-    "a column has a type that cannot be used there",
-    "write ids as integers or text, and lists as arrays of ids",
-)
-_VALUE = Cause("a value does not fit the type of its column", "write each column with one type")
-_DEFECT = "report this fault of rankwatch"
-_OF_FILES = {
-    "ConversionException": _VALUE,
-    "OutOfRangeException": _VALUE,
-    "TypeMismatchException": _TYPE,
-    "InvalidTypeException": _TYPE,
-    "BinderException": _TYPE,
-    "NotImplementedException": _TYPE,
-    "InvalidInputException": Cause(
-        "its content does not have the expected format", "write it again in that format"
-    ),
-    "UnicodeError": Cause("a text cannot be written or read as UTF-8", "correct the text"),
-    "ValueError": Cause("the path has a character that no path may have", "correct the path"),
-    "EOFError": Cause(
-        "its compressed data ends too early, so the file is cut off or still being written",
-        "write it again",
-    ),
-    "BadGzipFile": Cause(
-        "it contains no gzip data, although its name says so", "correct its name, or compress it"
-    ),
-    "PermissionException": _DENIED,
-    "IOException": Cause(
-        "the system could not read it", "look at the system's log", permanent=False
-    ),
-    "InternalException": Cause("DuckDB reported an internal error", _DEFECT),
-    "FatalException": Cause("DuckDB reported an internal error", _DEFECT),
-    "ArrowNotImplementedError": _TYPE,
-    "ArrowTypeError": _TYPE,
-    "ArrowMemoryError": _BY_ERRNO[errno.ENOMEM],
-    "ArrowCapacityError": Cause(
-        "it contains more than 2 GiB of text in one piece", "write smaller files or shorter texts"
-    ),
-    "ArrowInvalid": Cause(
-        "its content does not have the expected format or types",
-        "write it again with one type in each column",
-    ),
-    "ParserException": Cause("DuckDB does not understand the statement", _DEFECT),
-}
-
-
 def store_cause(error: BaseException) -> Cause:
     """What an object store or its library reported."""
     note_error(error)
@@ -313,7 +449,7 @@ def store_cause(error: BaseException) -> Cause:
         if not isinstance(answer, dict):
             answer = {}
         code = answer.get("Error", {}).get("Code")
-        cause = _OF_STORES.get(str(code)) or _by_name(each, _OF_STORES)
+        cause = _CAUSES.get(str(code)) or _by_name(each, _CAUSES)
         if cause:
             return cause
         status = answer.get("ResponseMetadata", {}).get("HTTPStatusCode")
@@ -322,63 +458,11 @@ def store_cause(error: BaseException) -> Cause:
     return system_cause(error) or file_cause(error)
 
 
-_EXPIRED = Cause(
-    "the credentials have expired", "give new credentials in the environment", permanent=False
-)
-_UNSIGNED = Cause(
-    "the store refused the credentials", "check the credentials in the environment", permanent=False
-)
-_OF_STORES = {
-    "NoCredentialsError": Cause(
-        "no credentials were found", "give them in the environment", permanent=False
-    ),
-    "PartialCredentialsError": Cause(
-        "the credentials are incomplete", "give all of them in the environment", permanent=False
-    ),
-    "ExpiredToken": _EXPIRED,
-    "ExpiredTokenException": _EXPIRED,
-    "TokenRefreshRequired": _EXPIRED,
-    "InvalidAccessKeyId": _UNSIGNED,
-    "SignatureDoesNotMatch": _UNSIGNED,
-    "InvalidToken": _UNSIGNED,
-    "RequestTimeTooSkewed": Cause(
-        "this machine's clock differs from the store's", "set the clock", permanent=False
-    ),
-    "AccessDenied": Cause(
-        "these credentials may not read it",
-        "grant them the right to read",
-        permanent=False,
-    ),
-    "403": Cause(
-        "these credentials may not read it",
-        "grant them the right to read",
-        permanent=False,
-    ),
-    "NoSuchBucket": Cause("the bucket does not exist", "check the path", permanent=False),
-    "PermanentRedirect": Cause(
-        "the bucket is in another region", "set its region in the environment"
-    ),
-    "AuthorizationHeaderMalformed": Cause(
-        "the bucket is in another region", "set its region in the environment"
-    ),
-    "SlowDown": Cause(
-        "the store accepts no more requests at this moment", "try again later", permanent=False
-    ),
-    "503": Cause(
-        "the store accepts no more requests at this moment", "try again later", permanent=False
-    ),
-    "EndpointConnectionError": _NO_ROUTE,
-    "ConnectTimeoutError": _NO_ANSWER,
-    "ReadTimeoutError": _NO_ANSWER,
-    "ConnectionClosedError": _CLOSED,
-}
-
-
 def sql_cause(error: BaseException, statement: str) -> Cause:
     """What a database or its driver reported about a statement."""
     note_error(error)
     cause = _sql_cause(error)
-    if cause in (_NO_TABLE, _NO_COLUMN):
+    if cause in (_CAUSES["42P01"], _CAUSES["42703"]):
         name = _name_in(str(error.args[-1]), statement)
         if name:
             return replace(cause, what=f"{cause.what} ({name})")
@@ -391,13 +475,13 @@ def _sql_cause(error: BaseException) -> Cause:
     state = sqlstate_of(error)
     of_state = None
     if state is not None:
-        of_state = _OF_SQLSTATES.get(state) or _OF_SQLSTATES.get(state[:2])
+        of_state = _CAUSES.get(state) or _CAUSES.get(state[:2])
     number = error.args[0] if error.args else None
     if isinstance(number, int):
         # The error numbers of MySQL and MariaDB are more precise than their SQLSTATEs.
         return (
             system_cause(error, TlsClient.MYSQL)
-            or _OF_MYSQL.get(number)
+            or _CAUSES.get(str(number))
             or of_state
             or _refused_with(f"error {number}")
         )
@@ -440,194 +524,57 @@ _CONNECTING = {
     "starting up": "57P03",
     "shutting down": "57P01",
 }
-_NO_SERVER = Cause(
-    "the server that answers is another kind of server", "check host and port in url"
-)
-_UNCONNECTED = {
-    "SSL was required": Cause(
-        "the server does not support TLS, and sslmode requires it",
-        "set sslmode=prefer, or enable TLS on the server",
-    ),
-    "Connection refused": _REFUSED,
-    "resolve host": _NO_NAME,
-    "translate host name": _NO_NAME,
-    "timeout": _NO_ANSWER,
-    "invalid response": _NO_SERVER,
-    "closed the connection": _CLOSED,
-    "connection is closed": _CLOSED,
-    "connection is lost": _CLOSED,
-    "EOF detected": _CLOSED,
-}
-
-_LOGIN = Cause("the server refused the user or the password", "correct them in url")
-_NO_DATABASE = Cause("the server has no such database", "correct its name in url")
-_NO_GRANT = Cause("the user may not read it", "grant the user the right to select from it")
-_NO_TABLE = Cause(
-    "there is no such table", "check the tables' names and schemas in the query or table"
-)
-_NO_COLUMN = Cause(
-    "there is no such column", "check the columns' names in the query and in the options"
-)
-_NO_FUNCTION = Cause(
-    "no function or operator accepts values of these types",
-    "cast one of them in the query, such as CAST(user_id AS text)",
-)
-_SYNTAX = Cause(
-    "the query is no valid SQL of this database",
-    "run the query by hand to see the place of the error",
-)
-_WRITES = Cause("the query would do more than read from it", "write a query with one SELECT")
-_BAD_VALUE = Cause(
-    "a value cannot be converted to the type that the query asks for",
-    "cast the column to text in the query",
-)
-_RANGE = Cause("a number is out of the range of its type", "cast it to a wider type in the query")
-_TOO_MANY = Cause(
-    "the server accepts no more connections",
-    "raise its limit or close other connections",
-    permanent=False,
-)
-_LOCKED = Cause(
-    "it is locked by another process",
-    "wait until that process has written, or end it",
-    permanent=False,
-)
-_CONFLICT = Cause("another transaction was given priority", "run the slot again", permanent=False)
-_STOPPING = Cause(
-    "the server is starting or stopping, or an administrator ended the connection",
-    "run the slot again",
-    permanent=False,
-)
-_SERVER_DISK = Cause(
-    "the server could not read or write its disk", "look at the server's log", permanent=False
-)
-_NO_JSON = Cause(
-    "a text is no JSON, and the query reads it as JSON", "exclude these rows with json_valid"
-)
-_MANY_ROWS = Cause("a subquery returned more than one row", "limit the subquery to one row")
-
-_OF_SQLSTATES = {
-    "08": _CLOSED,
-    "0A": Cause(
-        "the database does not support a part of the query",
-        "run the query by hand to see the database's message",
-    ),
-    "21": _MANY_ROWS,
-    "22": _BAD_VALUE,
-    "22003": _RANGE,
-    "22012": Cause("the query divides by zero", "exclude these rows, or use NULLIF"),
-    "22021": Cause(
-        "a text is not valid in the database's encoding",
-        "correct the text, or the encoding of the connection",
-    ),
-    "22P05": Cause(
-        "a text is not valid in the database's encoding",
-        "correct the text, or the encoding of the connection",
-    ),
-    "25": _WRITES,
-    "28": _LOGIN,
-    "3D": _NO_DATABASE,
-    "3F": _NO_TABLE,
-    "40": _CONFLICT,
-    "42601": _SYNTAX,
-    "42501": _NO_GRANT,
-    "42703": _NO_COLUMN,
-    "42P01": _NO_TABLE,
-    "42804": _NO_FUNCTION,
-    "42702": Cause(
-        "a column of this name is in more than one table of the query",
-        "write the table's name before the column's name",
-    ),
-    "42883": _NO_FUNCTION,
-    "42P18": _NO_FUNCTION,
-    "53": Cause(
-        "the server is out of memory or other resources",
-        "look at the server's log",
-        permanent=False,
-    ),
-    "53100": Cause("the server's disk is full", "free some space there", permanent=False),
-    "53300": _TOO_MANY,
-    "55P03": _LOCKED,
-    "57": _STOPPING,
-    "58": _SERVER_DISK,
-    "XX": Cause(
-        "the server reported an internal error or damaged data",
-        "look at the server's log",
-        permanent=False,
-    ),
-}
-
-_OF_MYSQL = {
-    1040: _TOO_MANY,
-    1044: _NO_GRANT,
-    1045: _LOGIN,
-    1049: _NO_DATABASE,
-    1054: _NO_COLUMN,
-    1064: _SYNTAX,
-    1142: _NO_GRANT,
-    1143: _NO_GRANT,
-    1146: _NO_TABLE,
-    1203: _TOO_MANY,
-    1205: _LOCKED,
-    1213: _CONFLICT,
-    1242: _MANY_ROWS,
-    1264: _RANGE,
-    1290: _WRITES,
-    1292: _BAD_VALUE,
-    1305: _NO_FUNCTION,
-    1366: _BAD_VALUE,
-    1690: _RANGE,
-    1792: _WRITES,
-    2003: _NO_ROUTE,
-    2005: _NO_NAME,
-    2006: _CLOSED,
-    2013: _CLOSED,
-    2026: _NO_TLS,
-    4038: _NO_JSON,
+_UNCONNECTED = read_causes(
+    """
+    the server does not support TLS, and sslmode requires it
+        set sslmode=prefer, or enable TLS on the server
+            SSL was required
+    the server that answers is another kind of server
+        check host and port in url
+            invalid response
+    """,
+    permanent=True,
+) | {
+    "Connection refused": _CAUSES["ConnectionRefusedError"],
+    "resolve host": _CAUSES["gaierror"],
+    "translate host name": _CAUSES["gaierror"],
+    "timeout": _CAUSES["TimeoutError"],
+    "closed the connection": _CAUSES["EPIPE"],
+    "connection is closed": _CAUSES["EPIPE"],
+    "connection is lost": _CAUSES["EPIPE"],
+    "EOF detected": _CAUSES["EPIPE"],
 }
 
 
 def _sqlite_cause(error: sqlite3.Error) -> Cause:
-    code = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
     name = getattr(error, "sqlite_errorname", None) or type(error).__name__
-    return _OF_SQLITE.get(code) or _by_words(str(error), _SQLITE_WORDS) or _refused_with(name)
+    primary_name = "_".join(name.split("_")[:2])  # such as SQLITE_IOERR of SQLITE_IOERR_READ
+    cause = _CAUSES.get(primary_name) or _by_words(str(error), _SQLITE_WORDS)
+    return cause or _refused_with(name)
 
 
-_OF_SQLITE = {
-    sqlite3.SQLITE_AUTH: _WRITES,
-    sqlite3.SQLITE_READONLY: _WRITES,
-    sqlite3.SQLITE_BUSY: _LOCKED,
-    sqlite3.SQLITE_LOCKED: _LOCKED,
-    sqlite3.SQLITE_CANTOPEN: Cause(
-        "the file cannot be opened", "give this account access to the file and its folder"
-    ),
-    sqlite3.SQLITE_PERM: _DENIED,
-    sqlite3.SQLITE_NOTADB: Cause("the file is not a database of SQLite", "check the path in url"),
-    sqlite3.SQLITE_CORRUPT: Cause("the file is damaged", "restore it from a backup"),
-    sqlite3.SQLITE_IOERR: _BY_ERRNO[errno.EIO],
-    sqlite3.SQLITE_FULL: _FULL,
-    sqlite3.SQLITE_NOMEM: _BY_ERRNO[errno.ENOMEM],
-    sqlite3.SQLITE_TOOBIG: Cause("a value is larger than SQLite's limit", "select shorter values"),
-    sqlite3.SQLITE_MISMATCH: _BAD_VALUE,
-}
 # SQLite has only one code for all these errors.
 _SQLITE_WORDS = {
-    "one statement at a time": _WRITES,
-    "no such table": _NO_TABLE,
-    "no such column": _NO_COLUMN,
-    "no such function": _SYNTAX,
-    "syntax error": _SYNTAX,
-    "incomplete input": _SYNTAX,
-    "unrecognized token": _SYNTAX,
-    "too many SQL variables": Cause(
-        "the statement binds more users than SQLite allows", "lower batch"
+    "one statement at a time": _CAUSES["25"],
+    "no such table": _CAUSES["42P01"],
+    "no such column": _CAUSES["42703"],
+    **dict.fromkeys(
+        ("no such function", "syntax error", "incomplete input", "unrecognized token"),
+        _CAUSES["42601"],
     ),
-    "malformed JSON": _NO_JSON,
-    "integer overflow": _RANGE,
-    "Could not decode to UTF-8": Cause(
-        "a text is not UTF-8", "cast the column to BLOB, or write it again as UTF-8"
-    ),
-}
+    "malformed JSON": _CAUSES["4038"],
+    "integer overflow": _CAUSES["22003"],
+} | read_causes(
+    """
+    the statement binds more users than SQLite allows
+        lower batch
+            too many SQL variables
+    a text is not UTF-8
+        cast the column to BLOB, or write it again as UTF-8
+            Could not decode to UTF-8
+    """,
+    permanent=True,
+)
 
 
 def _name_in(vendor_words: str, statement: str) -> str:
@@ -647,7 +594,7 @@ def redis_cause(error: BaseException) -> Cause:
     """What Redis or its client reported."""
     note_error(error)
     code = str(error).partition(" ")[0]
-    cause = _by_name(error, _OF_REDIS_CLASSES) or _OF_REDIS.get(code)
+    cause = _by_name(error, _OF_REDIS) or _OF_REDIS.get(code)
     if cause is not None:
         return cause
     if isinstance(error, UnicodeError):
@@ -660,58 +607,65 @@ def redis_cause(error: BaseException) -> Cause:
     return _by_name(error, _OF_REDIS_CONNECTIONS) or _unknown(error)
 
 
-_REDIS_LOGIN = Cause("the server refused the user or the password", "correct them in url")
-_REDIS_GRANT = Cause(
-    "the user may not run this command or read this key", "allow it in the server's ACL"
-)
-_LOADING = Cause(
-    "the server is loading its data",
-    "wait until the data is loaded",
+_OF_REDIS = read_causes(
+    """
+    the server refused the user or the password
+        correct them in url
+            AuthenticationError | AuthorizationError | NOAUTH | WRONGPASS
+    the user may not run this command or read this key
+        allow it in the server's ACL
+            NoPermissionError | NOPERM
+    the server is a read-only replica
+        name the master in url
+            ReadOnlyError | READONLY
+    the sentinels have no such master
+        check the sentinels and the service's name in url
+            MasterNotFoundError
+    no node answers as a node of a cluster
+        check that url names nodes of a cluster
+            RedisClusterException
+    the server that answers is no Redis server
+        check host and port in url
+            InvalidResponse
+    the key's type is not the one in the option type
+        correct type
+            WRONGTYPE
+    """,
+    permanent=True,
+) | read_causes(
+    """
+    the server is loading its data
+        wait until the data is loaded
+            BusyLoadingError | LOADING
+    the server accepts no more connections
+        raise its limit or close other connections
+            MaxConnectionsError
+    the server has used its maxmemory
+        raise maxmemory, or let the server evict keys
+            OutOfMemoryError | OOM
+    the cluster is down
+        look at its nodes
+            ClusterDownError | CLUSTERDOWN
+    the replica has lost its master
+        look at the servers
+            MASTERDOWN
+    the server is busy with a script
+        end the script
+            BUSY
+    """,
     permanent=False,
 )
-_READ_ONLY = Cause("the server is a read-only replica", "name the master in url")
-_MEMORY = Cause(
-    "the server has used its maxmemory",
-    "raise maxmemory, or let the server evict keys",
-    permanent=False,
-)
-_WRONG_TYPE = Cause("the key's type is not the one in the option type", "correct type")
-_OF_REDIS_CLASSES = {
-    "BusyLoadingError": _LOADING,
-    "ReadOnlyError": _READ_ONLY,
-    "NoPermissionError": _REDIS_GRANT,
-    "AuthenticationError": _REDIS_LOGIN,
-    "AuthorizationError": _REDIS_LOGIN,
-    "MaxConnectionsError": _TOO_MANY,
-    "MasterNotFoundError": Cause(
-        "the sentinels have no such master", "check the sentinels and the service's name in url"
-    ),
-    "OutOfMemoryError": _MEMORY,
-    "ClusterDownError": Cause("the cluster is down", "look at its nodes", permanent=False),
-    "RedisClusterException": Cause(
-        "no node answers as a node of a cluster", "check that url names nodes of a cluster"
-    ),
-    "InvalidResponse": Cause(
-        "the server that answers is no Redis server", "check host and port in url"
-    ),
-}
 _OF_REDIS_CONNECTIONS = {
-    "TimeoutError": _NO_ANSWER,
-    "ConnectionError": _CLOSED,
-    "ValueError": Cause(
-        "an answer does not have the format of the command", "check that url names a Redis server"
-    ),
-    "DataError": Cause("the client cannot send such a key", "check key and field"),
-}
-_OF_REDIS = {
-    "WRONGTYPE": _WRONG_TYPE,
-    "NOAUTH": _REDIS_LOGIN,
-    "WRONGPASS": _REDIS_LOGIN,
-    "NOPERM": _REDIS_GRANT,
-    "LOADING": _LOADING,
-    "READONLY": _READ_ONLY,
-    "MASTERDOWN": Cause("the replica has lost its master", "look at the servers", permanent=False),
-    "CLUSTERDOWN": Cause("the cluster is down", "look at its nodes", permanent=False),
-    "OOM": _MEMORY,
-    "BUSY": Cause("the server is busy with a script", "end the script", permanent=False),
-}
+    "TimeoutError": _CAUSES["TimeoutError"],
+    "ConnectionError": _CAUSES["EPIPE"],
+} | read_causes(
+    """
+    an answer does not have the format of the command
+        check that url names a Redis server
+            ValueError
+    the client cannot send such a key
+        check key and field
+            DataError
+    """,
+    permanent=True,
+)

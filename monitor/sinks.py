@@ -24,25 +24,23 @@ if TYPE_CHECKING:
 
 USER = "user"
 CHUNK = 200_000
-"""How many users a row group has. They are copied in memory while they are written."""
+"""How many users a row group has at most."""
 
 
 class ScoreFileOptions(Options):
     """A Parquet file for each slot: a column `user`, and one for each metric, null if undefined."""
 
-    path: Annotated[ConfigPath, AfterValidator(check_placeholders)] = Field(
-        min_length=1,
-        description="Path of the file. The run's scheduled time (UTC) replaces `{slot:%Y-%m-%d}`, "
-        "in any strftime format. Without this placeholder, each run replaces the file of the last "
-        "run. Only rankwatch's own account may read the file. A relative path starts at the "
-        "configuration file's directory.",
-    )
+    path: Annotated[ConfigPath, AfterValidator(check_placeholders)] = Field(min_length=1)
+    """Path of the file. The run's scheduled time (UTC) replaces `{slot:%Y-%m-%d}`, in any strftime
+    format. Without this placeholder, each run replaces the file of the last run. Only rankwatch's
+    own account may read the file. A relative path starts at the configuration file's directory."""
 
 
 class ScoresToOptions(OneOf):
     """Where all scores of a run are written, in addition to the database. Set exactly one key."""
 
-    file: ScoreFileOptions | None = Field(default=None, description="A Parquet file for each slot.")
+    file: ScoreFileOptions | None = None
+    """A Parquet file for each slot."""
 
 
 @immutable
@@ -85,11 +83,7 @@ class ScoreFiles:
 def _write(writer: pq.ParquetWriter, scores: Scores) -> None:
     import pyarrow as pa
 
-    metrics = writer.schema.names[1:]
-    for start in range(0, len(scores.users), CHUNK):
-        chunk = slice(start, start + CHUNK)
-        columns = [pa.array(scores.users[chunk].to_list(), pa.string())]
-        for name in metrics:
-            values = scores.by_metric[name][chunk]
-            columns.append(pa.array(values, pa.float64(), from_pandas=True))
-        writer.write_table(pa.table(columns, schema=writer.schema))
+    columns = [pa.array(scores.users.to_list(), pa.string())]
+    for name in writer.schema.names[1:]:
+        columns.append(pa.array(scores.by_metric[name], pa.float64(), from_pandas=True))
+    writer.write_table(pa.table(columns, schema=writer.schema), row_group_size=CHUNK)

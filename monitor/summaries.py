@@ -1,7 +1,10 @@
 """Summarizes scores by segment and metric, and finds the worst and ordinary scores. No I/O."""
 
+from __future__ import annotations
+
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Self, TypeAlias
 
@@ -56,12 +59,13 @@ def summarize_one(
     bounds: Bounds,
     wanted: Sequence[Statistic] = (),
 ) -> Summary:
-    """Summarize one metric over the users of one segment. See `ScoreAccumulator`."""
-    scores = ScoreAccumulator(bounds, wanted)
-    scores.add(values)
-    return scores.summary(segment, metric)
+    """Summarize one metric over the users of one segment. See `ScoreSums`."""
+    sums = ScoreSums(bounds)
+    sums.add(values, wanted)
+    return sums.summary(segment, metric, wanted)
 
 
+@dataclass(slots=True)
 class SummaryAccumulator:
     """Computes summaries for every segment and metric, from scores that are added in parts.
 
@@ -70,10 +74,9 @@ class SummaryAccumulator:
     need in addition to the usual quantiles.
     """
 
-    def __init__(self, segments: Iterable[str], wanted: Mapping[str, Sequence[Statistic]]) -> None:
-        self._segments = tuple(segments)
-        self._wanted = wanted
-        self._by_metric: dict[str, dict[str, ScoreAccumulator]] = {}
+    segments: tuple[str, ...]
+    wanted: Mapping[str, Sequence[Statistic]]
+    by_metric: dict[str, dict[str, ScoreSums]] = field(default_factory=dict)
 
     def add(
         self,
@@ -87,177 +90,171 @@ class SummaryAccumulator:
         of each metric's scores. A missing bound is infinite.
         """
         for metric, values in scores.items():
-            if metric not in self._by_metric:
-                wanted = self._wanted.get(metric, ())
-                self._by_metric[metric] = {
-                    name: ScoreAccumulator(ranges[metric], wanted) for name in self._segments
-                }
+            if metric not in self.by_metric:
+                self.by_metric[metric] = {name: ScoreSums(ranges[metric]) for name in self.segments}
             for name, rows in segments.items():
-                self._by_metric[metric][name].add(values[rows])
+                self.by_metric[metric][name].add(values[rows], self.wanted.get(metric, ()))
 
     def merge(self, other: Self) -> None:
         """Add all scores of another accumulator for the same segments. Do not use it afterwards."""
-        for metric, theirs in other._by_metric.items():
-            if metric not in self._by_metric:
-                self._by_metric[metric] = theirs
+        for metric, theirs in other.by_metric.items():
+            if metric not in self.by_metric:
+                self.by_metric[metric] = theirs
                 continue
-            for name, scores in theirs.items():
-                self._by_metric[metric][name].merge(scores)
+            for name, sums in theirs.items():
+                self.by_metric[metric][name].merge(sums)
 
     def compact(self) -> None:
         """Sort the scores that are stored singly, so that they compress better."""
-        for by_segment in self._by_metric.values():
-            for scores in by_segment.values():
-                scores.compact()
+        for by_segment in self.by_metric.values():
+            for sums in by_segment.values():
+                sums.sort()
 
     def summaries(self) -> tuple[Summary, ...]:
         """All summaries, ordered by segment and then by metric."""
         summaries = []
-        for segment in self._segments:
-            for metric, by_segment in self._by_metric.items():
-                summaries.append(by_segment[segment].summary(segment, metric))
+        for segment in self.segments:
+            for metric, by_segment in self.by_metric.items():
+                wanted = self.wanted.get(metric, ())
+                summaries.append(by_segment[segment].summary(segment, metric, wanted))
         return tuple(summaries)
 
     def median(self, metric: str) -> float | None:
         """The median of all users' scores by a metric. None if there are no scores."""
-        if metric not in self._by_metric:
+        if metric not in self.by_metric:
             return None
-        return self._by_metric[metric][ALL].summary(ALL, metric).value("p50")
+        return self.by_metric[metric][ALL].summary(ALL, metric).value("p50")
 
 
-class ScoreAccumulator:
-    """Summarizes the scores of one metric over one segment, which are added in parts.
+@dataclass(slots=True)
+class ScoreSums:
+    """The scores of one metric over one segment, which are added in parts.
 
     Equal scores give bit-identical summaries. Quantiles are Hyndman and Fan's (1996) type 7. They
     are exact for at most `EXACT` scores. The standard error is s / sqrt(n), where s has the divisor
     n - 1. If ``bounds`` are infinite, the histogram goes from the lowest to the highest score. With
     more than `EXACT` scores, its ends are then powers of two.
+
+    The sum of the scores and the sum of their squares are integers. Integer sums are exact in any
+    order.
     """
 
-    def __init__(self, bounds: Bounds, wanted: Sequence[Statistic] = ()) -> None:
-        self._bounds = bounds
-        self._quantiles: dict[str, float] = {}
-        self._floors: dict[str, float] = {}
-        for statistic in (*QUANTILES, *wanted):
-            if statistic.quantile is not None:
-                self._quantiles[str(statistic)] = statistic.quantile
-            if statistic.floor is not None:
-                self._floors[str(statistic)] = statistic.floor
-        self._below = dict.fromkeys(self._floors.values(), 0)
-        self._n = 0
-        self._n_undefined = 0
-        self._moments = Moments()
-        self._single: list[Floats] = []
-        self._bins: FineBins | None = None
+    bounds: Bounds
+    n: int = 0
+    n_undefined: int = 0
+    total: int = 0  # in units of 2**-_STEPS
+    squares: int = 0  # in units of 2**(-2 * _STEPS)
+    below: dict[float, int] = field(default_factory=dict)  # number of scores below each floor
+    single: list[Floats] = field(default_factory=list)
+    bins: FineBins | None = None
 
-    def add(self, values: Floats) -> None:
-        """Add the scores of some users, float64 (m,). Undefined scores are NaN."""
+    def add(self, values: Floats, wanted: Sequence[Statistic] = ()) -> None:
+        """Add the scores of some users, float64 (m,). Undefined scores are NaN.
+
+        Scores below the floors of the ``wanted`` statistics are counted.
+        """
         defined = values[np.isfinite(values)]
-        self._n += len(defined)
-        self._n_undefined += len(values) - len(defined)
+        self.n += len(defined)
+        self.n_undefined += len(values) - len(defined)
         if not len(defined):
             return
-        self._moments.add(defined, max(map(abs, self._bounds)))
-        for floor in self._below:
-            self._below[floor] += int(np.count_nonzero(defined < floor))
-        self._single.append(defined)
+        total, squares = _sum_exactly(defined, max(map(abs, self.bounds)))
+        self.total += total
+        self.squares += squares
+        for floor in {statistic.floor for statistic in wanted if statistic.floor is not None}:
+            count = int(np.count_nonzero(defined < floor))
+            self.below[floor] = self.below.get(floor, 0) + count
+        self.single.append(defined)
         self._bin_many()
 
     def merge(self, other: Self) -> None:
-        """Add all scores of another accumulator for the same metric."""
-        self._n += other._n
-        self._n_undefined += other._n_undefined
-        self._moments.merge(other._moments)
-        for floor, count in other._below.items():
-            self._below[floor] += count
-        self._single += other._single
-        if other._bins is not None:
-            self._bins = self._bins or FineBins(self._bounds)
-            self._bins.merge(other._bins)
+        """Add all scores of another object for the same metric."""
+        self.n += other.n
+        self.n_undefined += other.n_undefined
+        self.total += other.total
+        self.squares += other.squares
+        for floor, count in other.below.items():
+            self.below[floor] = self.below.get(floor, 0) + count
+        self.single += other.single
+        if other.bins is not None:
+            self.bins = self.bins or FineBins.between(self.bounds)
+            self.bins.merge(other.bins)
         self._bin_many()
 
     def _bin_many(self) -> None:
         """Move the single scores into bins if there are more than `EXACT` scores."""
-        if self._n > EXACT:
-            self._bins = self._bins or FineBins(self._bounds)
-            for values in self._single:
-                self._bins.add(values)
-            self._single = []
+        if self.n > EXACT:
+            self.bins = self.bins or FineBins.between(self.bounds)
+            for values in self.single:
+                self.bins.add(values)
+            self.single = []
 
-    def compact(self) -> None:
+    def sort(self) -> None:
         """Sort the scores that are stored singly."""
-        if self._single:
-            self._single = [np.sort(np.concatenate(self._single))]
+        if self.single:
+            self.single = [np.sort(np.concatenate(self.single))]
 
-    def summary(self, segment: str, metric: str) -> Summary:
+    def summary(self, segment: str, metric: str, wanted: Sequence[Statistic] = ()) -> Summary:
         """Summarize all scores, with these names in the summary."""
-        n = self._n
-        self.compact()
-        ordered = self._single[0] if self._single else np.empty(0)
-        if self._bins is None:
-            histogram = _histogram(ordered, self._bounds)
+        n = self.n
+        self.sort()
+        ordered = self.single[0] if self.single else np.empty(0)
+        if self.bins is None:
+            histogram = _histogram(ordered, self.bounds)
         else:
-            histogram = self._bins.histogram()
+            histogram = self.bins.histogram()
+        mean = None
+        standard_error = None
+        if n:
+            mean = float(Fraction(self.total, n << _STEPS))
+        if n > 1:
+            variance = n * self.squares - self.total**2
+            standard_error = math.sqrt(Fraction(variance, (n * n * (n - 1)) << (2 * _STEPS)))
         return Summary(
             segment=segment,
             metric=metric,
             n=n,
-            n_undefined=self._n_undefined,
-            mean=self._moments.mean(n) if n else None,
-            standard_error=self._moments.standard_error(n) if n > 1 else None,
-            statistics=self._statistics(ordered) if n else {},
+            n_undefined=self.n_undefined,
+            mean=mean,
+            standard_error=standard_error,
+            statistics=self._statistics(ordered, wanted) if n else {},
             histogram=histogram,
         )
 
-    def _statistics(self, ordered: Floats) -> dict[str, float]:
-        quantiles = list(self._quantiles.values())
-        if self._bins is None:
-            values = np.quantile(ordered, quantiles)
+    def _statistics(self, ordered: Floats, wanted: Sequence[Statistic]) -> dict[str, float]:
+        quantiles: dict[str, float] = {}
+        shares: dict[str, float] = {}
+        for statistic in (*QUANTILES, *wanted):
+            if statistic.quantile is not None:
+                quantiles[str(statistic)] = statistic.quantile
+            if statistic.floor is not None:
+                shares[str(statistic)] = self.below[statistic.floor] / self.n
+        levels = list(quantiles.values())
+        if self.bins is None:
+            values = np.quantile(ordered, levels)
         else:
-            values = self._bins.quantiles(quantiles)
-        statistics = dict(zip(self._quantiles, values.tolist(), strict=True))
-        for name, floor in self._floors.items():
-            statistics[name] = self._below[floor] / self._n
-        return statistics
+            values = self.bins.quantiles(levels)
+        return dict(zip(quantiles, values.tolist(), strict=True)) | shares
 
 
-class Moments:
-    """The sum and the sum of squares as integers. Integer sums are exact in any order."""
+def _sum_exactly(values: Floats, bound: float) -> tuple[int, int]:
+    """The sum of finite values and the sum of their squares, as integers.
 
-    def __init__(self) -> None:
-        self._sum = 0
-        self._squares = 0
-
-    def add(self, values: Floats, bound: float) -> None:
-        """Add finite values. ``bound`` is the largest possible absolute value, or infinite."""
-        if math.isinf(bound):
-            bound = float(np.abs(values).max())
-        # Scores of at most 1 are rounded to 2**-60. This changes the mean by less than a rounding
-        # error.
-        exponent = max(0, math.frexp(bound)[1])
-        steps = np.rint(np.ldexp(values, _STEPS - exponent)).astype(np.int64)
-        # The halves have 31 bits, so their products fit into 64 bits.
-        high = steps >> _HALF
-        low = steps & ((1 << _HALF) - 1)
-        self._sum += _exact_sum(steps) << exponent
-        squares = _exact_sum(high * high) << (2 * _HALF)
-        squares += _exact_sum(high * low) << (_HALF + 1)
-        squares += _exact_sum(low * low)
-        self._squares += squares << (2 * exponent)
-
-    def merge(self, other: Self) -> None:
-        """Add all values of another object."""
-        self._sum += other._sum
-        self._squares += other._squares
-
-    def mean(self, n: int) -> float:
-        """The mean of all ``n`` values."""
-        return float(Fraction(self._sum, n << _STEPS))
-
-    def standard_error(self, n: int) -> float:
-        """The standard error of the mean of all ``n`` values. ``n`` must be at least 2."""
-        numerator = n * self._squares - self._sum**2
-        return math.sqrt(Fraction(numerator, (n * n * (n - 1)) << (2 * _STEPS)))
+    ``bound`` is the largest possible absolute value, or infinite.
+    """
+    if math.isinf(bound):
+        bound = float(np.abs(values).max())
+    # Scores of at most 1 are rounded to 2**-60. This changes the mean by less than a rounding
+    # error.
+    exponent = max(0, math.frexp(bound)[1])
+    steps = np.rint(np.ldexp(values, _STEPS - exponent)).astype(np.int64)
+    # The halves have 31 bits, so their products fit into 64 bits.
+    high = steps >> _HALF
+    low = steps & ((1 << _HALF) - 1)
+    squares = _exact_sum(high * high) << (2 * _HALF)
+    squares += _exact_sum(high * low) << (_HALF + 1)
+    squares += _exact_sum(low * low)
+    return _exact_sum(steps) << exponent, squares << (2 * exponent)
 
 
 def _exact_sum(values: Integers) -> int:
@@ -286,52 +283,60 @@ def _histogram_range(ordered: Floats, bounds: Bounds) -> Bounds:
     return low, high
 
 
+@dataclass(slots=True)
 class FineBins:
-    """Counts values in `FINE` equal bins between a metric's bounds.
+    """Counts values in `FINE` equal bins from ``low`` to ``high``.
 
-    Powers of two replace infinite bounds. They grow as needed.
+    The range of an unbounded metric grows as needed. Its ends are powers of two.
     """
 
-    def __init__(self, bounds: Bounds) -> None:
-        self._is_bounded = math.isfinite(bounds[0]) and math.isfinite(bounds[1])
-        self._low, self._high = bounds if self._is_bounded else (-1.0, 1.0)
-        self._counts = np.zeros(FINE, dtype=np.int64)
-        self._least = math.inf
-        self._most = -math.inf
+    low: float
+    high: float
+    is_bounded: bool
+    counts: Integers
+    least: float = math.inf
+    most: float = -math.inf
+
+    @classmethod
+    def between(cls, bounds: Bounds) -> Self:
+        """Empty bins for a metric with these bounds."""
+        is_bounded = math.isfinite(bounds[0]) and math.isfinite(bounds[1])
+        low, high = bounds if is_bounded else (-1.0, 1.0)
+        return cls(low, high, is_bounded, np.zeros(FINE, dtype=np.int64))
 
     def add(self, values: Floats) -> None:
         """Count one or more values."""
         self._extend(float(values.min()), float(values.max()))
-        places = ((values - self._low) * (FINE / (self._high - self._low))).astype(np.int64)
-        self._counts += np.bincount(np.clip(places, 0, FINE - 1), minlength=FINE)
+        places = ((values - self.low) * (FINE / (self.high - self.low))).astype(np.int64)
+        self.counts += np.bincount(np.clip(places, 0, FINE - 1), minlength=FINE)
 
     def merge(self, other: Self) -> None:
         """Add the counts of another object with the same bounds."""
-        self._extend(other._least, other._most)
-        counts = other._counts
-        high = other._high
-        while high < self._high:
+        self._extend(other.least, other.most)
+        counts = other.counts
+        high = other.high
+        while high < self.high:
             counts = _merge_pairs(counts)
             high = 2 * high
-        self._counts += counts
+        self.counts += counts
 
     def _extend(self, least: float, most: float) -> None:
         """Extend the range so that it includes ``least`` and ``most``."""
-        self._least = min(self._least, least)
-        self._most = max(self._most, most)
-        while not self._is_bounded and max(-self._least, self._most) > self._high:
-            self._low = 2 * self._low
-            self._high = 2 * self._high
-            self._counts = _merge_pairs(self._counts)
+        self.least = min(self.least, least)
+        self.most = max(self.most, most)
+        while not self.is_bounded and max(-self.least, self.most) > self.high:
+            self.low = 2 * self.low
+            self.high = 2 * self.high
+            self.counts = _merge_pairs(self.counts)
 
     def histogram(self) -> Histogram:
         """Add up the counts to a histogram with `BINS` bins."""
-        counts = self._counts.reshape(BINS, -1).sum(axis=1)
-        return Histogram(low=self._low, high=self._high, counts=tuple(counts.tolist()))
+        counts = self.counts.reshape(BINS, -1).sum(axis=1)
+        return Histogram(low=self.low, high=self.high, counts=tuple(counts.tolist()))
 
     def quantiles(self, wanted: Sequence[float]) -> Floats:
         """The quantiles at these levels from 0 to 1. The error of each is at most one bin."""
-        ends = np.cumsum(self._counts)
+        ends = np.cumsum(self.counts)
         places: Floats = (ends[-1] - 1) * np.array(wanted, dtype=np.float64)
         below = np.floor(places)
         first = self._values_at(below, ends)
@@ -344,9 +349,9 @@ class FineBins:
         Scores are assumed to be evenly spaced within a bin.
         """
         bins = np.searchsorted(ends, ranks, side="right")
-        inside = (ranks - (ends[bins] - self._counts[bins]) + 0.5) / self._counts[bins]
-        values: Floats = self._low + (bins + inside) * ((self._high - self._low) / FINE)
-        return np.clip(values, self._least, self._most)
+        inside = (ranks - (ends[bins] - self.counts[bins]) + 0.5) / self.counts[bins]
+        values: Floats = self.low + (bins + inside) * ((self.high - self.low) / FINE)
+        return np.clip(values, self.least, self.most)
 
 
 def _merge_pairs(counts: Integers) -> Integers:
@@ -354,20 +359,13 @@ def _merge_pairs(counts: Integers) -> Integers:
     return np.pad(counts.reshape(-1, 2).sum(axis=1), FINE // 4)
 
 
-def worst_rows(
-    values: Floats,
-    users: "pd.Index[str]",
-    count: int,
-    *,
-    higher_is_more_alike: bool = True,
-) -> Rows:
-    """Rows of the ``count`` worst scores, worst first.
+def worst_rows(values: Floats, users: pd.Index[str], count: int) -> Rows:
+    """Rows of the ``count`` lowest values, the lowest first.
 
-    The worst scores are the lowest. For a distance, they are the highest. Equal scores are ordered
-    by user. Undefined scores are skipped.
+    Equal values are ordered by user. NaN is skipped.
     """
     rows = np.flatnonzero(~np.isnan(values))
-    badness = values[rows] if higher_is_more_alike else -values[rows]
+    badness = values[rows]
     if count < len(rows):
         # Several users may have the same score as the last one, so all of them are kept here.
         worst = np.flatnonzero(badness <= np.partition(badness, count)[count])

@@ -26,7 +26,7 @@ from monitor.model.rules import (
     SimilarityRule,
 )
 from monitor.model.run_reasons import LossCause, RunReason, RunReasonKind
-from monitor.model.runs import Claim, Findings, Histogram, MeasuredRun, RunStatus, Summary
+from monitor.model.runs import Claim, Findings, Histogram, RunStatus, Summary
 from monitor.model.statistics import CoverageShare, Statistic
 from monitor.pipeline.expectations import compute_expectations
 
@@ -252,7 +252,7 @@ def findings(
     reasons: tuple[RunReason, ...] = ()
     if run_reason is not None:
         reasons = (RunReason(kind=RunReasonKind.ERROR, text=run_reason),)
-    return Findings(slot=slot, status=status, reasons=reasons, measured=MeasuredRun(**found))
+    return Findings(slot=slot, status=status, reasons=reasons, **found)
 
 
 def evaluate(

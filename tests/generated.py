@@ -5,7 +5,6 @@ import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
-from boards import DASHBOARDS, render
 from metrics.reactions import reactions_table
 from monitor.export.series import series_reference
 from monitor.settings.json_schema import json_schema
@@ -35,8 +34,6 @@ def texts() -> Iterator[tuple[Path, str]]:
     yield _with(ROOT / "docs/reference/series.md", series_reference())
     yield _with(ROOT / "docs/reference/metrics.md", reactions_table())
     yield ROOT / "tests/texts/golden.txt", golden()
-    for name, board in DASHBOARDS.items():
-        yield ROOT / f"deploy/grafana/dashboards/{name}.json", render(board)
     yield (
         ROOT / _OPERATOR,
         "---\n".join(

@@ -101,7 +101,9 @@ def state(**changes: Any) -> AlertState:
         "outcome": Outcome.BREACH,
         "reason": "mean 0.25 is below 0.35",
     }
-    return factories.state(**{**judged, "value": 0.25, "users": 188, "dedup_key": "key", **changes})
+    return factories.state(
+        **{**judged, "value": 0.25, "users": 188, "dedup_key": "key", "incident": "key", **changes}
+    )
 
 
 def coverage(**changes: Any) -> Coverage:
@@ -209,8 +211,10 @@ def named(comparison: str, status: RunStatus = RunStatus.OK) -> LatestRun:
 
 
 def result(**changes: Any) -> RunResult:
+    claim = changes.pop("claim", factories.claim())
     base = RunResult(
-        claim=factories.claim(),
+        claim=claim,
+        slot=claim.slot,
         status=RunStatus.OK,
         reason=None,
         finished_at=SLOT + timedelta(seconds=4),

@@ -31,7 +31,7 @@ import pytest
 
 from monitor.model.id_forms import speller
 from monitor.reading import dialects
-from monitor.sources.columns import number_column
+from monitor.reading.numbers import number_column
 
 ROOT = Path(__file__).parents[1]
 LENGTH = 30_000

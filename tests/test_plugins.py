@@ -32,7 +32,7 @@ from monitor.model.rules import Comparison
 from monitor.model.statistics import NoiseFloor
 from monitor.pipeline.run import execute
 from monitor.pipeline.run_measurement import Stopwatch, measure_slot
-from monitor.pipeline.score import RunScores
+from monitor.pipeline.run_scores import RunScores
 from monitor.receivers import RECEIVERS, ReceiverOptions, fields, open_receivers
 from monitor.service.composition import wire
 from monitor.settings.json_schema import json_schema

@@ -14,7 +14,7 @@ from monitor import summaries
 from monitor.model.runs import Summary
 from monitor.model.statistics import Statistic
 from monitor.summaries import (
-    ScoreAccumulator,
+    ScoreSums,
     SummaryAccumulator,
     ordinary_rows,
     rows_of_segments,
@@ -57,7 +57,7 @@ def test_figures_agree_with_scipy_and_numpy(values):
 def test_segments_hold_the_paired_users_that_belong_to_them():
     asked = panel(*"abcd", **{"x=1": [0, 1], "x=2": [2, 3], "x=3": [1]})
     segments = rows_of_segments(asked, np.array([0, 2, 3]))
-    found = SummaryAccumulator(segments, {})
+    found = SummaryAccumulator(tuple(segments), {})
     found.add(segments, {"m": np.array([0.1, 0.2, 0.4])}, {"m": (0, 1)})
     assert [(each.segment, each.n, each.mean) for each in found.summaries()] == [
         ("all", 3, pytest.approx(0.7 / 3)),
@@ -73,7 +73,7 @@ def test_examples_are_the_worst_and_those_nearest_to_the_median():
     assert worst_rows(values, users, 1).tolist() == [4]
     assert worst_rows(values, users, 2).tolist() == [4, 1]
     assert worst_rows(values, users, 20).tolist() == [4, 1, 6, 0, 5, 3]
-    assert worst_rows(values, users, 2, higher_is_more_alike=False).tolist() == [3, 5]
+    assert worst_rows(-values, users, 2).tolist() == [3, 5]
     assert ordinary_rows(values, 3, 0.45).tolist() == [0, 6, 5]
     # Of few users there are few.
     assert worst_rows(values[:0], users[:0], 5).size == ordinary_rows(values[:0], 5, 0.5).size == 0
@@ -119,10 +119,10 @@ def test_neither_the_order_nor_the_number_of_parts_changes_one_bit(values, parts
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(summaries, "EXACT", exact)
-        found = ScoreAccumulator(bounds, wanted)
+        found = ScoreSums(bounds)
         for part in np.array_split(np.random.default_rng(3).permutation(scores), parts):
-            found.add(part)
-        assert found.summary("all", "m") == summarize(scores, bounds, wanted)
+            found.add(part, wanted)
+        assert found.summary("all", "m", wanted) == summarize(scores, bounds, wanted)
 
 
 @pytest.mark.parametrize(

@@ -243,7 +243,7 @@ def judge_standstill(
     unjudged = judge_status(findings)
     if unjudged is not None:
         return unjudged
-    churn = _find_churn(findings.measured.arm_scores)
+    churn = _find_churn(findings.arm_scores)
     if rule.arm not in churn or rule.arm.other not in churn or standstill is None:
         return undecided(Outcome.NO_DATA, "there are no lists of an earlier run to compare with")
     users = churn[rule.arm].n

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from enum import Enum, StrEnum
+from enum import StrEnum
 from itertools import chain, groupby
 from operator import attrgetter
 
@@ -17,14 +17,12 @@ from monitor.model.alerts import AlertState, State, Transition
 from monitor.model.rankings import ALL
 from monitor.model.rules import (
     Condition,
-    ConditionRule,
-    CoverageRule,
     JudgingPlan,
-    Rule,
     RuleKind,
     Severity,
 )
-from monitor.model.statistics import Lack
+from monitor.model.statistics import ABOUT_ORDER, Lack
+from monitor.texts.deliveries import write_joined, write_more_severe, write_more_users
 
 GROUP_FOR = timedelta(days=1)
 """The default of `group_for`. Alerts join an incident for `MOST_PERIODS` times this long."""
@@ -35,16 +33,27 @@ _CARRIED = 0.2
 """A segment explains a change if the other users changed by at most this share of its change."""
 _GROWN = 2.0
 _MOST = 0.5
-_OF_ORDER = (Lack.REVERSED, Lack.FIRST_DIFFERS)
 _NO_LIST = (Lack.MISSING, Lack.EMPTY, Lack.FAILED, Lack.UNPAIRED)
 _LOUDEST = tuple(Severity)
 
 
-class FaultGroup(StrEnum):
-    """What a fault does to users. Alerts of two different groups report two faults."""
+class Problem(StrEnum):
+    """What an alert reports. Alerts of the first two problems report two faults."""
 
     NO_LIST = "users get no list"
     OTHER_LIST = "users get another list"
+    CONDITION = "drift cannot be judged"
+    OUTAGE = "no run succeeds"
+
+
+def find_problem(kind: RuleKind, statistic: str) -> Problem:
+    """The problem that a rule or an alert of this kind, on this statistic, reports."""
+    if kind is RuleKind.CONDITION:
+        is_outage = statistic in (Condition.ERROR, Condition.STALE)
+        return Problem.OUTAGE if is_outage else Problem.CONDITION
+    if kind is RuleKind.COVERAGE and statistic.startswith(_NO_LIST):
+        return Problem.NO_LIST
+    return Problem.OTHER_LIST
 
 
 def assign_incidents(
@@ -70,22 +79,28 @@ def assign_incidents(
     Alerts on users without a list may join an outage. Other alerts on drift may not. A condition of
     all users concerns as many users as have no list.
     """
-    kinds = {rule.alert: _kind_of(rule) for rule in judging.rules}
-    transitions = _count_users_of_conditions(transitions, states, before, kinds)
+    problems = {
+        rule.alert: find_problem(rule.kind, str(rule.subject.statistic)) for rule in judging.rules
+    }
+    transitions = _count_users_of_conditions(transitions, states, before, problems)
     lasting = {state.dedup_key: state for state in before if state.state is State.FIRING}
     incidents = {key: state.incident for key, state in lasting.items()}
     members: dict[str | None, list[AlertState]] = defaultdict(list)
     for state in lasting.values():
         members[state.incident].append(state)
-    for group in ((_Kind.DRIFT, _Kind.CONDITION), (_Kind.WITHOUT_LIST,), (_Kind.OUTAGE,)):
+    for group in (
+        (Problem.OTHER_LIST, Problem.CONDITION),
+        (Problem.NO_LIST,),
+        (Problem.OUTAGE,),
+    ):
         starts = [
-            change for change in transitions if change.is_start and kinds[change.alert] in group
+            change for change in transitions if change.is_start and problems[change.alert] in group
         ]
         if not starts:
             continue
         firing: list[AlertState] = []
         for incident in members.values():
-            if _may_join(starts, incident, kinds):
+            if _may_join(starts, incident, problems):
                 firing += incident
         slot = starts[0].slot
         name = _find_open(firing, slot, judging.group_for)
@@ -111,38 +126,20 @@ def assign_incidents(
     return tuple(states), tuple(transitions)
 
 
-class _Kind(Enum):
-    """What kind of problem an alert reports."""
-
-    DRIFT = "drift"
-    CONDITION = "condition"
-    OUTAGE = "no run succeeds"
-    WITHOUT_LIST = "users without a list"
-
-
-def _kind_of(rule: Rule) -> _Kind:
-    if isinstance(rule, ConditionRule):
-        is_outage = rule.condition in (Condition.ERROR, Condition.STALE)
-        return _Kind.OUTAGE if is_outage else _Kind.CONDITION
-    if isinstance(rule, CoverageRule) and rule.share.lack in _NO_LIST:
-        return _Kind.WITHOUT_LIST
-    return _Kind.DRIFT
-
-
 def _may_join(
     starts: Sequence[Transition],
     incident: Sequence[AlertState],
-    kinds: Mapping[str, _Kind],
+    problems: Mapping[str, Problem],
 ) -> bool:
     """Whether these starting alerts may join an incident with these states."""
-    kind = kinds[starts[0].alert]
-    # If the rule of a firing was removed, its kind is None.
-    incident_kinds = {kinds.get(state.alert) for state in incident}
-    if kind is not _Kind.OUTAGE:
-        return kind is _Kind.WITHOUT_LIST or _Kind.OUTAGE not in incident_kinds
+    problem = problems[starts[0].alert]
+    # If the rule of a firing was removed, its problem is None.
+    of_incident = {problems.get(state.alert) for state in incident}
+    if problem is not Problem.OUTAGE:
+        return problem is Problem.NO_LIST or Problem.OUTAGE not in of_incident
     since = min(start.since for start in starts)
-    return _Kind.WITHOUT_LIST in incident_kinds or all(
-        kinds.get(state.alert) in (_Kind.CONDITION, _Kind.OUTAGE) or state.since >= since
+    return Problem.NO_LIST in of_incident or all(
+        problems.get(state.alert) in (Problem.CONDITION, Problem.OUTAGE) or state.since >= since
         for state in incident
     )
 
@@ -151,7 +148,7 @@ def _count_users_of_conditions(
     transitions: Sequence[Transition],
     states: Sequence[AlertState],
     before: Sequence[AlertState],
-    kinds: Mapping[str, _Kind],
+    problems: Mapping[str, Problem],
 ) -> tuple[Transition, ...]:
     """Set the number of users of each condition of all users that starts in this run.
 
@@ -160,7 +157,7 @@ def _count_users_of_conditions(
     newest = {state.alert: state for state in (*before, *states) if state.segment == ALL}
     lost = []
     for state in states:
-        is_count = state.segment == ALL and kinds.get(state.alert) is _Kind.WITHOUT_LIST
+        is_count = state.segment == ALL and problems.get(state.alert) is Problem.NO_LIST
         if is_count and state.value is not None:
             lost.append(round(state.value * state.users))
     if not lost:
@@ -268,18 +265,12 @@ def _count_users(start: Transition) -> float | None:
     """Number of users that have what the alert reports. None if the alert counts no users."""
     if _is_blind(start):
         return float(start.users)
-    if not _is_share(start) or start.value is None or start.statistic.startswith(_OF_ORDER):
+    if not _is_share(start) or start.value is None or start.statistic.startswith(ABOUT_ORDER):
         return None
     return start.users * abs(start.value - (start.normal or 0.0))
 
 
-def group_fault(start: Transition) -> FaultGroup | None:
-    """The group of the fault that the alert reports. None for conditions: they follow a fault."""
-    if start.kind is RuleKind.CONDITION:
-        return None
-    if start.kind is RuleKind.COVERAGE and start.statistic.startswith(_NO_LIST):
-        return FaultGroup.NO_LIST
-    return FaultGroup.OTHER_LIST
+_FAULTS = frozenset({Problem.NO_LIST, Problem.OTHER_LIST})
 
 
 @immutable
@@ -290,7 +281,7 @@ class Paging:
     severity: Severity = Severity.INFO
     users: float = 0.0
     concerns_most: bool = False  # at least half of the users of its largest alert
-    groups: frozenset[FaultGroup] = frozenset()
+    faults: frozenset[Problem] = frozenset()
     worse: str | None = None
     has_grown: bool = False  # only its growth caused the last page
 
@@ -302,7 +293,7 @@ def count_pages(starts: Sequence[Transition]) -> Paging:
 
     - it begins,
     - its severity rises,
-    - a fault of another group joins,
+    - another fault joins,
     - the number of concerned users has doubled since the last page.
 
     A slow loss doubles many times. So directly after a page for growth, growth pages only if it
@@ -318,13 +309,13 @@ def count_pages(starts: Sequence[Transition]) -> Paging:
             severity=min((start.severity for start in seen), key=_LOUDEST.index),
             users=users,
             concerns_most=users >= _MOST * max(start.users for start in seen),
-            groups=frozenset(filter(None, map(group_fault, seen))),
+            faults=_FAULTS & {find_problem(start.kind, start.statistic) for start in seen},
         )
         worse = _why_worse(paging, now)
         if not paging.pages:
             paging = now
         elif worse is not None:
-            is_same_fault = now.severity is paging.severity and now.groups == paging.groups
+            is_same_fault = now.severity is paging.severity and now.faults == paging.faults
             paging = replace(now, worse=worse, has_grown=is_same_fault)
     return paging
 
@@ -332,14 +323,11 @@ def count_pages(starts: Sequence[Transition]) -> Paging:
 def _why_worse(before: Paging, now: Paging) -> str | None:
     """Why the incident is worse than at its last page. None if it is not worse."""
     if now.severity is not before.severity:
-        return f"its severity rose from {before.severity} to {now.severity}"
-    joined = now.groups - before.groups if before.groups else frozenset()
+        return write_more_severe(before.severity, now.severity)
+    joined = now.faults - before.faults if before.faults else frozenset()
     may_page = not before.has_grown or now.concerns_most or joined
     if may_page and now.users >= max(_GROWN * before.users, 1.0):
-        return (
-            f"it now concerns about {now.users:,.0f} users, compared with about "
-            f"{before.users:,.0f} at the last page"
-        )
+        return write_more_users(before.users, now.users)
     if joined:
-        return f"another fault joined: {', '.join(joined)}"
+        return write_joined(joined)
     return None

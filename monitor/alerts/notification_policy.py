@@ -11,7 +11,7 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import NamedTuple, Self
 
-from monitor.alerts.incidents import FaultGroup, count_pages, group_fault
+from monitor.alerts.incidents import Problem, count_pages, find_problem
 from monitor.errors import ConfigError
 from monitor.immutable import immutable
 from monitor.model.alerts import Transition
@@ -26,6 +26,17 @@ from monitor.model.notifications import (
 )
 from monitor.model.rankings import ALL
 from monitor.model.rules import RuleKind
+from monitor.texts.deliveries import (
+    ACKNOWLEDGED,
+    DRY_RUN,
+    ELSEWHERE,
+    ENDED_UNSENT,
+    NEVER_SENT,
+    write_inhibited,
+    write_maintenance,
+    write_silenced,
+    write_waiting_end,
+)
 
 NAMES = ("alert", "comparison", "segment", "severity", "metric", "statistic")
 """Labels of every alert, in addition to the labels of its rule."""
@@ -34,11 +45,6 @@ _MATCHER = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*)\s*(=~|!~|!=|=)\s*(.*?)\s*", 
 _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
 _MOST_CHARACTERS = 1000
 
-NEVER_SENT = "its start was never sent"
-ENDED_UNSENT = "it ended before its start was sent"
-ELSEWHERE = "routed to other receivers"
-DRY_RUN = "dry run"
-ACKNOWLEDGED = "acknowledged"
 _SENT = DeliveryStatus.PENDING
 _HELD = DeliveryStatus.HELD
 _MUTING = ("error", "no_data", "stale")
@@ -217,7 +223,7 @@ class NotificationPolicy:
         for window in self.windows:
             ends_at = window.ends_at(now)
             if ends_at is not None and matches_all(window.matchers, transition):
-                return f"maintenance {window.name} until {ends_at:%Y-%m-%d %H:%M} UTC"
+                return write_maintenance(window.name, ends_at)
         return None
 
     def is_muted(self, transition: Transition) -> bool:
@@ -283,10 +289,7 @@ class Dispatch:
             return DRY_RUN
         for silence in self.snapshot.silences:
             if silence.is_active(self.now) and is_silenced(silence, start):
-                return (
-                    f"silence {silence.id} of {silence.author} until "
-                    f"{silence.ends_at:%Y-%m-%d %H:%M} UTC: {silence.comment}"
-                )
+                return write_silenced(silence)
         reason = self.policy.in_maintenance(start, self.now)
         if reason is None and self.treatment.updates is not Updates.EACH:
             reason = self._inhibited(start)
@@ -338,19 +341,18 @@ class Dispatch:
             name = _incident_of(delivery.transition)
             for start in self.snapshot.firing:
                 if _incident_of(start) == name and start.dedup_key in delivered:
-                    reason = f"waits for the end of its incident: {start.alert} is still firing"
-                    return Decision(delivery, _HELD, reason)
+                    return Decision(delivery, _HELD, write_waiting_end(start.alert))
         return Decision(delivery, _SENT)
 
     def _inhibited(self, start: Transition) -> str | None:
         # Alerts on users without a list are not inhibited: failed runs count these users too.
-        if group_fault(start) is not FaultGroup.OTHER_LIST:
+        if find_problem(start.kind, start.statistic) is not Problem.OTHER_LIST:
             return None
         for other in self.snapshot.firing:
             is_muting = other.kind is RuleKind.CONDITION and other.statistic in _MUTING
             is_here = other.segment in (ALL, start.segment)
             if is_muting and is_here and not self.policy.is_muted(other):
-                return f"drift cannot be judged while {other.alert} fires"
+                return write_inhibited(other.alert)
         return None
 
 

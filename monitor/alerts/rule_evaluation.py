@@ -153,12 +153,12 @@ def evaluate_rules(
     Rules on conditions are judged last, since they read the verdicts of the other rules. States
     that no rule judged in this run are not returned.
     """
-    measured, rules, states = findings.measured, comparison.judging.rules, memory.states
-    rows = measured.coverage.rows if measured.coverage else ()
+    rules, states = comparison.judging.rules, memory.states
+    rows = findings.coverage.rows if findings.coverage else ()
     run = _Run(
         findings=findings,
-        figures=Figures.of(measured.summaries, rows, measured.arm_scores),
-        thin=thin_segments(measured.coverage, comparison.judging.min_paired_share),
+        figures=Figures.of(findings.summaries, rows, findings.arm_scores),
+        thin=thin_segments(findings.coverage, comparison.judging.min_paired_share),
         expectations={(each.alert, each.segment): each for each in expectations},
         standstills={each.alert: each for each in standstills},
     )

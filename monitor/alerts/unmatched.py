@@ -95,15 +95,13 @@ def possible_alerts(comparison: Comparison, present: Collection[str]) -> Iterato
             segments = rule.segments
         for segment in segments:
             if segment in present:
-                yield {
-                    **rule.labels,
-                    "alert": rule.alert,
-                    "comparison": comparison.name,
-                    "segment": segment,
-                    "severity": str(rule.severity),
-                    "metric": rule.subject.metric,
-                    "statistic": str(rule.subject.statistic),
-                }
+                of_segment = {"comparison": comparison.name, "segment": segment}
+                yield _labels_of_rule(rule) | of_segment
+
+
+def _labels_of_rule(rule: Rule) -> dict[str, str]:
+    names = {"alert": rule.alert, "severity": str(rule.severity)}
+    return {**rule.labels, **names, **rule.subject._asdict()}
 
 
 def find_unmatched_silences(
@@ -165,8 +163,7 @@ def _labels_of(state: AlertState, comparison: Comparison | None) -> Labels:
     rules = () if comparison is None else comparison.judging.rules
     for rule in rules:
         if rule.alert == state.alert:
-            metric, statistic = rule.subject
-            labels = {**rule.labels, "metric": metric, "statistic": str(statistic), **labels}
+            return _labels_of_rule(rule) | labels
     return labels
 
 

@@ -350,8 +350,9 @@ def apply_bounds(
 ) -> Verdict:
     """Return the verdict, or ``no_data`` if the users without a score could change it.
 
-    A fixed limit takes all users without a score into account. A learned limit takes only as many
-    as exceed the usual number.
+    If the limit is fixed, the scores of all users without a score are assumed to be the worst or
+    the best possible. If the limit is learned, this is assumed only for those users without a score
+    that exceed the usual number, because the limit was learned with the usual number missing.
     """
     if verdict.outcome not in (Outcome.OK, Outcome.BREACH):
         return verdict

@@ -72,18 +72,14 @@ class OwnLists:
         return np.asarray((former_top == present_top).all(axis=1) & (self.lengths > _TOP))
 
     @property
-    def turned_on_top(self) -> Integers:
-        """How many of the three pairs of the first three items are reversed, 0 to 3.
+    def place_of_first(self) -> Integers:
+        """The place of the former first item among the first three items, 0 to 2.
 
-        Valid only if `has_same_top`.
+        -1 if it is not among them, or if the list has at most three items.
         """
-        _, share = _align(
-            self.former[:, :_TOP],
-            np.minimum(self.former_lengths, _TOP),
-            self.present[:, :_TOP],
-            np.minimum(self.lengths, _TOP),
-        )
-        return np.rint(_TOP * share).astype(np.int64)
+        is_first = self.present[:, :_TOP] == self.former[:, :1]
+        is_there = is_first.any(axis=1) & (self.lengths > _TOP) & (self.former_lengths > 0)
+        return np.where(is_there, is_first.argmax(axis=1), -1)
 
     def find_removed(self, least_lists: int) -> tuple[Codes, float]:
         """Items that were in at least ``least_lists`` lists and that hardly any list still has.

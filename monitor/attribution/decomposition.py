@@ -14,15 +14,12 @@ from monitor.immutable import immutable
 from monitor.kernels.exposure import compact_codes
 from monitor.kernels.relevance import rank_discounts
 from monitor.model.arrays import Codes, Flags, Floats, Rows
-from monitor.model.explanation import Cause, ExposedItem, Part, SegmentFall
+from monitor.model.explanation import ExposedItem, MeanDrop, Part, SegmentFall
 from monitor.model.rankings import ALL
+from monitor.model.segments import AND
 
 OTHERS = "(others)"
 """Name for the users without a segment in the dimension."""
-
-# A drop is clear if it has at least this many standard errors over users.
-# Then a sample of other users would show it too.
-_CLEAR = 2.0
 
 # A segment is named if both are true. It fell by this many standard errors more than random users.
 _SURE = 4.0
@@ -30,8 +27,6 @@ _SURE = 4.0
 # At least this share of the drop is its own: 0 if all fell alike, 1 if only this segment fell.
 _CONCENTRATED = 0.2
 
-AND = " and "
-"""Joins the names of two segments. The joined name means the users who are in both segments."""
 # The place of a fault contains at least this share of the users that were hit.
 _IN_SEGMENT = 0.8
 # The F1 of a segment is at least this many times the F1 of ``all``.
@@ -40,42 +35,6 @@ _BETTER = 1.25
 _NARROWER = 1.1
 # The place contains more hit users than random users would, by this many standard deviations.
 _SURE_OF_A_SEGMENT = 4.0
-
-
-@immutable
-class MeanDrop:
-    """A drop of the mean score. The mean distance grew by the same amount, the sum of ``parts``."""
-
-    before: float  # mean distance in the earlier run
-    now: float  # mean distance in this run
-    # Standard error over users of the mean change. It ignores the variation between runs.
-    noise: float
-    parts: Mapping[Part, float]
-    # The falls of one dimension add up to the drop. The dimension that explains most comes first.
-    # Within a dimension the segment that fell most comes first.
-    falls: tuple[SegmentFall, ...]
-    leader: SegmentFall | None  # the segment that fell clearly more than the others
-
-    @property
-    def amount(self) -> float:
-        """The drop of the mean score, negative for a rise."""
-        return self.now - self.before
-
-    @property
-    def causes(self) -> tuple[Cause, ...]:
-        """The parts of the drop, the largest first."""
-        causes = [Cause(part=part, amount=amount) for part, amount in self.parts.items()]
-        return tuple(sorted(causes, key=attrgetter("amount"), reverse=True))
-
-    @property
-    def is_clear(self) -> bool:
-        """Whether the mean fell by more than chance among users can explain."""
-        return self.amount > 0 and self.amount >= _CLEAR * self.noise
-
-    @property
-    def is_rise(self) -> bool:
-        """Whether the mean rose by more than chance among users can explain."""
-        return self.amount < 0 and -self.amount >= _CLEAR * self.noise
 
 
 def decompose_drop(
@@ -235,7 +194,8 @@ def find_place(hit: Flags, usual: float, segments: Mapping[str, Rows]) -> str:
     greater F1.
     """
     n = len(segments[ALL])
-    total = _beyond(hit, usual, segments[ALL])
+    # ``usual`` may be too high for most users. Then more users are hit in a segment than in all.
+    total = max(_beyond(hit, usual, rows) for rows in segments.values())
     if total <= 0:
         return ALL
 

@@ -40,10 +40,6 @@ _UNCHANGED = 0.99
 _NEARLY_ALL = 0.8
 # If this share of usual lists would be outliers when reversed, all reversed lists are outliers.
 _APART = 0.95
-# Three items are reordered if at least this many of their three pairs are reversed.
-_FAR = 2
-# So many of the six orders of three items are reordered ones.
-_FAR_ORDERS = 3
 
 
 def find_missing(coverage: Sequence[CoverageRow], usual: float | None) -> Finding | None:
@@ -153,7 +149,9 @@ def _select_finding(
         if other.arms == best.arms or other.kind not in kin:
             continue
         is_alike = best.users <= _ALIKE * other.users <= _ALIKE**2 * best.users
-        if is_alike and weigh(other) >= _WORTH_NAMING * greatest:
+        # For kinds that a worse model causes, it is less certain which segment has the users.
+        is_there = other.segment == best.segment or kind in _MODEL_KINDS
+        if is_alike and is_there and weigh(other) >= _WORTH_NAMING * greatest:
             return replace(best, arms=tuple(Arm))
     return best
 
@@ -175,11 +173,7 @@ def _make_finding(suspicion: Suspicion, scene: Scene) -> Finding:
         segment = find_place(suspicion.hit, suspicion.usual, judged_rows)
     rows = rows_of_place(segment, scene.segments)
     judged = rows_of_place(segment, judged_rows)
-    if (
-        suspicion.kind is FaultKind.REORDERED
-        and suspicion.habit is Habit.TURNED
-        and _has_replaced(suspicion.hit, scene)
-    ):
+    if suspicion.habit is Habit.TURNED and _has_replaced(suspicion.hit, scene):
         suspicion = replace(suspicion, kind=FaultKind.REPLACED, habit=Habit.MOVED)
     if suspicion.habit is None:
         share = float(suspicion.hit[judged].mean())
@@ -187,14 +181,8 @@ def _make_finding(suspicion: Suspicion, scene: Scene) -> Finding:
     else:
         share = _estimate_share(suspicion.habit, suspicion, scene, judged)
         users = share * len(rows)
-    hit = suspicion.hit
-    if share >= _NEARLY_ALL:
-        hit = np.isin(np.arange(len(scene.batch)), rows)
-    elif suspicion.habit is Habit.MOVED:
-        bins = scene.bins[suspicion.arm][Habit.MOVED][rows]
-        farthest = rows[np.argsort(-bins, kind="stable")][: round(users)]
-        hit = np.isin(np.arange(len(scene.batch)), farthest)
-    is_exact = bool(suspicion.hit[judged].all() and suspicion.hit.sum() == len(judged))
+    likely_hit = _select_likely_hit(suspicion, scene, rows, share)
+    is_order = suspicion.kind is FaultKind.REORDERED
     return Finding(
         kind=suspicion.kind,
         arms=(suspicion.arm,),
@@ -202,10 +190,27 @@ def _make_finding(suspicion: Suspicion, scene: Scene) -> Finding:
         segment_share=share,
         users=round(users),
         compared=len(scene.batch),
-        explained=_explain(hit, scene, is_order=suspicion.kind is FaultKind.REORDERED),
+        explained=_explain(likely_hit, scene, is_order=is_order),
         detail=suspicion.detail,
-        is_exact=is_exact,
+        is_exact=bool(suspicion.hit[judged].all() and suspicion.hit.sum() == len(judged)),
     )
+
+
+def _select_likely_hit(suspicion: Suspicion, scene: Scene, rows: Rows, share: float) -> Flags:
+    """The users that were probably hit, (n,), if this ``share`` of the users in ``rows`` was hit.
+
+    How far a list moved does not show whether it was hit: healthy lists move as far. But hit lists
+    move farther on average. So the lists that moved farthest are the likeliest ones.
+    """
+    likeliest = rows
+    if share < _NEARLY_ALL:
+        if suspicion.habit is not Habit.MOVED:
+            return suspicion.hit
+        bins = scene.bins[suspicion.arm][Habit.MOVED][rows]
+        likeliest = rows[np.argsort(-bins, kind="stable")][: round(share * len(rows))]
+    hit = np.zeros(len(scene.batch), dtype=np.bool_)
+    hit[likeliest] = True
+    return hit
 
 
 def _estimate_share(
@@ -226,13 +231,12 @@ def _estimate_share(
             return excess.beyond
     hit_share = float(suspicion.hit[rows].mean())
     share = max(least_share(bins, usual), hit_share - suspicion.usual)
-    if habit is Habit.TOP_TURNED:
-        # A shuffle leaves some users' three items in their old order. Such users look healthy, so
-        # the share is corrected for them.
-        unturned = sum(usual[:1])
-        turned = sum(usual[_FAR:]) / _FAR_ORDERS
-        if unturned > _FAR * turned:
-            return min(1.0, share * unturned / (unturned - turned))
+    if habit is Habit.FIRST_MOVED:
+        # A shuffle moves some items back to the first place. These users look healthy, so the share
+        # is corrected for them: items are moved back as often as they are usually moved away.
+        first, moved_away = usual[0], sum(usual[1:]) / 2
+        if first > 2 * moved_away:
+            return min(1.0, share * first / (first - moved_away))
     return share
 
 

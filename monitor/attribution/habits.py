@@ -36,7 +36,7 @@ class Habit(StrEnum):
     REPLACED = "replaced"  # share of items that were removed
     TURNED = "turned"  # share of the pairs of common items in reversed order
     MOVED = "moved"  # the sum of the bins of `REPLACED` and `TURNED`
-    TOP_TURNED = "top_turned"  # reversed pairs among the first three items, if these are the same
+    FIRST_MOVED = "first_moved"  # place of the former first item, if it is among the first three
     STILL = "still"  # the list is unchanged
     SHARED = "shared"  # many users have the list
     IDENTICAL = "identical"  # both arms give the same list; computed for the candidate only
@@ -54,7 +54,7 @@ def bin_lists(lists: OwnLists, is_still: Flags) -> dict[Habit, Integers]:
         Habit.REPLACED: replaced,
         Habit.TURNED: turned,
         Habit.MOVED: replaced + turned,
-        Habit.TOP_TURNED: np.where(lists.has_same_top, lists.turned_on_top, -1),
+        Habit.FIRST_MOVED: lists.place_of_first,
         Habit.STILL: is_still,
         Habit.SHARED: find_shared(lists.present)[0],
     }

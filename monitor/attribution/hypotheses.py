@@ -110,27 +110,31 @@ def _is_increase(gained: Flags, lost: Flags, least: int = _LEAST_USERS) -> bool:
 
 
 def _find_shared_list(scene: Scene, arm: Arm) -> Suspicion | None:
-    """Users who newly have a list that many users have.
+    """Users with a list that many users have. There are two tests, and the one with more users wins.
 
-    Also found if far more users than usual have such lists.
+    - Since the earlier run, more users got such a list than lost one.
+    - More users than usual have such a list. A slow rise adds few users each day, so that only this
+      test finds it.
     """
     codes, _ = scene.batch.of(arm)
     is_shared, group = find_shared(codes)
     if not is_shared.any():
         return None
     was_shared, _ = find_shared(_lists_before(scene, arm)[0])
-    least = _LEAST_USERS
-    if scene.changes is None:
-        # Without earlier lists the other arm is compared, and two models differ more than two runs.
-        least *= 2
+    # Without earlier lists the other arm is compared, and two models differ more than two runs.
+    least = 2 * _LEAST_USERS if scene.changes is None else _LEAST_USERS
     suspicions = []
-    hit = is_shared & ~was_shared
-    if _is_increase(hit, was_shared & ~is_shared, least):
-        everybody = np.ones(len(hit), dtype=np.bool_)
-        suspicions.append(Suspicion(kind=FaultKind.SHARED_LIST, arm=arm, hit=hit, judged=everybody))
-    # A slow rise adds few users each day, so the share is also compared with the usual share.
-    if scene.bins and (beyond_usual := _exceed_habit(scene, arm, Habit.SHARED)) is not None:
-        suspicions.append(beyond_usual)
+    newly_shared = is_shared & ~was_shared
+    if _is_increase(newly_shared, was_shared & ~is_shared, least):
+        everybody = np.ones(len(codes), dtype=np.bool_)
+        suspicion = Suspicion(
+            kind=FaultKind.SHARED_LIST, arm=arm, hit=newly_shared, judged=everybody
+        )
+        suspicions.append(suspicion)
+    if scene.bins:
+        beyond_usual = _exceed_habit(scene, arm, Habit.SHARED)
+        if beyond_usual is not None:
+            suspicions.append(beyond_usual)
     if not suspicions:
         return None
     largest = max(suspicions, key=lambda suspicion: int(suspicion.hit.sum()))
@@ -280,11 +284,12 @@ def _find_replaced(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | 
     if suspicion is None:
         return None
     kind = judge_lists(changes.lists[arm], suspicion.hit)
-    if kind is FaultKind.REPLACED:
-        # Lists of other users and random lists are in far-out bins. Other replaced lists may be in
-        # any bin.
-        return replace(suspicion, kind=kind, habit=Habit.MOVED)
-    return replace(suspicion, kind=kind)
+    if kind is not FaultKind.REPLACED:
+        return replace(suspicion, kind=kind)
+    # Lists of other users and random lists are in far-out bins. Other replaced lists may be in any
+    # bin. New items and changed order together show more of their users than new items alone.
+    moved = _exceed_habit(scene, arm, Habit.MOVED)
+    return replace(moved or suspicion, kind=kind, habit=Habit.MOVED)
 
 
 def _find_reordered(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | None:
@@ -293,7 +298,7 @@ def _find_reordered(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion |
     All items are checked, and the first three items are checked separately.
     """
     suspicions = []
-    for habit in (Habit.TURNED, Habit.TOP_TURNED):
+    for habit in (Habit.TURNED, Habit.FIRST_MOVED):
         suspicion = _exceed_habit(scene, arm, habit)
         if suspicion is not None:
             kept_top = float(changes.lists[arm].has_same_top[suspicion.hit].mean())
@@ -303,7 +308,7 @@ def _find_reordered(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion |
 
 
 def _share_of_judged(suspicion: Suspicion) -> float:
-    # By the first three items, only users who still have the same three items can be judged.
+    # Only users whose former first item is still among the first three can be judged by its place.
     return float(suspicion.hit.sum() / suspicion.judged.sum())
 
 

@@ -4,7 +4,16 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from monitor.charts.svg import Axis, draw_tick, drawing, element, ticks, write_value
+from monitor.charts.svg import (
+    Axis,
+    draw_box,
+    draw_line,
+    draw_text,
+    drawing,
+    element,
+    ticks,
+    write_value,
+)
 from monitor.charts.time_chart import Level
 from monitor.immutable import immutable
 
@@ -30,13 +39,7 @@ def draw_bars(bars: Sequence[Bar], *, label: str) -> Markup:
     return _draw(bars, [(0.0, bar.amount) for bar in bars], label)
 
 
-def draw_waterfall(
-    start: Bar,
-    pieces: Sequence[Bar],
-    end: Bar,
-    *,
-    label: str,
-) -> Markup:
+def draw_waterfall(start: Bar, pieces: Sequence[Bar], end: Bar, *, label: str) -> Markup:
     """Draw the way from one level to another. Each piece begins where the previous piece ends."""
     level = start.amount
     spans = [(0.0, level)]
@@ -55,25 +58,16 @@ def _draw(bars: Sequence[Bar], spans: Sequence[tuple[float, float]], label: str)
     drawn = []
     for number, (bar, span) in enumerate(zip(bars, spans, strict=True)):
         top = ROW * number
-        name = element("text", bar.name, x=NAMES - 8, y=top + 17, text_anchor="end", class_="item")
+        name = draw_text(bar.name, NAMES - 8, top + 17, "end", "item")
         kind = bar.kind or ("worse" if bar.amount > 0 else "better")
         start, end = sorted(map(scale, span))
-        width = max(1.0, end - start)
-        bar_class = f"bar {kind}"
-        drawn_bar = element(
-            "rect",
-            x=start,
-            y=top + 5,
-            width=width,
-            height=ROW - 10,
-            class_=bar_class,
-        )
-        figure = draw_tick(bar.figure, WIDTH - VALUES + 8, top + 17, None)
-        drawn.append(element("g", name, drawn_bar, figure))
+        box = draw_box(start, top + 5, max(1.0, end - start), ROW - 10, f"bar {kind}")
+        figure = draw_text(bar.figure, WIDTH - VALUES + 8, top + 17, None)
+        drawn.append(element("g", name, box, figure))
     zero = scale(0.0)
     height = ROW * len(bars)
-    line = element("line", x1=zero, x2=zero, y1=0.0, y2=height, class_="grid")
-    return drawing(WIDTH, height, label, *drawn, line, class_="bars")
+    drawn.append(draw_line(zero, 0.0, zero, height))
+    return drawing(WIDTH, height, label, *drawn, class_="bars")
 
 
 _HISTOGRAM_WIDTH = 560.0
@@ -97,27 +91,20 @@ def draw_histogram(
     base = _HISTOGRAM_HEIGHT - _BOTTOM
     width = (_HISTOGRAM_WIDTH - 2 * _SIDE) / max(1, len(counts))
     highest_count = max(counts, default=0) or 1
-    ground = element("line", x1=_SIDE, x2=_HISTOGRAM_WIDTH - _SIDE, y1=base, y2=base, class_="grid")
-    drawn = [ground]
+    drawn = [draw_line(_SIDE, base, _HISTOGRAM_WIDTH - _SIDE, base)]
     for number, count in enumerate(counts):
         if not count:
             continue
         left = low + (high - low) * number / len(counts)
         right = low + (high - low) * (number + 1) / len(counts)
         height = (base - _TOP) * count / highest_count
-        bar = element(
-            "rect",
-            element("title", f"{left:.4g} to {right:.4g}: {count:,}"),
-            x=_SIDE + number * width,
-            y=base - height,
-            width=max(0.5, width - 1),
-            height=height,
-            class_="bar total",
-        )
-        drawn.append(bar)
+        place = _SIDE + number * width
+        title = f"{left:.4g} to {right:.4g}: {count:,}"
+        bar_width = max(0.5, width - 1)
+        drawn.append(draw_box(place, base - height, bar_width, height, "bar total", title))
     marks = ticks(x, 8)
     for mark in marks:
-        drawn.append(draw_tick(write_value(mark, marks), x(mark), _HISTOGRAM_HEIGHT - 5))
+        drawn.append(draw_text(write_value(mark, marks), x(mark), _HISTOGRAM_HEIGHT - 5))
     name_y = 0.0
     for level in levels:
         if low <= level.value <= high:
@@ -129,10 +116,10 @@ def draw_histogram(
 def _draw_level(level: Level, place: float, name_y: float, base: float) -> Markup:
     """Draw a level. Its name is on the side that has room."""
     if place > _HISTOGRAM_WIDTH / 2:
-        name = draw_tick(level.name, place - 5, name_y, "end")
+        name = draw_text(level.name, place - 5, name_y, "end")
     else:
-        name = draw_tick(level.name, place + 5, name_y, "start")
-    line = element("line", x1=place, x2=place, y1=name_y - 8, y2=base, class_=f"level {level.kind}")
+        name = draw_text(level.name, place + 5, name_y, "start")
+    line = draw_line(place, name_y - 8, place, base, f"level {level.kind}")
     return element("g", line, name)
 
 
@@ -178,9 +165,9 @@ def draw_heat_map(
     scale = Axis(low, high, _MAP_HEIGHT - BOTTOM, TOP)
     marks = ticks(scale, 4)
     for mark in marks:
-        drawn.append(draw_tick(write_value(mark, marks), LEFT - 6, scale(mark) + 4, "end"))
-    drawn.append(draw_tick(ends[0], LEFT, _MAP_HEIGHT - 8, "start"))
-    drawn.append(draw_tick(ends[1], _MAP_WIDTH - RIGHT, _MAP_HEIGHT - 8, "end"))
+        drawn.append(draw_text(write_value(mark, marks), LEFT - 6, scale(mark) + 4, "end"))
+    drawn.append(draw_text(ends[0], LEFT, _MAP_HEIGHT - 8, "start"))
+    drawn.append(draw_text(ends[1], _MAP_WIDTH - RIGHT, _MAP_HEIGHT - 8, "end"))
     for shade, paths in sorted(cells.items()):
         drawn.append(element("path", d="".join(paths), class_=f"heat h{shade}"))
     return drawing(_MAP_WIDTH, _MAP_HEIGHT, label, *drawn)

@@ -1,10 +1,11 @@
 """Draws two lists side by side. A line joins the two places of each item that is in both lists."""
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from markupsafe import Markup
 
-from monitor.charts.svg import drawing, element, link_to
+from monitor.charts.svg import draw_dot, draw_line, drawing, element, link_to
 
 THUMB_ROW = 5.0
 THUMB_WIDTH = 64.0
@@ -18,8 +19,8 @@ def draw_slopes(
     baseline: Sequence[str],
     candidate: Sequence[str],
     *,
-    titles: Mapping[str, str] | None = None,
-    urls: Mapping[str, str] | None = None,
+    titles: Mapping[str, str] = MappingProxyType({}),
+    urls: Mapping[str, str] = MappingProxyType({}),
     heads: tuple[str, str] = ("baseline", "candidate"),
 ) -> Markup:
     """Draw both lists as text that wraps. The best items come first.
@@ -27,8 +28,6 @@ def draw_slopes(
     Each item has one of these classes: kept, moved, far, gone or new. Gone items are only in the
     baseline. New items are only in the candidate.
     """
-    titles = titles or {}
-    urls = urls or {}
     baseline_ranks = _rank(baseline)
     candidate_ranks = _rank(candidate)
     lines = []
@@ -37,15 +36,12 @@ def draw_slopes(
     for item, rank in baseline_ranks.items():
         after = candidate_ranks.get(item)
         kind = _class_of(rank, after)
-        left.append(_draw_item(rank, item, titles.get(item, item), kind, urls.get(item)))
+        left.append(_draw_item(rank, item, kind, titles, urls))
         if after is not None:
-            line_class = f"slope {kind}"
-            lines.append(
-                element("line", x1=0, y1=rank + 0.5, x2=1, y2=after + 0.5, class_=line_class)
-            )
+            lines.append(draw_line(0, rank + 0.5, 1, after + 0.5, f"slope {kind}"))
     for item, rank in candidate_ranks.items():
         kind = _class_of(baseline_ranks.get(item), rank)
-        right.append(_draw_item(rank, item, titles.get(item, item), kind, urls.get(item)))
+        right.append(_draw_item(rank, item, kind, titles, urls))
     # The picture is stretched to the height of the lists.
     area = {
         "viewBox": f"0 0 1 {max(len(baseline), len(candidate), 1)}",
@@ -73,15 +69,13 @@ def draw_thumbnail(baseline: Sequence[str], candidate: Sequence[str]) -> Markup:
         after = candidate_ranks.pop(item, None)
         line_class = f"slope {_class_of(rank, after)}"
         if after is None:
-            drawn.append(element("circle", cx=6.0, cy=y, r=2.0, class_=line_class))
+            drawn.append(draw_dot(6.0, y, 2.0, line_class))
         else:
             end = (after + 1) * THUMB_ROW
-            drawn.append(
-                element("line", x1=8.0, y1=y, x2=THUMB_WIDTH - 8, y2=end, class_=line_class)
-            )
+            drawn.append(draw_line(8.0, y, THUMB_WIDTH - 8, end, line_class))
     for rank in candidate_ranks.values():  # items that the baseline does not have
         y = (rank + 1) * THUMB_ROW
-        drawn.append(element("circle", cx=THUMB_WIDTH - 6, cy=y, r=2.0, class_="slope new"))
+        drawn.append(draw_dot(THUMB_WIDTH - 6, y, 2.0, "slope new"))
     return drawing(THUMB_WIDTH, height, _describe(baseline, candidate), *drawn, class_="thumb")
 
 
@@ -108,11 +102,14 @@ def _class_of(before: int | None, after: int | None) -> str:
     return "far" if abs(before - after) >= _FAR else "moved"
 
 
-def _draw_item(rank: int, item: str, title: str, kind: str, url: str | None) -> Markup:
+def _draw_item(
+    rank: int, item: str, kind: str, titles: Mapping[str, str], urls: Mapping[str, str]
+) -> Markup:
+    title = titles.get(item, item)
     label = title
     if len(title) > _LONGEST:
         label = f"{title[: _LONGEST - 1]}…"
-    name = element("span", link_to(url, label), class_=f"item {kind}")
+    name = element("span", link_to(urls.get(item), label), class_=f"item {kind}")
     hint = f"{title} ({item})" if title != item else item
     return element("li", element("span", str(rank + 1), class_="rank"), name, title=hint)
 

@@ -50,27 +50,60 @@ def drawing(
     return element("svg", *children, viewBox=size, role=role, aria_label=label, class_=class_)
 
 
-def draw_tick(label: str, x: float, y: float, anchor: str | None = "middle") -> Markup:
-    """Return a short text next to a mark."""
-    return element("text", label, x=x, y=y, text_anchor=anchor, class_="tick")
+def draw_text(
+    label: str, x: float, y: float, anchor: str | None = "middle", class_: str = "tick"
+) -> Markup:
+    """Return a short text, usually next to a mark."""
+    return element("text", label, x=x, y=y, text_anchor=anchor, class_=class_)
+
+
+def draw_line(x1: float, y1: float, x2: float, y2: float, class_: str = "grid") -> Markup:
+    """Return a straight line."""
+    return element("line", x1=x1, y1=y1, x2=x2, y2=y2, class_=class_)
+
+
+def draw_box(
+    x: float, y: float, width: float, height: float, class_: str, title: str | None = None
+) -> Markup:
+    """Return a rectangle. The pointer shows its title."""
+    return element(
+        "rect",
+        *draw_title(title),
+        x=x,
+        y=y,
+        width=width,
+        height=height,
+        class_=class_,
+    )
+
+
+def draw_dot(x: float, y: float, r: float, class_: str = "dot", title: str | None = None) -> Markup:
+    """Return a circle. The pointer shows its title."""
+    return element("circle", *draw_title(title), cx=x, cy=y, r=r, class_=class_)
+
+
+def draw_title(title: str | None) -> tuple[Markup, ...]:
+    """Return the text that the pointer shows, if there is one."""
+    return () if title is None else (element("title", title),)
 
 
 def draw_area(
     x: Sequence[float],
     upper: Iterable[float],
     lower: Iterable[float],
-    *children: Markup,
     class_: str,
+    title: str,
 ) -> Markup:
     """Return the area between two lines. ``x`` are the places of the points of both lines."""
     edge = [*zip(x, upper, strict=True)]
     edge += reversed([*zip(x, lower, strict=True)])
-    return element("polygon", *children, points=_write_points(edge), class_=class_)
+    points = _write_points(edge)
+    return element("polygon", element("title", title), points=points, class_=class_)
 
 
-def polyline(points: Iterable[tuple[float, float]], **attributes: object) -> Markup:
+def polyline(points: Iterable[tuple[float, float]], class_: str) -> Markup:
     """Return a line through the points."""
-    return element("polyline", points=_write_points(points), **attributes)
+    return element("polyline", points=_write_points(points), class_=class_)
 
 
 def _write_points(points: Iterable[tuple[float, float]]) -> str:

@@ -4,8 +4,6 @@ import math
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from itertools import pairwise
-from operator import attrgetter
 
 from markupsafe import Markup
 
@@ -13,7 +11,10 @@ from monitor.charts.svg import (
     Axis,
     axis_of,
     draw_area,
-    draw_tick,
+    draw_box,
+    draw_dot,
+    draw_line,
+    draw_text,
     drawing,
     element,
     polyline,
@@ -30,7 +31,6 @@ TOP = 12.0
 BOTTOM = 34.0
 SPARK_WIDTH = 320.0
 SPARK_HEIGHT = 64.0
-"""This is twice the size on the page. Then places can be whole numbers, which need few bytes."""
 _DAYS = timedelta(days=1), (1, 2, 7, 14, 28, 91, 365), "%d %b"
 _HOURS = timedelta(hours=1), (1, 3, 6, 12), "%H:%M"
 _MOST_MARKS = 7
@@ -85,7 +85,8 @@ def draw_series(
     """
     if not points:
         return Markup()
-    x = _time_scale([point.at for point in points], LEFT, WIDTH - RIGHT)
+    x = _time_scale([point.at for point in points])
+    places = [x(point.at.timestamp()) for point in points]
     # Early bands are wide and would flatten the line. So only the newest band sets the scale.
     values = [point.value for point in points]
     values += (points[-1].low, points[-1].high)
@@ -98,14 +99,15 @@ def draw_series(
             values.append(level.value)
     y = axis_of(values, HEIGHT - BOTTOM, TOP)
     drawn = _draw_axes(x, y)
-    drawn += _draw_spans(spans, x)
-    drawn += (_draw_normal(points, x, y), _draw_expected(points, x, y))
+    for span in spans:
+        drawn.append(_draw_span(span, x))
+    drawn += _draw_normal(points, places, y)
     for level in near:
         drawn.append(_draw_level(level, y))
-    drawn += _draw_line(points, x, y)
-    for point in points:
-        drawn.append(_draw_point(point, x, y))
-    drawn.append(_draw_newest(points, x, y))
+    drawn += _draw_line(points, places, y)
+    for point, place in zip(points, places, strict=True):
+        drawn.append(_draw_point(point, place, y))
+    drawn.append(_draw_newest(points, places[-1], y))
     role = "group" if points[0].link else "img"
     return drawing(WIDTH, HEIGHT, label, *drawn, role=role)
 
@@ -126,31 +128,23 @@ def draw_sparkline(
         if edge is not None:
             scaled.append(min(max(edge, seen.low - reach), seen.high + reach))
     y = axis_of(scaled, SPARK_HEIGHT - 6, 6)
-    places = []
-    for number, value in enumerate(values):
-        if value is not None and math.isfinite(value):
-            places.append((round(x(number)), round(y(value))))
     drawn = []
     low, high = band
     if band != (None, None):
         top = max(0.0, y(_edge(high, y.high)))
         bottom = min(SPARK_HEIGHT, y(_edge(low, y.low)))
-        height = max(1.0, bottom - top)
-        drawn.append(element("rect", y=top, width=SPARK_WIDTH, height=height, class_="band"))
-    if places[1:]:
-        steps = " ".join([f"{x1 - x0}{y1 - y0:+}" for (x0, y0), (x1, y1) in pairwise(places)])
-        line = f"M{places[0][0]} {places[0][1]}l{steps}"
-        drawn.append(element("path", d=line, class_="line"))
+        drawn.append(draw_box(0, top, SPARK_WIDTH, max(1.0, bottom - top), "band"))
+    places = []
+    for number, value in enumerate(values):
+        if value is not None and math.isfinite(value):
+            places.append((x(number), y(value)))
     if places:
-        drawn.append(element("circle", cx=places[-1][0], cy=places[-1][1], r=5, class_="dot"))
+        drawn += (polyline(places, "line"), draw_dot(*places[-1], 5))
     return drawing(SPARK_WIDTH, SPARK_HEIGHT, label, *drawn, class_="spark")
 
 
 def draw_stack(
-    at: Sequence[datetime],
-    shares: Mapping[str, Sequence[float]],
-    *,
-    label: str,
+    at: Sequence[datetime], shares: Mapping[str, Sequence[float]], *, label: str
 ) -> Markup:
     """Draw shares from 0 to 1 over time, stacked on top of each other. The first name is lowest.
 
@@ -159,22 +153,20 @@ def draw_stack(
     totals = [*map(math.fsum, zip(*shares.values(), strict=True))]
     if not any(totals):
         return Markup()
-    x = _time_scale(at, LEFT, WIDTH - RIGHT)
+    x = _time_scale(at)
     y = Axis(0.0, max(totals), HEIGHT / 2 - BOTTOM, TOP)
     drawn = _draw_axes(x, y, as_share=True)
     places = [x(instant.timestamp()) for instant in at]
     below = [0.0] * len(at)
     for number, (name, values) in enumerate(shares.items()):
         above = [base + value for base, value in zip(below, values, strict=True)]
-        area_class = f"stack s{number % 8}"
-        title = element("title", name)
-        drawn.append(draw_area(places, map(y, above), map(y, below), title, class_=area_class))
+        drawn.append(draw_area(places, map(y, above), map(y, below), f"stack s{number % 8}", name))
         below = above
     return drawing(WIDTH, HEIGHT / 2, label, *drawn)
 
 
-def _time_scale(at: Sequence[datetime], start: float, end: float) -> Axis:
-    return Axis(min(at).timestamp(), max(at).timestamp(), start, end)
+def _time_scale(at: Sequence[datetime]) -> Axis:
+    return Axis(min(at).timestamp(), max(at).timestamp(), LEFT, WIDTH - RIGHT)
 
 
 def _draw_axes(x: Axis, y: Axis, *, as_share: bool = False) -> list[Markup]:
@@ -183,10 +175,10 @@ def _draw_axes(x: Axis, y: Axis, *, as_share: bool = False) -> list[Markup]:
     for value in marks:
         place = y(value)
         label = f"{100 * value:g} %" if as_share else write_value(value, marks)
-        drawn.append(element("line", x1=LEFT, x2=WIDTH - RIGHT, y1=place, y2=place, class_="grid"))
-        drawn.append(draw_tick(label, LEFT - 6, place + 4, "end"))
+        drawn.append(draw_line(LEFT, place, WIDTH - RIGHT, place))
+        drawn.append(draw_text(label, LEFT - 6, place + 4, "end"))
     for at, label in _time_marks(x):
-        drawn.append(draw_tick(label, x(at.timestamp()), y.start + BOTTOM - 8))
+        drawn.append(draw_text(label, x(at.timestamp()), y.start + BOTTOM - 8))
     return drawn
 
 
@@ -206,54 +198,37 @@ def _time_marks(x: Axis) -> list[tuple[datetime, str]]:
     return marks
 
 
-def _draw_spans(spans: Sequence[Span], x: Axis) -> list[Markup]:
-    """Draw each span. Spans that touch are drawn as one if they have the same name and kind."""
-    pieces: dict[tuple[str, str], list[tuple[float, float]]] = {}
-    for span in sorted(spans, key=attrgetter("name", "kind", "start")):
-        of_name = pieces.setdefault((span.name, span.kind), [])
-        start = max(x.start, x(span.start.timestamp()))
-        end = x.end
-        if span.end is not None:
-            end = min(x.end, x(span.end.timestamp()))
-        end = max(start + 2, end)
-        if of_name and start <= of_name[-1][1] + 1:
-            start, previous_end = of_name.pop()
-            end = max(end, previous_end)
-        of_name.append((start, end))
-    height = HEIGHT - TOP - BOTTOM
-    drawn = []
-    for (name, kind), of_name in pieces.items():
-        title = element("title", name)
-        span_class = f"span {kind}"
-        for start, end in of_name:
-            width = end - start
-            drawn.append(
-                element(
-                    "rect",
-                    title,
-                    x=start,
-                    y=TOP,
-                    width=width,
-                    height=height,
-                    class_=span_class,
-                )
-            )
-    return drawn
+def _draw_span(span: Span, x: Axis) -> Markup:
+    start = max(x.start, x(span.start.timestamp()))
+    end = x.end
+    if span.end is not None:
+        end = min(x.end, x(span.end.timestamp()))
+    width = max(2.0, end - start)
+    return draw_box(start, TOP, width, HEIGHT - TOP - BOTTOM, f"span {span.kind}", span.name)
 
 
-def _draw_normal(points: Sequence[Point], x: Axis, y: Axis) -> Markup:
-    """Draw the normal bands of all runs as one area. An open side goes to the edge of the chart."""
-    places = []
+def _draw_normal(points: Sequence[Point], places: Sequence[float], y: Axis) -> list[Markup]:
+    """Draw the normal bands of all runs as one area, and the expected values as a line.
+
+    An open side of a band goes to the edge of the chart.
+    """
+    banded = []
     upper = []
     lower = []
-    for point in points:
+    expected = []
+    for point, place in zip(points, places, strict=True):
         if point.low is not None or point.high is not None:
-            places.append(x(point.at.timestamp()))
+            banded.append(place)
             upper.append(y(min(_edge(point.high, y.high), y.high)))
             lower.append(y(max(_edge(point.low, y.low), y.low)))
-    if not places:
-        return Markup()
-    return draw_area(places, upper, lower, element("title", "normal"), class_="band")
+        if point.expected is not None:
+            expected.append((place, y(point.expected)))
+    drawn = []
+    if banded:
+        drawn.append(draw_area(banded, upper, lower, "band", "normal"))
+    if expected:
+        drawn.append(polyline(expected, "expected"))
+    return drawn
 
 
 def _edge(value: float | None, end: float) -> float:
@@ -261,65 +236,45 @@ def _edge(value: float | None, end: float) -> float:
     return end if value is None else value
 
 
-def _draw_expected(points: Sequence[Point], x: Axis, y: Axis) -> Markup:
-    places = []
-    for point in points:
-        if point.expected is not None:
-            places.append((x(point.at.timestamp()), y(point.expected)))
-    return polyline(places, class_="expected") if places else Markup()
-
-
 def _draw_level(level: Level, y: Axis) -> Markup:
     place = y(level.value)
-    level_class = f"level {level.kind}"
-    line = element("line", x1=LEFT, x2=WIDTH - RIGHT, y1=place, y2=place, class_=level_class)
-    return element("g", line, draw_tick(level.name, LEFT + 4, place - 4, None))
+    line = draw_line(LEFT, place, WIDTH - RIGHT, place, f"level {level.kind}")
+    return element("g", line, draw_text(level.name, LEFT + 4, place - 4, None))
 
 
-def _draw_line(points: Sequence[Point], x: Axis, y: Axis) -> list[Markup]:
+def _draw_line(points: Sequence[Point], places: Sequence[float], y: Axis) -> list[Markup]:
     """Draw the line in pieces. A run without a value ends a piece."""
     pieces: list[list[tuple[float, float]]] = [[]]
-    for point in points:
+    for point, place in zip(points, places, strict=True):
         if point.value is None:
             pieces.append([])
         else:
-            pieces[-1].append((x(point.at.timestamp()), y(point.value)))
-    drawn = []
-    for piece in pieces:
-        if len(piece) > 1:
-            drawn.append(polyline(piece, class_="line"))
-    return drawn
+            pieces[-1].append((place, y(point.value)))
+    return [polyline(piece, "line") for piece in pieces if len(piece) > 1]
 
 
-def _draw_newest(points: Sequence[Point], x: Axis, y: Axis) -> Markup:
+def _draw_newest(points: Sequence[Point], place: float, y: Axis) -> Markup:
     """Write the newest value above its point, or below it if the line or the edge is in the way."""
     value = points[-1].value
     if value is None:
         return Markup()
-    place = y(value)
+    height = y(value)
     before = points[-2:][0].value  # if there is only one point, this is its own value
     is_falling = before is not None and before > value
-    is_below = place < TOP + 24 or (is_falling and place < y.start - 30)
-    return element(
-        "text",
-        f"{value:.3f}",
-        x=x(points[-1].at.timestamp()) + 8,
-        y=place + 26 if is_below else place - 9,
-        text_anchor="end",
-        class_="value",
-    )
+    is_below = height < TOP + 24 or (is_falling and height < y.start - 30)
+    height += 26 if is_below else -9
+    return draw_text(f"{value:.3f}", place + 8, height, "end", "value")
 
 
-def _draw_point(point: Point, x: Axis, y: Axis) -> Markup:
-    place = x(point.at.timestamp())
-    note = element("title", point.note)
+def _draw_point(point: Point, place: float, y: Axis) -> Markup:
     if point.value is None:
+        title = element("title", point.note)
         bottom = HEIGHT - BOTTOM - 4
-        mark = element("text", note, "x", x=place, y=bottom, text_anchor="middle", class_="failed")
+        mark = element("text", title, "x", x=place, y=bottom, text_anchor="middle", class_="failed")
     elif point.is_marked:
-        mark = element("circle", note, cx=place, cy=y(point.value), r=4.0, class_="dot marked")
+        mark = draw_dot(place, y(point.value), 4.0, "dot marked", point.note)
     else:
-        mark = element("circle", note, cx=place, cy=y(point.value), r=2.5, class_="dot")
+        mark = draw_dot(place, y(point.value), 2.5, "dot", point.note)
     if point.link is None:
         return mark
     return element("a", mark, href=point.link, aria_label=point.note, tabindex=-1)

@@ -24,6 +24,7 @@ from monitor.cli.output import (
     write_page,
 )
 from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config, parse_period
+from monitor.texts.planning import write_judged_again, write_lacking
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -130,11 +131,7 @@ def _print(result: Backtest) -> None:
 
 
 def _runs_line(result: Backtest) -> str:
-    counts = ", ".join(f"{count:,} {status}" for status, count in result.runs.items())
-    judged = f"{result.comparison.name}: {sum(result.runs.values()):,} stored runs judged again"
-    if counts:
-        return f"{judged} ({counts})"
-    return judged
+    return write_judged_again(result.comparison.name, result.runs.items())
 
 
 def _page_rows(result: Backtest) -> list[tuple[str, str, str]]:
@@ -149,14 +146,10 @@ def _page_rows(result: Backtest) -> list[tuple[str, str, str]]:
 
 
 def _lacking_lines(result: Backtest) -> Iterator[str]:
+    subjects = {rule.alert: rule.subject for rule in result.comparison.judging.rules}
     for alert, count in result.lacking.items():
-        metric, statistic = next(
-            each.subject for each in result.comparison.judging.rules if each.alert == alert
-        )
-        yield (
-            f"{alert} could not be judged in {count:,} of these runs. They have no {statistic} of "
-            f"{metric}, and no stored lists or scores to compute it from"
-        )
+        metric, statistic = subjects[alert]
+        yield write_lacking(alert, metric, statistic, count)
 
 
 def _as_page(result: Backtest) -> dict[str, object]:

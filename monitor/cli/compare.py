@@ -34,11 +34,10 @@ if TYPE_CHECKING:
     from monitor.metrics import Metric
     from monitor.model.rankings import CoverageRow
     from monitor.model.runs import Evidence
-    from monitor.options import Options
     from monitor.service.analysis.file_comparison import ChangeBreakdown, FileComparison
-    from monitor.sources.file import FileSourceOptions
+    from monitor.sources.file import FileOptions, FileSourceOptions
 
-    AnyOptions = TypeVar("AnyOptions", bound=Options)
+    AnyOptions = TypeVar("AnyOptions", bound=FileOptions)
 
 _DRAWN = 6
 """The number of users with the least similar lists that the HTML file shows without --worst."""

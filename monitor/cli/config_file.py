@@ -22,6 +22,7 @@ from monitor.cli.output import (
 )
 from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config, OneComparison
 from monitor.errors import ConfigError
+from monitor.texts.planning import write_checked
 
 if TYPE_CHECKING:
     from monitor.service.analysis.preview import Preview
@@ -99,7 +100,7 @@ def check_config(
         print_error(problem)
     settings = load_settings(config)
     # Raises an error if a certificate cannot be used.
-    open_access(settings.access, name=settings.web_config_file)
+    open_access(settings.access, file_name=settings.web_config_file)
     now = SystemClock().now()
     warnings = {
         *_expiring_certificates(settings, now),
@@ -108,6 +109,7 @@ def check_config(
     wiring = wire(settings)
     selected = select_watched(wiring.watched, comparison)
     previews = [preview_users(watched, users) for watched in selected]
+    unread = [preview.comparison.name for preview in previews if not preview.evidence]
     for preview in previews:
         if as_json:
             print_json(_preview_dict(preview))
@@ -125,11 +127,8 @@ def check_config(
             )
         if (exposed := settings.privacy.exposure) is not None:
             print_line(f"privacy: {exposed}")
-        print_line(
-            f"{config}: valid, {len(wiring.watched)} comparison(s), {len(wiring.receivers)} "
-            "receiver(s)"
-        )
-    if not all(preview.evidence for preview in previews):
+        print_line(write_checked(str(config), len(wiring.watched), len(wiring.receivers), unread))
+    if unread:
         raise typer.Exit(SOURCE_EXIT)
 
 

@@ -20,7 +20,7 @@ app = typer.Typer(help="The schema, the size and old rows of the database.", no_
 def _require_revision(revision: str) -> str:
     if not revision.strip():
         raise typer.BadParameter(
-            "this is not a revision: write a number such as 0007, a step such as -1, head or base"
+            "this is not a revision: write a number such as 0001, a step such as -1, head or base"
         )
     return revision
 

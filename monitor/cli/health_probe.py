@@ -5,18 +5,21 @@ The time limit covers the complete answer, so a slow server cannot extend it.
 
 import ssl
 from contextlib import closing, suppress
+from datetime import timedelta
 from functools import partial
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
 
 import typer
 
-from monitor.deadline import BackgroundCall, Deadline, OverdueError
-from monitor.foreign_errors import system_cause
+from monitor.deadline import OverdueError, call_in_time
+from monitor.foreign_errors import find_tls_fault, system_cause
+from monitor.model.tls_faults import TlsFault
 
 _READ_BYTES = 1000
 _OK = 200
 _UNAVAILABLE = 503
+_OF_CLIENTS = (TlsFault.CLIENT_WANTED, TlsFault.CLIENT_REFUSED)
 _CLOSED = (HTTPException, ConnectionResetError, ConnectionAbortedError, BrokenPipeError)
 
 
@@ -36,15 +39,15 @@ def probe(
     encrypted = HTTPSConnection(host, port, timeout=timeout_s, context=tls)
     try:
         # The time limit of a socket restarts with every byte. A name lookup has no limit.
-        call = BackgroundCall(partial(_fetch, plain, encrypted, f"/-/{word}"), name="healthcheck")
-        status, answer = call.wait(Deadline.after(timeout_s))
+        fetch = partial(_fetch, plain, encrypted, f"/-/{word}")
+        status, answer = call_in_time(fetch, timedelta(seconds=timeout_s), name="healthcheck")
     except (OverdueError, TimeoutError):
         return False, f"no answer from {address}: timed out"
-    except _RefusedError as error:
-        return False, f"no answer from {address}: {error}"
     except (OSError, HTTPException) as error:
         cause = system_cause(error)
         what = cause.what if cause else type(error).__name__
+        if find_tls_fault(error) in _OF_CLIENTS:
+            what += ": name one with --cert that it trusts"
         return False, f"no answer from {address}: {what}"
     if (status, answer) == (_OK, word):
         return True, answer
@@ -58,23 +61,16 @@ def _fetch(
     encrypted: HTTPSConnection,
     path: str,
 ) -> tuple[int, str]:
-    """Return status and text of the answer. Uses TLS if the server ends a plain connection."""
-    plain.connect()
     try:
         return _get(plain, path)
     except _CLOSED as error:
         plain_error = error
     try:
-        encrypted.connect()
-    except (ssl.SSLError, *_CLOSED) as error:
-        if "ALERT" in _tls_reason(error):
-            raise _refusal(error) from None
-        raise plain_error from None
-    try:
         return _get(encrypted, path)
     except (ssl.SSLError, *_CLOSED) as error:
-        # In TLS 1.3 the server checks the client's certificate only after the handshake.
-        raise _refusal(error) from None
+        if find_tls_fault(error) in _OF_CLIENTS:
+            raise
+        raise plain_error from None
 
 
 def _get(connection: HTTPConnection, path: str) -> tuple[int, str]:
@@ -84,21 +80,6 @@ def _get(connection: HTTPConnection, path: str) -> tuple[int, str]:
             connection.request("GET", path)
         answer = connection.getresponse()
         return answer.status, answer.read(_READ_BYTES).decode(errors="replace").strip()
-
-
-class _RefusedError(ConnectionError):
-    """The daemon ended the TLS connection. The text contains nothing from the daemon."""
-
-
-def _refusal(error: Exception) -> _RefusedError:
-    return _RefusedError(
-        f"it ended the TLS connection ({_tls_reason(error) or 'no reason'}): if it requires "
-        "certificates, name one with --cert that it trusts"
-    )
-
-
-def _tls_reason(error: Exception) -> str:
-    return getattr(error, "reason", None) or ""
 
 
 def tls_context(cert: Path | None, key: Path | None) -> ssl.SSLContext:

@@ -10,6 +10,15 @@ import typer
 
 from monitor.cli.output import instant, pick, print_json, print_line, print_records
 from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, ComparisonName, Config, parse_span
+from monitor.texts.planning import (
+    write_chance,
+    write_early_stop,
+    write_false_alerts,
+    write_least_drop,
+    write_needed,
+    write_size,
+    write_spread,
+)
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -34,7 +43,11 @@ def suggest(  # noqa: PLR0913 - the command's options
         typer.Option(help="Statistic, such as p95. May be repeated. Default: mean and p05."),
     ] = None,
     segment: Annotated[
-        list[str] | None, typer.Option(help="A segment, or each. May be repeated. Default: all.")
+        list[str] | None,
+        typer.Option(
+            help="Name of a segment, or `each` for all segments. May be repeated. Default: the "
+            "segment `all`, which contains every user."
+        ),
     ] = None,
     config: Config = DEFAULT_CONFIG,
     as_json: AsJson = False,
@@ -102,7 +115,7 @@ def _print_suggestions(suggestions: tuple[Suggestion, ...], every: timedelta) ->
         "seen_with_50_percent> seen_with_95_percent> reason note"
     )
     print_records(map(_suggestion_dict, suggestions), columns, as_json=False)
-    print_line(f"all together: one false alert in {every.total_seconds() / 86400:,.3g} days")
+    print_line(write_false_alerts(every))
     print_line("seen with 50 or 95 percent: the change that one run detects with this probability")
     for each in suggestions:
         if each.caught:
@@ -251,11 +264,7 @@ def plan(  # noqa: PLR0913 - the command's options
         return
     _print_plan(best)
     if until is not None:
-        needed, total = until
-        print_line(
-            f"with stop_when: decided, a run like the newest would ask for about {needed:,} of "
-            f"{total:,} users ({1 - needed / total:.0%} fewer) for the same verdicts"
-        )
+        print_line(write_early_stop(*until))
 
 
 def _stored(
@@ -308,26 +317,11 @@ def _print_plan(plan: SampleSizePlan) -> None:
     if rule is not None:
         scale = " (as angles: arcsin of the root)" if rule.is_share else ""
         print_line(f"seen first by {rule.alert}, {rule.statistic} of {rule.metric}{scale}")
-    mean = "" if inputs.mean is None else f"healthy mean {inputs.mean:.4g}, "
-    print_line(
-        f"{mean}standard deviation {search.sd:.3g} over users and {search.wander:.3g} over runs "
-        f"({inputs.learned:,} healthy runs)"
-    )
-    drop = f"a drop of {plan.drop:.3g}"
-    aim = (
-        f"to detect {drop} with a probability of {search.power:.0%}, with one false alert in "
-        f"{1 / search.share:,.0f} looks"
-    )
-    if plan.reason is not None:
-        print_line(f"{aim}: {plan.reason}")
-    elif plan.chance is not None:
-        size = f"{plan.runs:,} runs of {plan.users:,} users"
-        print_line(f"{drop} is detected in {size} with a probability of {plan.chance:.1%}")
+    print_line(write_spread(inputs.mean, search.sd, search.wander, inputs.learned))
+    if plan.chance is not None and plan.users is not None and plan.runs is not None:
+        print_line(write_chance(plan.drop, plan.users, plan.runs, plan.chance))
     else:
-        runs = "1 run" if plan.runs == 1 else f"{plan.runs:,} runs judged together"
-        print_line(f"{aim}: {runs} of {plan.users:,} users")
+        answer = plan.reason or write_size(plan.users or 0, plan.runs or 0)
+        print_line(write_needed(plan.drop, search.power, search.share, answer))
     if inputs.users is not None:
-        print_line(
-            f"a usual run of {inputs.users:,} users detects a drop of "
-            f"{search.least_drop(inputs.users):.3g} with this probability"
-        )
+        print_line(write_least_drop(inputs.users, search.least_drop(inputs.users)))

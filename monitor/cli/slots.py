@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -36,10 +36,14 @@ from monitor.cli.parameters import (
     parse_period,
 )
 from monitor.errors import MonitorError
+from monitor.texts.wording import count_of
 
 if TYPE_CHECKING:
     from monitor.model.runs import RunResult, Summary
     from monitor.pipeline.backfill import BackfilledRun
+
+    # The first cells of a row, the mean of each metric, and the last cells.
+    _Row = tuple[Sequence[str], Mapping[str, float | None], Sequence[str]]
 
 PUSH_VARIABLE = "RANKWATCH_PUSH"
 
@@ -229,45 +233,39 @@ def _believable(result: RunResult) -> tuple[Summary, ...]:
 def _print_results(results: Sequence[RunResult]) -> None:
     from monitor.model.statistics import parse_derived
 
-    metrics: list[str] = []
+    rows = []
     for result in results:
-        for summary in _believable(result):
-            metric = summary.metric
+        users = ("-", "-")
+        if result.coverage is not None:
+            row = result.coverage.all
+            users = (f"{row.asked:,}", f"{row.paired:,}")
+        changes = []
+        for each in result.transitions:
+            changes.append(f"{each.alert}[{each.segment}] {each.from_state} -> {each.to_state}")
+        means = {}
+        for summary in _of_all(_believable(result)):
             # Leave out metrics of the noise floor, because the table would be too wide.
-            if metric not in metrics and parse_derived(metric)[0] is None:
-                metrics.append(metric)
-    columns = (
-        "slot",
-        "comparison",
-        "status",
-        "asked>",
-        "paired>",
-        *(f"{metric}>" for metric in metrics),
-        "alerts",
-    )
-    print_table(columns, (_result_row(result, metrics) for result in results))
+            if parse_derived(summary.metric)[0] is None:
+                means[summary.metric] = summary.mean
+        begin = (instant(result.claim.slot), result.claim.comparison, result.status, *users)
+        rows.append((begin, means, (", ".join(changes),)))
+    _print_means("slot comparison status asked> paired>", rows, "alerts")
     for result in results:
         if result.reason:
             print_line(f"{result.claim.comparison} {instant(result.claim.slot)}: {result.reason}")
 
 
-def _result_row(result: RunResult, metrics: Sequence[str]) -> tuple[str, ...]:
-    users = ("-", "-")
-    if result.coverage is not None:
-        row = result.coverage.all
-        users = (f"{row.asked:,}", f"{row.paired:,}")
-    means = {summary.metric: summary.mean for summary in _of_all(_believable(result))}
-    changes = []
-    for each in result.transitions:
-        changes.append(f"{each.alert}[{each.segment}] {each.from_state} -> {each.to_state}")
-    return (
-        instant(result.claim.slot),
-        result.claim.comparison,
-        result.status,
-        *users,
-        *(number(means.get(metric)) for metric in metrics),
-        ", ".join(changes),
-    )
+def _print_means(columns: str, rows: Sequence[_Row], last_columns: str) -> None:
+    """Print a table with a column for each metric between the other columns."""
+    metrics: dict[str, None] = {}
+    for _, means, _ in rows:
+        metrics |= dict.fromkeys(means)
+    cells = []
+    for begin, means, end in rows:
+        cells.append((*begin, *(number(means.get(metric)) for metric in metrics), *end))
+    titles = [column.replace("_", " ") for column in columns.split()]
+    named = [f"{metric}>" for metric in metrics]
+    print_table((*titles, *named, *last_columns.split()), cells)
 
 
 def _of_all(summaries: Iterable[Summary]) -> list[Summary]:
@@ -326,46 +324,27 @@ def _backfill_dict(filled: BackfilledRun) -> dict[str, object]:
 
 
 def _print_backfill(filled_runs: Sequence[BackfilledRun]) -> None:
-    metrics: list[str] = []
+    rows = []
     waiting = []
     for each in filled_runs:
-        metrics += (summary.metric for summary in _of_all(each.summaries))
+        slot = each.run.slot
+        summaries = _of_all(each.summaries)
         if _outcome(each) != "labelled":
-            waiting.append(each.run.slot)
-    metrics = list(dict.fromkeys(metrics))
-    columns = (
-        "slot",
-        "outcome",
-        "waits until",
-        *(f"{metric}>" for metric in metrics),
-        "users>",
-        "reason",
-    )
-    if filled_runs:
-        print_table(columns, (_backfill_row(each, metrics) for each in filled_runs))
+            waiting.append(slot)
+        waits_until = ""
+        users = "-"
+        if summaries:
+            users = f"{max(summary.n for summary in summaries):,}"
+        elif each.run.labels_until is not None:
+            waits_until = instant(each.run.labels_until)
+        means = {summary.metric: summary.mean for summary in summaries}
+        begin = (instant(slot), _outcome(each), waits_until)
+        rows.append((begin, means, (users, each.reason or "")))
+    if rows:
+        _print_means("slot outcome waits_until", rows, "users> reason")
     labelled = len(filled_runs) - len(waiting)
-    nouns = "run" if labelled == 1 else "runs"
     verb = "waits" if len(waiting) == 1 else "wait"
-    status = f"{labelled} {nouns} labelled now, {len(waiting)} still {verb}"
+    status = f"{count_of(labelled, 'run')} labelled now, {len(waiting)} still {verb}"
     if waiting:
         status += f", the oldest since {instant(min(waiting))}"
     print_line(status)
-
-
-def _backfill_row(filled: BackfilledRun, metrics: Sequence[str]) -> tuple[str, ...]:
-    summaries = _of_all(filled.summaries)
-    means = {summary.metric: summary.mean for summary in summaries}
-    waits_until = ""
-    users = "-"
-    if summaries:
-        users = f"{max(summary.n for summary in summaries):,}"
-    elif filled.run.labels_until is not None:
-        waits_until = instant(filled.run.labels_until)
-    return (
-        instant(filled.run.slot),
-        _outcome(filled),
-        waits_until,
-        *(number(means.get(metric)) for metric in metrics),
-        users,
-        filled.reason or "",
-    )

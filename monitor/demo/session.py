@@ -7,7 +7,7 @@ import fcntl
 import json
 import signal
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -78,7 +78,8 @@ def run_demo(
                 story=story,
                 store=daemon.store,
             )
-            return _verify(_simulate(played, console, until_over=fast), workspace, console)
+            _play(played, console, until_over=fast)
+            return _verify(played, workspace, console)
     except KeyboardInterrupt:
         _print(
             console,
@@ -87,35 +88,27 @@ def run_demo(
         return INTERRUPTED if fast else 0
 
 
-def _simulate(
-    played: simulation.Simulation,
-    console: Console,
-    *,
-    until_over: bool,
-) -> simulation.DemoStatus:
-    """Print what happens, and return the status at the end.
+def _play(played: simulation.Simulation, console: Console, *, until_over: bool) -> None:
+    """Print what happens.
 
     With ``until_over`` the function returns after the story. Otherwise only an interrupt ends it.
     """
     printed = set[simulation.LogNote]()
     while True:
-        status = played.step()
-        print_notes([note for note in status.notes if note not in printed], console)
-        printed.update(status.notes)
-        if until_over and (status.elapsed_s > _PATIENCE_S or simulation.is_over(status)):
-            return status
+        played.step()
+        for note in played.notes():
+            if note not in printed:
+                printed.add(note)
+                line = f"{note.at.astimezone():%H:%M:%S} {note.kind:<8} {note.text}"
+                text = Text(line, style=_STYLES[note.kind])
+                console.print(text, highlight=False, soft_wrap=True)
+        if until_over and (played.elapsed_s > _PATIENCE_S or played.is_over):
+            return
         time.sleep(_LOOK_S)
 
 
-def print_notes(notes: Iterable[simulation.LogNote], console: Console) -> None:
-    """Print one line for each note: its time, its kind and its text. Long lines are not folded."""
-    for note in notes:
-        line = f"{note.at.astimezone():%H:%M:%S} {note.kind:<8} {note.text}"
-        console.print(Text(line, style=_STYLES[note.kind]), highlight=False, soft_wrap=True)
-
-
-def _verify(status: simulation.DemoStatus, workspace: "Workspace", console: Console) -> int:
-    problems = list(simulation.unmet_expectations(status))
+def _verify(played: simulation.Simulation, workspace: "Workspace", console: Console) -> int:
+    problems = list(played.unmet_expectations())
     for problem in problems:
         _print(console, f"demo failed: {problem}")
     if problems:
@@ -123,8 +116,8 @@ def _verify(status: simulation.DemoStatus, workspace: "Workspace", console: Cons
         return 1
     _print(
         console,
-        f"The demo went as it should, in {status.elapsed_s:.0f} s: {len(status.runs)} runs, quiet "
-        f"while both arms were healthy, {len(status.received)} messages to on-call, resolved after "
+        f"The demo went as it should, in {played.elapsed_s:.0f} s: {len(played.runs)} runs, quiet "
+        f"while both arms were healthy, {len(played.received)} messages to on-call, resolved after "
         "the repair.",
     )
     return 0

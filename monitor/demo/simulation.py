@@ -5,15 +5,15 @@ The module reads events from the store of the daemon, and compares them with the
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from operator import attrgetter
 
 from monitor.demo.servers import BROKEN_COUNTRY, OnCall, ReceivedAlert, Recommenders
 from monitor.immutable import immutable
-from monitor.model.alerts import AlertState, State, Transition
+from monitor.model.alerts import State, Transition
 from monitor.model.instants import utc_now
 from monitor.model.rankings import ALL
 from monitor.model.runs import RunRecord, RunStatus
@@ -38,6 +38,11 @@ class Chapter(StrEnum):
     BROKEN = "broken"
     HEALED = "healed"
 
+
+_EXPECTED = {(*alert, "firing", Chapter.BROKEN) for alert in EXPECTED_ALERTS} | {
+    (*alert, "resolved", Chapter.HEALED) for alert in EXPECTED_ALERTS
+}
+"""The events that should happen exactly once: alert, segment, new status and chapter."""
 
 CHAPTER_TEXTS = {
     Chapter.HEALTHY: (
@@ -117,49 +122,114 @@ class LogNote:
     text: str
 
 
-@immutable
-class DemoStatus:
-    """Everything that has happened so far, oldest first."""
+@dataclass(slots=True, kw_only=True)
+class Simulation:
+    """One run of the story, and everything that has happened so far, oldest first.
 
-    # Each chapter, with the moment just before its lists were served.
-    chapters: tuple[tuple[datetime, Chapter], ...]
-    elapsed_s: float = 0.0
+    It begins when this object is created.
+    """
+
+    recommenders: Recommenders
+    on_call: OnCall
+    story: Story
+    store: Store
     scene: StoryDay = field(default_factory=StoryDay)
-    runs: tuple[RunRecord, ...] = ()
-    alerts: tuple[AlertState, ...] = ()
-    transitions: tuple[Transition, ...] = ()
+    # Each chapter, with the moment just before its lists were served.
+    chapters: list[tuple[datetime, Chapter]] = field(init=False)
+    runs: list[RunRecord] = field(default_factory=list)
+    firing: int = 0  # the number of alerts that fire
+    transitions: tuple[Transition, ...] = ()  # starts and ends of alerts
     received: tuple[ReceivedAlert, ...] = ()
+    _began_s: float = field(default_factory=time.monotonic)
+    _day_began_s: float = field(default_factory=time.monotonic)
+
+    def __post_init__(self) -> None:
+        """Begin the first chapter."""
+        self.chapters = [(utc_now(), Chapter.HEALTHY)]
 
     @property
-    def firing(self) -> int:
-        """The number of alerts that fire."""
-        return sum(alert.state is State.FIRING for alert in self.alerts)
+    def elapsed_s(self) -> float:
+        """The seconds since the story began."""
+        return time.monotonic() - self._began_s
+
+    def step(self) -> None:
+        """Read the store, and begin the next day if the present one is over."""
+        # Read on-call first, because the store is never behind on-call.
+        self.received = self.on_call.received
+        last = self.runs[-1].run.slot if self.runs else None
+        ended = self.store.history.run_records(DEMO_COMPARISON, after=last, limit=_REMEMBERED_RUNS)
+        self.runs = [*self.runs, *ended][-_REMEMBERED_RUNS:]
+        self.firing = sum(each.state is State.FIRING for each in self.store.alerts.states())
+        stored = self.store.alerts.transitions(comparison=DEMO_COMPARISON, limit=None)
+        self.transitions = tuple(each for each in stored if each.is_announced)
+        if time.monotonic() - self._day_began_s >= self.story.day_s:
+            self._begin_next_day()
+
+    def _begin_next_day(self) -> None:
+        chapter_began, chapter = self.chapters[-1]
+        ok_runs = 0
+        for each in self.runs:
+            ok_runs += each.run.status is RunStatus.OK and each.run.started_at >= chapter_began
+        # The fault ends only when all its alerts fire. It begins only when none fires.
+        if self.scene.is_broken:
+            is_noticed = self.firing >= len(EXPECTED_ALERTS)
+        else:
+            is_noticed = not self.firing
+        is_noticed = is_noticed and ok_runs >= _RUNS_FIRST
+        self.scene = next_day(self.story, self.scene, is_noticed=is_noticed)
+        if self.scene.chapter is not chapter:
+            self.chapters.append((utc_now(), self.scene.chapter))
+        self.recommenders.retrain(self.scene.day, is_broken=self.scene.is_broken)
+        self._day_began_s = time.monotonic()
 
     @property
+    def is_over(self) -> bool:
+        """Whether the candidate is healed, no alert fires, and on-call got every start and end."""
+        is_healed = self.scene.chapter is Chapter.HEALED
+        return is_healed and not self.firing and len(self.received) >= len(self.transitions)
+
     def notes(self) -> list[LogNote]:
-        """Every event of the story, oldest first."""
-        return sorted(self._notes(), key=attrgetter("at"))
-
-    def _notes(self) -> Iterator[LogNote]:
-        for at, chapter in self.chapters:
-            yield LogNote(at=at, kind="STORY", text=CHAPTER_TEXTS[chapter])
+        """Return every event of the story, oldest first."""
+        notes = [LogNote(at=at, kind="STORY", text=CHAPTER_TEXTS[it]) for at, it in self.chapters]
         for record in self.runs:
             if record.run.finished_at is not None:
-                yield LogNote(at=record.run.finished_at, kind="RUN", text=_run_text(record))
+                text = _run_text(record)
+                notes.append(LogNote(at=record.run.finished_at, kind="RUN", text=text))
         for change in self.transitions:
-            if change.is_announced:
-                kind = "FIRING" if change.to_state is State.FIRING else "RESOLVED"
-                yield LogNote(
-                    at=change.at,
-                    kind=kind,
-                    text=f"{change.alert} {change.segment}: {change.reason}",
-                )
+            kind = "FIRING" if change.is_start else "RESOLVED"
+            text = f"{change.alert} {change.segment}: {change.reason}"
+            notes.append(LogNote(at=change.at, kind=kind, text=text))
         for alert in self.received:
-            yield LogNote(
-                at=alert.at,
-                kind="NOTIFIED",
-                text=f"on-call: {alert.alert} {alert.segment} {alert.status}",
-            )
+            text = f"on-call: {alert.alert} {alert.segment} {alert.status}"
+            notes.append(LogNote(at=alert.at, kind="NOTIFIED", text=text))
+        return sorted(notes, key=attrgetter("at"))
+
+    def unmet_expectations(self) -> Iterator[str]:
+        """Yield a sentence for each expected event that is missing, and for each unexpected one."""
+        # Insufficient runs are allowed, because an overloaded machine causes them.
+        failed = [each.run for each in self.runs if each.run.status is RunStatus.FAILED]
+        if failed:
+            last = failed[-1].reason or "none given"
+            yield f"{len(failed)} runs failed, the last for this reason: {last}."
+        if not any(each.run.status is RunStatus.OK for each in self.runs):
+            yield "No run ended with the status ok."
+        happened: Counter[tuple[str, str, str, Chapter]] = Counter()
+        for change in self.transitions:
+            became = "firing" if change.is_start else "resolved"
+            begun = [chapter for began, chapter in self.chapters if began <= change.at]
+            happened[change.alert, change.segment, became, begun[-1]] += 1
+        for event in sorted(_EXPECTED | happened.keys()):
+            alert, segment, became, chapter = event
+            expected = int(event in _EXPECTED)
+            if happened[event] != expected:
+                yield (
+                    f"{alert} {segment} became {became} {happened[event]} times while the "
+                    f"candidate was {chapter}, expected {expected}."
+                )
+        notified = {(each.alert, each.segment, each.status) for each in self.received}
+        for alert, segment, became, _ in sorted(_EXPECTED):
+            if (alert, segment, became) not in notified:
+                yield f"On-call was never notified that {alert} {segment} is {became}."
 
 
 def _run_text(record: RunRecord) -> str:
@@ -173,111 +243,3 @@ def _run_text(record: RunRecord) -> str:
     if run.reason:
         words.append(run.reason)
     return " ".join(words)
-
-
-@dataclass(slots=True, kw_only=True)
-class Simulation:
-    """One run of the story. It begins when this object is created."""
-
-    recommenders: Recommenders
-    on_call: OnCall
-    story: Story
-    store: Store
-    now: Callable[[], datetime] = utc_now
-    monotonic: Callable[[], float] = time.monotonic
-    _status: DemoStatus = field(init=False)
-    _began_s: float = field(init=False)
-    _day_began_s: float = field(init=False)
-
-    def __post_init__(self) -> None:
-        """Start the clocks of the story and of the day."""
-        self._began_s = self._day_began_s = self.monotonic()
-        self._status = DemoStatus(chapters=((self.now(), Chapter.HEALTHY),))
-
-    def step(self) -> DemoStatus:
-        """Read the store, begin the next day if the present one is over, and return the status."""
-        # Read on-call first, because the store is never behind on-call.
-        received = self.on_call.received
-        runs = self._status.runs
-        last = runs[-1].run.slot if runs else None
-        ended = self.store.history.run_records(DEMO_COMPARISON, after=last, limit=_REMEMBERED_RUNS)
-        self._status = replace(
-            self._status,
-            elapsed_s=self.monotonic() - self._began_s,
-            runs=(*runs, *ended)[-_REMEMBERED_RUNS:],
-            alerts=self.store.alerts.states(),
-            transitions=self.store.alerts.transitions(comparison=DEMO_COMPARISON, limit=None),
-            received=received,
-        )
-        if self.monotonic() - self._day_began_s >= self.story.day_s:
-            self._begin_next_day()
-        return self._status
-
-    def _begin_next_day(self) -> None:
-        now = self._status
-        chapter_began, _ = now.chapters[-1]
-        ok_runs = 0
-        for each in now.runs:
-            ok_runs += each.run.status is RunStatus.OK and each.run.started_at >= chapter_began
-        # The fault ends only when all its alerts fire. It begins only when none fires.
-        if now.scene.is_broken:
-            is_noticed = now.firing >= len(EXPECTED_ALERTS)
-        else:
-            is_noticed = not now.firing
-        tomorrow = next_day(self.story, now.scene, is_noticed=is_noticed and ok_runs >= _RUNS_FIRST)
-        chapters = now.chapters
-        if tomorrow.chapter is not now.scene.chapter:
-            chapters += ((self.now(), tomorrow.chapter),)
-        self.recommenders.retrain(tomorrow.day, is_broken=tomorrow.is_broken)
-        self._status = replace(now, scene=tomorrow, chapters=chapters)
-        self._day_began_s = self.monotonic()
-
-
-_EXPECTED = {(*alert, "firing", Chapter.BROKEN) for alert in EXPECTED_ALERTS} | {
-    (*alert, "resolved", Chapter.HEALED) for alert in EXPECTED_ALERTS
-}
-"""The events that should happen exactly once: alert, segment, new status and chapter."""
-
-
-def is_over(status: DemoStatus) -> bool:
-    """Return whether the story is over.
-
-    It is over if the candidate is healed, no alert fires, and on-call got every start and end.
-    """
-    announced = sum(transition.is_announced for transition in status.transitions)
-    return (
-        status.scene.chapter is Chapter.HEALED
-        and not status.firing
-        and len(status.received) >= announced
-    )
-
-
-def unmet_expectations(status: DemoStatus) -> Iterator[str]:
-    """Yield a sentence for each expected event that is missing, and for each unexpected event."""
-    # Insufficient runs are allowed, because an overloaded machine causes them.
-    failed = [each.run for each in status.runs if each.run.status is RunStatus.FAILED]
-    if failed:
-        yield (
-            f"{len(failed)} runs failed, the last for this reason: "
-            f"{failed[-1].reason or 'none given'}."
-        )
-    if not any(each.run.status is RunStatus.OK for each in status.runs):
-        yield "No run ended with the status ok."
-    happened: Counter[tuple[str, str, str, Chapter]] = Counter()
-    for change in status.transitions:
-        if change.is_announced:
-            became = "firing" if change.to_state is State.FIRING else "resolved"
-            begun = [chapter for began, chapter in status.chapters if began <= change.at]
-            happened[change.alert, change.segment, became, begun[-1]] += 1
-    for event in sorted(_EXPECTED | happened.keys()):
-        alert, segment, became, chapter = event
-        expected = int(event in _EXPECTED)
-        if happened[event] != expected:
-            yield (
-                f"{alert} {segment} became {became} {happened[event]} times while the candidate "
-                f"was {chapter}, expected {expected}."
-            )
-    notified = {(each.alert, each.segment, each.status) for each in status.received}
-    for alert, segment, became, _ in sorted(_EXPECTED):
-        if (alert, segment, became) not in notified:
-            yield f"On-call was never notified that {alert} {segment} is {became}."

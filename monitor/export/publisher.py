@@ -4,7 +4,6 @@ The series of a comparison are made once for each run.
 """
 
 import gzip
-import json
 import math
 import os
 import platform
@@ -13,7 +12,7 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property, partial
-from importlib.metadata import PackageNotFoundError, distribution
+from itertools import chain
 
 import prometheus_client
 import structlog
@@ -136,34 +135,14 @@ class RunSeries:
 
     def piece(self, shown: set[str]) -> Piece:
         """Return the series. Of the segments, only the ``shown`` ones are included."""
-        piece = self._piece
-        if piece is None or piece[0] != shown:
+        if self._piece is None or self._piece[0] != shown:
+            hidden = self.segments.keys() - shown
+            left_out = set(chain.from_iterable(map(self.segments.__getitem__, hidden)))
+            gauges = self._gauges
+            gauges.set("series_cut", (self.comparison,), len(left_out))
             # The piece has no reference to this object, so that both are freed after the next run.
-            families = partial(
-                _families_of_run,
-                self.comparison,
-                self._gauges,
-                self.segments,
-                shown,
-            )
-            piece = (shown, Piece(families))
-            self._piece = piece
-        return piece[1]
-
-
-def _families_of_run(
-    comparison: str,
-    gauges: Gauges,
-    segments: Mapping[str, Sequence[SampleKey]],
-    shown: set[str],
-) -> tuple[Metric, ...]:
-    left_out: set[SampleKey] = set()
-    for segment, samples in segments.items():
-        if segment not in shown:
-            left_out.update(samples)
-    cut = Gauges()
-    cut.set("series_cut", (comparison,), len(left_out))
-    return (*gauges.families(left_out), *cut.families())
+            self._piece = (shown, Piece(partial(gauges.families, left_out)))
+        return self._piece[1]
 
 
 @dataclass(frozen=True)
@@ -183,9 +162,9 @@ class Publication:
 
         It shows the ``latest`` runs, and those comparisons in ``since`` that have no run.
         """
-        runs: dict[str, LatestRun | None] = {one.run.comparison: one for one in latest}
-        for name in since:
-            runs.setdefault(name, None)
+        runs: dict[str, LatestRun | None] = dict.fromkeys(since)
+        for newest in latest:
+            runs[newest.run.comparison] = newest
         series = {}
         for name, run in runs.items():
             of_run = self.series.get(name)
@@ -200,30 +179,11 @@ class Publication:
         return [series.latest for series in self.series.values() if series.latest is not None]
 
     @cached_property
-    def _shown(self) -> Mapping[str, set[str]]:
-        removable = {name: series.segments for name, series in self.series.items()}
-        return choose_segments(removable, self.most)
-
-    @property
     def pieces(self) -> list[Piece]:
         """One piece of a page for each comparison."""
-        return [series.piece(self._shown[name]) for name, series in self.series.items()]
-
-
-def find_revision() -> str:
-    """Return the commit of this installation.
-
-    In the image, RANKWATCH_REVISION has the commit. If pip installs from a repository, it stores
-    the commit.
-    """
-    revision = os.environ.get("RANKWATCH_REVISION")
-    if revision:
-        return revision
-    try:
-        origin = json.loads(distribution("rankwatch").read_text("direct_url.json") or "{}")
-    except (PackageNotFoundError, ValueError):
-        return "unknown"
-    return str(origin.get("vcs_info", {}).get("commit_id", "unknown"))
+        removable = {name: series.segments for name, series in self.series.items()}
+        shown = choose_segments(removable, self.most)
+        return [series.piece(shown[name]) for name, series in self.series.items()]
 
 
 class PrometheusPublisher(DaemonMetrics):
@@ -242,7 +202,7 @@ class PrometheusPublisher(DaemonMetrics):
         build = SERIES["build_info"]
         labels = {
             "version": version,
-            "revision": find_revision(),
+            "revision": os.environ.get("RANKWATCH_REVISION", "unknown"),
             "python_version": platform.python_version(),
         }
         self._build = InfoMetricFamily(build.name.removesuffix("_info"), build.help, value=labels)

@@ -387,7 +387,7 @@ _TABLE = {
         _COUNTER,
         "part",
         "Number of restarts of parts that hung: {}.",
-        values=(("run", "scheduler", "delivery", "housekeeping"),),
+        values=(("run", "delivery", "housekeeping"),),
     ),
     "series_cut": _series(
         _GAUGE,

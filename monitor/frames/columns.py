@@ -24,11 +24,10 @@ from monitor.frames.lists import (
 )
 from monitor.immutable import immutable
 from monitor.kernels.ragged import offsets_of
-from monitor.model.arrays import Array, Floats, Ids, Integers, Rows
+from monitor.model.arrays import Array, Floats, Integers, Rows
 from monitor.model.column_names import find_column, write_absent
 from monitor.model.rankings import RankingTable
-from monitor.pairing.batches import order_of_ties
-from monitor.pairing.ids import encode
+from monitor.reading.lists import order_rows
 
 _RANKED = re.compile(r"(?P<stem>.*\D)(?P<rank>\d{1,4})")
 Rankings = Mapping[Any, Any] | pd.Series | pd.DataFrame | ArrowTable | Array | Sequence[Any]
@@ -212,14 +211,16 @@ def read_long(frame: pd.DataFrame, columns: FrameColumns, arm: str) -> RankingTa
     scores = None
     if _has_column(frame, columns.score, "score", arm):
         scores = as_scores(_take_column(frame, columns.score, "score", arm), f"scores of the {arm}")
-    order: Rows | None
     if scores is not None and columns.rank == "rank" and "rank" not in frame.columns:
-        order = _order_by_score(codes, scores, items, users, arm)
+        _require_scores(codes, scores, users, arm)
+        order = order_rows(codes, -scores, items)
+    elif columns.rank is None:
+        order = order_rows(codes, np.arange(len(codes)))
     else:
-        rank = None
-        if columns.rank is not None:
-            rank = _read_ranks(_take_column(frame, columns.rank, "rank", arm), arm)
-        order = _order_by_rank(codes, rank, users, arm)
+        rank = _read_ranks(_take_column(frame, columns.rank, "rank", arm), arm)
+        order = order_rows(codes, rank)
+        if order is not None:
+            _refuse_ties(codes[order], rank[order], users, arm)
     if order is not None:
         items = items.take(order)
         scores = None if scores is None else scores.take(order)
@@ -255,29 +256,7 @@ def _has_column(
     return True
 
 
-def _order_by_rank(
-    codes: Rows,
-    rank: Array | None,
-    users: pd.Index,
-    arm: str,
-) -> Rows | None:
-    """The order of the rows by user and rank. It is None if they are in this order already.
-
-    Raises InputError if a user has two items with the same rank.
-    """
-    following = codes[1:]
-    before = codes[:-1]
-    is_next_user = following > before
-    is_same_user = following == before
-    if rank is None:
-        if (is_next_user | is_same_user).all():
-            return None
-        return np.argsort(codes, kind="stable")
-    if (is_next_user | (is_same_user & (rank[1:] > rank[:-1]))).all():
-        return None
-    order = np.lexsort((rank, codes))
-    codes = codes[order]
-    rank = rank[order]
+def _refuse_ties(codes: Rows, rank: Array, users: pd.Index, arm: str) -> None:
     tied = np.flatnonzero((codes[1:] == codes[:-1]) & (rank[1:] == rank[:-1]))
     if len(tied):
         user = users[codes[tied[:1]]].tolist()[0]
@@ -285,17 +264,9 @@ def _order_by_rank(
             f"{arm} has two items at rank {rank[tied[0]]} of user {user!r}: give each item of a "
             "list its own rank"
         )
-    return order
 
 
-def _order_by_score(
-    codes: Rows,
-    scores: Floats,
-    items: Ids,
-    users: pd.Index,
-    arm: str,
-) -> Rows:
-    """The order of the rows by user, highest score first. Equal scores are ordered by id."""
+def _require_scores(codes: Rows, scores: Floats, users: pd.Index, arm: str) -> None:
     missing = np.flatnonzero(np.isnan(scores))
     if len(missing):
         user = users[codes[missing[:1]]].tolist()[0]
@@ -303,16 +274,6 @@ def _order_by_score(
             f"{arm} has an item without a score for user {user!r}: give each item a score, or name "
             "a rank column with rank="
         )
-    order = np.lexsort((-scores, codes))
-    owners = codes[order]
-    ordered = scores[order]
-    is_tied = np.zeros(len(order), dtype=np.bool_)
-    is_tied[1:] = (owners[1:] == owners[:-1]) & (ordered[1:] == ordered[:-1])
-    if is_tied.any():
-        (coded,), vocabulary = encode(items.take(order))
-        cells, by_id = order_of_ties(coded, is_tied, vocabulary)
-        order[cells] = order[cells[by_id]]
-    return order
 
 
 def _read_ranks(column: pd.Series, arm: str) -> Array:

@@ -15,7 +15,7 @@ from monitor.charts.svg import Plot, element
 from monitor.errors import InputError, MetricError
 from monitor.frames.chunks import CodedPairs, chunks_of_pairs, encode_pairs
 from monitor.frames.columns import FrameColumns, Rankings, read_lists
-from monitor.frames.lists import read_rows, read_scores, refuses_broken_text
+from monitor.frames.lists import read_rows, read_scores
 from monitor.frames.side_information import (
     Graded,
     Weights,
@@ -38,7 +38,7 @@ from monitor.model.rankings import Arm, RankingTable
 from monitor.model.run_reasons import IdMismatch
 from monitor.pairing.id_mismatches import LEAST_COMMON, IdComparison, find_user_mismatch
 from monitor.pairing.ids import decode, find_users
-from monitor.reading.padding import without_items
+from monitor.reading.lists import without_items
 from monitor.texts.id_mismatches import Surface, write_mismatch
 
 _SHOWN = 50
@@ -159,7 +159,6 @@ def _read_count(value: object, name: str, otherwise: str) -> int:
     return int(value)
 
 
-@refuses_broken_text
 def compare(  # noqa: PLR0913 - one argument for each kind of data
     a: Ranking,
     b: Ranking,
@@ -276,7 +275,6 @@ def _with_scores(lists: RankingTable, scores: Numbers | None, what: str) -> Rank
     return replace(lists, scores=values)
 
 
-@refuses_broken_text
 def compare_many(  # noqa: PLR0913 - half of the arguments only rename columns
     baseline: Rankings,
     candidate: Rankings,

@@ -4,10 +4,10 @@ Other values are refused. Tables with Arrow's PyCapsule protocol are read too. T
 become Python objects. `monitor.reading.ids` defines what an id is.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from functools import wraps
-from itertools import chain
-from typing import Any, NoReturn, ParamSpec, Protocol, TypeVar, cast
+from collections.abc import Hashable, Iterable, Sequence
+from itertools import chain, compress
+from typing import Any, NoReturn, Protocol, cast
+from uuid import UUID
 
 import numpy as np
 import pandas as pd
@@ -22,7 +22,6 @@ from monitor.model.arrays import Array, Floats, Ids, Integers
 from monitor.model.rankings import RankingTable
 from monitor.model.unreadable import Need
 from monitor.reading.ids import (
-    canonical_id,
     describe_type,
     describe_value,
     id_array,
@@ -30,13 +29,14 @@ from monitor.reading.ids import (
     is_list,
     is_list_view,
     is_text,
+    one_array,
+    to_ids,
 )
+from monitor.reading.numbers import numbers_of
 
 Row = Sequence[Any] | Array
 _LISTS = ("list<", "large_list<", "fixed_size_list<")
 _TEXTS = {"string", "large_string", "string_view"}
-_P = ParamSpec("_P")
-_T = TypeVar("_T")
 
 
 class ArrowTable(Protocol):
@@ -103,26 +103,6 @@ def _pandas_type(kind: object) -> Any:  # noqa: ANN401 - a dtype of pandas, or N
     if name in _TEXTS:
         return pd.StringDtype(na_value=float("nan"))
     return None
-
-
-def refuses_broken_text(function: Callable[_P, _T]) -> Callable[_P, _T]:
-    """Make a function raise InputError if it reads text with half of a surrogate pair.
-
-    Tables cannot store such text.
-    """
-
-    @wraps(function)
-    def checked(*args: _P.args, **kwargs: _P.kwargs) -> _T:
-        try:
-            return function(*args, **kwargs)
-        except UnicodeEncodeError as error:
-            near = error.object[max(0, error.start - 20) : error.start + 20]
-            raise InputError(
-                f"found the text {near!r}, which is not valid Unicode: decode the original bytes "
-                "again, or leave the text out"
-            ) from None
-
-    return checked
 
 
 def read_matrix(data: Array, arm: str) -> RankingTable:
@@ -213,48 +193,36 @@ def as_scores(column: pd.Series, what: str) -> Floats:
     if isinstance(column.dtype, pd.ArrowDtype):
         column = read_column(column)
     dtype = column.dtype
-    wrong: list[object] = []
     if pandas_types.is_object_dtype(dtype):
-        not_numbers = str | bytes | bool | complex
-        wrong = [value for value in column.tolist() if isinstance(value, not_numbers)]
-    elif pandas_types.is_complex_dtype(dtype) or not pandas_types.is_numeric_dtype(dtype):
-        wrong = column.tolist()[:1]
-    try:
-        if not wrong and not pandas_types.is_bool_dtype(dtype):
-            return column.to_numpy(dtype=np.float64, na_value=np.nan)
-    except (TypeError, ValueError, OverflowError):
-        wrong = [value for value in column.tolist() if not isinstance(value, int | float)]
-    first = repr(wrong[0]) if wrong else "booleans, or a number that is too large for a float,"
+        values = column.where(column.notna(), None).tolist()
+        numbers, is_wrong = numbers_of(values)
+        wrong = [value for value, is_bad in zip(values, is_wrong, strict=True) if is_bad]
+        if not wrong:
+            return numbers
+    elif pandas_types.is_numeric_dtype(dtype) and not (
+        pandas_types.is_bool_dtype(dtype) or pandas_types.is_complex_dtype(dtype)
+    ):
+        return column.to_numpy(dtype=np.float64, na_value=np.nan)
+    else:
+        wrong = column.tolist()
+    first = f"{wrong[0]!r}" if wrong else f"the type {dtype}"
     raise InputError(
-        f"{what}: found {first} where a number was expected: give numbers, and NaN for no number"
+        f"{what}: found {first[:60]} where a number was expected: give numbers, and NaN for no "
+        "number"
     )
 
 
 def from_objects(values: Sequence[Any], what: str) -> Ids:
     """Ids from Python's values. Raises InputError for the first value that is no id."""
-    return _from_arrow(id_array(values), what, values)
+    return _checked(id_array(values), values, what)
 
 
-def _from_arrow(values: pa.Array, what: str, objects: Sequence[Any] | None = None) -> Ids:
-    """Ids from an Arrow array. ``objects`` are the Python values that the array was made of."""
-    if isinstance(values, pa.ChunkedArray):
-        values = values.combine_chunks()
-    try:
-        ids = id_column(values, what, "the call")
-    except SourceError:
-        kind = "text that is not UTF-8" if is_text(values.type) else describe_type(values.type)
-        advice: str = Need.IDS
-        if pa.types.is_struct(values.type):
-            advice = "name one field of them, such as items='recs.id'"
-        raise InputError(f"{what}: found {kind} where item ids were expected: {advice}") from None
+def _checked(ids: pa.Array, values: Sequence[Any] | pa.Array, what: str) -> Ids:
+    """The ids. Raises InputError for the first null. ``values`` are what the ids were read from."""
     if ids.null_count:
-        place = pc.index(ids.is_null(), True).as_py()
-        _refuse(values[place].as_py() if objects is None else objects[place], what)
-    if pa.types.is_integer(ids.type):
-        numbers: Integers = ids.to_numpy(zero_copy_only=False)
-        return numbers
-    texts: ExtensionArray = pd.array(ids, dtype="str")
-    return texts
+        value = values[pc.index(ids.is_null(), True).as_py()]
+        _refuse(value.as_py() if isinstance(value, pa.Scalar) else value, what)
+    return to_ids(ids)
 
 
 def from_array(values: Array | pd.Series, what: str) -> Ids:
@@ -265,11 +233,7 @@ def from_array(values: Array | pd.Series, what: str) -> Ids:
     refuse_odd(values, what)
     column = pd.Series(values, copy=False)
     dtype = column.dtype
-    if isinstance(dtype, pd.ArrowDtype):
-        return _from_arrow(column.array.__arrow_array__(), what)
-    if column.hasnans:
-        _refuse(column[column.isna()].iloc[0], what)
-    if isinstance(dtype, pd.CategoricalDtype):
+    if isinstance(dtype, pd.CategoricalDtype) and not column.hasnans:
         names = pd.Index(from_array(dtype.categories.to_series(), what))
         codes = column.cat.codes.to_numpy()
         if names.is_unique:
@@ -277,13 +241,22 @@ def from_array(values: Array | pd.Series, what: str) -> Ids:
         else:
             ids = names.take(codes).array
         return ids
-    if isinstance(dtype, pd.StringDtype):
-        return _from_arrow(pa.array(column.astype("str").array, pa.large_string()), what)
-    if pandas_types.is_signed_integer_dtype(dtype):
+    if isinstance(dtype, np.dtype) and dtype.kind == "i":
         return column.to_numpy(dtype=np.int32 if dtype == np.int32 else np.int64)
-    if isinstance(dtype, np.dtype) and dtype.kind in "uf":
-        return _from_arrow(pa.array(column.to_numpy()), what)
-    return from_objects(column.tolist(), what)
+    if isinstance(dtype, pd.ArrowDtype):
+        array = one_array(column.array.__arrow_array__())
+    elif isinstance(dtype, np.dtype) and dtype.kind in "Oc":
+        return from_objects(column.tolist(), what)
+    else:
+        array = one_array(pa.array(column.array))
+    try:
+        return _checked(id_column(array, what, "the call"), array, what)
+    except SourceError:
+        kind = "text that is not UTF-8" if is_text(array.type) else describe_type(array.type)
+        advice: str = Need.IDS
+        if pa.types.is_struct(array.type):
+            advice = "name one field of them, such as items='recs.id'"
+        raise InputError(f"{what}: found {kind} where item ids were expected: {advice}") from None
 
 
 def take_field(lists: Any, name: str) -> pd.arrays.ArrowExtensionArray:  # noqa: ANN401
@@ -317,8 +290,6 @@ def refuse_odd(values: object, what: str) -> None:
 
 
 def _refuse(value: object, what: str) -> NoReturn:
-    if isinstance(value, str):
-        value.encode()  # raises UnicodeEncodeError for half of a surrogate pair
     kind = describe_value(value)
     if _is_missing(value):
         raise InputError(
@@ -355,21 +326,28 @@ def checked_users(users: pd.Index, arm: str) -> pd.Index:
         )
     if isinstance(users.dtype, pd.StringDtype) or users.dtype in (np.int64, np.int32):
         return users
-    keys = list(map(canonical_id, users))
-    if None in keys:
-        wrong = users[keys.index(None)]
+    values = users.tolist()
+    ids = id_array(values)
+    if ids.null_count:
+        wrong = values[pc.index(ids.is_null(), True).as_py()]
         raise InputError(
             f"{arm}: found {describe_value(wrong)}, {repr(wrong)[:60]}, where a user was expected: "
             f"{Need.IDS}"
         )
-    numbers = {str(key) for key in keys if isinstance(key, int)}
-    for key in keys:
-        if isinstance(key, str) and key in numbers:
+    keys = ids.to_pylist()
+    is_text_key = [isinstance(value, str | bytes | UUID) for value in values]
+    texts = set(compress(keys, is_text_key))
+    for place, key in enumerate(keys):
+        if is_text_key[place]:
+            continue
+        if key in texts:
             raise InputError(
                 f"{arm} has user {key!r} as a number and as text, and both mean the same user: "
                 "spell each user in one way"
             )
-    return pd.Index(keys, name=users.name)
+        keys[place] = int(key)
+    checked: pd.Index = pd.Index(keys, name=users.name)
+    return checked
 
 
 def shown(names: Iterable[Hashable]) -> str:

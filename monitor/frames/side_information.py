@@ -24,7 +24,7 @@ from monitor.kernels.ragged import offsets_of
 from monitor.model.arrays import Codes, Floats, Ids, Integers
 from monitor.model.column_names import find_column
 from monitor.model.rankings import LEAST_WEIGHT, MOST_WEIGHT, ItemWeights, RelevanceTable
-from monitor.pairing.ids import encode, equality_key, ids_of
+from monitor.pairing.ids import encode, ids_of
 
 _ITEM_WEIGHTS = "item_weights"
 _SHOWN = 5
@@ -52,16 +52,14 @@ def read_item_weights(data: Weights) -> ItemWeights:
     Raises InputError for any other data, and if an item has two weights.
     """
     if isinstance(data, Mapping):
-        items: Ids = from_objects(list(data), _ITEM_WEIGHTS)
+        items = from_objects(list(data), _ITEM_WEIGHTS)
         weights = pd.Series(list(data.values()), dtype=object)
     elif isinstance(data, pd.Series):
         items = from_array(data.index.to_series(), _ITEM_WEIGHTS)
         weights = data
     else:
         items, weights = _read_weights_frame(data)
-    index: pd.Index = pd.Index(items)
-    if items.dtype == object:
-        index = pd.Index(list(map(equality_key, items)), dtype=object, tupleize_cols=False)
+    index = pd.Index(items)
     if index.has_duplicates:
         twice = index[index.duplicated()].tolist()[0]
         raise InputError(f"item_weights: item {twice!r} has two weights: give each item one weight")
@@ -133,7 +131,7 @@ def read_relevance(data: Graded, user: Hashable, item: Hashable) -> RelevanceTab
             )
         graded = _read_frame(frame, user, item)
     _check_grades(graded)
-    if isinstance(data, Mapping) and graded.items.dtype != object:
+    if isinstance(data, Mapping):
         return graded  # a mapping grades no item twice
     return _keep_highest(graded)
 

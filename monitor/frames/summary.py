@@ -13,7 +13,7 @@ from monitor.charts.bars import draw_histogram
 from monitor.charts.svg import Plot, element
 from monitor.charts.time_chart import Level
 from monitor.errors import InputError, MetricError
-from monitor.frames.lists import ArrowTable, as_frame, refuses_broken_text
+from monitor.frames.lists import ArrowTable, as_frame
 from monitor.metrics import parse
 from monitor.model.arrays import Array, Floats, Rows
 from monitor.model.column_names import find_column, write_absent
@@ -37,7 +37,6 @@ SegmentsBy = (
 """
 
 
-@refuses_broken_text
 def summarize(frame: pd.DataFrame, by: SegmentsBy | None = None) -> pd.DataFrame:
     """Summarize the scores of `compare_many`.
 
@@ -81,7 +80,6 @@ def summarize(frame: pd.DataFrame, by: SegmentsBy | None = None) -> pd.DataFrame
     return table.droplevel("segment") if by is None else table
 
 
-@refuses_broken_text
 def plot_scores(frame: pd.DataFrame, by: SegmentsBy | None = None) -> Plot:
     """Draw histograms of the scores of `compare_many`.
 

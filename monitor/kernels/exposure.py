@@ -167,39 +167,26 @@ def churn(
 ) -> Floats:
     """1 minus the overlap of each user's list with the last run's list: float64 (n,) in [0, 1].
 
-    For the two lists A and B it is 1 - |A ∩ B| / max(|A|, |B|). ``codes`` is an array (n, k),
-    padded with -1. ``last_codes`` has n rows of any width. A negative code within ``last_lengths``
-    is an item that cannot be in this run's list. Only the first k places of the last list are used.
-    The items of a list must be distinct.
+    For the two lists A and B it is 1 - |A ∩ B| / max(|A|, |B|). The codes of both runs are arrays
+    (n, k), padded with -1. The items of a list must be distinct.
 
     The value is 0 if both lists have the same items in any order. It is 1 if every item was
     replaced. It is NaN if a list is empty. If the lists have different lengths, each missing item
     raises the value.
     """
-    k = codes.shape[1]
-    packed, packed_lengths = _pack(last_codes[:, :k], last_lengths, k)
     batch = PairBatch(
-        baseline=packed,
+        baseline=last_codes,
         candidate=codes,
-        baseline_lengths=packed_lengths,
+        baseline_lengths=last_lengths,
         candidate_lengths=lengths,
     )
     common = np.empty(len(codes), dtype=np.int64)
     for rows, alignment in blocks(batch):
         common[rows] = alignment.common
     replaced = np.full(len(codes), np.nan)
-    longer = np.maximum(lengths, np.minimum(last_lengths, k))
+    longer = np.maximum(lengths, last_lengths)
     np.divide(longer - common, longer, out=replaced, where=(lengths > 0) & (last_lengths > 0))
     return replaced
-
-
-def _pack(codes: Codes, lengths: Codes, k: int) -> tuple[Codes, Codes]:
-    """Move the codes >= 0 within ``lengths`` to the left of k columns. Also returns how many."""
-    is_item = (codes >= 0) & (np.arange(codes.shape[1]) < lengths[:, None])
-    counts = is_item.sum(axis=1, dtype=np.int32)
-    packed = np.full((len(codes), k), PAD, dtype=np.int32)
-    packed[np.arange(k) < counts[:, None]] = codes[is_item]
-    return packed, counts
 
 
 FIRST = 3
@@ -242,16 +229,11 @@ def is_unchanged(
 ) -> Floats:
     """1 for a user whose list equals the last run's list, 0 for other users: float64 (n,).
 
-    The last run's list is cut to k. Equal lists have the same items in the same order. The value is
-    NaN if one of the lists is empty.
+    The codes of both runs are arrays (n, k), padded with -1. Equal lists have the same items in the
+    same order. The value is NaN if one of the lists is empty.
     """
-    k = codes.shape[1]
-    before = np.minimum(last_lengths, k)
-    last = np.full(codes.shape, -1, dtype=codes.dtype)
-    last[:, : last_codes.shape[1]] = last_codes[:, :k]
-    differs = (codes != last) & (np.arange(k) < lengths[:, np.newaxis])
-    same = (lengths == before) & ~differs.any(axis=1)
-    return np.where((lengths > 0) & (before > 0), same, np.nan)
+    same = (codes == last_codes).all(axis=1)
+    return np.where((lengths > 0) & (last_lengths > 0), same, np.nan)
 
 
 def is_top_reversed(baseline: Codes, candidate: Codes) -> Floats:

@@ -127,9 +127,10 @@ def expect_extended_surplus(k: int, catalogue: int) -> float:
 def expect_topk_kendall(k: int, catalogue: int, penalty: float) -> float:
     """The mean of Fagin, Kumar and Sivakumar's K^(p) for two random lists of k items.
 
-    K0 is (k² + z (z - 1) / 2 - S) / 2. S is defined in `expect_extended_surplus`. Both items of a
-    pair of one list are missing from the other list if they are among the N - k items that were not
-    drawn.
+    K0 is (k² + z (z - 1) / 2 - S) / 2. S is defined in `expect_extended_surplus`. K^(p) adds the
+    penalty for each pair of items that are both in one list and both missing from the other list.
+    The other list lacks N - k items of the catalogue. So the probability of such a pair is the
+    probability that both items are among these N - k items.
     """
     shared = k * (k - 1) * draw_twice(k, catalogue) / 2
     missing = k * (k - 1) * draw_twice(catalogue - k, catalogue)

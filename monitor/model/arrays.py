@@ -22,6 +22,6 @@ Offsets: TypeAlias = npt.NDArray[np.int64]
 Integers: TypeAlias = npt.NDArray[np.signedinteger[Any]]
 Hashes: TypeAlias = npt.NDArray[np.uint64]
 Ids: TypeAlias = "npt.NDArray[Any] | ExtensionArray"
-"""Ids without nulls: int32, int64, float64, pandas ``str``, a Categorical of these, or object.
+"""Ids without nulls: int32, int64, pandas ``str``, or a Categorical of these.
 
 `monitor.pairing.ids` defines which ids are equal. For example, 42 and "42" are equal."""

@@ -4,11 +4,18 @@ from collections.abc import Mapping
 from dataclasses import field, replace
 from datetime import datetime
 from enum import StrEnum
+from operator import attrgetter
 from typing import TypeAlias
 
 from monitor.immutable import immutable
 from monitor.model.rankings import Arm
 from monitor.model.run_reasons import IdMismatch
+
+CLEAR_DROP = 2.0
+"""A drop is clear if it has at least this many standard errors over users.
+
+Then a sample of other users would show it too.
+"""
 
 
 class Part(StrEnum):
@@ -139,6 +146,42 @@ class SegmentFall:
     def within(self) -> float:
         """The contribution of changed lists, without that of a changed mix of users."""
         return sum(amount for part, amount in self.parts.items() if part is not Part.COMPOSITION)
+
+
+@immutable
+class MeanDrop:
+    """A drop of the mean score. The mean distance grew by the same amount, the sum of ``parts``."""
+
+    before: float  # mean distance in the earlier run
+    now: float  # mean distance in this run
+    # Standard error over users of the mean change. It ignores the variation between runs.
+    noise: float
+    parts: Mapping[Part, float]
+    # The falls of one dimension add up to the drop. The dimension that explains most comes first.
+    # Within a dimension the segment that fell most comes first.
+    falls: tuple[SegmentFall, ...]
+    leader: SegmentFall | None  # the segment that fell clearly more than the others
+
+    @property
+    def amount(self) -> float:
+        """The drop of the mean score, negative for a rise."""
+        return self.now - self.before
+
+    @property
+    def causes(self) -> tuple[Cause, ...]:
+        """The parts of the drop, the largest first."""
+        causes = [Cause(part=part, amount=amount) for part, amount in self.parts.items()]
+        return tuple(sorted(causes, key=attrgetter("amount"), reverse=True))
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether the mean fell by more than chance among users can explain."""
+        return self.amount > 0 and self.amount >= CLEAR_DROP * self.noise
+
+    @property
+    def is_rise(self) -> bool:
+        """Whether the mean rose by more than chance among users can explain."""
+        return self.amount < 0 and -self.amount >= CLEAR_DROP * self.noise
 
 
 @immutable

@@ -73,10 +73,10 @@ class PullProgress:
 class PullRequest:
     """Requests the top k lists of users for a slot from one arm, within ``timeout_s`` seconds.
 
-    - ``what``: an arm, or the noise floor.
-    - ``on_progress``: gets the progress of a long pull.
-    - ``answers_path``: the path of the file that stores answers begins with this text. Stored
-      answers are valid for ``answers_valid_s``.
+    - ``what``: the name of the pull in the progress: an arm, or the noise floor.
+    - ``on_progress``: is called with the progress of a long pull.
+    - ``answers_path``: the start of the path of the file that stores answers. None stores nothing.
+      Stored answers are valid for ``answers_valid_s``.
     - ``together``: a seed for the random order in which the HTTP pulls of one run request users.
       Without a seed they keep the given order.
     - ``is_uncached``: asks caches not to answer.
@@ -218,17 +218,28 @@ def items_of(users: Iterable[Evidence]) -> frozenset[str]:
 
 
 @immutable
-class MeasuredRun:
-    """What one run measured, as it is stored. Empty if it measured nothing."""
+class RunFacts:
+    """Facts that a run measures, storage stores and pages show under the same names."""
 
+    # The configured number of items that could be listed, at least the number that an arm listed
+    catalogue_size: int | None = None
+    models: Models | None = None  # None until a version is known
+    input_hash: str | None = None  # a hash of all users' lists: equal lists have equal hashes
+
+
+@immutable
+class Findings(RunFacts):
+    """What one run found, as it is stored and judged."""
+
+    slot: datetime
+    status: RunStatus = RunStatus.RUNNING  # until the run is assessed
+    reasons: RunReasons = ()  # why the run is not ok, or what an ok run had to leave out
     coverage: Coverage | None = None
     summaries: tuple[Summary, ...] = ()
     # Batches with ascending users; None if no user was compared or no scores are stored
     scores: Iterable[Scores] | None = None
     evidence: tuple[Evidence, ...] = ()
     arm_scores: tuple[ArmScore, ...] = ()
-    # The configured number of items that could be listed, at least the number that an arm listed
-    catalogue_size: int | None = None
     lists: KeptLists | None = None  # None if no user was compared or no lists are stored
     is_labelled: bool = False  # whether relevance was known
     split: Split | None = None  # None if no metric can be split, as is ``explanation``
@@ -238,29 +249,16 @@ class MeasuredRun:
     pull_seconds: Mapping[Arm, float] = field(default_factory=dict)
     # Quantiles of `Answers.gaps`. They are not stored
     gap_s: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    models: Models | None = None  # None until a version is known
-    input_hash: str | None = None  # a hash of all users' lists: equal lists have equal hashes
     # Stored with the explanation. The reason describes them in words
     id_mismatches: tuple[IdMismatch, ...] = ()
 
 
 @immutable
-class Findings:
-    """The part of a run's result that rules judge."""
-
-    slot: datetime
-    status: RunStatus
-    reasons: RunReasons = ()
-    measured: MeasuredRun = field(default_factory=MeasuredRun)
-
-
-@immutable
-class RunResult(MeasuredRun):
-    """Everything that a finished run stores in one transaction: measurement and judgement."""
+class RunResult(Findings):
+    """Everything that a finished run stores in one transaction: findings and judgement."""
 
     claim: Claim
-    status: RunStatus
-    reason: str | None  # a text why the run is not ok, or what an ok run had to leave out
+    reason: str | None  # the reasons as a text
     finished_at: datetime
     config_hash: str
     k: int
@@ -270,11 +268,10 @@ class RunResult(MeasuredRun):
     standstills: tuple[Standstill, ...] = ()
     # Until when the run waits for relevance; None if no relevance is wanted
     labels_until: datetime | None = None
-    reasons: RunReasons = ()
 
 
 @immutable
-class Run:
+class Run(RunFacts):
     """One stored run as lists and pages show it."""
 
     id: int
@@ -290,12 +287,9 @@ class Run:
     paired: int | None
     started_at: datetime
     finished_at: datetime | None
-    catalogue_size: int | None = None
     # Until when the run waits for relevance; None if no relevance is wanted
     labels_until: datetime | None = None
     labelled_at: datetime | None = None  # when metrics of relevance were measured
-    models: Models | None = None
-    input_hash: str | None = None
     reasons: RunReasons = ()
 
     @property

@@ -4,6 +4,8 @@ import difflib
 import re
 from collections.abc import Collection
 
+AND = " and "
+"""Joins the names of two segments. The joined name means the users who are in both segments."""
 _INTEGRAL = re.compile(r"(-?(?:0|[1-9][0-9]*))\.0+")
 _CLOSE = 0.5
 

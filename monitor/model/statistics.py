@@ -101,6 +101,8 @@ class Lack(StrEnum):
     IDENTICAL = "identical_list"
 
 
+ABOUT_ORDER = (Lack.REVERSED, Lack.FIRST_DIFFERS)
+"""Traits of lists whose first items are in another order."""
 TRAITS = frozenset({Lack.SHARED, Lack.UNCHANGED, Lack.REVERSED, Lack.FIRST_DIFFERS, Lack.IDENTICAL})
 
 _BY_LACK = {

@@ -4,7 +4,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from os.path import commonprefix
 
@@ -60,7 +60,8 @@ _NO_LETTERS = re.compile(r"[\W_]+")
 class _Attempt:
     """Another spelling of ids.
 
-    ``forms`` are the settings that make this spelling. They are empty if no setting can make it.
+    ``forms`` are the entries of the setting `item_ids` that rewrite ids in this spelling. They are
+    empty if the setting cannot rewrite ids in this way.
     """
 
     kind: MismatchKind
@@ -68,11 +69,11 @@ class _Attempt:
     forms: Sequence[str | Mapping[str, str]] = ()
 
 
+@dataclass(slots=True)
 class IdComparison:
     """Compares the items of both arms in each batch, and collects the mismatches."""
 
-    def __init__(self) -> None:
-        self.batches: list[tuple[IdMismatch, ...]] = []
+    batches: list[tuple[IdMismatch, ...]] = field(default_factory=list)
 
     def add(
         self,

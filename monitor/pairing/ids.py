@@ -1,9 +1,8 @@
 """Integer codes for the ids of items and users, and the rule that decides which ids are equal.
 
-Two ids are equal if Python's ``==`` says so. So 1, 1.0 and True are one id. A whole number equals
-the text that spells it: 42 equals "42", because one arm may use JSON and the other CSV. "042",
-"42.0" and " 42" are different ids. A UUID equals its text. Sources convert whole numbers to
-integers and all other ids to text. This conversion never makes two different ids equal.
+`monitor.reading.ids` makes integers and texts of all ids. Two ids are equal if their texts are
+equal: 42 equals "42", because one arm may use JSON and the other CSV. "042", "42.0" and " 42" are
+different ids.
 """
 
 from __future__ import annotations
@@ -11,30 +10,18 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import chain
 from typing import Any
-from uuid import UUID
 
 import numpy as np
 import pandas as pd
 
-from monitor.kernels.engines import choice
 from monitor.kernels.exposure import look_up
 from monitor.model.arrays import Array, Codes, Hashes, Ids, Integers, Rows
 
 WORTH_A_THREAD = 1 << 17
 """Two threads are faster than one thread if there are at least this many ids."""
 _CODE_LIMIT = 2**31
-_WHOLE = re.compile(r"0|-?[1-9][0-9]{0,999}")
-
-
-def equality_key(item: object) -> object:
-    """The key of an id in a dict or set. Two keys are equal only if their ids are equal."""
-    if isinstance(item, str) and _WHOLE.fullmatch(item):
-        return int(item)
-    if isinstance(item, UUID):
-        return str(item)
-    return item
+_CODE = re.compile(r"0|[1-9][0-9]{0,9}")
 
 
 def encode(*arms: Ids) -> tuple[list[Integers], pd.Index | None]:
@@ -82,7 +69,7 @@ def codes_of(ids: Ids, vocabulary: pd.Index | None) -> Codes:
     if isinstance(ids, pd.Categorical):
         return codes_of(_array(ids.categories), vocabulary).take(ids.codes)
     if vocabulary is None:
-        return np.fromiter(map(_id_as_code, ids.tolist()), dtype=np.int32, count=len(ids))
+        return np.fromiter(map(_text_as_code, ids.tolist()), dtype=np.int32, count=len(ids))
     return _positions(ids, vocabulary).astype(np.int32)
 
 
@@ -98,18 +85,10 @@ def ids_of(codes: Array, vocabulary: pd.Index | None) -> list[Any]:
 
 
 def rank_by_text(codes: Array, vocabulary: pd.Index | None) -> Rows:
-    """The rank of each of these distinct codes.
-
-    The codes are ordered by their ids as text, then by the type of the ids.
-    """
+    """The rank of each of these distinct codes, ordered by their ids as text."""
     ids = pd.Index(codes) if vocabulary is None else vocabulary.take(codes)
-    if _kind(ids) in {"i", "text"}:
-        order = ids.astype("str").argsort()
-    else:
-        keys = [(str(item), type(item).__name__) for item in ids.tolist()]
-        order = np.array(sorted(range(len(keys)), key=keys.__getitem__), dtype=np.intp)
     ranks = np.empty(len(codes), dtype=np.intp)
-    ranks[order] = np.arange(len(codes))
+    ranks[ids.astype("str").argsort()] = np.arange(len(codes))
     return ranks
 
 
@@ -130,11 +109,10 @@ def find_users(wanted: pd.Index, present: pd.Index) -> Rows:
 
 
 def _kind(ids: Ids | pd.Index) -> str:
-    """``i`` for integers, ``f`` for other numbers, ``text``, or ``other``."""
+    """``i`` for integers, ``text``, or ``other`` for an index of both."""
     if isinstance(ids.dtype, pd.StringDtype):
         return "text"
-    kind: str = ids.dtype.kind
-    return kind if kind in "if" else "other"
+    return "i" if ids.dtype.kind == "i" else "other"
 
 
 def _array(ids: pd.Index | pd.Series) -> Ids:
@@ -149,14 +127,10 @@ def _are_codes(ids: Array) -> bool:
     return bool(ids.view(unsigned).max(initial=0) < _CODE_LIMIT)
 
 
-def _id_as_code(item: object) -> int:
+def _text_as_code(text: str) -> int:
     """The id as a code, if ids are their own codes. It is -1 if the id cannot be a code."""
-    key = equality_key(item)
-    try:
-        code = int(key)  # type: ignore[call-overload] # raises if the key is no number
-    except (TypeError, ValueError, OverflowError):
-        return -1
-    return code if code == key and 0 <= code < _CODE_LIMIT else -1
+    code = int(text) if _CODE.fullmatch(text) else -1
+    return code if code < _CODE_LIMIT else -1
 
 
 def _share(codes: Array, shared: Codes) -> Integers:
@@ -170,19 +144,6 @@ def _encode_one(ids: Ids) -> tuple[Array, Ids]:
     """The codes of one arm's ids, and the distinct id of each code."""
     if isinstance(ids, pd.Categorical):
         return ids.codes, _array(ids.categories)
-    if ids.dtype == object:
-        code_by_key: dict[object, int] = {}
-        distinct_ids: list[Any] = []
-        codes_of_items: list[int] = []
-        for item in ids:
-            code = code_by_key.setdefault(equality_key(item), len(distinct_ids))
-            if code == len(distinct_ids):
-                distinct_ids.append(item)
-            codes_of_items.append(code)
-        return np.array(codes_of_items, dtype=np.int64), np.fromiter(distinct_ids, dtype=object)
-    coded = _encode_texts(ids)
-    if coded is not None:
-        return coded
     if ids.dtype == np.int32:
         ids = np.asarray(ids, dtype=np.int64)
     values: Any = ids if isinstance(ids, np.ndarray) else pd.Series(ids, copy=False).array
@@ -190,46 +151,15 @@ def _encode_one(ids: Ids) -> tuple[Array, Ids]:
     return codes, distinct
 
 
-def _encode_texts(ids: Ids) -> tuple[Codes, Ids] | None:
-    """`_encode_one` for texts in Arrow's memory. It does not copy the texts.
-
-    The result is None if there is no machine code for this, or if a text is null.
-    """
-    if not isinstance(ids, pd.arrays.ArrowStringArray) or not len(ids):
-        return None
-    machine = choice.compiled(choice.TEXT_COST * len(ids))
-    if machine is None:
-        return None
-    chunks = ids.__arrow_array__()
-    texts = chunks.chunk(0) if chunks.num_chunks == 1 else chunks.combine_chunks()
-    if texts.null_count:
-        return None
-    _, offsets, data = texts.buffers()
-    places = np.frombuffer(offsets, np.int64, len(texts) + 1, 8 * texts.offset)
-    coded = machine.code_texts(places, np.frombuffer(data or b"", np.uint8))
-    if coded is None:
-        return None
-    codes, first_places = coded
-    return codes, ids.take(first_places)
-
-
 def _encode_vocabularies(arms: Sequence[Ids]) -> tuple[list[Codes], pd.Index]:
     """Shared codes for the distinct ids of all arms, and the vocabulary of these codes."""
-    parts = [ids for ids in arms if len(ids)]
-    kinds = set(map(_kind, parts))
-    if (len(kinds) == 1 and "other" not in kinds) or kinds == {"i", "text"}:
-        columns = [pd.Series(part) for part in parts]
-        if len(kinds) > 1:
-            # For example, one arm uses JSON and the other CSV. Text is faster to encode than
-            # objects.
-            columns = [column.astype("str") for column in columns]
-        joined = _array(pd.concat(columns, ignore_index=True))
-    else:
-        joined = np.fromiter(chain.from_iterable(part.tolist() for part in parts), dtype=object)
-    codes, ids = _encode_one(joined)
-    bounds = np.cumsum([len(part) for part in arms])[:-1]
-    dtype = object if ids.dtype == object else None
-    return np.split(codes.astype(np.int32), bounds), pd.Index(ids, dtype=dtype, tupleize_cols=False)
+    columns = [pd.Series(ids) for ids in arms if len(ids)] or [pd.Series([], dtype="str")]
+    if len({column.dtype.kind for column in columns}) > 1:
+        # For example, one arm uses JSON and the other CSV.
+        columns = [column.astype("str") for column in columns]
+    codes, ids = _encode_one(_array(pd.concat(columns, ignore_index=True)))
+    bounds = np.cumsum(list(map(len, arms)))[:-1]
+    return np.split(codes.astype(np.int32), bounds), pd.Index(ids, tupleize_cols=False)
 
 
 def _positions(wanted: Ids, present: pd.Index) -> Rows:
@@ -237,14 +167,8 @@ def _positions(wanted: Ids, present: pd.Index) -> Rows:
 
     The present ids must be distinct.
     """
-    kinds = {_kind(wanted), _kind(present)}
-    if kinds == {"i", "text"}:
-        return present.astype("str").get_indexer(pd.Index(wanted).astype("str"))
-    if len(kinds) == 1 and "other" not in kinds:
-        return present.get_indexer(pd.Index(wanted))
-    rows = {equality_key(item): row for row, item in enumerate(present.tolist())}
-    return np.fromiter(
-        (rows.get(equality_key(item), -1) for item in wanted.tolist()),
-        dtype=np.intp,
-        count=len(wanted),
-    )
+    index: pd.Index = pd.Index(wanted)
+    if not _kind(index) == _kind(present) == "i":
+        index = index.astype("str")
+        present = present.astype("str")
+    return present.get_indexer(index)

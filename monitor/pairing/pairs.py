@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
@@ -252,61 +253,11 @@ _TOGETHER = 16
 """The ids of this many batches are merged, so that an id in several batches is stored once."""
 
 
-class ListedItems:
-    """Counts the distinct items of several batches. Each batch has its own vocabulary."""
-
-    def __init__(self) -> None:
-        self._listed = DistinctIds()
-        self._lacking = DistinctIds()
-        self._users = 0
-        self._lacking_users = 0
-
-    def add(self, pairing: Pairing) -> None:
-        """Count the items of a batch."""
-        batch = pairing.batch
-        vocabulary = pairing.vocabulary
-        self._users += len(batch)
-        self._listed.add(distinct_items(batch.baseline, batch.candidate), vocabulary)
-        if batch.weights is None:
-            return
-        is_lacking = (batch.baseline >= 0) & np.isnan(batch.weights.baseline)
-        lacks_other = (batch.candidate >= 0) & np.isnan(batch.weights.candidate)
-        self._lacking_users += int((is_lacking.any(axis=1) | lacks_other.any(axis=1)).sum())
-        items = distinct_items(batch.baseline[is_lacking], batch.candidate[lacks_other])
-        self._lacking.add(items, vocabulary)
-
-    def merge(self, other: ListedItems) -> None:
-        """Add the counts of another `ListedItems`."""
-        self._listed.merge(other._listed)
-        self._lacking.merge(other._lacking)
-        self._users += other._users
-        self._lacking_users += other._lacking_users
-
-    @property
-    def count(self) -> int:
-        """The number of distinct listed items. This is the part of the catalogue that is seen."""
-        return self._listed.count
-
-    @property
-    def unweighted_note(self) -> str | None:
-        """The number of listed items without a weight, and of the users who have such items.
-
-        The result is None if every listed item has a weight.
-        """
-        if not self._lacking_users:
-            return None
-        return (
-            f"item_weights: {self._lacking.count:,} of {self.count:,} listed items have no weight, "
-            f"so metrics that need weights leave out {self._lacking_users:,} of {self._users:,} "
-            "users: give every listed item a weight"
-        )
-
-
+@dataclass(slots=True)
 class DistinctIds:
     """The distinct ids of many batches, each with its own vocabulary."""
 
-    def __init__(self) -> None:
-        self._parts: list[Ids] = []
+    parts: list[Ids] = field(default_factory=list)
 
     def add(self, codes: Integers, vocabulary: pd.Index | None) -> None:
         """Add the ids of distinct codes. A code that has no vocabulary is its own id."""
@@ -315,22 +266,76 @@ class DistinctIds:
 
     def merge(self, other: DistinctIds) -> None:
         """Add the ids of another `DistinctIds`."""
-        for ids in other._parts:
+        for ids in other.parts:
             self._take(ids)
 
     def _take(self, ids: Ids) -> None:
-        self._parts.append(ids)
-        if len(self._parts) == _TOGETHER:
+        self.parts.append(ids)
+        if len(self.parts) == _TOGETHER:
             self._join()
 
     @property
     def count(self) -> int:
         """The number of distinct ids."""
-        if len(self._parts) > 1:
+        if len(self.parts) > 1:
             self._join()
-        return sum(map(len, self._parts))
+        return sum(map(len, self.parts))
 
     def _join(self) -> None:
-        coded, vocabulary = encode(*self._parts)
-        self._parts = []
+        coded, vocabulary = encode(*self.parts)
+        self.parts = []
         self.add(distinct_items(*coded), vocabulary)
+
+
+@dataclass(slots=True)
+class ListedItems:
+    """Counts the distinct items of several batches. Each batch has its own vocabulary.
+
+    ``lacking`` are items without a weight, and ``lacking_users`` is the number of users who have
+    such items.
+    """
+
+    listed: DistinctIds = field(default_factory=DistinctIds)
+    lacking: DistinctIds = field(default_factory=DistinctIds)
+    users: int = 0
+    lacking_users: int = 0
+
+    def add(self, pairing: Pairing) -> None:
+        """Count the items of a batch."""
+        batch = pairing.batch
+        vocabulary = pairing.vocabulary
+        self.users += len(batch)
+        self.listed.add(distinct_items(batch.baseline, batch.candidate), vocabulary)
+        if batch.weights is None:
+            return
+        is_lacking = (batch.baseline >= 0) & np.isnan(batch.weights.baseline)
+        lacks_other = (batch.candidate >= 0) & np.isnan(batch.weights.candidate)
+        self.lacking_users += int((is_lacking.any(axis=1) | lacks_other.any(axis=1)).sum())
+        items = distinct_items(batch.baseline[is_lacking], batch.candidate[lacks_other])
+        self.lacking.add(items, vocabulary)
+
+    def merge(self, other: ListedItems) -> None:
+        """Add the counts of another `ListedItems`."""
+        self.listed.merge(other.listed)
+        self.lacking.merge(other.lacking)
+        self.users += other.users
+        self.lacking_users += other.lacking_users
+
+    @property
+    def count(self) -> int:
+        """The number of distinct listed items. This is the part of the catalogue that is seen."""
+        return self.listed.count
+
+    @property
+    def unweighted_note(self) -> str | None:
+        """The number of listed items without a weight, and of the users who have such items.
+
+        The result is None if every listed item has a weight.
+        """
+        if not self.lacking_users:
+            return None
+        return (
+            f"item_weights: {self.lacking.count:,} of {self.count:,} listed items have no weight, "
+            f"so metrics that need weights leave out {self.lacking_users:,} of {self.users:,} "
+            "users: give every listed item a weight"
+        )

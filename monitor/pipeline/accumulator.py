@@ -1,18 +1,18 @@
-"""Collects a run's measurement from batches of users.
+"""Measures a run's users in batches, and adds up what was measured.
 
 The order and number of the batches do not change the result.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from heapq import nsmallest
-from operator import itemgetter
 
 import numpy as np
 
 from monitor.immutable import immutable
-from monitor.metrics import Metric, parse, score_all
+from monitor.metrics import Metric, parse
 from monitor.model.model_versions import count_versions
 from monitor.model.rankings import (
     Arm,
@@ -22,18 +22,18 @@ from monitor.model.rankings import (
     CoverageReason,
     ItemWeights,
     Pairing,
-    Pull,
     RelevanceTable,
     UserBatch,
 )
 from monitor.model.rules import Comparison, Keep
-from monitor.model.run_reasons import IdMismatch
-from monitor.model.runs import Evidence, EvidenceKind, KeptLists, Scores, Summary
+from monitor.model.runs import Evidence, EvidenceKind, Findings, KeptLists, Scores
+from monitor.model.statistics import parse_derived
 from monitor.pairing import ListedItems, keep_lists, sum_coverage
 from monitor.pairing.id_mismatches import IdComparison
-from monitor.pairing.ids import find_users
+from monitor.pairing.ids import decode, find_users
 from monitor.pairing.pairs import mix
-from monitor.pipeline import score
+from monitor.pipeline.run_scores import join_scores, take_rows, take_scores, without_failed
+from monitor.pipeline.score import leading_metric, score_pairs, wanted_statistics
 from monitor.pipeline.user_batches import (
     join_segments,
     join_tables,
@@ -73,34 +73,38 @@ class Sample:
     scores: Scores
 
 
-@immutable
+@dataclass(slots=True, kw_only=True)
 class RunPart:
-    """What one `RunAccumulator` collected.
+    """What was measured of some users of a run. `RunAccumulator` adds up the parts of all users.
 
-    An entry of ``worst`` has the value that ranks the user, the user's id, and the user's lists.
+    - ``metrics``: the names of the metrics that were measured.
+    - ``failed``: the error of each metric that failed for some users.
+    - ``unmeasured``: sentences about metrics that could not be measured.
+    - ``notes``: by arm and reason, what happened first, and the first users without a list.
+    - ``input_hash``: the hash of the users and all their lists, a sum over users.
+    - ``worst``: the worst users, each with a value (a lower value is worse) and both lists.
+    - ``sampled``: the users of the sample, without weights and relevance.
+    - ``scores``: the scores that a measurement on another machine returns.
     """
 
-    metrics: tuple[str, ...]
-    listed: ListedItems
-    notes: Mapping[tuple[Arm, CoverageReason], tuple[str, list[str]]]
-    versions: Mapping[Arm, Mapping[str, int]]
-    input_hash: int
     summaries: SummaryAccumulator
-    coverage: Coverage
-    scores: Scores
-    lists: KeptLists | None
-    worst: list[tuple[float, str, Evidence]]
-    sampled: tuple[UserBatch, Scores]
-    unmeasured: tuple[str, ...]
-    failed: Mapping[str, str]
-    id_mismatches: list[tuple[IdMismatch, ...]]
+    metrics: dict[str, None] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+    unmeasured: dict[str, None] = field(default_factory=dict)
+    listed: ListedItems = field(default_factory=ListedItems)
+    ids: IdComparison = field(default_factory=IdComparison)
+    coverage: list[Coverage] = field(default_factory=list)
+    notes: dict[tuple[Arm, CoverageReason], tuple[str, list[str]]] = field(default_factory=dict)
+    versions: dict[Arm, dict[str, int]] = field(default_factory=lambda: {arm: {} for arm in Arm})
+    input_hash: int = 0
+    lists: list[KeptLists] = field(default_factory=list)
+    worst: list[tuple[float, Evidence]] = field(default_factory=list)
+    sampled: list[tuple[UserBatch, Scores]] = field(default_factory=list)
+    scores: list[Scores] = field(default_factory=list)
 
 
 class RunAccumulator:
-    """Pairs, scores and adds up the batches of a run's users.
-
-    ``gather`` is called with each batch's scores.
-    """
+    """Measures batches of a run's users, and adds up their parts."""
 
     def __init__(
         self,
@@ -109,144 +113,95 @@ class RunAccumulator:
         stage: Callable[[str], AbstractContextManager[object]] = nullcontext,
         *,
         sampled_users: int = SAMPLED_USERS,
-        gather: Callable[[Scores], object] = lambda _: None,
     ) -> None:
-        self.listed = ListedItems()
-        self.versions: dict[Arm, dict[str, int]] = {arm: {} for arm in Arm}
-        self.input_hash = 0  # hash of the users asked and all their lists, a sum over users
-        # Metrics that failed for some users, with the error. Their scores are not reported.
-        self.failed: dict[str, str] = {}
-        self._measured: dict[Metric, None] = {}
-        # For each arm and reason: what happened first, and the first users without a list.
-        self._notes: dict[tuple[Arm, CoverageReason], tuple[str, list[str]]] = {}
         self._comparison = comparison
-        self._stage = stage
         self._segments = asked.segments
+        self._stage = stage
         self._share = sampled_users / max(1, asked.count)
-        self._summaries = SummaryAccumulator(
-            self._segments, score.wanted_statistics(comparison.judging.similarity_rules)
-        )
-        self._coverage: list[Coverage] = []
-        self._gather = gather
-        self._lists: list[KeptLists] = []
-        self._worst: list[tuple[float, str, Evidence]] = []
-        self._sampled: list[tuple[UserBatch, Scores]] = []
-        self._pairing: Pairing | None = None
-        self._unmeasured: dict[str, None] = {}
-        self._id_differences = IdComparison()
+        self._pairing: Pairing | None = None  # the pairing of the sample, if it is one batch
+        wanted = wanted_statistics(comparison.judging.similarity_rules)
+        self.sums = RunPart(summaries=SummaryAccumulator(self._segments, wanted))
 
-    def add(self, batch: UserBatch) -> None:
-        """Pair, score and add the next batch."""
+    def add(self, batch: UserBatch) -> Scores:
+        """Pair and score the next batch, and add it. Returns the scores of the paired users."""
         measuring = self._comparison.measuring
+        sums = self.sums
         with self._stage("pair"):
-            pairing = pair_users(batch, measuring.k, self._id_differences)
+            pairing = pair_users(batch, measuring.k, sums.ids)
         with self._stage("score"):
-            metrics, unmeasured = score.scorable_metrics(measuring, pairing.batch)
-            floor = score.measure_floor(batch, pairing, measuring.k, metrics, self.failed)
-            by_metric = score_all(pairing.batch, metrics, failed=self.failed)
-            by_metric, bounds = score.add_floor(by_metric, floor, metrics, measuring.k)
+            scored = score_pairs(measuring, batch, pairing, sums.failed)
         panel = batch.panel
         with self._stage("summarize"):
             rows = rows_of_segments(panel, pairing.panel_rows)
-            scores = Scores(users=panel.users[pairing.panel_rows], by_metric=by_metric)
-            self._measured |= dict.fromkeys(metrics)
-            self.listed.add(pairing)
-            self._summaries.add(rows, by_metric, score.score_ranges(metrics, measuring.k) | bounds)
-            self._coverage.append(pairing.coverage)
-            self._unmeasured |= dict.fromkeys(unmeasured)
-            usable = [metric for metric in metrics if str(metric) not in self.failed]
-            self._keep_worst(pairing, scores, score.leading_metric(self._comparison, usable))
-            self._add_notes(Arm.BASELINE, batch.baseline)
-            self._add_notes(Arm.CANDIDATE, batch.candidate)
+            scores = Scores(users=panel.users[pairing.panel_rows], by_metric=scored.by_metric)
+            sums.metrics |= dict.fromkeys(map(str, scored.metrics))
+            sums.unmeasured |= dict.fromkeys(scored.left_out)
+            sums.listed.add(pairing)
+            sums.summaries.add(rows, scored.by_metric, scored.bounds)
+            for arm, pull in ((Arm.BASELINE, batch.baseline), (Arm.CANDIDATE, batch.candidate)):
+                count_versions(sums.versions[arm], pull.versions.items())
+                for reason, text in pull.notes.items():
+                    users = [user for user, why in pull.failures.items() if why is reason]
+                    self._note((arm, reason), text, users)
+            self._add_worst(self._worst_of(pairing, scores, scored.metrics))
             if measuring.keep_lists is not Keep.NONE:
-                self._lists.append(self._drawn(keep_lists(pairing, scores.users, rows)))
+                sums.lists.append(self._drawn(keep_lists(pairing, scores.users, rows)))
             hashes = hash_users(panel.users, self._comparison)
-            self.input_hash += int(mix(hashes + pairing.input_hashes).sum(dtype=np.uint64))
+            sums.input_hash += int(mix(hashes + pairing.input_hashes).sum(dtype=np.uint64))
             is_in_sample = is_sampled(panel, self._share, hashes)
-            users = panel.users
-            sampled_rows = is_in_sample[pairing.panel_rows]
             # If one sorted batch is the whole sample, its pairing is reused.
-            is_only = len(self._coverage) == 1 and is_in_sample.all()
-            self._pairing = pairing if is_only and users.is_monotonic_increasing else None
-            self._sampled.append(
-                (take_users(batch, is_in_sample), score.take_scores(scores, sampled_rows))
-            )
-            self._gather(scores)
+            is_whole = not sums.coverage and is_in_sample.all()
+            self._pairing = None
+            if is_whole and panel.users.is_monotonic_increasing:
+                self._pairing = pairing
+            sums.coverage.append(pairing.coverage)
+            sampled = take_users(replace(batch, weights=None, relevance=None), is_in_sample)
+            sampled_rows = is_in_sample[pairing.panel_rows]
+            sums.sampled.append((sampled, take_scores(scores, sampled_rows)))
+        return scores
 
-    def _add_notes(self, arm: Arm, pull: Pull) -> None:
-        for reason, text in pull.notes.items():
-            users = [user for user, why in pull.failures.items() if why is reason]
-            self._note((arm, reason), text, users)
-        count_versions(self.versions[arm], pull.versions.items())
+    def merge(self, part: RunPart) -> None:
+        """Add what was measured of other users. Do not use the part again afterwards."""
+        sums = self.sums
+        sums.metrics |= part.metrics
+        sums.failed |= part.failed
+        sums.unmeasured |= part.unmeasured
+        sums.listed.merge(part.listed)
+        sums.ids.batches += part.ids.batches
+        sums.summaries.merge(part.summaries)
+        sums.coverage = [sum_coverage([*sums.coverage, *part.coverage], self._segments)]
+        for key, (text, users) in part.notes.items():
+            self._note(key, text, users)
+        for arm, versions in part.versions.items():
+            count_versions(sums.versions[arm], versions.items())
+        sums.input_hash += part.input_hash
+        sums.lists += part.lists
+        self._add_worst(part.worst)
+        sums.sampled += part.sampled
 
     def part(self, scores: Scores) -> RunPart:
-        """Return everything that was collected, with these scores. Add nothing afterwards."""
-        self._summaries.compact()
-        users, sampled_scores = self._join_sampled()
-        return RunPart(
-            metrics=tuple(map(str, self._measured)),
-            listed=self.listed,
-            notes=self._notes,
-            versions=self.versions,
-            input_hash=self.input_hash,
-            summaries=self._summaries,
-            coverage=self.coverage,
-            scores=scores,
-            lists=self.lists,
-            worst=self._worst,
-            # The process that merges the parts has weights and relevance.
-            sampled=(replace(users, weights=None, relevance=None), sampled_scores),
-            unmeasured=tuple(self._unmeasured),
-            failed=self.failed,
-            id_mismatches=self._id_differences.batches,
+        """Everything that was added, joined, with these scores. Add nothing afterwards."""
+        sums = self.sums
+        sums.summaries.compact()
+        return replace(
+            sums,
+            coverage=[self.coverage],
+            lists=[*filter(None, [self._join_lists()])],
+            sampled=[self._join_sampled()],
+            scores=[scores],
         )
-
-    def merge(
-        self,
-        part: RunPart,
-        weights: ItemWeights | None,
-        relevance: RelevanceTable | None,
-    ) -> None:
-        """Add what another accumulator collected from other users.
-
-        Do not use the part again afterwards.
-        """
-        self._measured |= dict.fromkeys(map(parse, part.metrics))
-        self.failed |= part.failed
-        self.listed.merge(part.listed)
-        for key, (text, failed) in part.notes.items():
-            self._note(key, text, failed)
-        for arm, versions in part.versions.items():
-            count_versions(self.versions[arm], versions.items())
-        self.input_hash += part.input_hash
-        self._summaries.merge(part.summaries)
-        self._coverage = [sum_coverage([*self._coverage, part.coverage], self._segments)]
-        self._lists += filter(None, [part.lists])
-        self._rank_worst([*self._worst, *part.worst])
-        users, scores = part.sampled
-        self._sampled.append((replace(users, weights=weights, relevance=relevance), scores))
-        self._unmeasured |= dict.fromkeys(part.unmeasured)
-        self._id_differences.batches += part.id_mismatches
-        self._gather(part.scores)
 
     @property
     def metrics(self) -> tuple[Metric, ...]:
         """The metrics that were measured and did not fail."""
-        return tuple(metric for metric in self._measured if str(metric) not in self.failed)
+        return tuple(parse(name) for name in self.sums.metrics if name not in self.sums.failed)
 
     @property
     def left_out(self) -> tuple[str, ...]:
         """Sentences about what could not be measured for all users."""
-        return (
-            *self._unmeasured,
-            *self.failed.values(),
-            *filter(None, [self.listed.unweighted_note]),
-        )
-
-    @property
-    def id_mismatches(self) -> tuple[IdMismatch, ...]:
-        """Differences between the arms in how items are spelled."""
-        return self._id_differences.mismatches
+        sums = self.sums
+        note = sums.listed.unweighted_note
+        return (*sums.unmeasured, *sums.failed.values(), *filter(None, [note]))
 
     @property
     def notes(self) -> Mapping[tuple[Arm, CoverageReason], CoverageNote]:
@@ -255,31 +210,25 @@ class RunAccumulator:
         If an arm could not be read at all, its note names no example users.
         """
         notes = {}
-        for (arm, reason), (text, users) in self._notes.items():
+        for (arm, reason), (text, users) in self.sums.notes.items():
             examples: tuple[str, ...] = ()
             if reason is not CoverageReason.UNAVAILABLE:
                 examples = tuple(user[:_LONGEST_USER] for user in users)
             notes[arm, reason] = CoverageNote(text=text, users=examples)
         return notes
 
-    def _note(self, key: tuple[Arm, CoverageReason], text: str, users: Sequence[str]) -> None:
-        first_text, earlier_users = self._notes.get(key, (text, []))
-        self._notes[key] = first_text, nsmallest(_EXAMPLES, (*earlier_users, *users))
+    def _note(self, key: tuple[Arm, CoverageReason], text: str, users: Iterable[str]) -> None:
+        first_text, earlier_users = self.sums.notes.get(key, (text, []))
+        self.sums.notes[key] = first_text, nsmallest(_EXAMPLES, (*earlier_users, *users))
 
     @property
     def coverage(self) -> Coverage:
         """The coverage of all users that were asked."""
-        return sum_coverage(self._coverage, self._segments)
+        return sum_coverage(self.sums.coverage, self._segments)
 
-    @property
-    def summaries(self) -> tuple[Summary, ...]:
-        """Summaries by segment and metric."""
-        return self._summaries.summaries()
-
-    @property
-    def lists(self) -> KeptLists | None:
+    def _join_lists(self) -> KeptLists | None:
         """The lists that the comparison keeps, of paired users. None if no batch has any."""
-        parts = self._lists
+        parts = self.sums.lists
         if not parts:
             return None
         counts = [len(part.baseline) for part in parts]
@@ -296,19 +245,17 @@ class RunAccumulator:
         keep = self._comparison.measuring.keep_lists
         return take_kept(lists, select_kept(lists.panel.users, keep, self._comparison))
 
-    def sample(self) -> Sample:
-        """Return the sampled users. This frees their batches, so call it only once."""
+    def sample(
+        self, weights: ItemWeights | None = None, relevance: RelevanceTable | None = None
+    ) -> Sample:
+        """The sampled users, with these weights and this relevance."""
         # The users are sorted, because the last bits of sums over users depend on the order.
         sampled, scores = self._join_sampled()
-        batch = sort_users(sampled)
+        batch = replace(sort_users(sampled), weights=weights, relevance=relevance)
         pairing = self._pairing or pair_users(batch, self._comparison.measuring.k)
         users = batch.panel.users[pairing.panel_rows]
         if not users.equals(scores.users):
-            rows = find_users(users, scores.users)
-            scores = Scores(
-                users=users,
-                by_metric={name: values[rows] for name, values in scores.by_metric.items()},
-            )
+            scores = take_rows(scores, find_users(users, scores.users))
         return Sample(
             pairing=pairing,
             segments=rows_of_segments(batch.panel, pairing.panel_rows),
@@ -316,55 +263,82 @@ class RunAccumulator:
         )
 
     def _join_sampled(self) -> tuple[UserBatch, Scores]:
-        users = join_users([users for users, _ in self._sampled], self._segments)
-        scores = score.join_scores([scores for _, scores in self._sampled])
-        self._sampled = []
-        return users, scores
+        users, scores = zip(*self.sums.sampled, strict=True)
+        return join_users(users, self._segments), join_scores(scores)
 
-    @property
-    def worst(self) -> tuple[Evidence, ...]:
-        """Lists of the worst users, the worst first."""
-        return tuple(evidence for _, _, evidence in self._worst)
+    def findings(self, slot: datetime, sample: Sample) -> Findings:
+        """What was found in all users, without metrics that failed for some users."""
+        sums = self.sums
+        summaries = []
+        for summary in sums.summaries.summaries():
+            if parse_derived(summary.metric)[1] not in sums.failed:
+                summaries.append(summary)
+        evidence = []
+        for shown in (*_numbered(shown for _, shown in sums.worst), *self._ordinary(sample)):
+            evidence.append(replace(shown, scores=without_failed(shown.scores, sums.failed)))
+        known_items = self._comparison.measuring.catalogue_size or 0
+        return Findings(
+            slot=slot,
+            coverage=self.coverage,
+            summaries=tuple(summaries),
+            evidence=tuple(evidence),
+            catalogue_size=max(known_items, sums.listed.count) or None,
+            lists=self._join_lists(),
+            input_hash=f"{sums.input_hash % 2**64:016x}",
+            id_mismatches=sums.ids.mismatches,
+        )
 
-    def evidence(self, sample: Sample) -> tuple[Evidence, ...]:
-        """Lists of the worst users among all users, and of ordinary users from the sample."""
-        worst = self.worst
-        metric = score.leading_metric(self._comparison, self.metrics)
-        median = self._summaries.median(str(metric))
+    def _ordinary(self, sample: Sample) -> tuple[Evidence, ...]:
+        """Lists of users whose scores are nearest to the median. No user is shown twice."""
+        metric = leading_metric(self._comparison, self.metrics)
+        median = self.sums.summaries.median(str(metric))
         if metric is None or median is None:
-            return worst
+            return ()
         values = sample.scores.by_metric[str(metric)].copy()
-        # No user is shown twice.
-        values[sample.scores.users.isin([shown.user for shown in worst])] = np.nan
+        worst = [shown.user for _, shown in self.sums.worst]
+        values[sample.scores.users.isin(worst)] = np.nan
         rows = ordinary_rows(values, self._comparison.measuring.evidence_users, median)
-        ordinary = []
-        for position, row in enumerate(rows.tolist()):
-            shown = score.show_user(
-                sample.pairing,
-                sample.scores,
-                row,
-                EvidenceKind.REPRESENTATIVE,
-                position,
-            )
-            ordinary.append(shown)
-        return (*worst, *ordinary)
+        kind = EvidenceKind.REPRESENTATIVE
+        return _numbered(
+            _show_user(sample.pairing, sample.scores, row, kind) for row in rows.tolist()
+        )
 
-    def _keep_worst(self, pairing: Pairing, scores: Scores, metric: Metric | None) -> None:
+    def _worst_of(
+        self, pairing: Pairing, scores: Scores, metrics: Iterable[Metric]
+    ) -> list[tuple[float, Evidence]]:
+        usable = [metric for metric in metrics if str(metric) not in self.sums.failed]
+        metric = leading_metric(self._comparison, usable)
         if metric is None:
-            return
-        count = self._comparison.measuring.evidence_users
-        is_alike = metric.higher_is_more_alike
+            return []
         values = scores.by_metric[str(metric)]
-        sign = 1.0 if is_alike else -1.0
-        candidates = list(self._worst)
-        for row in worst_rows(values, scores.users, count, higher_is_more_alike=is_alike).tolist():
-            shown = score.show_user(pairing, scores, row, EvidenceKind.WORST, 0)
-            candidates.append((sign * float(values[row]), shown.user, shown))
-        self._rank_worst(candidates)
+        if not metric.higher_is_more_alike:
+            values = -values
+        rows = worst_rows(values, scores.users, self._comparison.measuring.evidence_users)
+        worst = []
+        for row in rows.tolist():
+            worst.append((float(values[row]), _show_user(pairing, scores, row, EvidenceKind.WORST)))
+        return worst
 
-    def _rank_worst(self, candidates: Sequence[tuple[float, str, Evidence]]) -> None:
-        ranked = sorted(candidates, key=itemgetter(0, 1))
-        most = self._comparison.measuring.evidence_users
-        self._worst = []
-        for place, (value, user, shown) in enumerate(ranked[:most]):
-            self._worst.append((value, user, replace(shown, position=place)))
+    def _add_worst(self, worst: Iterable[tuple[float, Evidence]]) -> None:
+        ranked = sorted((*self.sums.worst, *worst), key=lambda shown: (shown[0], shown[1].user))
+        self.sums.worst = ranked[: self._comparison.measuring.evidence_users]
+
+
+def _show_user(pairing: Pairing, scores: Scores, row: int, kind: EvidenceKind) -> Evidence:
+    """Both lists of one user as item ids. ``row`` is the user's row in pairing and scores."""
+    user_scores: dict[str, float | None] = {}
+    for name, values in scores.by_metric.items():
+        value = float(values[row])
+        user_scores[name] = None if np.isnan(value) else value
+    return Evidence(
+        kind=kind,
+        position=0,
+        user=scores.users[row],
+        baseline=decode(pairing.batch.baseline[row], pairing.vocabulary),
+        candidate=decode(pairing.batch.candidate[row], pairing.vocabulary),
+        scores=user_scores,
+    )
+
+
+def _numbered(users: Iterable[Evidence]) -> tuple[Evidence, ...]:
+    return tuple(replace(shown, position=position) for position, shown in enumerate(users))

@@ -11,8 +11,8 @@ from monitor.model.rankings import RelevanceTable
 from monitor.model.rules import Comparison
 from monitor.model.runs import Run, Summary
 from monitor.pipeline.pull import ask_in_time
+from monitor.pipeline.run_scores import draw_scores
 from monitor.pipeline.score import (
-    draw_scores,
     relevance_metrics,
     score_kept_lists,
     summarize_scores,

@@ -7,7 +7,7 @@ import pandas as pd
 
 from monitor.arm_metrics import LastLists
 from monitor.immutable import immutable
-from monitor.kernels import PAD
+from monitor.kernels import PAD, pad
 from monitor.model.arrays import Codes, Rows
 from monitor.model.rankings import Arm, PairBatch, Pairing, RankingTable
 from monitor.model.runs import KeptLists
@@ -53,8 +53,8 @@ def recode_lists(
     for codes, places, unknown_numbers in zip(flat, is_unknown, split_numbers, strict=True):
         codes[places] = first + unknown_numbers
     rows = find_users(users, earlier.baseline.users)
-    baseline, baseline_lengths = _pad(earlier.baseline, flat[0], rows, k)
-    candidate, candidate_lengths = _pad(earlier.candidate, flat[1], rows, k)
+    baseline, baseline_lengths, baseline_items = _pad(earlier.baseline, flat[0], rows, k)
+    candidate, candidate_lengths, candidate_items = _pad(earlier.candidate, flat[1], rows, k)
     return RecodedLists(
         batch=PairBatch(
             baseline=baseline,
@@ -62,9 +62,7 @@ def recode_lists(
             baseline_lengths=baseline_lengths,
             candidate_lengths=candidate_lengths,
         ),
-        exposed={
-            arm: _top(table, codes, k) for arm, table, codes in zip(Arm, tables, flat, strict=True)
-        },
+        exposed={Arm.BASELINE: baseline_items, Arm.CANDIDATE: candidate_items},
         first_unknown=first,
         unknown=pd.Index(unknown),
     )
@@ -78,20 +76,12 @@ def _first_free(pairing: Pairing, flat: list[Codes]) -> int:
     return 1 + max(int(codes.max(initial=PAD)) for codes in lists)
 
 
-def _pad(table: RankingTable, flat: Codes, rows: Rows, k: int) -> tuple[Codes, Codes]:
-    # Places without an item read the appended value. So does row -1, a user without a list.
-    flat = np.append(flat, np.int32(PAD))
-    cut_lengths = np.minimum(np.diff(table.offsets), k)
-    lengths = np.append(cut_lengths, 0)[rows]
-    starts = np.append(table.offsets[:-1], 0)[rows]
-    places = np.arange(k)
-    is_filled = places < lengths[:, None]
-    cells = np.where(is_filled, starts[:, None] + places, len(flat) - 1)
-    return flat[cells], lengths.astype(np.int32)
+def _pad(table: RankingTable, flat: Codes, rows: Rows, k: int) -> tuple[Codes, Codes, Codes]:
+    """The lists in these rows, padded, their lengths, and the items of all lists, cut to k.
 
-
-def _top(table: RankingTable, flat: Codes, k: int) -> Codes:
-    """The codes in the first k places of all lists."""
-    starts = np.repeat(table.offsets[:-1], np.diff(table.offsets))
-    places = np.arange(len(flat)) - starts
-    return flat[places < k]
+    Row -1 is a user without a list.
+    """
+    lists, lengths, _ = pad(flat, table.offsets, k)
+    no_list = np.full((1, k), PAD, dtype=np.int32)
+    with_none = np.concatenate([lists, no_list])
+    return with_none[rows], np.append(lengths, np.int32(0))[rows], lists[lists >= 0]

@@ -47,11 +47,10 @@ from monitor.reference.spread import SETTLED_RUNS, PastAlarms
 from monitor.reference.thresholds import Budget
 from monitor.texts.model_versions import write_model_changes
 
-NEAR_DROP_Z = 3.0
 NEAR_DROP_RUNS = 3
-"""For this many runs, rules do not learn from a run that is `NEAR_DROP_Z` deviations from normal.
+"""For this many runs, rules do not learn from a run that could not end an alert.
 
-Otherwise a fault that is just below the limit on its first day would be normal on its second day.
+Otherwise a fault below the limit of one run would be normal on its second day, before a trend shows.
 """
 
 ODD_SCALES = 8.0
@@ -97,11 +96,9 @@ def compute_expectations(
     - runs of another model, which has its own normal.
     """
     rules = [rule for rule in comparison.judging.rules if is_learned(rule)]
-    rows = findings.measured.coverage.rows if findings.measured.coverage else ()
+    rows = findings.coverage.rows if findings.coverage else ()
     learns_coverage = any(isinstance(rule, CoverageRule) for rule in rules)
-    figures = Figures.of(
-        findings.measured.summaries, rows if learns_coverage else (), findings.measured.arm_scores
-    )
+    figures = Figures.of(findings.summaries, rows if learns_coverage else (), findings.arm_scores)
     if not (figures.summaries or figures.coverage):
         return ()
     series = []
@@ -112,17 +109,7 @@ def compute_expectations(
         return ()
     is_holiday = comparison.judging.is_holiday
     if is_holiday(findings.slot):
-        without_limits = []
-        for watched in series:
-            expectation = Expectation(
-                alert=watched.rule.alert,
-                segment=watched.segment,
-                runs=0,
-                series=describe_series(watched.rule),
-                note=HOLIDAY,
-            )
-            without_limits.append(expectation)
-        return tuple(without_limits)
+        return tuple(replace(_without_limit(watched), note=HOLIDAY) for watched in series)
     past = [run for run in past if not is_holiday(run.slot)]
     starts = list[int]()
     note = ""
@@ -130,11 +117,16 @@ def compute_expectations(
         past, starts, note = find_past_of_models(past, findings)
     shares = share_out(comparison, series)
     lessons = rule_series.read_lessons(series, past)
-    evidence, alarms = _look_back(comparison, series, past, (lessons, shares), starts)
+    alarms = _find_past_alarms(comparison, series, past, lessons)
+    # An alert resets the evidence. So does a new model: the evidence is against the old one.
+    is_before_model = np.isin(np.arange(len(past)) + 1, starts)
+    resets = alarms.firing | is_before_model[:, np.newaxis]
+    evidence, was_drifting = _collect_evidence(resets, lessons.steady, shares)
     levels = _find_rows(past, [change for change in accepted if change.at <= findings.slot])
     levels += [(start, start + 1) for start in starts]
     alarms = replace(
         alarms,
+        healthy=alarms.healthy & ~was_drifting,
         accepted=sorted(levels),
         settled=_runs_of_a_new_normal(past, findings.slot),
     )
@@ -182,7 +174,7 @@ def find_past_of_models(
     """
     names: list[tuple[str | None, ...]] = []
     now: tuple[str | None, ...] = (None,) * len(Arm)
-    for models in (findings.measured.models, *(run.models for run in reversed(past))):
+    for models in (findings.models, *(run.models for run in reversed(past))):
         now = tuple(
             (models or {}).get(arm, ArmModel()).now or later
             for arm, later in zip(Arm, now, strict=True)
@@ -206,30 +198,26 @@ def find_past_of_models(
 
 
 def _describe_models(findings: Findings, before: PastRun) -> str:
-    return " and ".join(write_model_changes(findings.measured.models, findings.slot, before.slot))
+    return " and ".join(write_model_changes(findings.models, findings.slot, before.slot))
 
 
-def _look_back(
+def _find_past_alarms(
     comparison: Comparison,
-    series: Sequence[rule_series.RuleSeries[SeriesRule]],
+    series: rule_series.ManySeries,
     past: Sequence[PastRun],
-    learned: tuple[rule_series.LessonArrays, Floats],
-    starts: Sequence[int],
-) -> tuple[TrendEvidence, PastAlarms]:
-    """The evidence of trends before this run, and which past runs were healthy."""
-    lessons, shares = learned
-    fired = rule_series.find_firings(series, past)
-    # When a new model begins, the evidence against the old model is dropped.
-    is_last = np.isin(np.arange(len(past)) + 1, starts)
-    evidence, was_drifting = _gather(fired | is_last[:, np.newaxis], lessons.steady, shares)
+    lessons: rule_series.LessonArrays,
+) -> PastAlarms:
+    """Which past runs had alerts, and which were healthy. Drifts are not taken into account here."""
     alerts = {rule.alert for rule in learning_rules(comparison)}
     alarms = rule_series.find_alarms(series, past, alerts)
     calm = np.where(alarms, np.nan, lessons.values)
     is_odd = rule_series.spread_over_segments(series, find_odd(calm, lessons.errors, lessons.z))
-    # A run must not become normal if it is in alarm, in a drift or close to a drop.
-    healthy = ~alarms & ~is_odd & ~was_drifting & ~find_waiting(lessons.z)
-    far = lessons.z > NORMAL_AGAIN[Learning.DROP]
-    return evidence, PastAlarms(healthy=healthy, alarms=alarms, firing=fired, far=far)
+    return PastAlarms(
+        healthy=~alarms & ~is_odd & ~find_waiting(lessons.z),
+        alarms=alarms,
+        firing=rule_series.find_firings(series, past),
+        far=lessons.z > NORMAL_AGAIN[Learning.DROP],
+    )
 
 
 def _find_rows(past: Sequence[PastRun], accepted: Iterable[Transition]) -> list[tuple[int, int]]:
@@ -263,9 +251,9 @@ def _runs_of_a_new_normal(past: Sequence[PastRun], slot: datetime) -> int:
 
 
 def find_waiting(z: Floats) -> Flags:
-    """The newest past runs that were nearly a drop, (runs, m). Later runs decide about them."""
+    """The newest past runs that could not end an alert, (runs, m). Later runs decide about them."""
     is_new = np.arange(len(z))[:, np.newaxis] >= len(z) - NEAR_DROP_RUNS
-    return is_new & (z > NEAR_DROP_Z)
+    return is_new & (z > NORMAL_AGAIN[Learning.DROP])
 
 
 def find_odd(values: Floats, errors: Floats, z: Floats) -> Flags:
@@ -279,9 +267,7 @@ def find_odd(values: Floats, errors: Floats, z: Floats) -> Flags:
     return np.isnan(z) & (np.abs(values - find_median(values)) > ODD_SCALES * scale)
 
 
-def share_out(
-    comparison: Comparison, series: Sequence[rule_series.RuleSeries[SeriesRule]]
-) -> Floats:
+def share_out(comparison: Comparison, series: rule_series.ManySeries) -> Floats:
     """The allowed chance of a false alarm in one run for each series, (m,)."""
     budget = Budget(
         runs=max(1.0, comparison.judging.runs_a_false_page),
@@ -298,21 +284,23 @@ def _weight(rule: SeriesRule) -> float:
     return 1.0
 
 
-def _gather(fired: Flags, z: Floats, shares: Floats) -> tuple[TrendEvidence, Flags]:
-    """The evidence of drift before this run, and which past runs belong to a drift, (runs, m)."""
+def _collect_evidence(resets: Flags, z: Floats, shares: Floats) -> tuple[TrendEvidence, Flags]:
+    """The evidence of drift before this run, and which past runs belong to a drift, (runs, m).
+
+    ``resets``: after which runs the evidence of a series is dropped, (runs, m).
+    """
     evidence = no_evidence(len(shares))
-    drifting = np.zeros(fired.shape, dtype=np.bool_)
+    drifting = np.zeros(resets.shape, dtype=np.bool_)
     for row, now in enumerate(z):
         evidence = update_evidence(evidence, now)
         # Which runs belong to a drift is known only at the end of its evidence.
-        is_last = fired[row] | (row == len(z) - 1)
+        is_last = resets[row] | (row == len(z) - 1)
         if is_last.any():
             suspects = np.where(is_last, count_suspects(evidence, shares), 0)
             age = np.arange(row, -1, -1)[:, np.newaxis]
             drifting[: row + 1] |= age < suspects
-        if fired[row].any():
-            # An alert resets the evidence.
-            is_open = ~fired[row]
+        if resets[row].any():
+            is_open = ~resets[row]
             evidence = TrendEvidence(
                 mass=evidence.mass * is_open,
                 rise=evidence.rise * is_open,
@@ -322,7 +310,7 @@ def _gather(fired: Flags, z: Floats, shares: Floats) -> tuple[TrendEvidence, Fla
 
 
 def _build(
-    series: Sequence[rule_series.RuleSeries[SeriesRule]],
+    series: rule_series.ManySeries,
     figures: Figures,
     reference: Reference,
     before: TrendEvidence,
@@ -336,11 +324,9 @@ def _build(
     for n, watched in enumerate(series):
         users = watched.count_users(figures)
         limit = watched.rule.limit
-        expectation = Expectation(
-            alert=watched.rule.alert,
-            segment=watched.segment,
+        expectation = replace(
+            _without_limit(watched),
             runs=int(reference.runs[n]),
-            series=describe_series(watched.rule),
             judged=_finite(values[n]),
             error=_finite(errors[n]),
             steady=_finite(steady[n]),
@@ -361,12 +347,21 @@ def _build(
     return tuple(expectations)
 
 
+def _without_limit(watched: rule_series.RuleSeries[SeriesRule]) -> Expectation:
+    return Expectation(
+        alert=watched.rule.alert,
+        segment=watched.segment,
+        runs=0,
+        series=describe_series(watched.rule),
+    )
+
+
 def _finite(value: np.float64) -> float | None:
     return float(value) if np.isfinite(value) else None
 
 
 def _compare(
-    series: Sequence[rule_series.RuleSeries[SeriesRule]],
+    series: rule_series.ManySeries,
     reference: Reference,
     now: tuple[Floats, Floats],
     shares: Floats,

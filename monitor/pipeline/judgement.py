@@ -21,7 +21,7 @@ from monitor.model.alerts import AlertState, Expectation, Standstill, State, Tra
 from monitor.model.memory import Memory, PastRun, to_lessons
 from monitor.model.rankings import ALL
 from monitor.model.rules import Comparison, RuleKind, SimilarityRule
-from monitor.model.runs import Findings, KeptLists, MeasuredRun, RunRecord, RunStatus, Summary
+from monitor.model.runs import Findings, KeptLists, RunRecord, RunStatus, Summary
 from monitor.model.statistics import parse_derived
 from monitor.pipeline.expectations import REMEMBERED, compute_expectations, learning_rules
 from monitor.pipeline.run_explanation import add_explanations, find_lost
@@ -32,7 +32,10 @@ from monitor.summaries import summarize_one
 from monitor.texts.model_versions import write_models
 
 RECENT = 10
-"""If no rule learns a series, the mean of this many earlier healthy runs is shown as normal."""
+"""How many earlier healthy runs give the value that messages show as normal: their mean.
+
+This value is used only for comparisons without a rule that learns what is normal.
+"""
 
 
 @immutable
@@ -64,7 +67,7 @@ def judge_findings(
     )
     standstills: tuple[Standstill, ...] = ()
     if findings.status is RunStatus.OK:
-        standstills = count_standstills(comparison, findings.measured.arm_scores, memory.past)
+        standstills = count_standstills(comparison, findings.arm_scores, memory.past)
     states, transitions = evaluate_rules(
         comparison,
         findings,
@@ -77,7 +80,7 @@ def judge_findings(
     states, transitions = assign_incidents(states, transitions, memory.states, comparison.judging)
     scales = ChangeScales(
         comparison=comparison,
-        summaries=findings.measured.summaries,
+        summaries=findings.summaries,
         expectations=expectations,
         past=memory.past,
     )
@@ -98,7 +101,8 @@ def needs_recent(comparison: Comparison) -> bool:
 class ChangeScales:
     """Adds to a run's transitions how certain their values are, and which value was normal before.
 
-    ``past`` are the earlier runs, oldest first. They have summaries if no rule learns.
+    ``past`` are the earlier runs, oldest first. They have their summaries only if no rule of the
+    comparison learns what is normal (`needs_recent`).
     """
 
     comparison: Comparison
@@ -274,14 +278,14 @@ class Rejudgement:
         run = record.run
         if run.status in (RunStatus.ABANDONED, RunStatus.RUNNING):
             return ()
-        measured = MeasuredRun(
+        findings = Findings(
+            slot=run.slot,
+            status=run.status,
+            reasons=run.reasons,
             coverage=record.coverage,
             summaries=record.summaries,
             arm_scores=record.arm_scores,
             models=run.models,
-        )
-        findings = Findings(
-            slot=run.slot, status=run.status, reasons=run.reasons, measured=measured
         )
         # After a change of the configuration learning starts again, as it does in the daemon.
         past = tuple(self.past[run.config_hash])

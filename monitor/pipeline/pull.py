@@ -10,6 +10,8 @@ from dataclasses import field, replace
 from datetime import datetime
 from functools import partial
 from itertools import pairwise
+from math import inf
+from operator import methodcaller
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -223,9 +225,8 @@ def pull_all(
     )
     begun_at = time.monotonic()
     deadline = Deadline(begun_at + request.timeout_s + GRACE_S)
-    took_s: dict[Arm, float] = {}
     # All calls begin before the first wait. Otherwise the answers are from different moments.
-    pulling: dict[Arm, BackgroundCall[Pull]] = {}
+    asked: dict[Arm, _Asked[Pull]] = {}
     for arm, source, name in zip(
         Arm,
         (arms.baseline, arms.candidate),
@@ -233,8 +234,8 @@ def pull_all(
         strict=True,
     ):
         of_arm = replace(request, what=arm, answers_path=arms.answers_path(slot, name))
-        pull = partial(_pull, source, of_arm, arm, took_s)
-        pulling[arm] = BackgroundCall(pull, name=f"{comparison.name}-{arm}")
+        pull = methodcaller("pull", of_arm)
+        asked[arm] = _Asked(f"{comparison.name}-{arm}", source, pull, arms.reason)
     weights, relevance = _ask_extras(arms, slot)
     of_floor = replace(
         request,
@@ -243,9 +244,16 @@ def pull_all(
         # A cache would return the first answer again, not a second answer.
         is_uncached=measuring.noise_floor is NoiseFloor.SERVE,
     )
-    again = _Extra("noise_floor", arms.again, lambda source: source.pull(of_floor), arms.reason)
+    again: _Asked[Pull] = _Asked(
+        "noise_floor", arms.again, methodcaller("pull", of_floor), arms.reason
+    )
     late = f"no answer when the run's deadline passed after {request.timeout_s:.1f} s"
-    pulls = {arm: _pulled(call, panel, deadline, late, arms) for arm, call in pulling.items()}
+    pulls = {}
+    for arm, lists_of_arm in asked.items():
+        lists_of_arm.wait(deadline, late)
+        pulls[arm] = lists_of_arm.answer or Pull.failed(
+            panel.users, lists_of_arm.failure, lists_of_arm.note
+        )
     waited_s = time.monotonic() - begun_at
     lacks = [extra.wait(deadline, late) for extra in (weights, relevance, again)]
     lists, second = pulls[Arm.BASELINE].rankings, again.answer
@@ -281,7 +289,7 @@ def pull_all(
         weights=weights.answer,
         relevance=relevance.answer,
         # If a call never returned, its time is the time that the run waited.
-        seconds={arm: min(took_s.get(arm, waited_s), waited_s) for arm in pulling},
+        seconds={arm: min(call.took_s, waited_s) for arm, call in asked.items()},
     )
 
 
@@ -369,7 +377,9 @@ def pull_titles(
     if source is None or not items:
         return {}, None
     wait_s = max(0.0, min(timeout_s, TITLES_S))
-    titles = _Extra("item_titles", source, lambda source: source.titles(slot, items))
+    titles: _Asked[Mapping[str, str]] = _Asked(
+        "item_titles", source, methodcaller("titles", slot, items)
+    )
     late = f"no answer within {wait_s:.0f} s: items are shown by their ids"
     lack = titles.wait(Deadline.after(wait_s), late)
     return titles.answer or {}, lack
@@ -383,15 +393,19 @@ def ask_in_time(read: Callable[[], T], timeout_s: float, late: str) -> T:
         raise SourceError(late, permanent=False) from None
 
 
-def _ask_extras(arms: Arms, slot: datetime) -> tuple[_Extra[ItemWeights], _Extra[RelevanceTable]]:
+def _ask_extras(arms: Arms, slot: datetime) -> tuple[_Asked[ItemWeights], _Asked[RelevanceTable]]:
     return (
-        _Extra("item_weights", arms.weights, lambda source: source.weights(slot), arms.reason),
-        _Extra("relevance", arms.relevance, lambda source: source.relevance(slot), arms.reason),
+        _Asked("item_weights", arms.weights, methodcaller("weights", slot), arms.reason),
+        _Asked("relevance", arms.relevance, methodcaller("relevance", slot), arms.reason),
     )
 
 
-class _Extra(Generic[T]):
-    """An optional input of a run. If it has a source, it is read in the background."""
+class _Asked(Generic[T]):
+    """A source that is read in the background. It may be None. Then there is no answer.
+
+    - ``note``: why there is no answer, and ``failure``, the same as a reason of coverage.
+    - ``took_s``: how long the source took to answer or to fail.
+    """
 
     def __init__(
         self,
@@ -401,9 +415,21 @@ class _Extra(Generic[T]):
         reason: Callable[[SourceError], str] = str,
     ) -> None:
         self.answer: T | None = None
+        self.note: str | None = None
+        self.failure = CoverageReason.UNAVAILABLE
+        self.took_s = inf
         self._what = what
         self._reason = reason
-        self._call = None if source is None else BackgroundCall(partial(read, source), name=what)
+        self._call = None
+        if source is not None:
+            self._call = BackgroundCall(partial(self._read, source, read), name=what)
+
+    def _read(self, source: S, read: Callable[[S], T | None]) -> T | None:
+        begun_at = time.monotonic()
+        try:
+            return read(source)
+        finally:
+            self.took_s = time.monotonic() - begun_at
 
     @property
     def unreadable(self) -> Sequence[Unreadable]:
@@ -411,42 +437,14 @@ class _Extra(Generic[T]):
         return getattr(self.answer, "unreadable", ())
 
     def wait(self, deadline: Deadline, late: str) -> str | None:
-        """Wait for the answer. Returns a reason if the source failed or was late."""
+        """Wait for the answer. Returns a sentence if the source failed or was late."""
         if self._call is None:
             return None
         try:
             self.answer = self._call.wait(deadline)
         except SourceError as error:
-            return f"{self._what}: {self._reason(error)}"
+            self.note = self._reason(error)
         except OverdueError:
-            return f"{self._what}: {late}"
-        return None
-
-
-def _pull(
-    source: ports.Source,
-    request: PullRequest,
-    arm: Arm,
-    took_s: dict[Arm, float],
-) -> Pull:
-    begun_at = time.monotonic()
-    try:
-        return source.pull(request)
-    finally:
-        # The time is stored even if the source fails.
-        took_s[arm] = time.monotonic() - begun_at
-
-
-def _pulled(
-    call: BackgroundCall[Pull],
-    panel: Panel,
-    deadline: Deadline,
-    late: str,
-    arms: Arms,
-) -> Pull:
-    try:
-        return call.wait(deadline)
-    except SourceError as error:
-        return Pull.failed(panel.users, note=arms.reason(error))
-    except OverdueError:
-        return Pull.failed(panel.users, CoverageReason.TIMEOUT, late)
+            self.note = late
+            self.failure = CoverageReason.TIMEOUT
+        return None if self.note is None else f"{self._what}: {self.note}"

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Generic, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -100,9 +100,10 @@ def _as_angle(share: float, users: int) -> tuple[float, float]:
     return float(angle), float(error)
 
 
-def measure_all(
-    series: Sequence[RuleSeries[SeriesRule]], figures: Figures
-) -> tuple[Floats, Floats]:
+ManySeries: TypeAlias = Sequence[RuleSeries[SeriesRule]]
+
+
+def measure_all(series: ManySeries, figures: Figures) -> tuple[Floats, Floats]:
     """Values and sampling errors of m series in one run, (m,) each. NaN for a missing value."""
     pairs = [watched.read(figures) for watched in series]
     table = np.array(pairs, dtype=np.float64).reshape(len(series), 2)
@@ -120,7 +121,7 @@ class LessonArrays:
     steady: Floats  # the discounted z that was added to the evidence of a trend
 
 
-def read_lessons(series: Sequence[RuleSeries[SeriesRule]], past: Sequence[PastRun]) -> LessonArrays:
+def read_lessons(series: ManySeries, past: Sequence[PastRun]) -> LessonArrays:
     """The figures of each series in each past run.
 
     Each run stored its figures. They are computed from the run's summaries in two cases: the rule
@@ -145,7 +146,7 @@ def read_lessons(series: Sequence[RuleSeries[SeriesRule]], past: Sequence[PastRu
 
 
 def _by_rule(
-    series: Sequence[RuleSeries[SeriesRule]],
+    series: ManySeries,
 ) -> Iterator[tuple[SeriesRule, dict[str, int]]]:
     """Yield each rule with the columns of its series, by segment."""
     columns: dict[str, dict[str, int]] = defaultdict(dict)
@@ -165,7 +166,7 @@ def _rows_by_segments(alert: str, past: Sequence[PastRun]) -> dict[tuple[str, ..
 
 
 def find_alarms(
-    series: Sequence[RuleSeries[SeriesRule]],
+    series: ManySeries,
     past: Sequence[PastRun],
     alerts: Collection[str],
 ) -> Flags:
@@ -182,11 +183,11 @@ def find_alarms(
     return alarms
 
 
-def spread_over_segments(series: Sequence[RuleSeries[SeriesRule]], flags: Flags) -> Flags:
-    """Spread flags, (runs, m), to other series.
+def spread_over_segments(series: ManySeries, flags: Flags) -> Flags:
+    """Set each run's flags in all series of a segment in which one series has the flag.
 
-    A flag of a series spreads to all series of its segment. A flag in ``all`` spreads to every
-    series.
+    If a series of all users has the flag, all series get it. ``flags`` has one row for each run and
+    one column for each of the ``series``.
     """
     segments = np.array([watched.segment for watched in series])
     of_all = flags[:, segments == ALL].any(axis=1, keepdims=True)
@@ -197,7 +198,7 @@ def spread_over_segments(series: Sequence[RuleSeries[SeriesRule]], flags: Flags)
     return spread
 
 
-def find_firings(series: Sequence[RuleSeries[SeriesRule]], past: Sequence[PastRun]) -> Flags:
+def find_firings(series: ManySeries, past: Sequence[PastRun]) -> Flags:
     """Whether the alert of the series was firing after each past run, (runs, m)."""
     firings = np.zeros((len(past), len(series)), dtype=np.bool_)
     for row, run in enumerate(past):

@@ -20,13 +20,14 @@ from monitor.model.run_reasons import (
     RunReasons,
     UnmatchedName,
 )
-from monitor.model.runs import Claim, Findings, MeasuredRun, RunResult, RunStatus, Scores
+from monitor.model.runs import Claim, Findings, RunResult, RunStatus, Scores
 from monitor.pipeline.expectations import REMEMBERED, learning_rules
 from monitor.pipeline.judgement import RECENT, judge_findings, needs_recent
 from monitor.pipeline.pull import Arms
 from monitor.pipeline.run_explanation import HEALTHY_RUNS, add_explanations, find_lost, recall_fault
 from monitor.pipeline.run_measurement import Measurement, Stopwatch, measure_slot
-from monitor.pipeline.score import RunScores, draw_scores, join_scores, relevance_metrics
+from monitor.pipeline.run_scores import RunScores, draw_scores, join_scores
+from monitor.pipeline.score import relevance_metrics
 from monitor.ports import Clock, ScoreSink
 from monitor.texts.id_mismatches import write_user_spelling
 from monitor.texts.model_versions import write_changes, write_models
@@ -90,6 +91,7 @@ def execute(
             reason=arms.reason(error),
             stage_seconds=watch.seconds,
         )
+    run = measurement.run
     status, reasons = assess(measurement, comparison, memory.unmatched)
     if memory.anew_since is not None and learning_rules(comparison):
         changed = RunReason(kind=RunReasonKind.NEW_CONFIGURATION, slot=memory.anew_since)
@@ -98,18 +100,11 @@ def execute(
         reasons = _add_last_ok(reasons, memory)
     if arms.scores_to is not None:
         with watch.stage("write"):
-            write_error = _write_scores(
-                comparison,
-                arms.scores_to,
-                claim,
-                status,
-                measurement.run.scores,
-            )
+            write_error = _write_scores(comparison, arms.scores_to, claim, status, run.scores)
         if write_error is not None:
             reasons = (*reasons, *_with_texts(RunReasonKind.LEFT_OUT, [write_error]))
-    measured = replace(_storable(comparison, measurement.run, status), stage_seconds=watch.seconds)
-    findings = Findings(slot=claim.slot, status=status, reasons=reasons, measured=measured)
-    return _judge(comparison, claim, memory, clock.now(), findings)
+    run = replace(run, status=status, reasons=reasons, stage_seconds=watch.seconds)
+    return _judge(comparison, claim, memory, clock.now(), _storable(comparison, run))
 
 
 def _write_scores(
@@ -156,7 +151,7 @@ def failed_result(
         slot=claim.slot,
         status=RunStatus.FAILED,
         reasons=reasons,
-        measured=MeasuredRun(stage_seconds=stage_seconds or {}),
+        stage_seconds=stage_seconds or {},
     )
     return _judge(comparison, claim, memory, clock.now(), findings)
 
@@ -175,53 +170,55 @@ def _judge(
     findings: Findings,
 ) -> RunResult:
     judgement = judge_findings(comparison, findings, memory, at)
-    measured = findings.measured
-    last = memory.last_ok
     k = comparison.measuring.k
-    if any(change.is_start for change in judgement.transitions):
-        explanation = recall_fault(measured.explanation, memory.explained)
-        measured = replace(measured, explanation=explanation)
+    explanation = findings.explanation
+    starts = [change for change in judgement.transitions if change.is_start]
+    if starts:
+        explanation = recall_fault(explanation, memory.explained, starts)
     reasons = findings.reasons
-    if last is not None:
-        changes = write_changes(last, findings.slot, comparison.config_hash, k, measured.models)
+    models = findings.models
+    if memory.last_ok is not None:
+        changes = write_changes(memory.last_ok, findings.slot, comparison.config_hash, k, models)
         reasons = (*reasons, *_with_texts(RunReasonKind.CHANGED, changes))
-    shown = measured.explanation
+    shown = explanation
     if shown is not None and not comparison.judging.shows_items:
         shown = shown.without_items
+    transitions = add_explanations(
+        judgement.transitions,
+        shown,
+        write_models(models, findings.slot),
+        lost=find_lost(findings),
+    )
     labels_until = None
-    if findings.status is RunStatus.OK:
-        labels_until = _labels_until(comparison, claim)
+    within = comparison.measuring.relevance_within
+    if findings.status is RunStatus.OK and within and relevance_metrics(comparison.measuring):
+        labels_until = claim.slot + within
+    values = {column.name: getattr(findings, column.name) for column in fields(findings)}
+    values |= {"explanation": explanation, "reasons": reasons}
     return RunResult(
+        **values,
         claim=claim,
-        status=findings.status,
         reason=write_run_reasons(reasons) or None,
-        reasons=reasons,
         finished_at=at,
         config_hash=comparison.config_hash,
         k=k,
         states=judgement.states,
-        transitions=add_explanations(
-            judgement.transitions,
-            shown,
-            write_models(measured.models, findings.slot),
-            lost=find_lost(findings),
-        ),
+        transitions=transitions,
         expectations=judgement.expectations,
         standstills=judgement.standstills,
         labels_until=labels_until,
-        **{column.name: getattr(measured, column.name) for column in fields(measured)},
     )
 
 
-def _storable(comparison: Comparison, measured: MeasuredRun, status: RunStatus) -> MeasuredRun:
+def _storable(comparison: Comparison, measured: Findings) -> Findings:
     """What the run stores, by its status: nothing of thin segments, scores as `keep_scores` says.
 
     In thin segments too few users were compared.
     """
-    if status is RunStatus.FAILED:
+    if measured.status is RunStatus.FAILED:
         # A failed run compared no users.
         measured = replace(measured, summaries=(), arm_scores=())
-    if status is not RunStatus.OK:
+    if measured.status is not RunStatus.OK:
         # Later runs use only ok runs: to compare lists, to measure labels, and to explain drops.
         measured = replace(measured, lists=None, is_labelled=False, split=None, explanation=None)
     thin = thin_segments(measured.coverage, comparison.judging.min_paired_share)
@@ -253,13 +250,6 @@ def _stored_scores(
     for batch in scores:
         drawn = [draw_scores(join_scores([*drawn, batch]), keep, comparison)]
     return drawn
-
-
-def _labels_until(comparison: Comparison, claim: Claim) -> datetime | None:
-    within = comparison.measuring.relevance_within
-    if within is None or not relevance_metrics(comparison.measuring):
-        return None
-    return claim.slot + within
 
 
 def assess(

@@ -20,7 +20,6 @@ from monitor.attribution.changes import (
 )
 from monitor.attribution.decomposition import (
     ExposureShift,
-    MeanDrop,
     compare_exposure,
     decompose_drop,
     rows_of_place,
@@ -29,14 +28,6 @@ from monitor.attribution.faults import find_fault, find_missing
 from monitor.attribution.habits import pool_bins, share_bins
 from monitor.attribution.hypotheses import Scene
 from monitor.attribution.parts import Parts, ScoreBatch, average_parts, split_distances
-from monitor.attribution.sentences import (
-    write_alert_text,
-    write_cause,
-    write_distance,
-    write_drop,
-    write_finding,
-    write_lost,
-)
 from monitor.immutable import immutable
 from monitor.metrics import Metric, Need, score_all
 from monitor.model.alerts import State, Transition
@@ -48,9 +39,9 @@ from monitor.model.explanation import (
     FaultKind,
     Finding,
     Habits,
+    MeanDrop,
     Split,
 )
-from monitor.model.instants import format_instant
 from monitor.model.rankings import (
     ALL,
     Arm,
@@ -63,12 +54,21 @@ from monitor.model.rankings import (
 from monitor.model.rules import Comparison, Condition, RuleKind
 from monitor.model.run_reasons import IdMismatch, RunReasonKind, find_reason
 from monitor.model.runs import Findings, RunStatus
-from monitor.model.statistics import parse_derived
+from monitor.model.statistics import ABOUT_ORDER, Lack, parse_derived
 from monitor.pairing.ids import decode
 from monitor.pipeline.accumulator import Sample
 from monitor.pipeline.earlier_lists import RecodedLists
 from monitor.pipeline.respelled import find_respelled
 from monitor.pipeline.score import leading_metric
+from monitor.texts.explanations import (
+    write_alert_text,
+    write_cause,
+    write_distance,
+    write_drop,
+    write_finding,
+    write_lost,
+    write_recalled,
+)
 
 _CAUSE_SHARE = 0.5
 """A fault is the cause of a drop if it explains at least this share of the drop."""
@@ -76,6 +76,8 @@ _CAUSE_USERS = 0.05
 """If there is no drop, a fault is a cause if it hit at least this share of the users."""
 _OTHER_ITEMS = (FaultKind.MIXED_UP, FaultKind.NOISE, FaultKind.REPLACED)
 """Kinds of fault that explain many new items. The end of a fault also brings many new items."""
+_OF_TRAININGS = (*_OTHER_ITEMS, FaultKind.REORDERED, FaultKind.IDENTICAL)
+"""Kinds of fault that a training can look like."""
 Notes: TypeAlias = Mapping[tuple[Arm, CoverageReason], CoverageNote]
 """What sources report about users without a list."""
 
@@ -193,7 +195,7 @@ def find_lost(findings: Findings) -> Finding | None:
 
     None if the run is ok, or if it asked for no users.
     """
-    coverage = findings.measured.coverage
+    coverage = findings.coverage
     if findings.status is RunStatus.OK or coverage is None:
         return None
     finding = find_missing(coverage.rows, None)
@@ -415,41 +417,82 @@ def add_titles(explanation: Explanation | None, titles: Mapping[str, str]) -> Ex
 
 
 def recall_fault(
-    current: Explanation | None, earlier: Iterable[tuple[datetime, Explanation]]
+    current: Explanation | None,
+    earlier: Sequence[tuple[datetime, Explanation]],
+    starts: Sequence[Transition],
 ) -> Explanation | None:
-    """Select the explanation for a run in which alerts begin.
+    """Select the explanation for a run in which alerts begin (``starts``).
 
     Some alerts start late, such as those of trends. The changes since the last run do not show
     their cause. Then the newest of the ``earlier`` explanations with a cause is used, if there is
-    one.
+    one. If this run found nothing, a fault that explains less is used too, unless a training can
+    look like this fault.
     """
-    if current is not None:
-        finding = current.finding
-        looks_over = finding is None or (
-            finding.explained is not None and finding.kind in _OTHER_ITEMS
-        )
-        if not looks_over or _is_cause(finding):
-            return current
-        for slot, explanation in earlier:
-            if _is_cause(explanation.finding):
-                return _mark_recalled(explanation, slot)
+    if current is None:
+        return None
+    finding = current.finding
+    is_order = all(_is_about(start, ABOUT_ORDER) for start in starts)
+    if is_order and (finding is None or finding.kind in _OF_TRAININGS):
+        return _recall_order(current, earlier)
+    looks_over = finding is None or (finding.explained is not None and finding.kind in _OTHER_ITEMS)
+    if not looks_over or _is_cause(finding, starts):
+        return current
+    for slot, explanation in earlier:
+        if _is_cause(explanation.finding, starts):
+            return _mark_recalled(explanation, slot)
+    for slot, explanation in earlier if finding is None else ():
+        weaker = explanation.finding
+        if weaker and weaker.kind not in _OF_TRAININGS and weaker.share >= _CAUSE_USERS:
+            return _mark_recalled(explanation, slot)
     return current
+
+
+def _recall_order(
+    current: Explanation, earlier: Iterable[tuple[datetime, Explanation]]
+) -> Explanation:
+    """Select the explanation that found a changed order for most users.
+
+    It is mostly that of the first run with the fault: later runs are compared with lists that have
+    the fault too. The order of the first items hardly changes similarity, so the finding need not
+    explain a drop.
+    """
+    selected = current
+    most_users = _count_reordered(current)
+    for slot, explanation in earlier:
+        users = _count_reordered(explanation)
+        if users > most_users:
+            selected = _mark_recalled(explanation, slot)
+            most_users = users
+    return selected
+
+
+def _count_reordered(explanation: Explanation) -> int:
+    finding = explanation.finding
+    return finding.users if finding and finding.kind is FaultKind.REORDERED else 0
 
 
 def _mark_recalled(explanation: Explanation, slot: datetime) -> Explanation:
     if explanation.is_recalled:
         return explanation
-    sentence = f"Since the run of {format_instant(slot)}: {explanation.sentence}"
+    sentence = write_recalled(explanation.sentence, slot)
     return replace(explanation, sentence=sentence, is_recalled=True)
 
 
-def _is_cause(finding: Finding | None) -> bool:
+def _is_cause(finding: Finding | None, starts: Sequence[Transition]) -> bool:
+    """Whether the finding can be the cause of the alerts that start."""
     if finding is None:
         return False
+    if finding.kind is FaultKind.IDENTICAL:
+        # Identical lists cannot lower similarity.
+        return any(_is_about(start, (Lack.IDENTICAL,)) for start in starts)
     if finding.explained is not None:
         return finding.explained >= _CAUSE_SHARE
     # Without a drop, new items are no cause: a training may change lists more than usual.
     return finding.kind is not FaultKind.REPLACED and finding.share >= _CAUSE_USERS
+
+
+def _is_about(start: Transition, lacks: tuple[Lack, ...]) -> bool:
+    return start.kind is RuleKind.COVERAGE and start.statistic.startswith(lacks)
 
 
 def add_explanations(

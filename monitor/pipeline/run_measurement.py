@@ -19,7 +19,7 @@ from monitor.model.model_versions import follow
 from monitor.model.rankings import Arm, Coverage, CoverageNote, CoverageReason
 from monitor.model.rules import Comparison, Keep, MeasuringPlan
 from monitor.model.run_reasons import IdMismatch, RunReasons
-from monitor.model.runs import ArmScore, KeptLists, MeasuredRun, Scores
+from monitor.model.runs import ArmScore, Findings, KeptLists, Scores
 from monitor.model.statistics import DerivedMetric, NoiseFloor, parse_derived
 from monitor.pairing.id_mismatches import LEAST_COMMON, find_user_mismatch
 from monitor.pipeline.accumulator import SAMPLED_USERS, RunAccumulator, Sample
@@ -38,7 +38,7 @@ from monitor.pipeline.pull import (
 from monitor.pipeline.respelled import hide_examples
 from monitor.pipeline.run_explanation import add_titles, explain_run, explained_items
 from monitor.pipeline.run_parts import RemoteMeasurer
-from monitor.pipeline.score import RunScores, draw_scores, without_failed
+from monitor.pipeline.run_scores import RunScores, draw_scores
 from monitor.pipeline.user_batches import users_at_once
 from monitor.ports import Clock
 
@@ -82,7 +82,7 @@ class Measurement:
     - ``doubts``: reasons why the noise floor is not judged.
     """
 
-    run: MeasuredRun
+    run: Findings
     coverage: Coverage
     notes: Mapping[tuple[Arm, CoverageReason], CoverageNote]
     left_out: tuple[str, ...]
@@ -114,25 +114,32 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
     keep = measuring.keep_scores if arms.scores_to is None else Keep.ALL
     with _answers(comparison, arms, slot, watch, deadline, memory) as answers:
         accumulator = RunAccumulator(
-            comparison,
-            answers.asked,
-            watch.stage,
-            sampled_users=sampled_users,
-            gather=partial(_add_scores, scores, comparison, keep, answers),
+            comparison, answers.asked, watch.stage, sampled_users=sampled_users
         )
-        measurer = RemoteMeasurer(comparison, answers, sampled_users, keep, arms.pseudonyms)
+        measurer = RemoteMeasurer(
+            comparison=comparison,
+            asked=answers.asked,
+            weights=answers.weights,
+            relevance=answers.relevance,
+            sampled_users=sampled_users,
+            keep=keep,
+            pseudonyms=arms.pseudonyms,
+        )
         size = batch_users or users_at_once(measuring.k)
-        _add_answers(accumulator, answers, measurer, watch, size)
-    failed = accumulator.failed
-    scores.failed = failed
+        for measured in _measure_batches(accumulator, answers, measurer, watch, size):
+            answers.scored(measured)
+            scores.add(draw_scores(_without_floor(measured), keep, comparison))
+    scores.failed = accumulator.sums.failed
     seconds_left = deadline - watch.clock.monotonic()
+    sample = accumulator.sample(answers.weights, answers.relevance)
+    run = accumulator.findings(slot, sample)
+    coverage = accumulator.coverage
     mismatches = (
-        *accumulator.id_mismatches,
-        *explain_missing_users(arms, accumulator.coverage, slot, seconds_left),
+        *run.id_mismatches,
+        *explain_missing_users(arms, coverage, slot, seconds_left),
     )
     if not comparison.judging.shows_items:
         mismatches = hide_examples(mismatches)
-    sample = accumulator.sample()
     left_out = [*answers.lacks]
     if measuring.noise_floor is NoiseFloor.TEMPORAL and memory.last_lists is None:
         left_out.append("noise_floor: no earlier run kept its lists")
@@ -166,75 +173,58 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
         explanation = add_titles(explanation, titles)
         sampled = sample.pairing.coverage.all.asked
         explanation = _note_sample(explanation, sampled, answers.asked.count)
-    measured = MeasuredRun(
-        coverage=accumulator.coverage,
-        summaries=tuple(
-            summary
-            for summary in accumulator.summaries
-            if parse_derived(summary.metric)[1] not in failed
-        ),
+    run = replace(
+        run,
         scores=scores if scores.count else None,
-        evidence=tuple(
-            replace(shown, scores=without_failed(shown.scores, failed))
-            for shown in accumulator.evidence(sample)
-        ),
         arm_scores=arm_scores,
-        catalogue_size=max(measuring.catalogue_size or 0, accumulator.listed.count) or None,
-        lists=accumulator.lists,
         is_labelled=answers.relevance is not None,
         split=split,
         explanation=explanation,
         pull_seconds=answers.seconds or dict.fromkeys(Arm, watch.seconds["pull"]),
         gap_s=summarize_gaps(answers.gaps),
         models=follow(
-            memory.last_ok.models if memory.last_ok else None, accumulator.versions, slot
+            memory.last_ok.models if memory.last_ok else None, accumulator.sums.versions, slot
         ),
-        input_hash=f"{accumulator.input_hash % 2**64:016x}",
         id_mismatches=mismatches,
     )
     return Measurement(
-        run=measured,
-        coverage=accumulator.coverage,
+        run=run,
+        coverage=coverage,
         notes=accumulator.notes,
         left_out=tuple(left_out),
         doubts=tuple(answers.doubts),
     )
 
 
-def _add_answers(
+def _measure_batches(
     accumulator: RunAccumulator,
     answers: Answers,
     measurer: RemoteMeasurer,
     watch: Stopwatch,
     size: int,
-) -> None:
-    """Measure all users, at most ``size`` at once.
+) -> Iterator[Scores]:
+    """Measure all users, at most ``size`` at once. Yields the scores of the paired users.
 
     They are measured here, or on the machines that have the lists.
     """
     if answers.measured is None:
         for batch in watch.iterate("pull", answers.batches(size)):
-            accumulator.add(batch)
+            yield accumulator.add(batch)
         return
-    for part in watch.iterate("pull", answers.measured(measurer, size)):
-        accumulator.merge(measurer.unpack(part), answers.weights, answers.relevance)
+    for packed in watch.iterate("pull", answers.measured(measurer, size)):
+        part = measurer.unpack(packed)
+        accumulator.merge(part)
+        yield from part.scores
 
 
-def _add_scores(
-    run_scores: RunScores,
-    comparison: Comparison,
-    keep: Keep | int,
-    answers: Answers,
-    scores: Scores,
-) -> None:
-    answers.scored(scores)
-    # The floor's score is not stored, since other stored series give it: the score plus the excess.
+def _without_floor(scores: Scores) -> Scores:
+    """The scores without the floor's. Other stored series give it: the score plus the excess."""
     by_metric = {
         name: values
         for name, values in scores.by_metric.items()
         if parse_derived(name)[0] is not DerivedMetric.FLOOR
     }
-    run_scores.add(draw_scores(replace(scores, by_metric=by_metric), keep, comparison))
+    return replace(scores, by_metric=by_metric)
 
 
 @contextmanager

@@ -5,8 +5,8 @@ The bytes are plain data. Reading them never runs code.
 
 import json
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields, is_dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields, replace
 from enum import Enum
 from typing import Any
 
@@ -17,12 +17,15 @@ from pandas.api.extensions import ExtensionArray
 from monitor.errors import SourceError
 from monitor.model.rankings import (
     Arm,
+    AskedUsers,
     Coverage,
     CoverageReason,
     CoverageRow,
+    ItemWeights,
     Panel,
     Pull,
     RankingTable,
+    RelevanceTable,
     UserBatch,
 )
 from monitor.model.rules import Comparison, Keep
@@ -30,30 +33,36 @@ from monitor.model.run_reasons import IdKind, IdMismatch, MismatchKind
 from monitor.model.runs import Evidence, EvidenceKind, KeptLists, Scores
 from monitor.model.statistics import Statistic
 from monitor.model.unreadable import Need, Unreadable
+from monitor.pairing.id_mismatches import IdComparison
 from monitor.pairing.pairs import DistinctIds, ListedItems
 from monitor.pipeline.accumulator import RunAccumulator, RunPart
 from monitor.pipeline.pseudonyms import Pseudonyms
-from monitor.pipeline.pull import Answers
-from monitor.pipeline.score import draw_scores, join_scores
-from monitor.summaries import FineBins, Moments, ScoreAccumulator, SummaryAccumulator
+from monitor.pipeline.run_scores import draw_scores, join_scores
+from monitor.summaries import FineBins, ScoreSums, SummaryAccumulator
 
-_VALUES: dict[str, type] = {
+_KINDS: dict[str, type] = {
     kind.__name__: kind
     for kind in (
+        Arm,
         Coverage,
+        CoverageReason,
         CoverageRow,
         DistinctIds,
         Evidence,
+        EvidenceKind,
         FineBins,
+        IdComparison,
+        IdKind,
         IdMismatch,
         KeptLists,
         ListedItems,
-        Moments,
+        MismatchKind,
+        Need,
         Panel,
         Pull,
         RankingTable,
         RunPart,
-        ScoreAccumulator,
+        ScoreSums,
         Scores,
         Statistic,
         SummaryAccumulator,
@@ -61,11 +70,7 @@ _VALUES: dict[str, type] = {
         UserBatch,
     )
 }
-_ENUMS: dict[str, type[Enum]] = {
-    kind.__name__: kind for kind in (Arm, CoverageReason, EvidenceKind, IdKind, MismatchKind, Need)
-}
-# If an array of at least this size is mostly zero, only its other values are packed.
-_LARGE = 10_000
+"""The dataclasses and enums that a part may contain."""
 _FASTEST = 1  # level of zlib. Higher levels hardly compress the data better
 
 
@@ -73,8 +78,7 @@ def pack_part(part: RunPart) -> bytes:
     """Pack the part into bytes."""
     arrays: list[bytes] = []
     head = json.dumps(_packed(part, arrays), separators=(",", ":")).encode()
-    head_length = len(head).to_bytes(8, "big")
-    return zlib.compress(b"".join([head_length, head, *arrays]), _FASTEST)
+    return zlib.compress(b"".join([len(head).to_bytes(8, "big"), head, *arrays]), _FASTEST)
 
 
 def unpack_part(data: bytes) -> RunPart:
@@ -90,19 +94,12 @@ def unpack_part(data: bytes) -> RunPart:
     return part
 
 
-def _packed(value: Any, arrays: list[bytes]) -> Any:  # noqa: ANN401, PLR0911 - a few lines a type
+def _packed(value: Any, arrays: list[bytes]) -> Any:  # noqa: ANN401, PLR0911 - a line for each type
     if isinstance(value, Enum):
-        return {"enum": type(value).__name__, "value": value.value}
+        return {"kind": type(value).__name__, "of": value.value}
     if value is None or isinstance(value, int | float | str):
         return value
     if isinstance(value, np.ndarray):
-        if value.size >= _LARGE and 4 * np.count_nonzero(value) < value.size:
-            places = np.flatnonzero(value)
-            return {
-                "size": value.size,
-                "places": _packed(places, arrays),
-                "at": _packed(value[places], arrays),
-            }
         arrays.append(np.ascontiguousarray(value).tobytes())
         return {"dtype": value.dtype.str, "shape": value.shape}
     if isinstance(value, pd.Index | ExtensionArray):
@@ -110,19 +107,13 @@ def _packed(value: Any, arrays: list[bytes]) -> Any:  # noqa: ANN401, PLR0911 - 
         arrays.append("\0".join(value).encode())
         return {"texts": len(value), "bytes": len(arrays[-1]), "index": isinstance(value, pd.Index)}
     if isinstance(value, Mapping):
-        return {
-            "pairs": [[_packed(key, arrays), _packed(item, arrays)] for key, item in value.items()]
-        }
+        return {"pairs": _packed(list(value.items()), arrays)}
     if isinstance(value, list):
         return [_packed(item, arrays) for item in value]
     if isinstance(value, tuple):
-        return {"tuple": [_packed(item, arrays) for item in value]}
-    if is_dataclass(value):
-        names: Iterable[str] = [field.name for field in fields(value)]
-    else:
-        names = vars(value)
-    attributes = {name: _packed(getattr(value, name), arrays) for name in names}
-    return {"class": type(value).__name__, "attributes": attributes}
+        return {"tuple": _packed(list(value), arrays)}
+    attributes = {field.name: getattr(value, field.name) for field in fields(value)}
+    return {"kind": type(value).__name__, "with": _packed(attributes, arrays)}
 
 
 class _Unpacking:
@@ -132,82 +123,67 @@ class _Unpacking:
         self._arrays = arrays
         self._at = 0
 
-    def value(self, packed: Any) -> Any:  # noqa: ANN401, PLR0911 - one line a type
+    def value(self, packed: Any) -> Any:  # noqa: ANN401, PLR0911 - as above
         if isinstance(packed, list):
             return [self.value(item) for item in packed]
         if not isinstance(packed, dict):
             return packed
-        if "enum" in packed:
-            return _ENUMS[packed["enum"]](packed["value"])
-        if "places" in packed:
-            places = self.value(packed["places"])
-            values = self.value(packed["at"])
-            numbers = np.zeros(packed["size"], values.dtype)
-            numbers[places] = values
-            return numbers
-        if "dtype" in packed:
-            return self._numbers(np.dtype(packed["dtype"]), packed["shape"])
+        if "of" in packed:
+            return _KINDS[packed["kind"]](packed["of"])
+        if "with" in packed:
+            return _KINDS[packed["kind"]](**self.value(packed["with"]))
+        if "pairs" in packed:
+            return dict(self.value(packed["pairs"]))
+        if "tuple" in packed:
+            return tuple(self.value(packed["tuple"]))
         if "texts" in packed:
             joined = bytes(self._take(packed["bytes"])).decode()
             ids = joined.split("\0") if packed["texts"] else []
             return pd.Index(ids, dtype="str") if packed["index"] else pd.array(ids, dtype="str")
-        if "pairs" in packed:
-            return {self.value(key): self.value(item) for key, item in packed["pairs"]}
-        if "tuple" in packed:
-            return tuple(self.value(item) for item in packed["tuple"])
-        instance: Any = object.__new__(_VALUES[packed["class"]])
-        for name, item in packed["attributes"].items():
-            object.__setattr__(instance, name, self.value(item))
-        return instance
-
-    def _numbers(self, dtype: np.dtype[Any], shape: list[int]) -> np.ndarray[Any, Any]:
+        dtype = np.dtype(packed["dtype"])
         if dtype.kind not in "biuf":
             raise ValueError(f"holds an array of {dtype}")
-        count = int(np.prod(shape, dtype=np.int64))
-        # The buffer is read-only, so the array is copied.
+        count = int(np.prod(packed["shape"], dtype=np.int64))
         content = self._take(count * dtype.itemsize)
-        return np.frombuffer(content, dtype).reshape(shape).copy()
+        # The buffer is read-only, so the array is copied.
+        return np.frombuffer(content, dtype).reshape(packed["shape"]).copy()
 
     def _take(self, nbytes: int) -> memoryview:
         self._at += nbytes
         return self._arrays[self._at - nbytes : self._at]
 
 
+@dataclass(frozen=True, kw_only=True)
 class RemoteMeasurer:
     """Measures users with a `RunAccumulator`, and packs the result. Picklable. Port: Measurer.
 
     ``keep`` says which users' scores are returned.
     """
 
-    def __init__(
-        self,
-        comparison: Comparison,
-        answers: Answers,
-        sampled_users: int,
-        keep: Keep | int,
-        pseudonyms: Pseudonyms | None = None,
-    ) -> None:
-        self._comparison = comparison
-        self._pseudonyms = pseudonyms
-        self._asked = answers.asked
-        self._weights = answers.weights
-        self._relevance = answers.relevance
-        self._sampled_users = sampled_users
-        self._keep = keep
+    comparison: Comparison
+    asked: AskedUsers
+    weights: ItemWeights | None
+    relevance: RelevanceTable | None
+    sampled_users: int
+    keep: Keep | int
+    pseudonyms: Pseudonyms | None
 
     def measure(self, users: UserBatch) -> bytes:
         """Measure these users. Returns the packed result."""
-        if self._pseudonyms is not None:
-            users = self._pseudonyms.hide_batch(users)
-        accumulator, scores = self._new_accumulator()
-        accumulator.add(replace(users, weights=self._weights, relevance=self._relevance))
-        return self._pack(accumulator, scores)
+        if self.pseudonyms is not None:
+            users = self.pseudonyms.hide_batch(users)
+        accumulator = self._new_accumulator()
+        scores = accumulator.add(replace(users, weights=self.weights, relevance=self.relevance))
+        return self._pack(accumulator, [scores])
 
     def merge(self, parts: Iterable[bytes]) -> bytes:
         """Merge packed measurements into one."""
-        accumulator, scores = self._new_accumulator()
-        for part in parts:
-            accumulator.merge(unpack_part(part), None, None)
+        accumulator = self._new_accumulator()
+        scores: list[Scores] = []
+        for packed in parts:
+            part = unpack_part(packed)
+            accumulator.merge(part)
+            scores += part.scores
         return self._pack(accumulator, scores)
 
     def unpack(self, part: bytes) -> RunPart:
@@ -221,17 +197,9 @@ class RemoteMeasurer:
             )
             raise SourceError(msg, permanent=False) from None
 
-    def _new_accumulator(self) -> tuple[RunAccumulator, list[Scores]]:
-        """An empty accumulator, and the list that it adds scores to."""
-        scores: list[Scores] = []
-        accumulator = RunAccumulator(
-            self._comparison,
-            self._asked,
-            sampled_users=self._sampled_users,
-            gather=scores.append,
-        )
-        return accumulator, scores
+    def _new_accumulator(self) -> RunAccumulator:
+        return RunAccumulator(self.comparison, self.asked, sampled_users=self.sampled_users)
 
-    def _pack(self, accumulator: RunAccumulator, scores: Sequence[Scores]) -> bytes:
-        drawn = draw_scores(join_scores(scores), self._keep, self._comparison)
+    def _pack(self, accumulator: RunAccumulator, scores: list[Scores]) -> bytes:
+        drawn = draw_scores(join_scores(scores), self.keep, self.comparison)
         return pack_part(accumulator.part(drawn))

@@ -1,6 +1,6 @@
-"""Defines what an id is, for all inputs: files, SQL, Redis, HTTP, plugins and frames.
+"""Defines what an id, a list and a number is, for all inputs. This is the only definition.
 
-`ids.py` has a table of the types that can be ids. It reads ids from Python's values, Arrow's
-columns and DuckDB's expressions. `monitor.sources` reads the sources. `monitor.pairing.ids` defines
-which ids are equal.
+Files, SQL, Redis, HTTP, plugins and frames use it. `ids.py` reads ids: start there. `lists.py`
+reads lists with their scores, `numbers.py` reads numbers, and `tally.py` counts what cannot be read.
+`monitor.sources` gets the data. `monitor.pairing.ids` has the codes of ids.
 """

@@ -1,4 +1,6 @@
-"""The definition of an id, for Python's values, Arrow's columns and DuckDB's expressions.
+"""The definition of an id. `id_column` has it, for Arrow's types.
+
+`id_array` makes Arrow arrays of Python's values first. DuckDB calls `id_column` from its queries.
 
 | type | id |
 |---|---|
@@ -16,14 +18,19 @@ import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from decimal import Decimal
+from itertools import chain
+from typing import Any
 from uuid import UUID
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
+from pandas.api.extensions import ExtensionArray
 from pyarrow import types as arrow_types
 
 from monitor.errors import SourceError
+from monitor.model.arrays import Integers
 from monitor.model.unreadable import Need, name_a_field
 
 MAX_ID_LENGTH = 1000
@@ -35,8 +42,6 @@ A float represents each whole number below the limit exactly. The limit itself a
 number are the same float.
 """
 
-_INT64 = range(-(2**63), 2**63)
-_MAX_BYTES = 4 * MAX_ID_LENGTH
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _TYPE_WORDS = (
     (arrow_types.is_boolean, "booleans"),
@@ -49,70 +54,85 @@ _TYPE_WORDS = (
 )
 
 
-def canonical_id(value: object) -> int | str | None:  # noqa: PLR0911 - one line for each type
-    """The id as an integer of 64 bits or as text. None if the value is no id."""
-    if isinstance(value, str):
-        return value if is_id_text(value) else None
-    if isinstance(value, bool | np.bool_):
-        return None
-    if isinstance(value, int | np.integer):
-        return _whole(int(value))
-    if isinstance(value, float | np.floating):
-        limit = EXACT[64]
-        if isinstance(value, np.floating):
-            limit = EXACT.get(8 * value.itemsize, limit)
-        number = float(value)
-        is_exact = number.is_integer() and abs(number) < limit
-        return int(number) if is_exact else None
-    if isinstance(value, Decimal):
-        is_whole = value.is_finite() and value == value.to_integral_value()
-        return _whole(int(value)) if is_whole else None
-    if isinstance(value, bytes):
-        try:
-            return canonical_id(value.decode())
-        except UnicodeDecodeError:
-            return None
-    if isinstance(value, UUID):
-        return str(value)
-    return None
-
-
 def user_key(value: object) -> str | None:
     """The user's key as text. None if the value is no id."""
-    key = canonical_id(value)
-    return None if key is None else str(key)
+    key: str | None = id_array([value]).cast(pa.large_string())[0].as_py()
+    return key
 
 
-def item_ids(value: object, k: int) -> Sequence[int | str] | None:
-    """The first k ids of a list, as integers and texts.
-
-    None if the value is no list, or if one of the first k values is no id.
-    """
-    if not isinstance(value, list | tuple):
-        return None
-    head = value[:k]
-    types = set(map(type, head))
-    if types == {int} and min(head) in _INT64 and max(head) in _INT64:
-        return head
-    if types == {str} and all(map(is_id_text, head)):
-        return head
-    ids = list(map(canonical_id, head))
-    return None if None in ids else ids  # type: ignore[return-value] # none of the ids is None here
-
-
-def is_id_text(text: str) -> bool:
-    """Whether the text can be an id."""
-    return (
-        0 < len(text) <= MAX_ID_LENGTH
-        and "\0" not in text
-        and (text.isascii() or not _SURROGATE.search(text))
-    )
+def id_array(values: Iterable[object]) -> pa.Array:
+    """Ids from Python's values. A value that is no id becomes null."""
+    values = list(values)
+    kinds = set(map(type, values)) - {type(None)}
+    if len(kinds) == 1:
+        return _ids_of(kinds.pop(), values)
+    rows_by_kind: dict[type, list[int]] = {}
+    for row, value in enumerate(values):
+        rows_by_kind.setdefault(type(value), []).append(row)
+    parts = []
+    for kind, rows in rows_by_kind.items():
+        parts.append(_ids_of(kind, [values[row] for row in rows]))
+    order = np.argsort(list(chain.from_iterable(rows_by_kind.values())))
+    return join_ids(parts).take(pa.array(order, pa.int64()))
 
 
-def _whole(value: int) -> int | str | None:
-    if value in _INT64:
-        return value
-    return str(value) if value.bit_length() < MAX_ID_LENGTH else None
+def _ids_of(kind: type, values: Sequence[Any]) -> pa.Array:
+    """The ids of values that have this type or are None."""
+    try:
+        return id_column(_arrow_of(kind, values), "", "")
+    except (pa.ArrowException, ArithmeticError, ValueError, TypeError):
+        if len(values) == 1:
+            return pa.nulls(1, pa.int64())
+        return join_ids([_ids_of(kind, [value]) for value in values])
+
+
+def join_ids(parts: Sequence[pa.Array]) -> pa.Array:
+    """Joins the parts of an id column. The result is text if a part is text."""
+    if len(parts) == 1:
+        return parts[0]
+    is_number = all(arrow_types.is_integer(part.type) for part in parts)
+    kind = pa.int64() if is_number else pa.large_string()
+    return pa.concat_arrays([part.cast(kind) for part in parts]) if parts else pa.nulls(0, kind)
+
+
+def to_ids(ids: pa.Array) -> Integers | ExtensionArray:
+    """An id column as an array of numpy or pandas. The column has no nulls."""
+    if arrow_types.is_integer(ids.type):
+        numbers: Integers = ids.to_numpy(zero_copy_only=False)
+        return numbers
+    texts: ExtensionArray = pd.array(ids, dtype="str")
+    return texts
+
+
+def _arrow_of(kind: type, values: Sequence[Any]) -> pa.Array:  # noqa: PLR0911 - one for each type
+    """An Arrow array of values of one type. Raises an error if a value cannot be an id."""
+    if issubclass(kind, bool | np.bool_ | type(None)):
+        return pa.nulls(len(values), pa.int64())
+    if issubclass(kind, str):
+        return pa.array(values, pa.large_string())
+    if issubclass(kind, bytes):
+        return pa.array([value and value.decode() for value in values], pa.large_string())
+    if issubclass(kind, UUID):
+        return pa.array([value and str(value) for value in values], pa.large_string())
+    if issubclass(kind, float | np.floating):
+        dtype = np.dtype(kind)
+        return pa.array(np.array(values, dtype if dtype.itemsize <= 8 else np.float64))  # noqa: PLR2004
+    if issubclass(kind, Decimal):
+        values = [value if value is None else _whole(value) for value in values]
+    elif not issubclass(kind, int | np.integer):
+        return pa.nulls(len(values), pa.int64())
+    with suppress(pa.ArrowInvalid, OverflowError):
+        return pa.array(values, pa.int64())
+    return pa.array([value if value is None else _digits(value) for value in values])
+
+
+def _whole(value: Decimal) -> int | None:
+    is_whole = value.adjusted() < MAX_ID_LENGTH and value == value.to_integral_value()
+    return int(value) if is_whole else None
+
+
+def _digits(value: int) -> str | None:
+    return str(int(value)) if int(value).bit_length() < MAX_ID_LENGTH else None
 
 
 def describe_value(value: object) -> str:  # noqa: C901, PLR0911 - one kind for each type
@@ -143,20 +163,13 @@ def describe_value(value: object) -> str:  # noqa: C901, PLR0911 - one kind for 
     return f"a value of type {type(value).__name__}"
 
 
-def id_array(values: Iterable[object]) -> pa.Array:
-    """Ids from Python's values. A value that is no id becomes null."""
-    values = list(values)
-    types = set(map(type, values)) - {type(None)}
-    # Arrow converts all values in one call. It refuses some values that are no ids.
-    with suppress(pa.ArrowInvalid, OverflowError, UnicodeEncodeError):
-        if types == {int}:
-            return pa.array(values, pa.int64())
-        if types == {str}:
-            return _usable_text(pa.array(values, pa.large_string()), "", "")
-    ids = list(map(canonical_id, values))
-    if str in map(type, ids):
-        return pa.array(map(user_key, ids), type=pa.large_string())
-    return pa.array(ids, type=pa.int64())
+def one_array(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+    """A column as one array. A column of one chunk is not copied."""
+    if not isinstance(column, pa.ChunkedArray):
+        return column
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    return column.combine_chunks()
 
 
 def is_text(kind: pa.DataType) -> bool:
@@ -202,14 +215,17 @@ def _is_binary(kind: pa.DataType) -> bool:
 
 
 def id_column(  # noqa: C901, PLR0911 - one branch for each type
-    values: pa.Array,
+    values: pa.Array | Sequence[object],
     column: str,
     where: str,
 ) -> pa.Array:
     """Ids as int32, int64 or large_string. A value that is no id becomes null.
 
-    Raises SourceError if values of this type cannot be ids.
+    The values are an Arrow array or Python's values. Raises SourceError if the array has a type
+    whose values cannot be ids.
     """
+    if not isinstance(values, pa.Array):
+        return id_array(values)
     kind = values.type
     if isinstance(kind, pa.BaseExtensionType) and kind.extension_name == "arrow.uuid":
         return id_array(values.to_pylist())
@@ -243,11 +259,6 @@ def id_column(  # noqa: C901, PLR0911 - one branch for each type
     raise SourceError(
         f"column {column!r} of {where} holds {describe_type(kind)}: {_advice(kind, column)}"
     )
-
-
-def user_column(values: pa.Array, column: str, where: str) -> pa.Array:
-    """Users as large_string. A value that is no id becomes null."""
-    return id_column(values, column, where).cast(pa.large_string())
 
 
 def describe_type(kind: pa.DataType) -> str:
@@ -290,55 +301,3 @@ def _has_zero_byte(texts: pa.Array) -> bool:
     _, offsets, data = texts.buffers()
     ends = np.frombuffer(offsets, np.int64, len(texts) + 1, 8 * texts.offset)
     return data is not None and not np.frombuffer(data, np.uint8)[ends[0] : ends[-1]].all()
-
-
-def id_sql(kind: pa.DataType, value: str) -> str:
-    """DuckDB's expression that gives the same id as `user_column` does.
-
-    ``value`` is an expression of the Arrow type ``kind``. Values of this type must be able to be
-    ids.
-    """
-    if arrow_types.is_integer(kind):
-        return f"CAST({value} AS VARCHAR)"
-    if arrow_types.is_floating(kind):
-        return _whole_sql(value, EXACT[kind.bit_width])
-    if arrow_types.is_decimal(kind):
-        return (
-            f"CASE WHEN {value} = floor({value}) THEN CAST(CAST({value} AS HUGEINT) AS VARCHAR) END"
-        )
-    if _is_binary(kind):
-        return _text_sql(f"TRY(decode({value}))")
-    if arrow_types.is_dictionary(kind):
-        value = f"CAST({value} AS VARCHAR)"
-    return _text_sql(value)
-
-
-def json_id_sql(value: str) -> str:
-    """DuckDB's expression for the id in a JSON value."""
-    kind = f"json_type({value})"
-    raw = f"CAST({value} AS VARCHAR)"
-    text_id = _text_sql(f"({value} ->> '$')")
-    float_id = _whole_sql(f"CAST({value} AS DOUBLE)", EXACT[64])
-    return (
-        f"CASE WHEN {kind} = 'VARCHAR' THEN {text_id} "
-        f"WHEN regexp_full_match({raw}, '0|-?[1-9][0-9]{{0,299}}') THEN {raw} "
-        f"WHEN {kind} IN ('DOUBLE', 'BIGINT') THEN {float_id} END"
-    )
-
-
-def short_text_sql(value: str) -> str:
-    """DuckDB's expression for the text. It is NULL if the text is certainly too long for an id."""
-    return f"CASE WHEN strlen({value}) <= {_MAX_BYTES} THEN {value} END"
-
-
-def _text_sql(text: str) -> str:
-    is_id = (
-        f"strlen({text}) <= {_MAX_BYTES} AND length({text}) BETWEEN 1 AND {MAX_ID_LENGTH} "
-        f"AND NOT contains({text}, chr(0))"
-    )
-    return f"CASE WHEN {is_id} THEN {text} END"
-
-
-def _whole_sql(number: str, limit: float) -> str:
-    is_whole = f"{number} = floor({number}) AND abs({number}) < {limit:.0f}"
-    return f"CASE WHEN {is_whole} THEN CAST(CAST({number} AS BIGINT) AS VARCHAR) END"

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from monitor.model.arrays import Flags, Integers
+from monitor.model.arrays import Flags
 from monitor.model.unreadable import Need, Unreadable, add_up
 from monitor.reading.dialects import recognize_dialect
 from monitor.reading.ids import describe_value, id_array, id_column, user_key
@@ -27,28 +27,9 @@ class Tally:
 
     def ids(self, values: pa.Array | Sequence[object], column: str) -> pa.Array:
         """The ids of a column, as `id_column` returns them. Counts the values that are no ids."""
-        if isinstance(values, pa.Array):
-            ids = id_column(values, column, self.where)
-        else:
-            ids = id_array(values)
+        ids = id_column(values, column, self.where)
         example = values[pc.index(ids.is_null(), True).as_py()] if ids.null_count else None
         self.count(column, Need.IDS, ids.null_count, len(ids), example)
-        return ids
-
-    def list_items(self, values: pa.Array, column: str, lengths: Integers) -> pa.Array:
-        """The ids of all lists of a column, in one array.
-
-        Counts the lists that have a value that is no id.
-        """
-        ids = id_column(values, column, self.where)
-        count = 0
-        example = None
-        if ids.null_count:
-            odd = np.flatnonzero(ids.is_null().to_numpy(zero_copy_only=False))
-            lists = np.repeat(np.arange(len(lengths)), lengths)
-            count = len(np.unique(lists[odd]))
-            example = values[int(odd[0])]
-        self.count(column, Need.IDS, count, len(lengths), example)
         return ids
 
     def convert(self, values: Sequence[object], column: str) -> pa.Array:

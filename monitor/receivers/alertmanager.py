@@ -4,7 +4,6 @@ README.md has the details.
 """
 
 import base64
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from operator import attrgetter
@@ -18,7 +17,7 @@ from monitor.model.instants import format_instant
 from monitor.model.notifications import Message, Treatment, Updates
 from monitor.options import Duration, HeaderSecret, LabelName, Options, must
 from monitor.receivers.fields import HttpReceiverEntry, ReceiverName, Url, without_path
-from monitor.receivers.http_client import HttpReceiver
+from monitor.receivers.http_client import HttpReceiver, encode_json
 from monitor.receivers.message.identity import alert_annotations, alert_labels, started_at
 from monitor.receivers.message.safe_text import clean, page_url
 
@@ -174,12 +173,10 @@ class Alertmanager(HttpReceiver):
         treatment = Treatment(
             resend_every_s=options.resend_every.total_seconds(), updates=Updates.EACH
         )
-        super().__init__(url, name, options, treatment=treatment)
+        super().__init__(url, name, options, external_url, treatment)
         self._options = options
-        self._external_url = external_url
         self.intervals: Mapping[str, timedelta] = {}
         """The time between two starts of `run-once`, for each comparison. Empty in a daemon."""
-        self._headers = {"Content-Type": "application/json", **_credentials(options)}
 
     def send(self, message: Message, *, now: datetime) -> None:
         """Post starts and ends in batches. Acknowledgements are not posted.
@@ -195,9 +192,10 @@ class Alertmanager(HttpReceiver):
         groups = group_alerts(changes, message.firing)
         alerts = []
         for members in groups:
-            alerts.append(alert_of(members, ends_at, self._external_url, self._options.labels))
+            alerts.append(alert_of(members, ends_at, self.external_url, self._options.labels))
+        headers = _credentials(self._options)
         for start in range(0, len(alerts), _BATCH):
-            self._post(json.dumps(alerts[start : start + _BATCH]).encode(), self._headers, now)
+            self._post_bytes(encode_json(alerts[start : start + _BATCH]), headers, now)
 
 
 def _credentials(options: AlertmanagerOptions) -> Mapping[str, str]:

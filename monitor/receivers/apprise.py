@@ -16,7 +16,14 @@ from pydantic import AfterValidator, Field, SecretStr
 from monitor.deadline import Deadline
 from monitor.errors import ConfigError, DeliveryError
 from monitor.model.notifications import Message, MessageStatus, message_key
-from monitor.receivers.fields import ReceiverEntry, ReceiverName, RepeatEvery, Timeout, repeated
+from monitor.receivers.fields import (
+    BaseReceiver,
+    ReceiverEntry,
+    ReceiverName,
+    RepeatEvery,
+    Timeout,
+    repeated,
+)
 from monitor.receivers.message.content import content_of
 from monitor.receivers.message.identity import DeliveredRecipients
 from monitor.receivers.message.plain_text import plain_text
@@ -132,17 +139,16 @@ class AppriseOptions(ReceiverEntry):
     repeat_every: RepeatEvery = timedelta(hours=24)
 
 
-class AppriseReceiver:
+class AppriseReceiver(BaseReceiver):
     """The services of one entry."""
 
     def __init__(self, options: AppriseOptions, name: str, *, external_url: str) -> None:
-        self._external_url, self._timeout_s = external_url, options.timeout.total_seconds()
-        self.name, self.treatment = name, repeated(options.repeat_every, shows_pictures=True)
-        self._services = {
-            name: open_service(name, url.get_secret_value()) for name, url in options.urls.items()
-        }
+        treatment = repeated(options.repeat_every, shows_pictures=True)
+        super().__init__(name, options, external_url, treatment)
+        self._services = {}
+        for service, url in options.urls.items():
+            self._services[service] = open_service(service, url.get_secret_value())
         self._delivered = DeliveredRecipients()
-        self._without_picture: set[str] = set()  # services that may refuse pictures
 
     def send(self, message: Message, *, now: datetime) -> None:
         """Send a message to the services that do not have it yet.
@@ -154,12 +160,6 @@ class AppriseReceiver:
         outcomes = self._notify_each(message, self._delivered.without(key, names))
         failed = {name: outcome for name, outcome in outcomes.items() if outcome != _SUCCESS}
         self._delivered.add(key, outcomes.keys() - failed.keys())
-        # If a service fails with a picture, it gets none. If it fails without one, it gets one
-        # again.
-        if message.picture:
-            self._without_picture ^= failed.keys()
-        else:
-            self._without_picture -= failed.keys()
         if not failed:
             return
         ended = ", ".join(f"{name} ended with {outcome}" for name, outcome in failed.items())
@@ -174,10 +174,10 @@ class AppriseReceiver:
 
     def _notify_each(self, message: Message, names: Sequence[str]) -> dict[str, str]:
         """Notify one service after the other until the deadline. Returns the outcome by name."""
-        content = content_of(message, self._external_url)
+        content = content_of(message, self.external_url)
         title = defuse(content.title)
         body = defuse(plain_text(content, has_title=False))
-        timeout_s = self._timeout_s
+        timeout_s = self.timeout_s
         if message.picture:
             # Services that refuse pictures are notified again without one. Half of the time is
             # left for this.
@@ -194,7 +194,7 @@ class AppriseReceiver:
                 body=body,
                 is_bad=message.status is not MessageStatus.RESOLVED,
                 timeout_s=deadline.remaining_s,
-                picture=None if name in self._without_picture else message.picture,
+                picture=message.picture,
             )
         return outcomes
 

@@ -19,7 +19,14 @@ from monitor.errors import DeliveryError
 from monitor.model.notifications import Message, MessageStatus, message_key
 from monitor.model.rules import Severity
 from monitor.options import must
-from monitor.receivers.fields import CaFile, ReceiverEntry, RepeatEvery, Timeout, repeated
+from monitor.receivers.fields import (
+    BaseReceiver,
+    CaFile,
+    ReceiverEntry,
+    RepeatEvery,
+    Timeout,
+    repeated,
+)
 from monitor.receivers.message.content import MessageContent, content_of, is_watched
 from monitor.receivers.message.identity import DeliveredRecipients
 from monitor.receivers.message.plain_text import plain_text
@@ -122,15 +129,15 @@ class EmailOptions(ReceiverEntry):
         return self.port or PORTS[self.tls]
 
 
-class Email:
+class Email(BaseReceiver):
     """One mail server, and the addresses of its recipients."""
 
     def __init__(self, options: EmailOptions, name: str, *, external_url: str) -> None:
         from monitor.receivers.smtp import SmtpClient, trust_context  # noqa: PLC0415 - slow to import
 
+        treatment = repeated(options.repeat_every, shows_pictures=True)
+        super().__init__(name, options, external_url, treatment)
         self._options = options
-        self._external_url = external_url
-        self.name, self.treatment = name, repeated(options.repeat_every, shows_pictures=True)
         login = None
         if options.username is not None and options.password is not None:
             login = (options.username, options.password.get_secret_value())
@@ -140,8 +147,8 @@ class Email:
             tls=options.tls,
             context=trust_context(options.ca_file),
             login=login,
-            who=f"{self.name} at {options.host}:{options.port_in_use}",
-            timeout_s=options.timeout.total_seconds(),
+            who=f"{name} at {options.host}:{options.port_in_use}",
+            timeout_s=self.timeout_s,
         )
         self._delivered = DeliveredRecipients()
 
@@ -152,15 +159,8 @@ class Email:
         """
         key = message_key(message, now)
         options = self._options
-        content = content_of(message, self._external_url)
-        mail = compose_mail(
-            message,
-            content,
-            sender=options.sender,
-            to=options.to,
-            key=key,
-            now=now,
-        )
+        content = content_of(message, self.external_url)
+        mail = _compose_mail(message, content, options, key, now)
         waiting = self._delivered.without(key, options.to)
         try:
             refused = self._client.send(mail.as_bytes(), sender=options.sender, to=waiting)
@@ -176,33 +176,27 @@ class Email:
         # temporary.
         is_permanent = all(refusal.is_permanent for refusal in refused.values())
         named = ", ".join(f"{address} with {refusal}" for address, refusal in refused.items())
-        advice = (
-            "check these addresses" if is_permanent else "rankwatch will try these addresses again"
+        advice = "rankwatch will try these addresses again"
+        if is_permanent:
+            advice = "check these addresses"
+        recipients = len(self._options.to)
+        return DeliveryError(
+            f"{self._client.who} refused {named}: {advice}; {recipients - len(refused)} of "
+            f"{recipients} recipients have the mail",
+            permanent=is_permanent,
+            may_be_known=True,
         )
-        who = self._client.who
-        others = len(self._options.to) - len(refused)
-        msg = (
-            f"{who} refused {named}: {advice}; {others} of {len(self._options.to)} recipients "
-            "have the mail"
-        )
-        return DeliveryError(msg, permanent=is_permanent, may_be_known=True)
 
 
-def compose_mail(
-    message: Message,
-    content: MessageContent,
-    *,
-    sender: str,
-    to: tuple[str, ...],
-    key: str,
-    now: datetime,
+def _compose_mail(
+    message: Message, content: MessageContent, options: EmailOptions, key: str, now: datetime
 ) -> EmailMessage:
     """The mail for a message. The same ``key`` always gives the same Message-ID."""
     mail = EmailMessage(policy=SMTP)
-    domain = sender.rpartition("@")[2]
+    domain = options.sender.rpartition("@")[2]
     thread = f"<{_digest(message.incident)}@{domain}>"
-    mail["From"] = f"rankwatch <{sender}>"
-    mail["To"] = ", ".join(to)
+    mail["From"] = f"rankwatch <{options.sender}>"
+    mail["To"] = ", ".join(options.to)
     mail["Subject"] = mail_subject(message)
     mail["Date"] = now
     mail["Message-ID"] = f"<{_digest(key)}.rankwatch@{domain}>"

@@ -22,7 +22,7 @@ from monitor.web_proxy import Proxy
 # The lease of a delivery is longer. So no other daemon sends the delivery at the same time.
 LONGEST_TIMEOUT = timedelta(seconds=30)
 GRACE_S = 1.0
-"""How many seconds a plugin may take after its time-out has passed."""
+"""A plugin should end by its own time-out. rankwatch waits this much longer before it gives up."""
 
 
 def _has_no_credentials(url: str) -> bool:
@@ -109,6 +109,18 @@ class HttpReceiverEntry(ReceiverEntry):
 
     ca_file: CaFile = None
     proxy: Proxy = None
+
+
+class BaseReceiver:
+    """What the built-in receivers have in common."""
+
+    def __init__(
+        self, name: str, options: ReceiverEntry, external_url: str, treatment: Treatment
+    ) -> None:
+        self.name = name
+        self.treatment = treatment
+        self.timeout_s = options.timeout.total_seconds()
+        self.external_url = external_url
 
 
 def repeated(

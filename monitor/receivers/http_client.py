@@ -5,6 +5,7 @@ Certificates are verified. Bodies are never decompressed. Redirects are never fo
 .netrc and the proxies of the environment are not used. The option `proxy` can name a proxy.
 """
 
+import json
 from collections.abc import Mapping
 from datetime import datetime
 from http import HTTPStatus
@@ -17,7 +18,7 @@ from monitor.errors import DeliveryError
 from monitor.immutable import immutable
 from monitor.model.instants import retry_after_s
 from monitor.model.notifications import Treatment
-from monitor.receivers.fields import HttpReceiverEntry
+from monitor.receivers.fields import BaseReceiver, HttpReceiverEntry
 from monitor.receivers.network_failures import failure_reason, proxy_reason
 from monitor.redaction import origin
 from monitor.web_proxy import open_proxy
@@ -86,12 +87,11 @@ class HttpClient:
         """
         from monitor.receivers import http_transport as http  # noqa: PLC0415 - slow to import
 
-        body = http.RequestBody(content)
         deadline = Deadline.after(self._timeout_s)
         exchange = http.HttpExchange(
             url=self._url,
             headers=headers,
-            body=body,
+            content=content,
             ca_file=self._ca_file,
             proxy=self._proxy,
             deadline=deadline,
@@ -105,14 +105,14 @@ class HttpClient:
                 reason = proxy_reason(error, self._proxy.name, reason)
         if exchange.head is not None:
             status, answer_headers = exchange.head
-            return HttpAnswer(status=status, headers=answer_headers, body=exchange.content)
+            return HttpAnswer(status=status, headers=answer_headers, body=exchange.body)
         # The error is raised outside of the handler. So it is not chained to the vendor's error,
         # which contains the URL.
-        raise DeliveryError(f"{self.who} {reason}", permanent=False, may_be_known=body.is_sent)
+        raise DeliveryError(f"{self.who} {reason}", permanent=False, may_be_known=exchange.is_sent)
 
 
-class HttpReceiver:
-    """The base of receivers over HTTP: it has a name, a treatment and a client."""
+class HttpReceiver(BaseReceiver):
+    """The base of receivers over HTTP."""
 
     # Whether all messages of this receiver are small. Then a smaller message would be refused too.
     is_bounded: ClassVar[bool] = False
@@ -121,29 +121,31 @@ class HttpReceiver:
         self,
         url: str,
         name: str,
-        entry: HttpReceiverEntry,
-        *,
+        options: HttpReceiverEntry,
+        external_url: str,
         treatment: Treatment,
     ) -> None:
-        self.name = name
-        self.treatment = treatment
-        timeout_s = entry.timeout.total_seconds()
+        super().__init__(name, options, external_url, treatment)
         self._client = HttpClient(
             url,
             who=name,
-            timeout_s=timeout_s,
-            ca_file=entry.ca_file,
-            proxy=entry.proxy,
+            timeout_s=self.timeout_s,
+            ca_file=options.ca_file,
+            proxy=options.proxy,
         )
 
-    def _post(self, content: bytes, headers: Mapping[str, str], now: datetime) -> HttpAnswer:
-        answer = self._client.post(content, headers)
-        reason = self._reason(answer)
+    def _post(self, body: object, now: datetime) -> HttpAnswer:
+        """Post the body as JSON. Raises DeliveryError unless it is accepted."""
+        content = encode_json(body)
+        return self._post_bytes(content, {}, now)
+
+    def _post_bytes(self, content: bytes, headers: Mapping[str, str], now: datetime) -> HttpAnswer:
+        answer = self._client.post(content, {"Content-Type": "application/json", **headers})
         require_accepted(
             answer,
             who=self._client.who,
             now=now,
-            reason=reason,
+            reason=self._reason(answer),
             is_bounded=self.is_bounded,
         )
         return answer
@@ -151,6 +153,11 @@ class HttpReceiver:
     def _reason(self, answer: HttpAnswer) -> str | None:  # noqa: ARG002 - for subclasses
         """The reason of a refusal, from the body of the answer. It contains no secrets."""
         return None
+
+
+def encode_json(body: object) -> bytes:
+    """The value as JSON in UTF-8."""
+    return json.dumps(body, ensure_ascii=False, allow_nan=False).encode()
 
 
 def require_accepted(

@@ -1,11 +1,11 @@
 """Sends one HTTP request before one deadline.
 
-The package requests cannot do this: its time-outs begin again with each byte.
+requests prepares the request. It cannot send it before a deadline: its time-outs begin again with
+each byte.
 """
 
-import io
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -13,7 +13,6 @@ from http.client import HTTPException
 from urllib.parse import urlsplit
 
 import requests
-from requests.utils import DEFAULT_CA_BUNDLE_PATH
 from urllib3 import BaseHTTPResponse
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import HTTPError
@@ -25,23 +24,10 @@ from monitor.web_proxy import WebProxy, refuse_link_local_behind
 
 VENDOR_ERRORS = (requests.RequestException, HTTPError, HTTPException, OSError, UnicodeError)
 """The errors of requests, urllib3 and the standard library if there is no answer."""
+_PIECE_BYTES = 16 * 1024
 _MAX_ANSWER_BYTES = 256 * 1024
 MAX_BODY_BYTES = 16 * 1024
 """How many bytes of an answer's body are stored to show them."""
-
-
-class RequestBody(io.BytesIO):
-    """The body of a request. Its end is read only after its last piece was sent."""
-
-    def __init__(self, content: bytes) -> None:
-        super().__init__(content)
-        self.is_sent = False
-
-    def read(self, size: int | None = -1, /) -> bytes:
-        """The next piece of the body."""
-        piece = super().read(size)
-        self.is_sent = not piece
-        return piece
 
 
 @dataclass(slots=True, kw_only=True)
@@ -50,23 +36,26 @@ class HttpExchange:
 
     url: str
     headers: Mapping[str, str]
-    body: RequestBody
+    content: bytes
     ca_file: str | None
-    proxy: WebProxy | None = None
+    proxy: WebProxy | None
     deadline: Deadline
     is_connected: bool = False
+    is_sent: bool = False  # whether the whole content was sent
     head: tuple[int, Mapping[str, str]] | None = None  # status and headers, None until they arrive
-    content: bytes | None = None  # the start of the body, None unless the whole body arrived
+    body: bytes | None = None  # the start of the answer's body, None unless the whole body arrived
 
     def perform(self) -> None:
         """Send the request and read the answer.
 
         This runs in a background thread. The connection is closed when no thread waits for it.
         """
-        headers = {"Accept-Encoding": "identity", "User-Agent": USER_AGENT, **self.headers}
-        # requests would send an empty stream with chunked encoding.
-        data = self.body if self.body.getbuffer() else None
-        request = requests.Request("POST", self.url, headers=headers, data=data).prepare()
+        request = requests.Request("POST", self.url, headers=self.headers, data=self.content).prepare()
+        headers = {"Accept-Encoding": "identity", "User-Agent": USER_AGENT, **request.headers}
+        target = request.path_url
+        if self.proxy is not None and urlsplit(self.url).scheme == "http":
+            target = str(request.url)
+            headers |= self.proxy.headers
         with closing(self._connection()) as connection:
             # Each address of the host gets half of the time. So time is left if one is dead.
             connection.timeout = self.deadline.remaining_s / 2
@@ -79,15 +68,10 @@ class HttpExchange:
             sock = connection.sock
             with interrupt_when_given_up(partial(sock.shutdown, socket.SHUT_RDWR)):
                 connection.timeout = self.deadline.remaining_s
-                headers = dict(request.headers)
-                target = request.path_url
-                if self.proxy is not None and not isinstance(connection, HTTPSConnection):
-                    target = str(request.url)
-                    headers = headers | self.proxy.headers
                 connection.request(
                     "POST",
                     target,
-                    request.body,
+                    self._pieces(),
                     headers,
                     preload_content=False,
                     decode_content=False,
@@ -95,25 +79,28 @@ class HttpExchange:
                 with closing(connection.getresponse()) as response:
                     self.deadline.require_time()  # a cut answer looks like complete headers
                     self.head = response.status, response.headers
-                    self.content = read_answer(response, self.deadline)
+                    self.body = _read_body(response, self.deadline)
+
+    def _pieces(self) -> Iterator[bytes]:
+        for start in range(0, len(self.content), _PIECE_BYTES):
+            yield self.content[start : start + _PIECE_BYTES]
+        self.is_sent = True
 
     def _connection(self) -> HTTPConnection:
         parts = urlsplit(self.url)
-        proxy = self.proxy
         host = parts.hostname or ""
-        port = parts.port
-        if proxy is not None:
-            host = proxy.host
-            port = proxy.port
+        place = (host, parts.port)
+        if self.proxy is not None:
+            place = (self.proxy.host, self.proxy.port)
         if parts.scheme != "https":
-            return HTTPConnection(host, port)
-        connection = HTTPSConnection(host, port, ca_certs=self.ca_file or DEFAULT_CA_BUNDLE_PATH)
-        if proxy is not None:
-            connection.set_tunnel(parts.hostname or "", parts.port or 443, proxy.headers)
+            return HTTPConnection(*place)
+        connection = HTTPSConnection(*place, ca_certs=self.ca_file or requests.certs.where())
+        if self.proxy is not None:
+            connection.set_tunnel(host, parts.port or 443, self.proxy.headers)
         return connection
 
 
-def read_answer(raw: BaseHTTPResponse, deadline: Deadline) -> bytes | None:
+def _read_body(raw: BaseHTTPResponse, deadline: Deadline) -> bytes | None:
     """The beginning of a body. None if the body is late, too large or broken."""
     beginning = bytearray()
     size = 0

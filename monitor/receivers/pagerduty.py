@@ -35,7 +35,6 @@ _ACTIONS = {
 }
 _LONGEST_REASON = 200
 _LONGEST_WORD = 24
-_WORD = re.compile(r"[0-9A-Za-z]{6,}")
 
 
 class PagerDutyOptions(HttpReceiverEntry):
@@ -79,15 +78,15 @@ def pagerduty_events(
         "client_url": content.links[0][1],
         "links": [{"href": url, "text": name} for name, url in content.links],
     }
-    events = [{**event, "dedup_key": _key(message, message.pages)}]
+    events = [{**event, "dedup_key": _dedup_key(message, message.pages)}]
     if message.worse and 0 < message.pages_before < message.pages and not message.is_repetition:
-        events.append(
-            {**event, "event_action": "resolve", "dedup_key": _key(message, message.pages_before)}
-        )
+        older = _dedup_key(message, message.pages_before)
+        events.append({**event, "event_action": "resolve", "dedup_key": older})
     return events
 
 
-def _key(message: Message, page: int) -> str:
+def _dedup_key(message: Message, page: int) -> str:
+    """The key of an alert in PagerDuty: the key of the incident, and from the second page its number."""
     key = message.incident
     if page > 1:
         key = f"{key}:{page}"
@@ -115,17 +114,15 @@ def _details(content: MessageContent) -> dict[str, object]:
         lists = [f"{rank} {baseline} | {candidate}" for rank, baseline, candidate in example.rows]
         examples.append({"user": example.user, "lists": lists})
     details: dict[str, object] = {
-        "changes": [
+        "Changes": [
             {"change": change.heading, "reason": change.reason, "figures": dict(change.facts)}
             for change in content.changes
         ],
-        "more": content.more,
-        "why": content.why,
-        "parts of the drop": dict(content.shares),
-        "entered or rose": content.entered,
-        "left or fell": content.left,
-        "lists, baseline | candidate": examples,
-        "commands": content.commands,
+        "More": content.more,
+        "Why": content.why,
+        **content.details,
+        "Lists, baseline | candidate": examples,
+        "Commands": content.commands,
     }
     return {name: detail for name, detail in details.items() if detail}
 
@@ -138,18 +135,16 @@ class PagerDuty(HttpReceiver):
     def __init__(self, options: PagerDutyOptions, name: str, *, external_url: str) -> None:
         url = options.url.rstrip("/") + _PATH
         treatment = repeated(options.repeat_every, Updates.UNPAGED)
-        super().__init__(url, name, options, treatment=treatment)
+        super().__init__(url, name, options, external_url, treatment)
         self._key = options.routing_key.get_secret_value()
-        self._external_url = external_url
 
     def send(self, message: Message, *, now: datetime) -> None:
         """Trigger, acknowledge or resolve the incident's alert.
 
         Raises DeliveryError if PagerDuty did not confirm it.
         """
-        for event in pagerduty_events(message, self._key, self._external_url):
-            body = json.dumps(event, ensure_ascii=False, allow_nan=False).encode()
-            answer = self._post(body, {"Content-Type": "application/json"}, now)
+        for event in pagerduty_events(message, self._key, self.external_url):
+            answer = self._post(event, now)
             # If PagerDuty failed, ``status`` has a short error, even in an answer 202.
             if answer.body is None or _read(answer.body).get("status") == "success":
                 continue
@@ -168,11 +163,11 @@ class PagerDuty(HttpReceiver):
         errors = fields.get("errors")
         parts = [fields.get("message"), *(errors if isinstance(errors, list) else [])]
         joined = "; ".join(part for part in parts if isinstance(part, str))
-        masked = _WORD.sub(self._mask, clean(joined, 4 * _LONGEST_REASON))
-        return clean(masked, _LONGEST_REASON) or None
-
-    def _mask(self, word: re.Match[str]) -> str:
-        return "***" if _gives_away(word[0], self._key) else word[0]
+        # A part of the key, or a long word that may be the key in some encoding, hides the reason.
+        for word in re.findall("[0-9A-Za-z]{6,}", joined):
+            if len(word) > _LONGEST_WORD or word.lower() in self._key.lower():
+                return None
+        return clean(joined, _LONGEST_REASON) or None
 
 
 def _read(body: bytes) -> dict[str, object]:
@@ -181,8 +176,3 @@ def _read(body: bytes) -> dict[str, object]:
     except (ValueError, RecursionError):
         return {}
     return fields if isinstance(fields, dict) else {}
-
-
-def _gives_away(word: str, key: str) -> bool:
-    # A text that is longer than a word may be the key in some encoding.
-    return len(word) > _LONGEST_WORD or word.lower() in key.lower() or key.lower() in word.lower()

@@ -1,10 +1,10 @@
 """Pings a URL when a run starts and ends, for services such as Healthchecks (README.md)."""
 
+import queue
 import threading
 import uuid
-from collections import deque
 from collections.abc import Callable
-from datetime import timedelta
+from contextlib import suppress
 from typing import Annotated
 from urllib.parse import urlsplit, urlunsplit
 
@@ -14,11 +14,9 @@ from pydantic import Field
 from monitor.errors import DeliveryError
 from monitor.model.instants import format_instant, utc_now
 from monitor.model.runs import Claim
-from monitor.options import Options
-from monitor.receivers.fields import CaFile, ReceiverName, SecretUrl, Timeout
+from monitor.receivers.fields import HttpReceiverEntry, ReceiverName, SecretUrl
 from monitor.receivers.http_client import HttpClient, require_accepted
 from monitor.receivers.message.safe_text import clean
-from monitor.web_proxy import Proxy
 
 _Name = Annotated[str, Field(min_length=1)]
 
@@ -30,7 +28,7 @@ _LONGEST_REASON = 1000
 log = structlog.get_logger(__name__)
 
 
-class PingOptions(Options):
+class PingOptions(HttpReceiverEntry):
     """Ping a URL when a run starts, succeeds or fails.
 
     The service behind the URL raises an alarm if pings are missing.
@@ -48,13 +46,7 @@ class PingOptions(Options):
         max_length=1000,
         description="Comparisons whose runs are pinged (default: all).",
     )
-    name: ReceiverName = Field("ping", description="Name in the log.")
-    ca_file: CaFile = None
-    proxy: Proxy = None
-    timeout: Timeout = Field(
-        timedelta(seconds=10),
-        description="How long one ping may take, from its first to its last byte.",
-    )
+    name: ReceiverName = Field("ping", description="Name in metrics and in the log.")
 
 
 class RunPings:
@@ -74,12 +66,12 @@ class RunPings:
     ) -> None:
         self._options = options
         self._on_outcome = on_outcome
-        self._waiting: deque[tuple[str, str]] = deque(maxlen=_WAITING)
-        self._changed = threading.Condition()
+        self._waiting: queue.Queue[tuple[str, str] | None] = queue.Queue()
+        self._adding = threading.Lock()
         self._is_closing = False
         self._closed = threading.Event()
         self._rest = rest or self._closed.wait
-        self._thread: threading.Thread | None = None
+        self._thread = threading.Thread(target=self._work, name=f"ping-{options.name}", daemon=True)
 
     def run_started(self, claim: Claim) -> None:
         """Ping ``/start``."""
@@ -91,50 +83,37 @@ class RunPings:
 
     def close(self, timeout_s: float) -> None:
         """Send the waiting pings within this time. Pings that come later are ignored."""
-        with self._changed:
+        with self._adding:
             self._is_closing = True
-            self._changed.notify_all()
-        if self._thread is not None:
+            self._waiting.put(None)
+        if self._thread.ident is not None:
             self._thread.join(max(timeout_s, 0.0))
         self._closed.set()
 
     def _add(self, claim: Claim, suffix: str, body: str = "") -> None:
         options = self._options
-        comparisons = options.comparisons
-        if comparisons is not None and claim.comparison not in comparisons:
+        if options.comparisons is not None and claim.comparison not in options.comparisons:
             return
         url = ping_url(options.url.get_secret_value(), suffix, run_uuid(claim))
-        with self._changed:
+        with self._adding:
             if self._is_closing:
                 return
-            if len(self._waiting) == _WAITING:
-                log.warning("ping dropped: too many pings are waiting", ping=options.name)
-                self._on_outcome(options.name, "dropped")
-            self._waiting.append((url, body))
-            self._changed.notify_all()
-            if self._thread is None:
-                self._thread = threading.Thread(
-                    target=self._work,
-                    name=f"ping-{options.name}",
-                    daemon=True,
-                )
+            if self._thread.ident is None:
                 self._thread.start()
+            if self._waiting.qsize() == _WAITING:
+                with suppress(queue.Empty):  # the thread may have taken it
+                    self._waiting.get_nowait()
+                    log.warning("ping dropped: too many pings are waiting", ping=options.name)
+                    self._on_outcome(options.name, "dropped")
+            self._waiting.put((url, body))
 
     def _work(self) -> None:
-        while (ping := self._next()) is not None:
+        while (ping := self._waiting.get()) and not self._closed.is_set():
             try:
                 self._send(*ping)
             except Exception:
                 log.exception("ping not sent; later pings will be sent", ping=self._options.name)
                 self._on_outcome(self._options.name, "failed")
-
-    def _next(self) -> tuple[str, str] | None:
-        """The URL and body of the oldest waiting ping. None after `close`."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._waiting or self._is_closing)
-            if not self._waiting or self._closed.is_set():
-                return None
-            return self._waiting.popleft()
 
     def _send(self, url: str, body: str) -> None:
         """Try until the ping is accepted or refused permanently, but only a few times."""

@@ -3,7 +3,6 @@
 A webhook always posts to its own channel. So a message cannot choose a channel.
 """
 
-import json
 import re
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
@@ -148,14 +147,13 @@ def _fields(change: ChangeContent) -> list[dict[str, object]]:
 
 
 def _why(content: MessageContent) -> list[str]:
-    lines = [escape_mrkdwn(sentence, MAX_TEXT // 2) for sentence in content.why]
-    if content.shares:
-        shares = ", ".join(f"{part} {share}" for part, share in content.shares)
-        lines.append(escape_mrkdwn(f"Of the drop: {shares}"))
-    for caption, items in (("Entered or rose", content.entered), ("Left or fell", content.left)):
-        if items:
-            lines += [bold(caption), *(f"• {escape_mrkdwn(item)}" for item in items)]
-    return [bold("Why"), *lines] if lines else []
+    lines = []
+    for title, texts in {"Why": content.why, **content.details}.items():
+        if texts:
+            lines.append(bold(title))
+        for text in texts:
+            lines.append(f"• {escape_mrkdwn(text, MAX_TEXT // 2)}")
+    return lines
 
 
 class Slack(HttpReceiver):
@@ -165,17 +163,14 @@ class Slack(HttpReceiver):
 
     def __init__(self, options: SlackOptions, name: str, *, external_url: str) -> None:
         url = options.url.get_secret_value()
-        super().__init__(url, name, options, treatment=repeated(options.repeat_every))
-        self._external_url = external_url
+        super().__init__(url, name, options, external_url, repeated(options.repeat_every))
 
     def send(self, message: Message, *, now: datetime) -> None:
         """Post one message. Raises DeliveryError if Slack did not accept it.
 
         Slack accepts one message in a second. A refusal says when to try again.
         """
-        content = content_of(message, self._external_url)
-        body = json.dumps(slack_body(content), ensure_ascii=False).encode()
-        answer = self._post(body, {"Content-Type": "application/json; charset=utf-8"}, now)
+        answer = self._post(slack_body(content_of(message, self.external_url)), now)
         # If Slack accepts a message, it answers ``ok``. Any other answer is not from Slack.
         if answer.body is not None and answer.body.strip() != b"ok":
             msg = (

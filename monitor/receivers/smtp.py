@@ -5,25 +5,25 @@ time-out and a broken connection are temporary failures. Errors name the step, t
 enhanced code. They never contain other text of the server, because it may contain secrets.
 """
 
-import asyncio
 import re
+import smtplib
 import socket
 import ssl
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
 
-import aiosmtplib
-
-from monitor.deadline import BackgroundCall, Deadline, OverdueError
+from monitor.deadline import BackgroundCall, Deadline, OverdueError, interrupt_when_given_up
 from monitor.errors import ConfigError, DeliveryError
 from monitor.immutable import immutable
 from monitor.receivers.network_failures import failure_reason
 
-_PERMANENT = 500
+_READY = 220
+_ACCEPTED = 2  # the first digit of such codes
 _CLOSING = 421
+_PERMANENT = 500
 _QUIT_S = 1.0
 _ADVICE = {
     "the login": "check username and password",
@@ -38,7 +38,7 @@ class Refusal:
     """The answer by which a server refused something."""
 
     code: int
-    text: str
+    text: bytes | str
 
     @property
     def is_permanent(self) -> bool:
@@ -49,7 +49,8 @@ class Refusal:
         """The code of the answer, and the enhanced code if there is one."""
         if self.code < 0:
             return "an answer that is not SMTP"
-        enhanced = re.match(r"\s*([245]\.\d{1,3}\.\d{1,3})(?!\S)", self.text, re.ASCII)
+        text = self.text if isinstance(self.text, str) else self.text.decode("ascii", "replace")
+        enhanced = re.match(r"\s*([245]\.\d{1,3}\.\d{1,3})(?!\S)", text, re.ASCII)
         return f"{self.code} {enhanced[1]}" if enhanced else str(self.code)
 
 
@@ -61,9 +62,23 @@ class _Exchange:
     to: Sequence[str]
     content: bytes
     deadline: Deadline
-    transport: asyncio.BaseTransport | None = None
     may_be_known: bool = False
     refused: Mapping[str, Refusal] | None = None
+
+
+class _Connection(smtplib.SMTP):
+    """A conversation over a connected socket."""
+
+    sock: socket.socket
+
+    def __init__(self, sock: socket.socket, host: str) -> None:
+        super().__init__(local_hostname=socket.gethostname())  # by default it asks DNS
+        self.sock = sock
+        self._host = host  # STARTTLS checks the certificate for this name
+
+    def interrupt(self) -> None:
+        """End the connection while another thread reads."""
+        self.sock.shutdown(socket.SHUT_RDWR)
 
 
 @immutable
@@ -93,7 +108,7 @@ class SmtpClient:
             BackgroundCall(partial(self._connect_and_send, exchange), name="smtp").wait(
                 exchange.deadline
             )
-        except (OSError, aiosmtplib.SMTPException, OverdueError) as error:
+        except (OSError, OverdueError) as error:  # smtplib's errors are OSErrors
             failure = self._explain(error, may_be_known=exchange.may_be_known)
         if exchange.refused is not None:
             return exchange.refused
@@ -101,67 +116,59 @@ class SmtpClient:
         raise failure
 
     def _connect_and_send(self, exchange: _Exchange) -> None:
+        exchange.deadline.require_time()
         # Each address of the host gets half of the time. So time is left if one is dead.
         timeout_s = exchange.deadline.remaining_s / 2
         with closing(socket.create_connection((self.host, self.port), timeout_s)) as sock:
-            asyncio.run(self._send_in_time(exchange, sock))
-
-    async def _send_in_time(self, exchange: _Exchange, sock: socket.socket) -> None:
-        client = aiosmtplib.SMTP(
-            hostname=self.host,
-            sock=sock,
-            local_hostname=_local_hostname(),
-            timeout=None,
-            use_tls=self.tls == "implicit",
-            start_tls=False,
-            tls_context=self.context,
-        )
-        try:
-            async with asyncio.timeout(exchange.deadline.remaining_s):
-                await client.connect()
-                exchange.transport = client.transport
+            exchange.deadline.require_time()  # a time-out of 0 would not wait at all
+            sock.settimeout(exchange.deadline.remaining_s)
+            connection = _Connection(sock, self.host)
+            with closing(connection), interrupt_when_given_up(connection.interrupt):
                 try:
-                    exchange.refused = await self._converse(client, exchange)
+                    self._converse(connection, exchange)
                 finally:
-                    with suppress(OSError, aiosmtplib.SMTPException):
-                        await client.quit(timeout=_QUIT_S)
-        finally:
-            if isinstance(exchange.transport, asyncio.WriteTransport):
-                exchange.transport.abort()  # because close() would wait for the server
-            await asyncio.sleep(0)
+                    # smtplib drops its socket when the server has gone away.
+                    with suppress(OSError, AttributeError):
+                        connection.sock.settimeout(_QUIT_S)
+                        connection.quit()
 
-    async def _converse(
-        self, client: aiosmtplib.SMTP, exchange: _Exchange
-    ) -> Mapping[str, Refusal]:
-        await client.ehlo()
+    def _converse(self, connection: _Connection, exchange: _Exchange) -> None:
+        if self.tls == "implicit":
+            connection.sock = self.context.wrap_socket(connection.sock, server_hostname=self.host)
+        code, text = connection.getreply()
+        if code != _READY:
+            raise smtplib.SMTPConnectError(code, text)
+        connection.ehlo_or_helo_if_needed()
         if self.tls == "starttls":
-            if not client.supports_extension("starttls"):
+            if not connection.has_extn("starttls"):
                 raise DeliveryError(
                     f"{self.who} does not offer STARTTLS: write `tls: implicit`, or write "
                     "`tls: none` if nobody can read the mail on the way",
                     permanent=True,
                 )
-            await client.starttls()
-            exchange.transport = client.transport
+            connection.starttls(context=self.context)
+            connection.ehlo_or_helo_if_needed()
         if self.login is not None:
-            await client.login(*self.login)
-        await self._require(client.mail(exchange.sender), "the sender")
-        refused = await self._name_recipients(client, exchange.to)
+            connection.login(*self.login)
+        self._require(connection.mail(exchange.sender), "the sender")
+        refused = self._name_recipients(connection, exchange.to)
         exchange.may_be_known = True  # unless the server refuses the message
-        await self._require(client.data(exchange.content), "the message", of_message=True)
-        return refused
+        answer: tuple[int, bytes | str]
+        try:
+            answer = connection.data(exchange.content)
+        except smtplib.SMTPDataError as error:
+            answer = (error.smtp_code, error.smtp_error)
+        self._require(answer, "the message", of_message=True)
+        exchange.refused = refused
 
-    async def _name_recipients(
-        self, client: aiosmtplib.SMTP, to: Sequence[str]
-    ) -> dict[str, Refusal]:
+    def _name_recipients(self, connection: _Connection, to: Sequence[str]) -> dict[str, Refusal]:
         """Name the recipients to the server. Returns the refused recipients."""
         refused: dict[str, Refusal] = {}
         for address in to:
-            try:
-                await client.rcpt(address)
-            except aiosmtplib.SMTPResponseException as error:
-                refused[address] = Refusal(error.code, error.message)
-            if address in refused and refused[address].code == _CLOSING:
+            code, text = connection.rcpt(address)
+            if code // 100 != _ACCEPTED:
+                refused[address] = Refusal(code, text)
+            if code == _CLOSING:
                 raise self._refusal(refused[address], "a recipient")
         if len(refused) == len(to):
             # If one refusal is temporary, rankwatch tries all addresses again.
@@ -169,20 +176,11 @@ class SmtpClient:
             raise self._refusal(first, "all recipients")
         return refused
 
-    async def _require(
-        self,
-        step: Awaitable[object],
-        name: str,
-        *,
-        of_message: bool = False,
+    def _require(
+        self, answer: tuple[int, bytes | str], step: str, *, of_message: bool = False
     ) -> None:
-        try:
-            await step
-        except aiosmtplib.SMTPResponseException as error:
-            refusal = Refusal(error.code, error.message)
-        else:
-            return
-        raise self._refusal(refusal, name, of_message=of_message)
+        if answer[0] // 100 != _ACCEPTED:
+            raise self._refusal(Refusal(*answer), step, of_message=of_message)
 
     def _refusal(self, refusal: Refusal, step: str, *, of_message: bool = False) -> DeliveryError:
         advice = "rankwatch will try again"
@@ -195,23 +193,22 @@ class SmtpClient:
         )
 
     def _explain(self, error: Exception, *, may_be_known: bool) -> DeliveryError:
-        if isinstance(error, aiosmtplib.SMTPAuthenticationError):
-            return self._refusal(Refusal(error.code, error.message), "the login")
-        if (
-            isinstance(error, aiosmtplib.SMTPNotSupported)
-            or type(error) is aiosmtplib.SMTPException
-        ):
+        if isinstance(error, smtplib.SMTPNotSupportedError) or type(error) is smtplib.SMTPException:
             return DeliveryError(
                 f"{self.who} offers no login method that rankwatch supports: leave out username "
                 "and password, or check host and port",
                 permanent=True,
             )
-        if isinstance(error, aiosmtplib.SMTPResponseException) and error.code > 0:
-            refusal = Refusal(error.code, error.message)
-            return DeliveryError(
-                f"{self.who} refused the connection with {refusal}: rankwatch will try again",
-                permanent=False,
-            )
+        if isinstance(error, smtplib.SMTPResponseException):
+            refusal = Refusal(error.smtp_code, error.smtp_error)
+            if isinstance(error, smtplib.SMTPAuthenticationError):
+                return self._refusal(refusal, "the login")
+            if refusal.code > 0:
+                return DeliveryError(
+                    f"{self.who} refused the connection with {refusal}: rankwatch will try again",
+                    permanent=False,
+                    may_be_known=may_be_known,
+                )
         reason = failure_reason(error, self.timeout_s, protocol="SMTP")
         return DeliveryError(f"{self.who} {reason}", permanent=False, may_be_known=may_be_known)
 
@@ -228,9 +225,3 @@ def trust_context(ca_file: str | None) -> ssl.SSLContext:
             f"ca_file {ca_file} cannot be read as PEM: "
             f"{error.strerror or 'it contains no certificate'}"
         ) from None
-
-
-def _local_hostname() -> str:
-    # The default of the library is a DNS query, which may be slow.
-    name = socket.gethostname()
-    return name if re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?", name) else "localhost"

@@ -2,7 +2,6 @@
 
 import hashlib
 import hmac
-import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Annotated, Any
@@ -21,7 +20,7 @@ from monitor.receivers.fields import (
     check_further_headers,
     repeated,
 )
-from monitor.receivers.http_client import HttpReceiver
+from monitor.receivers.http_client import HttpReceiver, encode_json
 from monitor.receivers.message.identity import (
     alert_annotations,
     alert_labels,
@@ -146,11 +145,7 @@ def _fit(alerts: Sequence[dict[str, Any]], room: int) -> list[dict[str, Any]]:
 
 
 def _size(part: object) -> int:
-    return len(_encode(part)) + len(", ")
-
-
-def _encode(part: object) -> bytes:
-    return json.dumps(part, ensure_ascii=False, allow_nan=False).encode()
+    return len(encode_json(part)) + len(", ")
 
 
 def _alerts_of(message: Message) -> list[Transition]:
@@ -224,24 +219,19 @@ class Webhook(HttpReceiver):
     def __init__(self, options: WebhookOptions, name: str, *, external_url: str) -> None:
         updates = Updates.UNPAGED if options.updates else Updates.NONE
         treatment = repeated(options.repeat_every, updates)
-        super().__init__(options.url.get_secret_value(), name, options, treatment=treatment)
+        super().__init__(options.url.get_secret_value(), name, options, external_url, treatment)
         self._options = options
-        self._external_url = external_url
 
     def send(self, message: Message, *, now: datetime) -> None:
         """Post a message. Raises DeliveryError if it is not accepted."""
-        body = _encode(webhook_body(message, receiver=self.name, external_url=self._external_url))
-        self._post(body, self._headers(message, body, now), now)
-
-    def _headers(self, message: Message, body: bytes, now: datetime) -> dict[str, str]:
-        headers = {
-            name: secret.get_secret_value() for name, secret in self._options.headers.items()
-        }
-        headers["Content-Type"] = "application/json"
-        headers["Idempotency-Key"] = message_key(message, now)
-        headers[TIMESTAMP] = str(int(now.timestamp()))
-        if self._options.secret is not None:
-            headers[SIGNATURE] = sign(
-                self._options.secret.get_secret_value(), headers[TIMESTAMP], body
-            )
-        return headers
+        options = self._options
+        body = encode_json(
+            webhook_body(message, receiver=self.name, external_url=self.external_url)
+        )
+        timestamp = str(int(now.timestamp()))
+        headers = {"Idempotency-Key": message_key(message, now), TIMESTAMP: timestamp}
+        for header, secret in options.headers.items():
+            headers[header] = secret.get_secret_value()
+        if options.secret is not None:
+            headers[SIGNATURE] = sign(options.secret.get_secret_value(), timestamp, body)
+        self._post_bytes(body, headers, now)

@@ -20,7 +20,11 @@ DOUBTED = 8
 
 PRIOR_RUNS = 10.0
 PRIOR_CORRELATION = 0.2
-"""Neighbouring runs are assumed to correlate by this. It has the weight of `PRIOR_RUNS` runs."""
+"""The correlation of two successive runs that is assumed before any run is seen.
+
+The estimate is the mean of this value, with the weight of `PRIOR_RUNS` pairs of runs, and of the
+correlation that was measured.
+"""
 CORRELATION_CAUTION = 1 / 3
 """How many standard errors are added to a correlation, for each power of ten of the chance.
 

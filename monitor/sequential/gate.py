@@ -8,10 +8,10 @@ y = 1 + s (m - x) / (1 - m). y is at least 1 - s. If the mean is at least m, the
 at most 1. Then the capital is a supermartingale. The probability that it ever reaches 1/alpha is at
 most alpha (Ville 1939; Waudby-Smith and Ramdas 2024, section 4).
 
-The capital is divided over a few fixed stakes. Each stake is twice the next one. The alternative
-would be to learn the stake. Fixed stakes cost at most 3.7 of log capital. They cost 1.2 if the
-boldest stake is best. It is best for scores that use little of their range. Fixed stakes have three
-advantages:
+The gambler splits the initial capital into 13 parts. Each part always uses the same stake, which is
+half of the stake of the part before. The alternative would be to learn one stake. Fixed stakes cost
+at most 3.7 of log capital. They cost 1.2 if the boldest stake is best. It is best for scores that
+use little of their range. Fixed stakes have three advantages:
 
 - The order of users does not matter. So a verdict does not depend on the choice of an order, and
   equal scores can be counted.

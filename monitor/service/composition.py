@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import cache
 from pathlib import Path
@@ -59,8 +59,7 @@ class Wiring:
     policy: NotificationPolicy
     pseudonyms: Pseudonyms | None = None
     pings: tuple[RunPings, ...] = ()
-    shared: Mapping[str, SharedAnswers] = field(default_factory=dict)
-    selectors: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
+    reopen: Callable[[ComparisonOptions], Watched] | None = None  # opens a comparison's sources
 
     def find_user(self, user_id: str) -> str:
         """Return the stored id of a user. It is a keyed hash if the privacy settings demand one."""
@@ -82,9 +81,8 @@ class Wiring:
     def renew_sources(self, comparison: str) -> None:
         """Reopen the sources of a comparison whose run hangs."""
         for each in self.settings.comparisons:
-            if each.name == comparison and comparison in self.watched:
-                renewed = watch(each, self.settings, self.pseudonyms, self.shared.get(each.family))
-                self.watched[comparison] = _with_selectors(renewed, self.selectors)
+            if each.name == comparison and self.reopen is not None:
+                self.watched[comparison] = self.reopen(each)
 
 
 def wire(settings: Settings, *, on_ping: Callable[[str, str], None] = ignore) -> Wiring:
@@ -98,28 +96,27 @@ def wire(settings: Settings, *, on_ping: Callable[[str, str], None] = ignore) ->
     pseudonyms = None if key_file is None else Pseudonyms(read_key(key_file))
     shared = {each.family: SharedAnswers() for each in settings.comparisons if each.candidates}
     policy = policy_of(settings)
-    opened = [
-        watch(each, settings, pseudonyms, shared.get(each.family)) for each in settings.comparisons
-    ]
-    selectors = share_selectors(policy.selectors, [each.comparison for each in opened])
+    comparisons = [_installed(to_comparison(each), settings) for each in settings.comparisons]
+    selectors = share_selectors(policy.selectors, comparisons)
+
+    def reopen(options: ComparisonOptions) -> Watched:
+        return watch(
+            options,
+            settings,
+            pseudonyms,
+            shared=shared.get(options.family),
+            selectors=selectors[options.name],
+        )
+
     return Wiring(
         settings=settings,
-        watched={each.comparison.name: _with_selectors(each, selectors) for each in opened},
+        watched={each.name: reopen(each) for each in settings.comparisons},
         receivers=open_receivers(settings.receivers, external_url=settings.external_url),
         policy=policy,
         pseudonyms=pseudonyms,
         pings=tuple(RunPings(each, on_outcome=on_ping) for each in settings.pings),
-        shared=shared,
-        selectors=selectors,
+        reopen=reopen,
     )
-
-
-def _with_selectors(
-    watched: Watched, selectors: Mapping[str, Mapping[str, tuple[str, ...]]]
-) -> Watched:
-    comparison = watched.comparison
-    judging = replace(comparison.judging, selectors=selectors[comparison.name])
-    return replace(watched, comparison=replace(comparison, judging=judging))
 
 
 def set_known_names(
@@ -154,12 +151,15 @@ def watch(
     options: ComparisonOptions,
     settings: Settings,
     pseudonyms: Pseudonyms | None = None,
+    *,
     shared: SharedAnswers | None = None,
+    selectors: Mapping[str, tuple[str, ...]] | None = None,
 ) -> Watched:
     """Open the sources of one comparison.
 
-    ``shared`` has the answers that all comparisons of its family share. The installation's name
-    becomes a label.
+    ``shared`` has the answers that all comparisons of its family share. ``selectors`` are the
+    matchers of the configuration that only its alerts can match. The installation's name becomes
+    a label.
     """
     again = None
     baseline = options.baseline
@@ -187,7 +187,7 @@ def watch(
         pseudonyms=pseudonyms,
         listed=_listed(options),
     )
-    comparison = _installed(to_comparison(options), settings)
+    comparison = _installed(to_comparison(options), settings, selectors)
     is_live = baseline.is_live or options.candidate.is_live
     if shared is not None:
         arms = shared.shared_by(comparison, arms)
@@ -223,13 +223,19 @@ def _answers_of(family: str, settings: Settings) -> AnswerFolder | None:
     return _answer_folder(Path(folder), family, count)
 
 
-def _installed(comparison: Comparison, settings: Settings) -> Comparison:
+def _installed(
+    comparison: Comparison,
+    settings: Settings,
+    selectors: Mapping[str, tuple[str, ...]] | None = None,
+) -> Comparison:
     rules = comparison.judging.rules
     if settings.installation is not None:
         label = {INSTALLATION: settings.installation}
         rules = tuple(replace(rule, labels={**label, **rule.labels}) for rule in rules)
     shows_items = settings.privacy.items == "shown"
-    judging = replace(comparison.judging, rules=rules, shows_items=shows_items)
+    judging = replace(
+        comparison.judging, rules=rules, shows_items=shows_items, selectors=selectors or {}
+    )
     return replace(comparison, judging=judging)
 
 

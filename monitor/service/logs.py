@@ -39,13 +39,6 @@ def _is_written(record: logging.LogRecord) -> bool:
     return record.levelno >= logging.WARNING or record.name.partition(".")[0] == _OURS
 
 
-class _OpenStreamHandler(logging.StreamHandler[TextIO]):
-    # A hung thread may still run after its daemon has ended and standard error is closed.
-    def emit(self, record: logging.LogRecord) -> None:
-        if not self.stream.closed:
-            super().emit(record)
-
-
 def _write_values(
     _: object,
     __: str,
@@ -124,7 +117,7 @@ def configure(
         logger_factory=structlog.stdlib.LoggerFactory(),
         cache_logger_on_first_use=False,
     )
-    handler = _OpenStreamHandler(stream or sys.stderr)
+    handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,

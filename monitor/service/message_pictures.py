@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from functools import lru_cache, partial
 from importlib.util import find_spec
 from threading import Lock
@@ -18,7 +19,7 @@ from markupsafe import Markup
 from monitor.alerts.incidents import find_leads
 from monitor.charts.svg import element, read_style
 from monitor.charts.time_chart import HEIGHT, LEFT, WIDTH
-from monitor.deadline import BackgroundCall, Deadline
+from monitor.deadline import call_in_time
 from monitor.foreign_errors import describe_error
 from monitor.model.notifications import Message
 from monitor.ports import Store
@@ -71,9 +72,8 @@ class MessagePictures:
         if time.monotonic() < self._again_at_s:
             return None
         try:
-            return BackgroundCall(partial(self._draw, message), name="picture").wait(
-                Deadline.after(PATIENCE_S)
-            )
+            draw = partial(self._draw, message)
+            return call_in_time(draw, timedelta(seconds=PATIENCE_S), name="picture")
         except Exception as error:  # noqa: BLE001 - the message matters more
             self._again_at_s = time.monotonic() + REST_S
             log.warning(

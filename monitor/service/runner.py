@@ -19,7 +19,7 @@ import stamina
 import structlog
 
 from monitor.alerts.unmatched import find_unmatched_silences, may_concern
-from monitor.deadline import BackgroundCall, Deadline, OverdueError
+from monitor.deadline import OverdueError, call_in_time
 from monitor.errors import ConfigError, DatabaseError, MonitorError, OutputError, describe_fault
 from monitor.immutable import immutable
 from monitor.model.instants import format_instant
@@ -31,7 +31,7 @@ from monitor.options import format_duration
 from monitor.pipeline.backfill import BackfilledRun, backfill_relevance
 from monitor.pipeline.pull import Arms
 from monitor.pipeline.run import execute, failed_result, memory_request
-from monitor.pipeline.score import RunScores
+from monitor.pipeline.run_scores import RunScores
 from monitor.ports import Clock, ScoreSpool, Store
 from monitor.service.interrupts import interrupts_held
 from monitor.settings.schedule import Schedule
@@ -247,14 +247,17 @@ class Runner:
         ):
             for ping in self.pings:
                 ping.run_started(claim)
-            comparison = watched.comparison
-            memory = self._remember(comparison, claim)
+            memory = self.patiently(partial(self._remember, watched.comparison, claim))
+            for sentence in memory.unreadable:
+                log.warning("part of the history was not read", reason=sentence)
+            fail = partial(failed_result, watched.comparison, claim, memory, judged_at)
             try:
-                measured = self._execute(watched, claim, memory, judged_at, scores)
+                measured = self._measure(watched, claim, memory, judged_at, scores)
+                if isinstance(measured, str):
+                    measured = fail(reason=measured)
                 result = self._end(measured, receivers)
             except OutputError as error:
-                failed = failed_result(comparison, claim, memory, judged_at, reason=str(error))
-                result = self._end(failed, receivers)
+                result = self._end(fail(reason=str(error)), receivers)
             if watched.answers is not None:
                 watched.answers.run_stored(claim.slot, claim.comparison)
             return result
@@ -277,10 +280,24 @@ class Runner:
         self.on_progress(claim.comparison, pull)
 
     def _end(self, result: RunResult, receivers: tuple[str, ...]) -> RunResult | None:
+        """Store the result, and report it. Returns None if the claim was lost.
+
+        If the slot has an earlier ok run and this run is not ok, the earlier run is kept.
+        """
         result = replace(result, finished_at=self.clock.now())
         if result.claim.has_ok and result.status is not RunStatus.OK:
-            return self._keep_earlier(result)
-        return self._finish(result, receivers)
+            self.patiently(partial(self.store.runs.release, result.claim))
+            kept = f"{result.reason}; the earlier run of the slot is kept"
+            result = replace(result, reason=kept, states=(), transitions=())
+            self._publish(result)
+            return result
+        number = self.patiently(partial(self.store.runs.finish, result, receivers=receivers))
+        if number is None:
+            log.warning("result dropped: the claim was taken over", status=result.status)
+            return None
+        with structlog.contextvars.bound_contextvars(run=number):
+            self._publish(result)
+        return result
 
     def _give_back(self, claim: Claim) -> None:
         try:
@@ -304,15 +321,10 @@ class Runner:
             self._give_back(claim)
 
     def _remember(self, comparison: Comparison, claim: Claim) -> Memory:
-        request = memory_request(comparison, claim.slot)
-        memory = self.patiently(partial(self.store.history.memory_of, request))
-        for sentence in memory.unreadable:
-            log.warning("part of the history was not read", reason=sentence)
-        installation = self.patiently(partial(self.store.alerts.installation, create=True))
         return replace(
-            memory,
-            installation=installation,
-            unmatched=self.patiently(partial(self._silences, comparison.name)),
+            self.store.history.memory_of(memory_request(comparison, claim.slot)),
+            installation=self.store.alerts.installation(create=True),
+            unmatched=self._silences(comparison.name),
         )
 
     def _silences(self, name: str) -> tuple[UnmatchedName, ...]:
@@ -325,59 +337,40 @@ class Runner:
         names = dict.fromkeys([name, *(state.comparison for state in states)])
         return find_unmatched_silences(meant, states, names)
 
-    def _execute(
+    def _measure(
         self,
         watched: Watched,
         claim: Claim,
         memory: Memory,
         clock: Clock,
         scores: RunScores,
-    ) -> RunResult:
-        comparison = watched.comparison
-        fail = partial(failed_result, comparison, claim, memory, clock)
-        try:
-            call = self._begin(watched, claim, memory, clock, scores)
-            deadline = comparison.measuring.deadline
-            return call.wait(Deadline.after(deadline.total_seconds() + FINISHING_S))
-        except OutputError:
-            raise
-        except OverdueError:
-            self._leave_behind(comparison.name)
-            limit = f"its deadline of {format_duration(deadline)} plus {FINISHING_S:g} s"
-            return fail(reason=f"the run did not end within {limit}: its work was left behind")
-        # A bug makes the run fail. The failed run is stored and alerted on.
-        except Exception as error:
-            log.exception("run failed because of a bug")
-            return fail(reason=f"internal error: {describe_fault(error)}: please report it")
+    ) -> RunResult | str:
+        """Measure in a thread, and return the result, or why there is none.
 
-    def _begin(
-        self,
-        watched: Watched,
-        claim: Claim,
-        memory: Memory,
-        clock: Clock,
-        scores: RunScores,
-    ) -> BackgroundCall[RunResult]:
-        """Start to measure in a thread. If the thread hangs, it is left behind.
-
-        The thread keeps the sources locked until it ends.
+        A hung thread is left behind. It keeps the sources locked until it ends.
         """
         arms = replace(watched.arms, on_progress=partial(self._note_progress, claim))
         if watched.answers is not None:
             arms = replace(arms, answers_path=watched.answers.place)
 
         def measure() -> RunResult:
-            try:
+            with watched.in_use:
                 return execute(watched.comparison, arms, claim, memory, clock, scores)
-            finally:
-                watched.in_use.release()
 
-        watched.in_use.acquire()
+        deadline = watched.comparison.measuring.deadline
+        limit = deadline + timedelta(seconds=FINISHING_S)
         try:
-            return BackgroundCall(measure, name=f"run-{claim.comparison}")
-        except BaseException:
-            watched.in_use.release()
+            return call_in_time(measure, limit, name=f"run-{claim.comparison}")
+        except OutputError:
             raise
+        except OverdueError:
+            self._leave_behind(claim.comparison)
+            named = f"its deadline of {format_duration(deadline)} plus {FINISHING_S:g} s"
+            return f"the run did not end within {named}: its work was left behind"
+        # A bug makes the run fail. The failed run is stored and alerted on.
+        except Exception as error:
+            log.exception("run failed because of a bug")
+            return f"internal error: {describe_fault(error)}: please report it"
 
     def _leave_behind(self, comparison: str) -> None:
         self.left_behind += 1
@@ -385,30 +378,6 @@ class Runner:
         if self.publisher is not None:
             self.publisher.count("watchdog_restarts_total", "run")
         self.renew_sources(comparison)
-
-    def _finish(self, result: RunResult, receivers: tuple[str, ...]) -> RunResult | None:
-        number = self.patiently(partial(self.store.runs.finish, result, receivers=receivers))
-        if number is None:
-            log.warning("result dropped: the claim was taken over", status=result.status)
-            return None
-        with structlog.contextvars.bound_contextvars(run=number):
-            self._publish(result)
-            is_well = result.status is RunStatus.OK
-            self._ping_end(result.claim, None if is_well else f"{result.status}: {result.reason}")
-        return result
-
-    def _keep_earlier(self, result: RunResult) -> RunResult:
-        # Keep the earlier ok run of the slot, because a failed rerun is worse.
-        self.patiently(partial(self.store.runs.release, result.claim))
-        rejected = replace(
-            result,
-            reason=f"{result.reason}; the earlier run of the slot is kept",
-            states=(),
-            transitions=(),
-        )
-        self._publish(rejected)
-        self._ping_end(rejected.claim, f"{rejected.status}: {rejected.reason}")
-        return rejected
 
     def _ping_end(self, claim: Claim, failure: str | None) -> None:
         for ping in self.pings:
@@ -451,3 +420,5 @@ class Runner:
             )
         if self.publisher is not None:
             self.publisher.run_finished(result)
+        is_ok = result.status is RunStatus.OK
+        self._ping_end(result.claim, None if is_ok else f"{result.status}: {result.reason}")

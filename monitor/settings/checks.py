@@ -1,43 +1,44 @@
 """Checks of several settings together.
 
-Each check uses the values that could be read, so that all problems are reported at once.
+A setting that is not valid is None here. The checks use the others, so that all problems are
+reported at once.
 """
 
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from itertools import product
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
+
+from pydantic import SecretStr
 
 from monitor.arm_metrics import ArmMetric, ArmNeed, parse_arm_metric
-from monitor.errors import MetricError
 from monitor.metrics import Metric, Need, parse
 from monitor.model.rankings import Arm
 from monitor.model.rules import Keep, SampleSize, SimilarityRule
 from monitor.options import format_duration
-from monitor.receivers import PingOptions, ReceiverOptions
-from monitor.settings.addresses import is_loopback, split_address
-from monitor.settings.comparison_options import ComparisonOptions
-from monitor.settings.configuration import RetentionOptions, Settings, receivers_by_name
-from monitor.settings.excerpt import names_in
-from monitor.settings.problems import (
+from monitor.options.problems import (
     MISSING,
     NAME_TAKEN,
     TWICE,
     KeyPath,
+    Partial,
     Problem,
     duplicates,
     within,
 )
+from monitor.settings.addresses import is_loopback, split_address
+from monitor.settings.configuration import receivers_by_name
+from monitor.settings.excerpt import names_in
 from monitor.settings.rule_checks import check_rule, lacks_lists
-from monitor.settings.rule_options import RuleOptions
-from monitor.settings.schedule import SHORTEST_INTERVAL, schedule_of
-from monitor.settings.validation import Partial, validate
+from monitor.settings.schedule import SHORTEST_INTERVAL
+from monitor.settings.translation import to_schedule
 from monitor.settings.value_types import NO_NAME, is_name
 from monitor.sources import SOURCES, SourceOptions, all_users_problem, joined_problem
 from monitor.storage.database_url import file_of, parse_url
 from monitor.web.access_options import AccessOptions
 
-_MetricT = TypeVar("_MetricT", Metric, ArmMetric)
+_Comparisons = Sequence[tuple[int, Partial]]
 
 _ADVICE = (
     "use 127.0.0.1, or give a web_config_file with basic_auth_users or client_auth_type: "
@@ -61,36 +62,30 @@ _OF_A_DATABASE = ("", "-wal", "-shm", "-journal", ".lock")
 _READ = ("baseline", "candidate", "users", "item_weights", "item_titles", "relevance")
 
 
-def check_settings(
-    raw: object,
-    context: Mapping[str, object],
-    access: AccessOptions | None,
-) -> Iterator[Problem]:
+def check_settings(settings: Partial, access: AccessOptions | None) -> Iterator[Problem]:
     """Yield the problems of settings that do not fit together."""
-    settings = Partial(Settings, raw, context)
-    comparisons: list[tuple[int, Partial]] = []
+    comparisons = tuple(enumerate(settings.entries or ()))
     names: set[str | None] = set()
-    for n, item in settings.items("comparisons"):
-        comparison = Partial(ComparisonOptions, item, context)
-        comparisons.append((n, comparison))
-        names.update(name for _, name in names_in(comparison.raw))
+    for _, comparison in comparisons:
+        names.update(name for _, name in names_in(vars(comparison)))
     yield from _listen(settings, access)
-    yield from _retention(Partial(RetentionOptions, settings.raw.get("retention"), context))
+    if settings.retention is not None:
+        yield from _retention(settings.retention)
     yield from _names(comparisons)
     yield from _scores_files(settings, comparisons)
-    yield from _check_receivers(settings, context)
-    yield from _pings(settings, context, names)
+    yield from _check_receivers(settings)
+    yield from _pings(settings, names)
     for n, comparison in comparisons:
-        yield from within(("comparisons", n), _comparison(comparison, context))
+        yield from within(("comparisons", n), _comparison(comparison))
 
 
-def _names(comparisons: Sequence[tuple[int, Partial]]) -> Iterator[Problem]:
+def _names(comparisons: _Comparisons) -> Iterator[Problem]:
     """Report names that occur twice, and candidates whose comparison would have an invalid name."""
     names: list[tuple[KeyPath, Any]] = []
     of_candidates: list[tuple[KeyPath, str | None]] = []
     for n, comparison in comparisons:
-        names.append((("comparisons", n, "name"), comparison.get("name")))
-        for path, name in names_in(comparison.raw):
+        names.append((("comparisons", n, "name"), comparison.name))
+        for path, name in names_in(vars(comparison)):
             if len(path) > 1:
                 of_candidates.append((("comparisons", n, *path), name))
     yield from duplicates([*names, *of_candidates], NAME_TAKEN.format("comparison"))
@@ -100,8 +95,8 @@ def _names(comparisons: Sequence[tuple[int, Partial]]) -> Iterator[Problem]:
 
 
 def _listen(settings: Partial, access: AccessOptions | None) -> Iterator[Problem]:
-    listen = settings.get("listen")
-    if listen is None or settings.get("listen_without_authentication") is not False:
+    listen = settings.listen
+    if listen is None or settings.listen_without_authentication is not False:
         return
     if is_loopback(split_address(listen)[0]):
         return
@@ -117,10 +112,9 @@ def _listen(settings: Partial, access: AccessOptions | None) -> Iterator[Problem
 
 
 def _retention(retention: Partial) -> Iterator[Problem]:
-    runs = retention.get("runs")
     for key in ("scores", "lists", "evidence", "summaries"):
-        age = retention.get(key)
-        if retention.has(key) and runs is not None and age is not None and age > runs:
+        age = getattr(retention, key)
+        if retention.has(key) and age and retention.runs and age > retention.runs:
             yield Problem(
                 ("retention", key),
                 "must not be longer than retention.runs, because it is deleted with its run: "
@@ -128,31 +122,27 @@ def _retention(retention: Partial) -> Iterator[Problem]:
             )
 
 
-def _check_receivers(settings: Partial, context: Mapping[str, object]) -> Iterator[Problem]:
+def _check_receivers(settings: Partial) -> Iterator[Problem]:
     """Names of receivers that occur twice, and unknown names in routes and fallbacks."""
-    receivers: list[ReceiverOptions] = []
+    receivers = settings.receivers or ()
     names: list[tuple[KeyPath, str]] = []
-    items = settings.items("receivers")
-    for n, item in items:
-        receiver, _ = validate(ReceiverOptions, item, context)
+    for n, receiver in enumerate(receivers):
         if receiver is not None:
-            receivers.append(receiver)
             path = ("receivers", n, receiver.kind, "name")
             names.extend((path, name) for name in receiver.receiver_names)
     yield from duplicates(names, NAME_TAKEN.format("receiver"))
     # The name of a receiver that cannot be read would seem to be unknown.
-    if len(receivers) == len(items):
+    if settings.receivers is not None and None not in receivers:
         yield from _references(settings, receivers_by_name(receivers))
 
 
 def _references(settings: Partial, receivers: Collection[str]) -> Iterator[Problem]:
-    names: list[tuple[KeyPath, object]] = []
-    for n, route in settings.items("routes"):
-        entries = route.get("receivers") if isinstance(route, dict) else None
-        if isinstance(entries, list):
-            names.extend((("routes", n, "receivers", m), name) for m, name in enumerate(entries))
-    fallbacks = settings.get("fallbacks") or {}
-    for name, fallback in fallbacks.items():
+    names: list[tuple[KeyPath, str]] = []
+    for n, route in enumerate(settings.routes or ()):
+        if route is not None:
+            for m, name in enumerate(route.receivers):
+                names.append((("routes", n, "receivers", m), name))
+    for name, fallback in (settings.fallbacks or {}).items():
         names += [(("fallbacks", name), name), (("fallbacks", name), fallback)]
         if name == fallback:
             yield Problem(
@@ -160,19 +150,14 @@ def _references(settings: Partial, receivers: Collection[str]) -> Iterator[Probl
             )
     choices = ", ".join(sorted(receivers)) or "none"
     for path, name in names:
-        if isinstance(name, str) and name not in receivers:
+        if name not in receivers:
             yield Problem(path, f"no receiver is called {name}: there are {choices}")
 
 
-def _pings(
-    settings: Partial,
-    context: Mapping[str, object],
-    comparisons: set[str | None],
-) -> Iterator[Problem]:
-    if None in comparisons:
+def _pings(settings: Partial, comparisons: set[str | None]) -> Iterator[Problem]:
+    if None in comparisons or settings.entries is None:
         return  # a name that cannot be read may be the right one
-    for n, item in settings.items("pings"):
-        ping, _ = validate(PingOptions, item, context)
+    for n, ping in enumerate(settings.pings or ()):
         names = () if ping is None else ping.comparisons
         for place, name in enumerate(names or ()):
             if name not in comparisons:
@@ -183,26 +168,25 @@ def _pings(
 def _arms(comparison: Partial) -> dict[tuple[str, ...], SourceOptions]:
     arms: dict[tuple[str, ...], SourceOptions] = {}
     for arm in Arm:
-        source = comparison.get(arm)
+        source = getattr(comparison, arm)
         if source is not None:
             arms[arm,] = source
-    for key, source in (comparison.get("candidates") or {}).items():
-        arms["candidates", key] = source
+    for key, source in (comparison.candidates or {}).items():
+        if source is not None:
+            arms["candidates", key] = source
     return arms
 
 
-def _comparison(comparison: Partial, context: Mapping[str, object]) -> Iterator[Problem]:
-    rules = [(n, Partial(RuleOptions, item, context)) for n, item in comparison.items("rules")]
-    arms = ("candidate", "candidates")
-    if comparison.raw and not (comparison.has(*arms) or comparison.misspells(*arms)):
+def _comparison(comparison: Partial) -> Iterator[Problem]:
+    rules = [(n, rule) for n, rule in enumerate(comparison.rules or ()) if rule is not None]
+    if not comparison.has("candidate", "candidates"):
         yield Problem(("candidate",), MISSING)
     yield from _schedule(comparison)
     yield from _metrics(comparison)
     yield from _lists_of_last_run(comparison)
-    yield from _check_outputs(comparison)
     yield from _users(comparison)
     yield from duplicates(
-        ((("rules", n, "alert"), rule.get("alert")) for n, rule in rules),
+        ((("rules", n, "alert"), rule.alert) for n, rule in rules),
         NAME_TAKEN.format("rule of this comparison"),
     )
     for n, rule in rules:
@@ -210,9 +194,8 @@ def _comparison(comparison: Partial, context: Mapping[str, object]) -> Iterator[
 
 
 def _schedule(comparison: Partial) -> Iterator[Problem]:
-    every = comparison.get("every")
-    cron = comparison.get("cron")
-    zone = comparison.get("timezone")
+    every = comparison.every
+    offset = comparison.offset
     if not comparison.has("every", "cron"):
         yield Problem((), "has no schedule: give every (such as every: 15m) or cron")
         return
@@ -225,48 +208,44 @@ def _schedule(comparison: Partial) -> Iterator[Problem]:
             "is only for cron, only_between and holidays, while a period counts from "
             "1970-01-01 00:00 UTC: remove it",
         )
-    if comparison.has("offset") and not comparison.has("every"):
+    if comparison.has("offset") and comparison.has("cron"):
         yield Problem(
             ("offset",),
             "is only for the key every, because a cron expression has its own times: remove it",
         )
-    offset = comparison.get("offset")
-    if offset is not None and every is not None and offset >= every:
+    if offset and every and offset >= every:
         yield Problem(("offset",), f"must be shorter than every: {format_duration(every)}")
-    if every is not None and every < SHORTEST_INTERVAL:
+    if every and every < SHORTEST_INTERVAL:
         yield Problem(("every",), "must be at least 1s")
-        return
-    if (every is None and cron is None) or zone is None:
-        return
-    deadline = comparison.get("deadline")
-    try:
-        interval = schedule_of(every, cron, zone, offset, comparison.get("only_between")).interval
-    except ValueError as error:
-        yield Problem(("only_between",), str(error))
-        return
-    if deadline is not None and deadline >= interval:
-        yield Problem(
-            ("deadline",),
-            f"must be shorter than the time between two runs ({format_duration(interval)})",
-        )
+    elif (every or comparison.cron) and comparison.timezone:
+        try:
+            interval = to_schedule(comparison).interval
+        except ValueError as error:
+            yield Problem(("only_between",), str(error))
+            return
+        if comparison.deadline and comparison.deadline >= interval:
+            yield Problem(
+                ("deadline",),
+                f"must be shorter than the time between two runs ({format_duration(interval)})",
+            )
 
 
 def _metrics(comparison: Partial) -> Iterator[Problem]:
     """Report metrics and arm metrics that occur twice, use more than k items, or lack an input."""
-    k = comparison.get("k")
-    metrics = [(("metrics", n), _parsed(parse, name)) for n, name in comparison.items("metrics")]
+    k = comparison.k
+    metrics = [(("metrics", n), parse(name)) for n, name in enumerate(comparison.metrics or ())]
     arm_metrics = [
-        (("arm_metrics", n), _parsed(parse_arm_metric, name))
-        for n, name in comparison.items("arm_metrics")
+        (("arm_metrics", n), parse_arm_metric(name))
+        for n, name in enumerate(comparison.arm_metrics or ())
     ]
     yield from duplicates(metrics, f"{TWICE}, perhaps in another spelling: remove one of them")
     yield from duplicates(arm_metrics, f"{TWICE}: remove one of them")
     for path, metric in metrics:
-        depth = None if metric is None else metric.depth
-        if depth is not None and k is not None and depth > k:
+        if metric.depth is not None and k is not None and metric.depth > k:
             yield Problem(
                 path,
-                f"looks at {depth} items, but k cuts lists to {k}: raise k, or lower the depth",
+                f"looks at {metric.depth} items, but k cuts lists to {k}: raise k, or lower the "
+                "depth",
             )
         yield from _check_metric_input(path, metric, comparison)
     for path, arm_metric in arm_metrics:
@@ -275,7 +254,7 @@ def _metrics(comparison: Partial) -> Iterator[Problem]:
 
 def _users(comparison: Partial) -> Iterator[Problem]:
     lists = _lists(comparison)
-    floor = comparison.get("noise_floor")
+    floor = comparison.noise_floor
     are_pulled = all(SOURCES[source.kind].is_pulled for source in lists.values())
     if floor is not None and floor.temporal and not are_pulled:
         yield Problem(
@@ -283,10 +262,10 @@ def _users(comparison: Partial) -> Iterator[Problem]:
             "temporal does not go with lists that are joined in files or in Spark: give serve or "
             "retrain",
         )
-    users = comparison.get("users")
+    users = comparison.users
     if users is None:
         return
-    baseline = comparison.get("baseline")
+    baseline = comparison.baseline
     if baseline is not None:
         problem = all_users_problem(baseline) if users.all else None
         if problem:
@@ -294,7 +273,7 @@ def _users(comparison: Partial) -> Iterator[Problem]:
         joined = joined_problem(lists, users)
         if joined:
             yield Problem(*joined)
-    if users.all and comparison.get("pairs"):
+    if users.all and comparison.pairs:
         yield Problem(
             ("pairs",),
             "would not ask the same users as the other comparisons: name the users' file in users",
@@ -307,14 +286,14 @@ def _sample(size: SampleSize | None, comparison: Partial) -> Iterator[Problem]:
         yield Problem(("users", "sample"), _NEVER_CERTAIN)
     if size is None or not size.fixed:
         for key in ("keep_scores", "keep_lists"):
-            if comparison.get(key) is Keep.PANEL:
+            if getattr(comparison, key) is Keep.PANEL:
                 yield Problem((key,), _NO_PANEL)
 
 
 def _lists(comparison: Partial) -> dict[tuple[str, ...], SourceOptions]:
     """The sources of the arms and of the retrained noise floor, by their key paths."""
     lists = _arms(comparison)
-    floor = comparison.get("noise_floor")
+    floor = comparison.noise_floor
     if floor is not None and floor.retrain is not None:
         lists["noise_floor",] = floor.retrain
     return lists
@@ -322,40 +301,59 @@ def _lists(comparison: Partial) -> dict[tuple[str, ...], SourceOptions]:
 
 def _can_be_certain(comparison: Partial) -> bool:
     """Whether each rule on a metric can be certain before all users were asked."""
-    if comparison.get("default_rules"):
+    if comparison.default_rules:
         return False
-    rules = [options.to_rule(1) for options in comparison.get("rules") or () if options.metric]
+    if not all(options.is_whole for options in comparison.rules or ()):
+        return True
+    rules = [options.to_rule(1) for options in comparison.rules or () if options.metric]
     thresholds = [rule.thresholds for rule in rules if isinstance(rule, SimilarityRule)]
     return bool(thresholds) and all(thresholds)
 
 
-def _scores_files(
-    settings: Partial, comparisons: Sequence[tuple[int, Partial]]
-) -> Iterator[Problem]:
-    files: list[tuple[KeyPath, str]] = []
+def _scores_files(settings: Partial, comparisons: _Comparisons) -> Iterator[Problem]:
+    """Report files of scores that would replace another file, or have one candidate only."""
+    taken = _files_of_database(settings.database)
+    writers: list[tuple[KeyPath, str]] = []
     for n, comparison in comparisons:
-        file = _scores_file(comparison)
-        if file is not None:
-            files.append((("comparisons", n, *_FILE), file))
-    yield from duplicates(
-        files, "another comparison writes its scores to this file: name another file"
-    )
-    url = settings.get("database")
-    database = None if url is None else file_of(parse_url(url))
-    if database is None:
-        return
-    of_database = {f"{_place(database)}{end}" for end in _OF_A_DATABASE}
-    of_database |= {f"{database.resolve()}{end}" for end in _OF_A_DATABASE}
-    for path, file in files:
-        if file in of_database:
+        taken |= _files_read(comparison)
+        sink = comparison.scores_to
+        if sink is None or sink.file is None:
+            continue
+        path: KeyPath = ("comparisons", n, *_FILE)
+        writers.append((path, _place(sink.file.path)))
+        if comparison.has("candidates"):
             yield Problem(
-                path, "is a file of the database, and would be overwritten: name another file"
+                path,
+                "would contain the scores of one candidate only: give each candidate its own "
+                "comparison, or remove scores_to",
             )
+    yield from duplicates(
+        writers, "another comparison writes its scores to this file: name another file"
+    )
+    for path, file in writers:
+        if file in taken:
+            yield Problem(path, f"{taken[file]}, and would be overwritten: name another file")
 
 
-def _scores_file(comparison: Partial) -> str | None:
-    sink = comparison.get("scores_to")
-    return None if sink is None or sink.file is None else _place(sink.file.path)
+def _files_of_database(url: SecretStr | None) -> dict[str, str]:
+    file = None if url is None else file_of(parse_url(url))
+    if file is None:
+        return {}
+    places = (_place(file), str(file.resolve()))
+    return dict.fromkeys(map("".join, product(places, _OF_A_DATABASE)), "is a file of the database")
+
+
+def _files_read(comparison: Partial) -> dict[str, str]:
+    """What is read from each file of the comparison's sources."""
+    floor = comparison.noise_floor
+    sources = {key: getattr(comparison, key) for key in _READ}
+    sources["noise_floor"] = None if floor is None else floor.retrain
+    files = {}
+    for key, source in sources.items():
+        file = getattr(source, "file", None)
+        if file is not None:
+            files[_place(file.path)] = f"is the file that {key} is read from"
+    return files
 
 
 def _place(path: str | Path) -> str:
@@ -367,30 +365,6 @@ def _place(path: str | Path) -> str:
     return os.path.join(os.path.realpath(folder), name)  # noqa: PTH118 - what may be a template
 
 
-def _check_outputs(comparison: Partial) -> Iterator[Problem]:
-    """Files of scores that would have one candidate only, or would replace a source."""
-    path = _scores_file(comparison)
-    if path is None:
-        return
-    if comparison.has("candidates"):
-        yield Problem(
-            _FILE,
-            "would contain the scores of one candidate only: give each candidate its own "
-            "comparison, or remove scores_to",
-        )
-    sources = {key: comparison.get(key) for key in _READ}
-    floor = comparison.get("noise_floor")
-    if floor is not None:
-        sources["noise_floor"] = floor.retrain
-    for key, source in sources.items():
-        file = getattr(source, "file", None)
-        if file is not None and _place(file.path) == path:
-            yield Problem(
-                _FILE,
-                f"is the file that {key} is read from, and would be overwritten: name another file",
-            )
-
-
 def _lists_of_last_run(comparison: Partial) -> Iterator[Problem]:
     """Report settings that need the last run's lists of the same users, if these are not stored."""
     if comparison.has("relevance") and lacks_lists(comparison):
@@ -398,7 +372,7 @@ def _lists_of_last_run(comparison: Partial) -> Iterator[Problem]:
             ("keep_lists",),
             "relevance that arrives later is compared with stored lists: remove this key",
         )
-    floor = comparison.get("noise_floor")
+    floor = comparison.noise_floor
     if floor is None or not floor.temporal:
         return
     if lacks_lists(comparison):
@@ -406,7 +380,7 @@ def _lists_of_last_run(comparison: Partial) -> Iterator[Problem]:
             ("keep_lists",),
             "a temporal noise floor compares with the lists of the last run: remove this key",
         )
-    users = comparison.get("users")
+    users = comparison.users
     size = None if users is None else users.sample_size
     if size is not None and not size.fixed:
         yield Problem(
@@ -417,20 +391,13 @@ def _lists_of_last_run(comparison: Partial) -> Iterator[Problem]:
         )
 
 
-def _parsed(parser: Callable[[str], _MetricT], text: object) -> _MetricT | None:
-    try:
-        return parser(text) if isinstance(text, str) else None
-    except MetricError:
-        return None
-
-
 def _check_metric_input(
     path: KeyPath,
-    metric: Metric | ArmMetric | None,
+    metric: Metric | ArmMetric,
     comparison: Partial,
 ) -> Iterator[Problem]:
     """A problem if the metric needs a key that the comparison or its sources lack."""
-    need = None if metric is None else metric.need
+    need = metric.need
     if need == Need.SCORES:
         arms = []
         for keys, source in _arms(comparison).items():

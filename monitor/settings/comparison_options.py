@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from itertools import combinations
-from typing import Annotated, Any, Literal, Self, cast
+from typing import Annotated, Any, ClassVar, Literal, Self, cast
 
 from pydantic import ConfigDict, Field, PrivateAttr, model_validator
 
@@ -33,92 +33,73 @@ CONDITION_ALERTS = {
 class ConditionOptions(Options):
     """What happens to alerts under one condition, and whether the condition has an alert."""
 
-    policy: Literal["alert", "keep", "ignore"] = Field(
-        default="alert",
-        description="`alert`: alerts on drift do not change, and the condition has its own alert. "
-        "`keep`: alerts on drift do not change, and the condition has no alert. `ignore`: the "
-        "condition has no alert, and alerts that cannot be judged end without a recovery.",
-    )
-    severity: Severity = Field(default=Severity.WARNING, description="Severity of the alert.")
-    runbook_url: value_types.PublicUrl | None = Field(
-        default=None, description="Web page with instructions for on-call."
-    )
+    policy: Literal["alert", "keep", "ignore"] = "alert"
+    """`alert`: alerts on drift do not change, and the condition has its own alert. `keep`: alerts
+    on drift do not change, and the condition has no alert. `ignore`: the condition has no alert,
+    and alerts that cannot be judged end without a recovery."""
+    severity: Severity = Severity.WARNING
+    """Severity of the alert."""
+    runbook_url: value_types.PublicUrl | None = None
+    """Web page with instructions for on-call."""
 
 
 class ErrorOptions(ConditionOptions):
     """Runs that fail."""
 
-    for_runs: value_types.RunCount = Field(
-        default=2,
-        alias="for",
-        description="How many consecutive runs must meet the condition before the alert fires.",
-    )
+    for_runs: value_types.RunCount = Field(default=2, alias="for")
+    """How many consecutive runs must meet the condition before the alert fires."""
 
 
 class NoDataOptions(ErrorOptions):
     """Runs that compared too few users for all rules, or for one of them."""
 
-    segments: Literal["all", "named", "each"] = Field(
-        default="named",
-        description="`all`: there is one alert for all users together. `named`: there is also one "
-        "for each segment that a rule names or in which an alert fires. `each`: there is one for "
-        "every segment.",
-    )
+    segments: Literal["all", "named", "each"] = "named"
+    """`all`: there is one alert for all users together. `named`: there is also one for each segment
+    that a rule names or in which an alert fires. `each`: there is one for every segment."""
 
 
 class TooFewOptions(ErrorOptions):
     """Rules that had fewer users than their `min_users`."""
 
-    segments: Literal["all", "each"] = Field(
-        default="all",
-        description="`all`: there is one alert for all users together. `each`: there is one for "
-        "each segment, including `all`.",
-    )
+    segments: Literal["all", "each"] = "all"
+    """`all`: there is one alert for all users together. `each`: there is one for each segment,
+    including `all`."""
 
-    for_runs: value_types.RunCount = Field(
-        default=3,
-        alias="for",
-        description="How many consecutive runs must meet the condition before the alert fires.",
-    )
-    severity: Severity = Field(default=Severity.INFO, description="Severity of the alert.")
+    for_runs: value_types.RunCount = Field(default=3, alias="for")
+    """How many consecutive runs must meet the condition before the alert fires."""
+    severity: Severity = Severity.INFO
+    """Severity of the alert."""
 
 
 class StaleOptions(ConditionOptions):
     """No run succeeded for a while, because runs failed or never began."""
 
-    after: value_types.RunCount = Field(
-        default=3,
-        description="How many consecutive due runs must lack a success before the alert fires. "
-        "Only the daemon checks this.",
-    )
-    severity: Severity = Field(default=Severity.CRITICAL, description="Severity of the alert.")
+    after: value_types.RunCount = 3
+    """How many consecutive due runs must lack a success before the alert fires. Only the daemon
+    checks this."""
+    severity: Severity = Severity.CRITICAL
+    """Severity of the alert."""
 
 
 class ConditionsOptions(Options):
     """What happens while runs cannot be judged. Rules never learn from such runs."""
 
-    error: ErrorOptions = Field(
-        default_factory=ErrorOptions, description="A run failed. Its alert is `RunFailing`."
-    )
-    no_data: NoDataOptions = Field(
-        default_factory=NoDataOptions,
-        description="Too few users were compared, or a rule had no data. Its alert is `NoData`.",
-    )
-    too_few: TooFewOptions = Field(
-        default_factory=TooFewOptions,
-        description="A rule had fewer users than its `min_users`. Its alert is `TooFewUsers`.",
-    )
-    stale: StaleOptions = Field(
-        default_factory=StaleOptions, description="No run succeeds. Its alert is `Stale`."
-    )
+    error: ErrorOptions = Field(default_factory=ErrorOptions)
+    """A run failed. Its alert is `RunFailing`."""
+    no_data: NoDataOptions = Field(default_factory=NoDataOptions)
+    """Too few users were compared, or a rule had no data. Its alert is `NoData`."""
+    too_few: TooFewOptions = Field(default_factory=TooFewOptions)
+    """A rule had fewer users than its `min_users`. Its alert is `TooFewUsers`."""
+    stale: StaleOptions = Field(default_factory=StaleOptions)
+    """No run succeeds. Its alert is `Stale`."""
 
     def over(self, defaults: Self) -> Self:
         """A copy in which each key that is not set here has its value in ``defaults``."""
-        merged = {
+        merged: dict[str, Any] = {
             name: getattr(defaults, name).model_copy(update=options.model_dump(exclude_unset=True))
             for name, options in self._by_condition()
         }
-        return self.model_validate(merged)
+        return self.model_copy(update=merged)
 
     @property
     def ignored(self) -> frozenset[Condition]:
@@ -153,20 +134,13 @@ class NoiseFloorOptions(OneOf):
     Set exactly one of these keys.
     """
 
-    serve: Literal[True] | None = Field(
-        default=None, description="Asks the baseline twice at the same time, without caches."
-    )
-    temporal: Literal[True] | None = Field(
-        default=None,
-        description=(
-            "The baseline is compared with its own lists of the last run. They are stored for this."
-        ),
-    )
-    retrain: SourceOptions | None = Field(
-        default=None,
-        description="The baseline is compared with a second training of its model: the source of "
-        "that model's lists.",
-    )
+    serve: Literal[True] | None = None
+    """Asks the baseline twice at the same time, without caches."""
+    temporal: Literal[True] | None = None
+    """The baseline is compared with its own lists of the last run. They are stored for this."""
+    retrain: SourceOptions | None = None
+    """The baseline is compared with a second training of its model: the source of that model's
+    lists."""
 
 
 _IGNORED = ConditionsOptions.model_validate(
@@ -178,6 +152,7 @@ _UNJUDGED = {"noise_floor": None, "rules": (), "default_rules": False, "conditio
 class ComparisonOptions(Options):
     """One comparison: two arms, the users, how similarity is measured, and when to alert."""
 
+    stays_partial: ClassVar[bool] = True
     model_config = ConfigDict(
         json_schema_extra={
             "oneOf": [{"required": ["every"]}, {"required": ["cron"]}],
@@ -186,201 +161,128 @@ class ComparisonOptions(Options):
     )
 
     _keys: tuple[str, ...] = PrivateAttr(default=())
-    name: value_types.ComparisonName = Field(
-        description="Unique name. It is a label of metrics and a part of URLs.",
-        examples=["home-feed"],
-    )
-    description: str | None = Field(default=None, max_length=1000, description="Free text.")
-    every: Duration | None = Field(
-        default=None,
-        description="Time between runs, counted from 1970-01-01 00:00 UTC. With `15m` runs take "
-        "place at :00, :15, :30 and :45.",
-    )
-    offset: Duration | None = Field(
-        default=None,
-        description="Delays each run of `every` by this time, such as `20s`. Give comparisons "
-        "different offsets to spread them over the interval.",
-    )
+    name: value_types.ComparisonName = Field(examples=["home-feed"])
+    """Unique name. It is a label of metrics and a part of URLs."""
+    description: str | None = Field(default=None, max_length=1000)
+    """Free text."""
+    every: Duration | None = None
+    """Time between runs, counted from 1970-01-01 00:00 UTC. With `15m` runs take place at :00, :15,
+    :30 and :45."""
+    offset: Duration | None = None
+    """Delays each run of `every` by this time, such as `20s`. Give comparisons different offsets to
+    spread them over the interval."""
     cron: value_types.CronText | None = Field(
-        default=None,
-        description="Replaces `every`: minute, hour, day of month, month and weekday as in "
-        "crontab(5). 0 and 7 are Sunday.",
-        examples=["*/15 * * * *", "30 6 * * mon-fri"],
+        default=None, examples=["*/15 * * * *", "30 6 * * mon-fri"]
     )
+    """Replaces `every`: minute, hour, day of month, month and weekday as in crontab(5). 0 and 7 are
+    Sunday."""
     only_between: value_types.HoursText | None = Field(
-        default=None,
-        description="Hours of the day, in `timezone`, in which runs may begin. If the end is "
-        "earlier than the start, the hours go over midnight. Slots at other times are not due, so "
-        "they are never missed. At other times a late daemon begins no run. `run-once` begins one "
-        "only with `--slot`.",
-        examples=["01:00-05:00", "22:00-06:00"],
+        default=None, examples=["01:00-05:00", "22:00-06:00"]
     )
-    timezone: value_types.ZoneName = Field(
-        default="UTC",
-        description="Time zone of `cron`, `only_between` and `holidays`.",
-        examples=["Europe/Berlin"],
+    """Hours of the day, in `timezone`, in which runs may begin. If the end is earlier than the
+    start, the hours go over midnight. Slots at other times are not due, so they are never missed.
+    At other times a late daemon begins no run. `run-once` begins one only with `--slot`."""
+    timezone: value_types.ZoneName = Field(default="UTC", examples=["Europe/Berlin"])
+    """Time zone of `cron`, `only_between` and `holidays`."""
+    holidays: tuple[value_types.Days, ...] = Field(
+        default=(), max_length=1000, examples=[["2026-12-24..2026-12-26", "2027-01-01"]]
     )
-    holidays: tuple[value_types.DaysText, ...] = Field(
-        default=(),
-        max_length=1000,
-        description="Days on which users behave differently: single days, or a first and a last "
-        "day. Rules that learn do not judge runs of these days, and do not learn from them. Their "
-        "firing alerts continue. Thresholds and conditions are judged as usual.",
-        examples=[["2026-12-24..2026-12-26", "2027-01-01"]],
-    )
-    k: int = Field(
-        default=10,
-        ge=1,
-        le=10_000,
-        description="Length of the lists that are compared.",
-    )
-    baseline: SourceOptions = Field(description="Where the lists in use come from.")
-    candidate: SourceOptions = Field(
-        default=cast("Any", None),  # each comparison of `by_candidate` has one
-        description="Where the lists on trial come from. Required unless there are `candidates`.",
-    )
+    """Days on which users behave differently: single days, or a first and a last day. Rules that
+    learn do not judge runs of these days, and do not learn from them. Their firing alerts continue.
+    Thresholds and conditions are judged as usual."""
+    k: int = Field(default=10, ge=1, le=10_000)
+    """Length of the lists that are compared."""
+    baseline: SourceOptions
+    """Where the lists in use come from."""
+    candidate: SourceOptions = cast("Any", None)  # each comparison of `by_candidate` has one
+    """Where the lists on trial come from. Required unless there are `candidates`."""
     candidates: Mapping[str, SourceOptions] = Field(
-        default_factory=dict,
-        min_length=1,
-        max_length=20,
-        description="Sources of several candidates, with or without `candidate`. `b` becomes the "
-        "comparison `NAME.b` with all other settings of this comparison. In each slot these "
-        "comparisons share the users, and the baseline is read once. Lists that are joined in "
-        "files or in Spark are read again for each comparison.",
+        default_factory=dict, min_length=1, max_length=20
     )
-    pairs: bool = Field(
-        default=False,
-        description="Whether `candidates` are also compared with each other, from the same lists. "
-        "`NAME.b.c` compares `c` with `b`. It is measured and shown, but not judged by any rule.",
-    )
-    users: UsersOptions = Field(description="The users that both arms are asked for.")
+    """Sources of several candidates, with or without `candidate`. `b` becomes the comparison
+    `NAME.b` with all other settings of this comparison. In each slot these comparisons share the
+    users, and the baseline is read once. Lists that are joined in files or in Spark are read again
+    for each comparison."""
+    pairs: bool = False
+    """Whether `candidates` are also compared with each other, from the same lists. `NAME.b.c`
+    compares `c` with `b`. It is measured and shown, but not judged by any rule."""
+    users: UsersOptions
+    """The users that both arms are asked for."""
     metrics: tuple[value_types.MetricName, ...] = Field(
         default=("extended_tau", "rbo(p=0.9)", "overlap"),
         min_length=1,
         max_length=50,
-        description="How the similarity of two lists is measured. `rankwatch metrics` lists the "
-        "metrics. Put a name that contains a comma in quotes.",
         examples=[["extended_tau", "rbo(p=0.9)", "overlap"]],
     )
+    """How the similarity of two lists is measured. `rankwatch metrics` lists the metrics. Put a
+    name that contains a comma in quotes."""
     arm_metrics: tuple[value_types.ArmMetricName, ...] = Field(
         default=("catalogue_coverage", "exposure_gini", "exposure_entropy"),
         max_length=50,
         description="Metrics of each arm over all its lists: "
         f"{', '.join(map('`{}`'.format, ARM_METRICS))}.",
     )
-    catalogue_size: int | None = Field(
-        default=None,
-        ge=1,
-        le=10**12,
-        description="The number of items that could be listed (default: the number that the arms "
-        "list).",
-    )
-    item_weights: ItemWeightsOptions | None = Field(
-        default=None,
-        description="Weights of items, such as popularity or price, for metrics that need them.",
-    )
-    item_titles: ItemTitlesOptions | None = Field(
-        default=None,
-        description="Titles of items. Lists show them with the items' ids.",
-    )
+    catalogue_size: int | None = Field(default=None, ge=1, le=10**12)
+    """The number of items that could be listed (default: the number that the arms list)."""
+    item_weights: ItemWeightsOptions | None = None
+    """Weights of items, such as popularity or price, for metrics that need them."""
+    item_titles: ItemTitlesOptions | None = None
+    """Titles of items. Lists show them with the items' ids."""
     item_url: value_types.ItemUrl | None = Field(
-        default=None,
-        description="Link to an item in web pages and reports. `{item}` is its id, "
-        "percent-encoded.",
-        examples=["https://shop.example.com/items/{item}"],
+        default=None, examples=["https://shop.example.com/items/{item}"]
     )
-    relevance: RelevanceOptions | None = Field(
-        default=None,
-        description="Items that were relevant to users, for metrics that need them. This data may "
-        "arrive days later. No rule judges these metrics.",
-    )
-    noise_floor: NoiseFloorOptions | None = Field(
-        default=None,
-        description="Measures how similar the baseline is to itself. Rules can then use two more "
-        "metrics for each metric M. `floor(M)` compares the baseline with itself. `over_floor(M)` "
-        "is how much farther the candidate is from the baseline, user by user.",
-    )
-    false_alarm_every: Duration = Field(
-        default=timedelta(days=90),
-        description="All rules that learn may together cause one false alarm in this time.",
-    )
-    rules: Annotated[tuple[RuleOptions, ...], RulesOrDefault] = Field(
-        default=(),
-        max_length=200,
-        description="When to alert. The word `default` means rules that learn what is normal and "
-        "need no thresholds.",
-    )
-    default_rules: bool = Field(
-        default=False,
-        description="Whether the default rules are added to `rules`. A rule in `rules` replaces "
-        "the default rule of the same name.",
-    )
-    dry_run: bool = Field(
-        default=False,
-        description="Whether alerts are stored without notifications. A rule may override it.",
-    )
-    conditions: ConditionsOptions = Field(
-        default_factory=ConditionsOptions,
-        description="What happens while runs cannot be judged. Overrides the top-level "
-        "`conditions` key by key.",
-    )
-    group_for: Duration | None = Field(
-        default=None,
-        description="An alert joins an incident if it begins at most seven times this duration "
-        "after the incident's first alert (default: 1d, or three intervals if they are longer).",
-    )
-    deadline: Duration | None = Field(
-        default=None,
-        description="Longest time for one run. It must be shorter than the interval (default: 10m, "
-        "but at most 0.8 of the interval).",
-    )
-    min_paired_share: float = Field(
-        default=0.5,
-        ge=0,
-        le=1,
-        description="A run is `insufficient` if it compares a smaller share of its users.",
-    )
-    max_segment_values: int = Field(
-        default=50,
-        ge=1,
-        le=1000,
-        description="The largest number of values of a segment dimension. The most frequent values "
-        "are used.",
-    )
-    evidence_users: int = Field(
-        default=10,
-        ge=0,
-        le=1000,
-        description="How many example users of each kind have their lists stored.",
-    )
-    keep_scores: value_types.KeepChoice = Field(
-        default=Keep.ALL,
-        description="Whose scores are stored, in addition to summaries. `all` means all compared "
-        "users, and `panel` the fixed users of the sample. A number means that many users, the "
-        "same in each run. `none` means no users. `true` is the same as `all`, and `false` as "
-        "`none`. Scores of example users (`evidence_users`) are always stored.",
-    )
-    scores_to: ScoresToOptions | None = Field(
-        default=None,
-        description="Where the scores of all compared users are written, independent of "
-        "`keep_scores`. If relevance arrives after the run, its metrics are not included.",
-    )
-    keep_lists: value_types.KeepChoice | None = Field(
-        default=None,
-        description="Whose lists are stored, with the same values as `keep_scores`. Explanations "
-        "compare these lists with those of the next run (default: all users if relevance, a "
-        "temporal noise floor or an arm metric needs them, else none).",
-    )
-    seed: int = Field(default=0, ge=0, le=2**63 - 1, description="Seed for the choice of users.")
+    """Link to an item in web pages and reports. `{item}` is its id, percent-encoded."""
+    relevance: RelevanceOptions | None = None
+    """Items that were relevant to users, for metrics that need them. This data may arrive days
+    later. No rule judges these metrics."""
+    noise_floor: NoiseFloorOptions | None = None
+    """Measures how similar the baseline is to itself. Rules can then use two more metrics for each
+    metric M. `floor(M)` compares the baseline with itself. `over_floor(M)` is how much farther the
+    candidate is from the baseline, user by user."""
+    false_alarm_every: Duration = timedelta(days=90)
+    """All rules that learn may together cause one false alarm in this time."""
+    rules: Annotated[tuple[RuleOptions, ...], RulesOrDefault] = Field(default=(), max_length=200)
+    """When to alert. The word `default` means rules that learn what is normal and need no
+    thresholds."""
+    default_rules: bool = False
+    """Whether the default rules are added to `rules`. A rule in `rules` replaces the default rule
+    of the same name."""
+    dry_run: bool = False
+    """Whether alerts are stored without notifications. A rule may override it."""
+    conditions: ConditionsOptions = Field(default_factory=ConditionsOptions)
+    """What happens while runs cannot be judged. Overrides the top-level `conditions` key by key."""
+    group_for: Duration | None = None
+    """An alert joins an incident if it begins at most seven times this duration after the
+    incident's first alert (default: 1d, or three intervals if they are longer)."""
+    deadline: Duration | None = None
+    """Longest time for one run. It must be shorter than the interval (default: 10m, but at most 0.8
+    of the interval)."""
+    min_paired_share: float = Field(default=0.5, ge=0, le=1)
+    """A run is `insufficient` if it compares a smaller share of its users."""
+    max_segment_values: int = Field(default=50, ge=1, le=1000)
+    """The largest number of values of a segment dimension. The most frequent values are used."""
+    evidence_users: int = Field(default=10, ge=0, le=1000)
+    """How many example users of each kind have their lists stored."""
+    keep_scores: value_types.KeepChoice = Keep.ALL
+    """Whose scores are stored, in addition to summaries. `all` means all compared users, and
+    `panel` the fixed users of the sample. A number means that many users, the same in each run.
+    `none` means no users. `true` is the same as `all`, and `false` as `none`. Scores of example
+    users (`evidence_users`) are always stored."""
+    scores_to: ScoresToOptions | None = None
+    """Where the scores of all compared users are written, independent of `keep_scores`. If
+    relevance arrives after the run, its metrics are not included."""
+    keep_lists: value_types.KeepChoice | None = None
+    """Whose lists are stored, with the same values as `keep_scores`. Explanations compare these
+    lists with those of the next run (default: all users if relevance, a temporal noise floor or an
+    arm metric needs them, else none)."""
+    seed: int = Field(default=0, ge=0, le=2**63 - 1)
+    """Seed for the choice of users."""
     reference: str | None = Field(
-        default=None,
-        min_length=1,
-        max_length=200,
-        description="A name for what is normal. To accept a change, change this name: rules then "
-        "learn from later runs only. With the name `model_version` rules learn separately for each "
-        "version of the arms' models.",
-        examples=["since release 42", "model_version"],
+        default=None, min_length=1, max_length=200, examples=["since release 42", "model_version"]
     )
+    """A name for what is normal. To accept a change, change this name: rules then learn from later
+    runs only. With the name `model_version` rules learn separately for each version of the arms'
+    models."""
 
     @model_validator(mode="before")
     @classmethod

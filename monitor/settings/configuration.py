@@ -3,10 +3,11 @@
 import socket
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Annotated, Any, Literal, Self
+from functools import cached_property
+from typing import Annotated, Any, ClassVar, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import Field, PrivateAttr, SecretStr, ValidationInfo, field_validator
+from pydantic import Field, PrivateAttr, SecretStr
 
 from monitor.alerts.notification_policy import MaintenanceWindow, Matcher, Route
 from monitor.files import describe_exposure, read_bounded
@@ -21,16 +22,16 @@ from monitor.settings.value_types import (
     CronText,
     DatabaseUrl,
     LeaseTime,
+    ParsedBy,
     PublicUrl,
     ZoneName,
-    as_printed_by,
 )
 from monitor.web.access_options import AccessOptions
 
 LEAST_BYTES = 32
 _MOST_BYTES = 4096
 
-MatcherText = Annotated[str, as_printed_by(Matcher.parse)]
+MatcherText = Annotated[Matcher, ParsedBy(Matcher.parse)]
 """``name=value``, ``name!=value``, ``name=~"regex"`` or ``name!~"regex"``."""
 _MATCHED = (
     "Matchers, all of which must match: `name=value`, `name!=value`, `name=~regex` (for the whole "
@@ -56,11 +57,9 @@ def read_key(path: str) -> bytes:
 class PrivacyOptions(Options):
     """How users and items are stored and shown."""
 
-    users: Literal["plain", "hmac"] = Field(
-        default="plain",
-        description="With `hmac`, users are stored and shown as keyed hashes of their ids "
-        "(HMAC-SHA-256). Requests to sources contain the ids. Web pages find a user by the id.",
-    )
+    users: Literal["plain", "hmac"] = "plain"
+    """With `hmac`, users are stored and shown as keyed hashes of their ids (HMAC-SHA-256). Requests
+    to sources contain the ids. Web pages find a user by the id."""
     key_file: Annotated[ConfigPath, readable_by(read_key)] | None = Field(
         default=None,
         description=f"File with the key of `hmac`, {LEAST_BYTES} bytes or more. `openssl rand -hex "
@@ -68,10 +67,8 @@ class PrivacyOptions(Options):
         "runs.",
         examples=["users.key"],
     )
-    items: Literal["shown", "hidden"] = Field(
-        default="shown",
-        description="With `hidden`, messages name no items and show no lists. Web pages still do.",
-    )
+    items: Literal["shown", "hidden"] = "shown"
+    """With `hidden`, messages name no items and show no lists. Web pages still do."""
 
     def _problems(self) -> Iterator[str]:
         if (self.users == "hmac") is not (self.key_file is not None):
@@ -89,27 +86,22 @@ class PrivacyOptions(Options):
 class RetentionOptions(Options):
     """How long results are stored. Alert states are stored until they end."""
 
-    scores: Duration = Field(
-        default=timedelta(days=30),
-        description="Scores of each user. PostgreSQL deletes them by full days.",
-    )
-    lists: Duration | None = Field(
-        default=None,
-        description="Lists of all compared users. They are deleted earlier if nothing needs them "
-        "(default: the same as `scores`).",
-    )
-    evidence: Duration = Field(
-        default=timedelta(days=90), description="Lists of example users, and explanations."
-    )
-    summaries: Duration | None = Field(
-        default=None,
-        description="Summaries, coverage and expectations of all segments but `all`. The numbers "
-        "that rules learn from stay as long as the run (default: the same as `runs`).",
-    )
-    runs: Duration = Field(default=timedelta(days=400), description="Runs, with all their data.")
-    daily: Duration = Field(
-        default=timedelta(days=5 * 365), description="Daily roll-ups, by segment and metric."
-    )
+    stays_partial: ClassVar[bool] = True
+
+    scores: Duration = timedelta(days=30)
+    """Scores of each user. PostgreSQL deletes them by full days."""
+    lists: Duration | None = None
+    """Lists of all compared users. They are deleted earlier if nothing needs them (default: the
+    same as `scores`)."""
+    evidence: Duration = timedelta(days=90)
+    """Lists of example users, and explanations."""
+    summaries: Duration | None = None
+    """Summaries, coverage and expectations of all segments but `all`. The numbers that rules learn
+    from stay as long as the run (default: the same as `runs`)."""
+    runs: Duration = timedelta(days=400)
+    """Runs, with all their data."""
+    daily: Duration = timedelta(days=5 * 365)
+    """Daily roll-ups, by segment and metric."""
 
     def cutoffs(self, now: datetime) -> Cutoffs:
         """The instants before which each kind of data is deleted."""
@@ -126,12 +118,10 @@ class RetentionOptions(Options):
 class LogOptions(Options):
     """What the daemon writes to standard error."""
 
-    format: Literal["auto", "console", "json"] = Field(
-        default="auto", description="`auto` means `console` on a terminal, else `json`."
-    )
-    level: Literal["debug", "info", "warning", "error"] = Field(
-        default="info", description="The lowest level that is logged."
-    )
+    format: Literal["auto", "console", "json"] = "auto"
+    """`auto` means `console` on a terminal, else `json`."""
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    """The lowest level that is logged."""
 
 
 class RouteOptions(Options):
@@ -144,16 +134,11 @@ class RouteOptions(Options):
         examples=[["severity=critical"]],
     )
     receivers: tuple[str, ...] = Field(
-        min_length=1,
-        max_length=100,
-        description="Names of receivers.",
-        examples=[["pagerduty", "slack"]],
+        min_length=1, max_length=100, examples=[["pagerduty", "slack"]]
     )
-    goes_on: bool = Field(
-        default=False,
-        alias="continue",
-        description="Whether later routes are also tried.",
-    )
+    """Names of receivers."""
+    goes_on: bool = Field(default=False, alias="continue")
+    """Whether later routes are also tried."""
 
     def to_route(self, peers: Mapping[str, Sequence[str]]) -> Route:
         """The route. ``peers`` has the receivers of each name."""
@@ -161,7 +146,7 @@ class RouteOptions(Options):
         for name in self.receivers:
             receivers.update(peers.get(name, ()))
         return Route(
-            matchers=tuple(map(Matcher.parse, self.match)),
+            matchers=self.match,
             receivers=frozenset(receivers),
             goes_on=self.goes_on,
         )
@@ -170,44 +155,34 @@ class RouteOptions(Options):
 class MaintenanceOptions(Options):
     """A time in which no notifications are sent, for example during a nightly training."""
 
-    name: str = Field(
-        min_length=1,
-        max_length=100,
-        description="Free text.",
-        examples=["retraining"],
-    )
+    name: str = Field(min_length=1, max_length=100, examples=["retraining"])
+    """Free text."""
     match: tuple[MatcherText, ...] = Field(
         default=(),
         max_length=50,
         description=f"{_MATCHED} Without matchers the window matches every alert.",
         examples=[["comparison=home-feed"]],
     )
-    cron: CronText = Field(
-        description="When the window begins: minute, hour, day of month, month and weekday as in "
-        "crontab(5).",
-        examples=["0 2 * * *"],
-    )
-    timezone: ZoneName = Field(
-        default="UTC",
-        description="Time zone of `cron`.",
-        examples=["Europe/Berlin"],
-    )
-    lasts: Duration = Field(alias="for", description="How long the window lasts.", examples=["2h"])
+    cron: CronText = Field(examples=["0 2 * * *"])
+    """When the window begins: minute, hour, day of month, month and weekday as in crontab(5)."""
+    timezone: ZoneName = Field(default="UTC", examples=["Europe/Berlin"])
+    """Time zone of `cron`."""
+    lasts: Duration = Field(alias="for", examples=["2h"])
+    """How long the window lasts."""
 
     def to_window(self) -> MaintenanceWindow:
         """The window. Its schedule is that of its ends."""
-        matchers = tuple(map(Matcher.parse, self.match))
         schedule = Cron.parse(self.cron, self.timezone)
 
         def ends_at(now: datetime) -> datetime | None:
             end = schedule.latest(now) + self.lasts
             return end if now < end else None
 
-        return MaintenanceWindow(name=self.name, matchers=matchers, ends_at=ends_at)
+        return MaintenanceWindow(name=self.name, matchers=self.match, ends_at=ends_at)
 
 
 def _default_url(settings: dict[str, Any]) -> str:
-    host, port = split_address(settings.get("listen", DEFAULT_LISTEN))
+    host, port = split_address(settings.get("listen") or DEFAULT_LISTEN)
     if host in {"", "0.0.0.0", "::"}:  # noqa: S104 - compared, not bound
         host = socket.gethostname()
     if ":" in host:
@@ -218,138 +193,86 @@ def _default_url(settings: dict[str, Any]) -> str:
 class Settings(Options):
     """The configuration file."""
 
+    stays_partial: ClassVar[bool] = True
     _access: AccessOptions | None = PrivateAttr(default=None)
     database: DatabaseUrl = Field(
         default=SecretStr("sqlite:///rankwatch.db"),
         validate_default=True,
-        description="SQLAlchemy URL of a SQLite or PostgreSQL database. A relative path of a "
-        "SQLite file starts at this file's directory.",
         examples=[
             "sqlite:///rankwatch.db",
             "postgresql://rankwatch:${DB_PASSWORD}@db.internal/rankwatch",
         ],
     )
-    answers_folder: ConfigPath | None = Field(
-        default=None,
-        description="Folder that stores answers of HTTP services until their run is stored. After "
-        "a restart the run requests only the missing answers (default: `rankwatch.db-answers` next "
-        "to a SQLite file `rankwatch.db`). The folder is not used with `users: hmac`.",
-    )
-    max_series: int = Field(
-        default=10_000,
-        ge=0,
-        le=1_000_000,
-        description="The largest number of series of segments on /metrics. If there are more, the "
-        "series of the smallest segments are left out, and `rankwatch_series_cut` counts them. "
-        "Segment `all`, and alerts that fire or are pending, are never left out.",
-    )
+    """SQLAlchemy URL of a SQLite or PostgreSQL database. A relative path of a SQLite file starts at
+    this file's directory."""
+    answers_folder: ConfigPath | None = None
+    """Folder that stores answers of HTTP services until their run is stored. After a restart the
+    run requests only the missing answers (default: `rankwatch.db-answers` next to a SQLite file
+    `rankwatch.db`). The folder is not used with `users: hmac`."""
+    max_series: int = Field(default=10_000, ge=0, le=1_000_000)
+    """The largest number of series of segments on /metrics. If there are more, the series of the
+    smallest segments are left out, and `rankwatch_series_cut` counts them. Segment `all`, and
+    alerts that fire or are pending, are never left out."""
     installation: str | None = Field(
-        default=None,
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:/-]{0,62}$",
-        description="Name of this rankwatch, needed if several notify the same receivers. Alerts "
-        "have it as their label `installation`, and it is a part of the keys of incidents "
-        "(default: no label, and a random id in the database). The keys of firing alerts do not "
-        "change.",
-        examples=["shop-eu"],
+        default=None, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:/-]{0,62}$", examples=["shop-eu"]
     )
-    lease: LeaseTime = Field(
-        default=timedelta(seconds=15),
-        description="If several daemons use one PostgreSQL database, one of them leads. This is "
-        "the time, from 5s to 5m, after which a standby takes over from a leader that stopped or "
-        "froze.",
+    """Name of this rankwatch, needed if several notify the same receivers. Alerts have it as their
+    label `installation`, and it is a part of the keys of incidents (default: no label, and a random
+    id in the database). The keys of firing alerts do not change."""
+    lease: LeaseTime = timedelta(seconds=15)
+    """If several daemons use one PostgreSQL database, one of them leads. This is the time, from 5s
+    to 5m, after which a standby takes over from a leader that stopped or froze."""
+    listen: Address = DEFAULT_LISTEN
+    """Host and port of /metrics, /-/healthy and /-/ready."""
+    listen_without_authentication: bool = False
+    """Must be true if other machines can reach `listen` without passwords or client certificates in
+    `web_config_file`. Then anybody who reaches the port can read everything there."""
+    web_config_file: ConfigPath | None = Field(default=None, examples=["web.yaml"])
+    """File with TLS, client certificates and basic authentication for `listen`, in the format of
+    Prometheus' exporter-toolkit. Certificates are reloaded when their files change. This file is
+    reloaded with the configuration."""
+    external_url: PublicUrl = Field(default_factory=_default_url)
+    """URL of this daemon for links in alerts (default: made from `listen`, with https if there is
+    TLS)."""
+    conditions: ConditionsOptions = Field(default_factory=ConditionsOptions)
+    """What happens in every comparison while its runs cannot be judged."""
+    entries: tuple[ComparisonOptions, ...] = Field(
+        alias="comparisons", min_length=1, max_length=1000
     )
-    listen: Address = Field(
-        default=DEFAULT_LISTEN, description="Host and port of /metrics, /-/healthy and /-/ready."
-    )
-    listen_without_authentication: bool = Field(
-        default=False,
-        description="Must be true if other machines can reach `listen` without passwords or client "
-        "certificates in `web_config_file`. Then anybody who reaches the port can read everything "
-        "there.",
-    )
-    web_config_file: ConfigPath | None = Field(
-        default=None,
-        description="File with TLS, client certificates and basic authentication for `listen`, in "
-        "the format of Prometheus' exporter-toolkit. Certificates are reloaded when their files "
-        "change. This file is reloaded with the configuration.",
-        examples=["web.yaml"],
-    )
-    external_url: PublicUrl = Field(
-        default_factory=_default_url,
-        description="URL of this daemon for links in alerts (default: made from `listen`, with "
-        "https if there is TLS).",
-    )
-    conditions: ConditionsOptions = Field(
-        default_factory=ConditionsOptions,
-        description="What happens in every comparison while its runs cannot be judged.",
-    )
-    comparisons: tuple[ComparisonOptions, ...] = Field(
-        min_length=1,
-        max_length=1000,
-        description="What is compared.",
-    )
-    receivers: tuple[ReceiverOptions, ...] = Field(
-        default=(),
-        max_length=100,
-        description="Receivers of notifications when an alert fires, is acknowledged or resolves.",
-    )
-    pings: tuple[PingOptions, ...] = Field(
-        default=(),
-        max_length=100,
-        description="Dead-man pings. They are sent for every run, so that somebody notices if they "
-        "stop.",
-    )
-    concurrent_runs: int = Field(
-        default=8,
-        ge=1,
-        le=100,
-        description="The largest number of runs at the same time. The run that has waited longest "
-        "starts first. Runs that have used half of their deadline are not counted. A quarter more "
-        "runs, at least one, are possible for comparisons whose last run used its full deadline.",
-    )
-    database_alert_after: Duration = Field(
-        default=timedelta(minutes=2),
-        description="If the database is unreachable for this time, every receiver is notified "
-        "directly (alert `DatabaseAway`).",
-    )
-    routes: tuple[RouteOptions, ...] = Field(
-        default=(),
-        max_length=200,
-        description="Which receivers get which alerts. The first route that matches an alert "
-        "decides. An alert that matches no route goes to all receivers.",
-    )
-    fallbacks: Mapping[str, str] = Field(
-        default_factory=dict,
-        description="Names another receiver for messages that a receiver rejects permanently. With "
-        "`{pagerduty: email}`, `email` gets what `pagerduty` rejects.",
-        examples=[{"pagerduty": "email"}],
-    )
-    maintenance: tuple[MaintenanceOptions, ...] = Field(
-        default=(),
-        max_length=100,
-        description="Times without notifications. If an alert still fires at the end of such a "
-        "time, it is sent then.",
-    )
-    retention: RetentionOptions = Field(
-        default_factory=RetentionOptions, description="How long results are stored."
-    )
-    privacy: PrivacyOptions = Field(
-        default_factory=PrivacyOptions,
-        description="How users and items of all comparisons are stored and shown.",
-    )
-    log: LogOptions = Field(default_factory=LogOptions, description="What is logged.")
+    """What is compared."""
+    receivers: tuple[ReceiverOptions, ...] = Field(default=(), max_length=100)
+    """Receivers of notifications when an alert fires, is acknowledged or resolves."""
+    pings: tuple[PingOptions, ...] = Field(default=(), max_length=100)
+    """Dead-man pings. They are sent for every run, so that somebody notices if they stop."""
+    concurrent_runs: int = Field(default=8, ge=1, le=100)
+    """The largest number of runs at the same time. The run that has waited longest starts first.
+    Runs that have used half of their deadline are not counted. A quarter more runs, at least one,
+    are possible for comparisons whose last run used its full deadline."""
+    database_alert_after: Duration = timedelta(minutes=2)
+    """If the database is unreachable for this time, every receiver is notified directly (alert
+    `DatabaseAway`)."""
+    routes: tuple[RouteOptions, ...] = Field(default=(), max_length=200)
+    """Which receivers get which alerts. The first route that matches an alert decides. An alert
+    that matches no route goes to all receivers."""
+    fallbacks: Mapping[str, str] = Field(default_factory=dict, examples=[{"pagerduty": "email"}])
+    """Names another receiver for messages that a receiver rejects permanently. With `{pagerduty:
+    email}`, `email` gets what `pagerduty` rejects."""
+    maintenance: tuple[MaintenanceOptions, ...] = Field(default=(), max_length=100)
+    """Times without notifications. If an alert still fires at the end of such a time, it is sent
+    then."""
+    retention: RetentionOptions = Field(default_factory=RetentionOptions)
+    """How long results are stored."""
+    privacy: PrivacyOptions = Field(default_factory=PrivacyOptions)
+    """How users and items of all comparisons are stored and shown."""
+    log: LogOptions = Field(default_factory=LogOptions)
+    """What is logged."""
 
-    @field_validator("comparisons")
-    @classmethod
-    def _expand(
-        cls, comparisons: tuple[ComparisonOptions, ...], info: ValidationInfo
-    ) -> tuple[ComparisonOptions, ...]:
+    @cached_property
+    def comparisons(self) -> tuple[ComparisonOptions, ...]:
         """One comparison for each candidate, with the defaults of `conditions`."""
-        # `conditions` is defined before `comparisons`, so it has been read.
-        defaults = info.data.get("conditions", ConditionsOptions())
         expanded: list[ComparisonOptions] = []
-        for comparison in comparisons:
-            conditions = comparison.conditions.over(defaults)
+        for comparison in self.entries:
+            conditions = comparison.conditions.over(self.conditions)
             expanded += comparison.model_copy(update={"conditions": conditions}).by_candidate()
         return tuple(expanded)
 

@@ -7,7 +7,7 @@ from functools import cache
 
 from monitor.metrics import Metric, Need, parse
 from monitor.model.rankings import Arm
-from monitor.model.rules import Keep, Severity
+from monitor.model.rules import Keep
 from monitor.model.statistics import CHURN, TRAITS, CoverageShare, DerivedMetric, Lack
 from monitor.settings.comparison_options import ComparisonOptions
 from monitor.settings.rule_options import RuleOptions
@@ -35,6 +35,8 @@ _LACKS = {
 # of the 14 false alerts of the benchmark `calibration` over 40 segments.
 _FOR = {Lack.IDENTICAL: 2}
 _OF_BOTH_ARMS = (Lack.REVERSED, Lack.FIRST_DIFFERS, Lack.IDENTICAL)
+_TREND = {"learned": "trend", "segments": "each"}
+_DROP = {"learned": "drop", "segments": "each", "resolve_after": _RESOLVE_AFTER}
 
 
 def rules_of(options: ComparisonOptions) -> tuple[RuleOptions, ...]:
@@ -42,8 +44,7 @@ def rules_of(options: ComparisonOptions) -> tuple[RuleOptions, ...]:
     if not options.default_rules:
         return options.rules
     names = {rule.alert for rule in options.rules}
-    added = [rule for rule in default_rules(options) if rule.alert not in names]
-    return (*options.rules, *added)
+    return (*options.rules, *(rule for rule in default_rules(options) if rule.alert not in names))
 
 
 def default_rules(options: ComparisonOptions) -> tuple[RuleOptions, ...]:
@@ -57,64 +58,47 @@ def default_rules(options: ComparisonOptions) -> tuple[RuleOptions, ...]:
     ]
     rules: list[RuleOptions] = []
     if metrics:
-        first, *others = metrics
-        rules += _of_first(first, options)
-        rules += _of_others(first, others[:_OTHERS])
-    rules += _of_coverage(Arm.CANDIDATE, options)
-    rules += _of_coverage(Arm.BASELINE, options)
-    # A change that is too small to detect in one run adds up over runs.
-    for name in ("SharedList", "TopReversed"):
-        trend = _rule(alert=f"{name}Trend", coverage=_LACKS[name], learned="trend", segments="each")
-        rules.append(trend)
+        rules += _of_first(metrics[0], options)
+    watched = metrics[: 1 + _OTHERS]
+    for metric, name in list(zip(watched, name_metrics(watched), strict=True))[1:]:
+        change = "Drop" if metric.higher_is_more_alike else "Rise"
+        rules.append(_rule(alert=f"{name}{change}", metric=str(metric), **_DROP))
+    rules += _of_coverage(options)
     # Frozen arms show only if the lists of all users are stored.
     if options.keep_lists in (None, Keep.ALL):
-        for arm in Arm:
-            alert = f"{arm.capitalize()}Frozen"
-            rules.append(_rule(alert=alert, frozen=arm, severity=Severity.WARNING))
+        rules += [_rule(alert=f"{arm.capitalize()}Frozen", frozen=arm) for arm in Arm]
     return tuple(rules)
 
 
-def _of_coverage(arm: Arm, options: ComparisonOptions) -> Iterator[RuleOptions]:
-    for name, lack in _LACKS.items():
-        if lack is Lack.UNCHANGED and options.keep_lists is Keep.NONE:
-            continue
-        if arm is Arm.CANDIDATE:
-            alert = name
-        elif lack in _OF_BOTH_ARMS:
-            continue
-        else:
-            alert = f"Baseline{name}"
-        yield _rule(
-            alert=alert,
-            coverage=str(CoverageShare(lack, arm)),
-            learned="jump",
-            segments="each",
-            resolve_after=_RESOLVE_AFTER,
-            **{"for": _FOR.get(lack, 1)},
-        )
+def _of_coverage(options: ComparisonOptions) -> Iterator[RuleOptions]:
+    for arm, prefix in ((Arm.CANDIDATE, ""), (Arm.BASELINE, "Baseline")):
+        for name, lack in _LACKS.items():
+            is_unknown = lack is Lack.UNCHANGED and options.keep_lists is Keep.NONE
+            if is_unknown or (prefix and lack in _OF_BOTH_ARMS):
+                continue
+            keys = {**_DROP, "learned": "jump", "for": _FOR.get(lack, 1)}
+            coverage = str(CoverageShare(lack, arm))
+            yield _rule(alert=f"{prefix}{name}", coverage=coverage, **keys)
+    # A change that is too small to detect in one run adds up over runs.
+    for name in ("SharedList", "TopReversed"):
+        yield _rule(alert=f"{name}Trend", coverage=_LACKS[name], **_TREND)
 
 
 def _of_first(metric: Metric, options: ComparisonOptions) -> Iterator[RuleOptions]:
     # The mean shows a change for all users. Low percentiles and shares show a change for few users.
     name = str(metric)
-    drop = {"learned": "drop", "segments": "each", "resolve_after": _RESOLVE_AFTER}
-    trend = {"learned": "trend", "segments": "each"}
-    yield _rule(alert="SimilarityDrop", metric=name, **drop)
-    yield _rule(alert="SimilarityTrend", metric=name, **trend)
-    yield _rule(
-        alert="TailDrop",
-        metric=name,
-        statistic="p05" if metric.higher_is_more_alike else "p95",
-        **drop,
-    )
+    tail = "p05" if metric.higher_is_more_alike else "p95"
+    yield _rule(alert="SimilarityDrop", metric=name, **_DROP)
+    yield _rule(alert="SimilarityTrend", metric=name, **_TREND)
+    yield _rule(alert="TailDrop", metric=name, statistic=tail, **_DROP)
     for word, floor in zip(("BelowHalf", "BelowQuarter"), _floors(metric, options.k), strict=False):
         share = f"share_below({floor:g})"
-        yield _rule(alert=f"Users{word}", metric=name, statistic=share, **drop)
-        yield _rule(alert=f"Users{word}Trend", metric=name, statistic=share, **trend)
+        yield _rule(alert=f"Users{word}", metric=name, statistic=share, **_DROP)
+        yield _rule(alert=f"Users{word}Trend", metric=name, statistic=share, **_TREND)
     if options.noise_floor is not None:
         excess = DerivedMetric.OVER_FLOOR.of(name)
-        yield _rule(alert="NoiseExcess", metric=excess, **drop)
-        yield _rule(alert="NoiseExcessTrend", metric=excess, **trend)
+        yield _rule(alert="NoiseExcess", metric=excess, **_DROP)
+        yield _rule(alert="NoiseExcessTrend", metric=excess, **_TREND)
 
 
 @cache
@@ -135,20 +119,6 @@ def name_metrics(metrics: Sequence[Metric]) -> list[str]:
     return names
 
 
-def _of_others(first: Metric, others: Sequence[Metric]) -> Iterator[RuleOptions]:
-    """Rules on the means of the other metrics. Their names differ from the first one's too."""
-    _, *names = name_metrics([first, *others])
-    for metric, name in zip(others, names, strict=True):
-        change = "Drop" if metric.higher_is_more_alike else "Rise"
-        yield _rule(
-            alert=f"{name}{change}",
-            metric=str(metric),
-            learned="drop",
-            segments="each",
-            resolve_after=_RESOLVE_AFTER,
-        )
-
-
 def _floors(metric: Metric, k: int) -> tuple[float, ...]:
     """The scores a half and a quarter of the way from disjoint to identical lists.
 
@@ -166,7 +136,7 @@ def arm_metrics_of(options: ComparisonOptions) -> tuple[str, ...]:
     rules = rules_of(options)
     for rule in rules:
         if rule.coverage is not None:
-            lack = CoverageShare.parse(rule.coverage).lack
+            lack = rule.coverage.lack
             if lack in TRAITS:
                 names.append(lack.value)
     if any(rule.frozen is not None for rule in rules):

@@ -4,6 +4,7 @@ This is quick, and problems with other keys do not matter. Some commands need no
 """
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,9 @@ from pydantic import SecretStr
 
 from monitor.errors import ConfigError
 from monitor.immutable import immutable
-from monitor.settings.problems import KeyPath
-from monitor.settings.validation import read_mapping, read_text
-from monitor.settings.yaml_document import YamlDocument
+from monitor.options.problems import KeyPath
+from monitor.settings.validation import read_text
+from monitor.settings.yaml_document import parse_yaml
 from monitor.storage import absolute_url
 
 
@@ -33,16 +34,25 @@ def load_database_settings(path: Path) -> DatabaseSettings:
     """
     text = read_text(path)
     base = path.absolute().parent
-    excerpt = _read_keys(read_mapping(text, str(path), None), base)
-    if excerpt is not None:
-        return excerpt
+    document = parse_yaml(text, str(path))
+    comparisons = document.data.get("comparisons")
+    names: list[Any] = []
+    for entry in comparisons if isinstance(comparisons, list) else []:
+        names += [name for _, name in names_in(entry)]
+    url: Any = document.data.get("database")
+    has_problem = any(
+        problem.path[:1] == ("database",) or problem.path[-1:] == ("name",)
+        for problem in document.problems
+    )
+    if names and not has_problem and all(isinstance(each, str) for each in (url, *names)):
+        with suppress(ConfigError):
+            database = absolute_url(SecretStr(url), base)
+            return DatabaseSettings(database=database, comparison_names=tuple(names))
     from monitor.settings.loader import parse_settings  # noqa: PLC0415 - slow
 
     settings = parse_settings(text, name=str(path), base_dir=base)
-    return DatabaseSettings(
-        database=settings.database,
-        comparison_names=tuple(each.name for each in settings.comparisons),
-    )
+    names = [each.name for each in settings.comparisons]
+    return DatabaseSettings(database=settings.database, comparison_names=tuple(names))
 
 
 def names_in(entry: object) -> Iterator[tuple[KeyPath, str | None]]:
@@ -66,23 +76,3 @@ def names_in(entry: object) -> Iterator[tuple[KeyPath, str | None]]:
     if entry.get("pairs") not in (None, False):
         for key, other in combinations(candidates, 2):
             yield ("candidates", other), name and f"{name}.{key}.{other}"
-
-
-def _read_keys(document: YamlDocument, base: Path) -> DatabaseSettings | None:
-    comparisons = document.mapping.get("comparisons")
-    names: list[Any] = []
-    for entry in comparisons if isinstance(comparisons, list) else []:
-        names += [name for _, name in names_in(entry)]
-    url: Any = document.mapping.get("database")
-    has_problem = any(
-        problem.path[:1] == ("database",) or problem.path[-1:] == ("name",)
-        for problem in document.problems
-    )
-    if has_problem or not names or not all(isinstance(each, str) for each in (url, *names)):
-        return None
-    try:
-        return DatabaseSettings(
-            database=absolute_url(SecretStr(url), base), comparison_names=tuple(names)
-        )
-    except ConfigError:
-        return None

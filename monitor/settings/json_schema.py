@@ -6,6 +6,7 @@ from typing import Any
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core.core_schema import NullableSchema
 
+from monitor.model.statistics import Statistic
 from monitor.options import format_duration
 from monitor.settings.configuration import Settings
 
@@ -29,6 +30,8 @@ class _WrittenSchema(GenerateJsonSchema):
     def encode_default(self, dft: object) -> object:
         if isinstance(dft, timedelta):
             return format_duration(dft)
+        if isinstance(dft, Statistic):
+            return str(dft)
         return super().encode_default(dft)
 
 

@@ -1,23 +1,15 @@
 """Reads configuration files as typed settings. An error lists all problems with their lines."""
 
-import copy
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from monitor.errors import ConfigError
+from monitor.options.problems import KeyPath
 from monitor.settings.checks import check_settings
 from monitor.settings.comparison_options import ComparisonOptions
 from monitor.settings.configuration import Settings
-from monitor.settings.problems import KeyPath, within
-from monitor.settings.validation import (
-    Partial,
-    read_mapping,
-    read_text,
-    report_lines,
-    unreported,
-    validate_document,
-)
-from monitor.settings.yaml_document import EmptyConfigError, YamlDocument
+from monitor.settings.validation import read_text, report_lines, unreported, validate_document
+from monitor.settings.yaml_document import EmptyConfigError, YamlDocument, parse_yaml
 from monitor.web.access_options import AccessOptions
 
 _ANCHORS = "x-"
@@ -49,10 +41,10 @@ def parse_settings(
     environ: Mapping[str, str] | None = None,
 ) -> Settings:
     """Read and check a text like `load_settings`. Its relative paths start at ``base_dir``."""
-    return check_document(read_mapping(text, name, environ), name, base_dir)
+    return _check_document(parse_yaml(text, name, environ), name, base_dir)
 
 
-def check_document(
+def _check_document(
     document: YamlDocument,
     name: str,
     base_dir: Path,
@@ -63,20 +55,18 @@ def check_document(
 
     Problems are reported for the file ``name``, with key paths below ``inside``.
     """
-    context: dict[str, object] = {"base_dir": str(base_dir)}
-    raw = document.mapping
-    for key in list(raw):
+    for key in list(document.data):
         if key.startswith(_ANCHORS):
-            del raw[key]
-    access, access_lines = _read_access(Partial(Settings, raw, context).get("web_config_file"))
-    settings, problems = validate_document(Settings, document, context)
-    problems = [*problems, *unreported(check_settings(raw, context, access), problems)]
+            del document.data[key]
+    settings, problems = validate_document(Settings, document, str(base_dir))
+    access = None
+    access_lines: list[str] = []
+    if settings is not None:
+        access, access_lines = _read_access(settings.web_config_file)
+        problems += unreported(list(check_settings(settings, access)), problems)
     if settings is None or problems or access_lines:
         lines = dict.fromkeys((*report_lines(document, problems, name, inside), *access_lines))
-        unexplained = (
-            f"{name}: is not valid, but no problem was found: report this defect of rankwatch"
-        )
-        raise ConfigError("\n".join(lines) or unexplained)
+        raise ConfigError("\n".join(lines))
     return settings.with_access(access)
 
 
@@ -95,21 +85,16 @@ def _read_access(path: str | None) -> tuple[AccessOptions | None, list[str]]:
             may_be_pipe=False,
         )
         # Prometheus' exporter-toolkit reads the same file and expands no variables.
-        document = read_mapping(
-            content.replace("${", "$${"),
-            path,
-            {},
-            example="basic_auth_users: {...}",
+        document = parse_yaml(
+            content.replace("${", "$${"), path, {}, example="basic_auth_users: {...}"
         )
     except EmptyConfigError:
         return AccessOptions(), []
     except ConfigError as error:
         return None, str(error).splitlines()
     base_dir = str(Path(path).absolute().parent)
-    options, problems = validate_document(AccessOptions, document, {"base_dir": base_dir})
-    if problems:
-        return None, list(report_lines(document, problems, path))
-    return options, []
+    options, problems = validate_document(AccessOptions, document, base_dir)
+    return options, list(report_lines(document, problems, path))
 
 
 def load_with_rules(
@@ -125,9 +110,9 @@ def load_with_rules(
     settings = load_settings(path)
     chosen = _chosen(settings, names, path)
     other = _read_rules(rules)
-    if "comparisons" in other.mapping:
+    if "comparisons" in other.data:
         return _chosen(load_settings(rules), [each.name for each in chosen], rules)
-    if not other.mapping or set(other.mapping) - set(_RULE_KEYS):
+    if not other.data or set(other.data) - set(_RULE_KEYS):
         raise ConfigError(
             f"{rules}:{other.line(())}: must hold rules: [...] or false_alarm_every: or both, "
             "or be a whole configuration"
@@ -136,7 +121,7 @@ def load_with_rules(
     judged = []
     for comparison in chosen:
         place = families.index(comparison.family)
-        judged.append(_with_rules(path, rules, other, place, comparison.name))
+        judged.append(_with_rules(path, rules, place, comparison.name))
     return tuple(judged)
 
 
@@ -153,38 +138,28 @@ def _chosen(
     return tuple(by_name[name] for name in dict.fromkeys(names or by_name))
 
 
-def _read_rules(path: Path) -> YamlDocument:
+def _read_rules(path: Path, inside: KeyPath = ()) -> YamlDocument:
     try:
-        return read_mapping(
-            read_text(path, advice=_RULES_ADVICE),
-            str(path),
-            None,
-            example="rules: [...]",
-        )
+        text = read_text(path, advice=_RULES_ADVICE)
+        return parse_yaml(text, str(path), example="rules: [...]", inside=inside)
     except EmptyConfigError:
         raise ConfigError(f"{path}: is empty: {_RULES_ADVICE}") from None
 
 
-def _with_rules(
-    path: Path,
-    rules: Path,
-    other: YamlDocument,
-    place: int,
-    name: str,
-) -> ComparisonOptions:
-    """The comparison of this name and place, changed by the keys in the document of ``rules``.
+def _with_rules(path: Path, rules: Path, place: int, name: str) -> ComparisonOptions:
+    """The comparison of this name and place, changed by the keys in the file ``rules``.
 
     The keys are checked as a part of the configuration. Problems name the file ``rules``.
     """
-    document = read_mapping(read_text(path), str(path), None)
     inside = ("comparisons", place)
-    # Validation changes the mapping, so each comparison needs its own copy.
-    document.mapping["comparisons"][place].update(copy.deepcopy(other.mapping))
-    document.lines |= {(*inside, *keys): line for keys, line in other.lines.items() if keys}
-    document.texts |= {(*inside, *keys): text for keys, text in other.texts.items()}
+    other = _read_rules(rules, inside)
+    document = parse_yaml(read_text(path), str(path))
+    document.data["comparisons"][place].update(other.data)
+    document.lines |= other.lines
+    document.texts |= other.texts
     document.expanded |= other.expanded
-    document.problems += within(inside, other.problems)
-    settings = check_document(document, str(rules), path.absolute().parent, inside=inside)
+    document.problems += other.problems
+    settings = _check_document(document, str(rules), path.absolute().parent, inside=inside)
     return next(each for each in settings.comparisons if each.name == name)
 
 

@@ -5,45 +5,38 @@ from collections.abc import Iterator
 from monitor.metrics import Need
 from monitor.model.rankings import ALL
 from monitor.model.rules import Direction, Keep
-from monitor.model.statistics import Lack, Statistic
-from monitor.settings.problems import TWICE, Problem, duplicates, suggestion
-from monitor.settings.rule_options import JudgedMetric, parse_judged_metric
-from monitor.settings.validation import Partial
+from monitor.model.statistics import Lack
+from monitor.options.problems import TWICE, Partial, Problem, duplicates, suggestion
+from monitor.settings.rule_options import RuleOptions
 
-# For each key: the keys that it excludes, and the message for an excluded key.
-_EXCLUDED = {
-    "frozen": (
-        (
-            "metric",
-            "coverage",
-            "statistic",
-            "segments",
-            "below",
-            "above",
-            "learned",
-            "watch",
-            "for",
-            "resolve_above",
-            "resolve_below",
-            "resolve_after",
-        ),
-        "does not go with frozen, which learns how often an arm's lists change: remove this key",
-    ),
-    "coverage": (
-        ("metric", "statistic"),
-        "does not go with coverage, which is itself a share of users: remove this key or coverage",
-    ),
-    "learned": (
-        ("below", "above", "resolve_above", "resolve_below"),
-        "does not go with learned, which learns its limit from earlier runs: remove this key",
-    ),
-}
+_OF_FROZEN = (
+    "does not go with frozen, which learns how often an arm's lists change: remove this key"
+)
+_OF_COVERAGE = (
+    "does not go with coverage, which is itself a share of users: remove this key or coverage"
+)
+_SHARES_RISE = (
+    "does not go with coverage, whose shares rise as more lists are at fault: write above"
+)
+_OF_LEARNED = "does not go with learned, which learns its limit from earlier runs: remove this key"
+# A field, the fields that it excludes, and the message for an excluded field.
+_EXCLUDED = (
+    ("frozen", ("metric", "coverage", "statistic", "segments", "below", "above"), _OF_FROZEN),
+    ("frozen", ("learned", "watch", "for_runs", "resolve_above", "resolve_below"), _OF_FROZEN),
+    ("frozen", ("resolve_after",), _OF_FROZEN),
+    ("coverage", ("metric", "statistic"), _OF_COVERAGE),
+    ("coverage", ("below",), _SHARES_RISE),
+    ("learned", ("below", "above", "resolve_above", "resolve_below"), _OF_LEARNED),
+    ("below", ("above",), "give either below or above, not both"),
+    ("below", ("resolve_below",), "does not go with below: write resolve_above"),
+    ("above", ("resolve_above",), "does not go with above: write resolve_below"),
+)
 
 
 def check_rule(rule: Partial, comparison: Partial) -> Iterator[Problem]:
     """Yield the problems of one rule of the comparison."""
+    yield from _excluded(rule)
     if rule.has("frozen"):
-        yield from _excluded(rule, "frozen")
         if lacks_lists(comparison):
             yield Problem(
                 ("frozen",),
@@ -52,41 +45,47 @@ def check_rule(rule: Partial, comparison: Partial) -> Iterator[Problem]:
             )
         return
     if rule.has("coverage"):
-        yield from _coverage(rule, comparison)
-    else:
+        is_unchanged = rule.coverage is not None and rule.coverage.lack is Lack.UNCHANGED
+        if is_unchanged and comparison.keep_lists is Keep.NONE:
+            yield Problem(
+                ("coverage",),
+                "compares with the lists of the last run, which are not stored: remove keep_lists "
+                "from the comparison",
+            )
+    elif not rule.has("metric"):
+        yield Problem((), "has nothing to judge: give metric, coverage, or frozen")
+    elif rule.metric is not None:
         yield from _metric(rule, comparison)
-    yield from _thresholds(rule, comparison.get("k"))
+    if rule.has("learned"):
+        yield from _learned(rule)
+    else:
+        yield from _thresholds(rule, comparison.k)
     yield from _segments(rule, comparison)
     yield from _users_asked(rule, comparison)
 
 
 def lacks_lists(comparison: Partial) -> bool:
     """Whether the comparison does not store the lists of all users."""
-    return comparison.get("keep_lists") not in (None, Keep.ALL)
+    return comparison.keep_lists not in (None, Keep.ALL)
 
 
-def _excluded(rule: Partial, by: str) -> Iterator[Problem]:
-    keys, message = _EXCLUDED[by]
-    return (Problem((key,), message) for key in keys if rule.has(key))
-
-
-def _judged(rule: Partial) -> JudgedMetric | None:
-    name = rule.get("metric")
-    return None if name is None else parse_judged_metric(name)
+def _excluded(rule: Partial) -> Iterator[Problem]:
+    reported = set()
+    for by, names, message in _EXCLUDED:
+        for name in names:
+            if rule.has(by) and rule.has(name) and name not in reported:
+                reported.add(name)
+                yield Problem((RuleOptions.model_fields[name].alias or name,), message)
 
 
 def _metric(rule: Partial, comparison: Partial) -> Iterator[Problem]:
-    if not rule.has("metric") and not rule.misspells("metric", "coverage", "frozen"):
-        yield Problem((), "has nothing to judge: give metric, coverage, or frozen")
-    judged = _judged(rule)
-    if judged is None:
-        return
+    judged = rule.metric
     if judged.derived and not comparison.has("noise_floor"):
         yield Problem(
             ("metric",),
             "needs a noise floor: add one to the comparison, such as noise_floor: {temporal: true}",
         )
-    metrics = comparison.get("metrics")
+    metrics = comparison.metrics
     if metrics is not None and str(judged.metric) not in metrics:
         yield Problem(
             ("metric",),
@@ -100,165 +99,107 @@ def _metric(rule: Partial, comparison: Partial) -> Iterator[Problem]:
         )
 
 
-def _coverage(rule: Partial, comparison: Partial) -> Iterator[Problem]:
-    yield from _excluded(rule, "coverage")
-    if Lack.UNCHANGED in (rule.get("coverage") or "") and comparison.get("keep_lists") is Keep.NONE:
-        yield Problem(
-            ("coverage",),
-            "compares with the lists of the last run, which are not stored: remove keep_lists from "
-            "the comparison",
-        )
-    if rule.has("below"):
-        yield Problem(
-            ("below",),
-            "does not go with coverage, whose shares rise as more lists are at fault: write above",
-        )
-
-
-def _thresholds(rule: Partial, k: int | None) -> Iterator[Problem]:
-    if rule.has("learned"):
-        yield from _learned(rule)
-        return
-    if rule.has("watch"):
-        yield Problem(
-            ("watch",),
-            "is only for learned, because below and above name their own side: remove it",
-        )
-    if rule.has("below") and rule.has("above"):
-        yield Problem(("above",), "give either below or above, not both")
-        return
-    if not rule.has("below", "above"):
-        yield Problem((), "has no threshold: give below (above for share_below), or learned: drop")
-        return
-    if rule.has("below"):
-        yield from _side(rule, "below", "resolve_above", "resolve_below")
-        yield from _reach(rule, "below", "resolve_above", k)
-    else:
-        yield from _side(rule, "above", "resolve_below", "resolve_above")
-        yield from _reach(rule, "above", "resolve_below", k)
-
-
-def _side(
-    rule: Partial,
-    side: str,
-    resolve: str,
-    wrong_resolve: str,
-) -> Iterator[Problem]:
-    if rule.has(wrong_resolve):
-        yield Problem((wrong_resolve,), f"does not go with {side}: write {resolve}")
-    threshold = rule.get(side)
-    end = rule.get(resolve)
-    if threshold is None or end is None:
-        return
-    if side == "below" and end < threshold:
-        order = "at least"
-    elif side == "above" and end > threshold:
-        order = "at most"
-    else:
-        return
-    yield Problem(
-        (resolve,),
-        f"must be {order} {threshold:g}, the value of {side}: the alert would end while the rule "
-        "is in breach",
-    )
-
-
 def _learned(rule: Partial) -> Iterator[Problem]:
-    yield from _excluded(rule, "learned")
-    kind = rule.get("learned")
-    if rule.has("coverage") and kind == "drop":
+    if rule.has("coverage") and rule.learned == "drop":
         yield Problem(
             ("learned",),
             "drop does not go with coverage, whose shares rise as more lists are at fault: write "
             "jump",
         )
-    if not rule.has("coverage") and kind == "jump":
+    if not rule.has("coverage") and rule.learned == "jump":
         yield Problem(
             ("learned",),
             "jump is only for coverage: write drop, which finds every run outside the normal range",
         )
 
 
-def _reach(rule: Partial, side: str, resolve: str, k: int | None) -> Iterator[Problem]:
-    """Report thresholds that the statistic can never pass. Such a rule fires never or always."""
-    if rule.has("coverage"):
-        yield from _bounds(rule, side, resolve, "a share", 0.0, 1.0)
-        return
-    judged = _judged(rule)
-    statistic = rule.get("statistic")
-    if judged is None or statistic is None:
-        return
-    name = judged.metric.name
-    if judged.derived is not None:
-        name = judged.derived.of(name)
-    lowest, highest = judged.bounds(k)
-    floor = Statistic.parse(statistic).floor
-    if floor is None:
-        yield from _bounds(rule, side, resolve, name, lowest, highest)
-        return
-    if not lowest < floor <= highest:
+def _thresholds(rule: Partial, k: int | None) -> Iterator[Problem]:
+    if rule.has("watch"):
         yield Problem(
-            ("statistic",),
-            f"{name} is always between {lowest:g} and {highest:g}: choose such an x for "
-            "share_below(x)",
+            ("watch",),
+            "is only for learned, because below and above name their own side: remove it",
         )
-    if side == "below" and judged.drifts is Direction.BELOW:
-        yield Problem(("below",), f"{statistic} grows as the lists drift apart: write above")
-    else:
-        yield from _bounds(rule, side, resolve, str(statistic), 0.0, 1.0)
+    if not rule.has("below", "above"):
+        yield Problem((), "has no threshold: give below (above for share_below), or learned: drop")
+    elif not (rule.has("below") and rule.has("above")):
+        yield from _threshold(rule, k)
 
 
-def _bounds(
-    rule: Partial,
-    side: str,
-    resolve: str,
-    name: str,
-    lowest: float,
-    highest: float,
-) -> Iterator[Problem]:
-    message = (
-        f"can never be reached, because {name} is between {lowest:g} and {highest:g}: change it"
-    )
-    threshold = rule.get(side)
-    end = rule.get(resolve)
-    is_reachable = True
-    if threshold is not None and side == "below":
-        is_reachable = lowest < threshold <= highest
-    elif threshold is not None:
-        is_reachable = lowest <= threshold < highest
-    if not is_reachable:
+def _threshold(rule: Partial, k: int | None) -> Iterator[Problem]:
+    """Report thresholds that the statistic can never pass, and resolve values on the wrong side.
+
+    A rule with such a threshold fires never or always.
+    """
+    is_below = rule.has("below")
+    side, resolve = ("below", "resolve_above") if is_below else ("above", "resolve_below")
+    threshold = getattr(rule, side)
+    end = getattr(rule, resolve)
+    if threshold is None:
+        return
+    if end is not None and (end < threshold if is_below else end > threshold):
+        yield Problem(
+            (resolve,),
+            f"must be {'at least' if is_below else 'at most'} {threshold:g}, the value of {side}: "
+            "the alert would end while the rule is in breach",
+        )
+    name = "a share"
+    low, high = 0.0, 1.0
+    if not rule.has("coverage"):
+        if rule.metric is None or rule.statistic is None:
+            return
+        name = str(rule.statistic)
+        if rule.statistic.floor is None:
+            name = rule.metric.short_name
+            low, high = rule.metric.bounds(k)
+        else:
+            yield from _share(rule, k)
+    message = f"can never be reached, because {name} is between {low:g} and {high:g}: change it"
+    if not (low < threshold <= high if is_below else low <= threshold < high):
         yield Problem((side,), message)
-    elif end is not None and not lowest <= end <= highest:
+    elif end is not None and not low <= end <= high:
         yield Problem((resolve,), message)
 
 
+def _share(rule: Partial, k: int | None) -> Iterator[Problem]:
+    """Report a share below a score that is impossible, and a share on the wrong side."""
+    judged = rule.metric
+    low, high = judged.bounds(k)
+    if not low < rule.statistic.floor <= high:
+        yield Problem(
+            ("statistic",),
+            f"{judged.short_name} is always between {low:g} and {high:g}: choose such an x for "
+            "share_below(x)",
+        )
+    if rule.has("below") and judged.drifts is Direction.BELOW:
+        yield Problem(("below",), f"{rule.statistic} grows as the lists drift apart: write above")
+
+
 def _segments(rule: Partial, comparison: Partial) -> Iterator[Problem]:
-    segments = [(n, name) for n, name in rule.items("segments") if isinstance(name, str)]
-    yield from duplicates(
-        ((("segments", n), name) for n, name in segments), f"{TWICE}: remove one of them"
-    )
-    users = comparison.get("users")
-    if users is None:
+    """Report segments that are named twice, and segments that no user can be in."""
+    if not isinstance(rule.segments, tuple):
         return
-    dimensions = users.segments
-    for n, name in segments:
-        dimension, separator, _ = name.partition("=")
-        if not separator or name == ALL or dimension in dimensions:
+    named = [(("segments", n), name) for n, name in enumerate(rule.segments)]
+    yield from duplicates(named, f"{TWICE}: remove one of them")
+    if comparison.users is None:
+        return
+    dimensions = comparison.users.segments
+    for path, name in named:
+        dimension = name.partition("=")[0]
+        if name == ALL or dimension in dimensions:
             continue
         hint = suggestion(dimension, dimensions) or f", which has {', '.join(dimensions) or 'none'}"
-        yield Problem(("segments", n), f"its dimension is not among users.segments{hint}")
+        yield Problem(path, f"its dimension is not among users.segments{hint}")
 
 
 def _users_asked(rule: Partial, comparison: Partial) -> Iterator[Problem]:
-    users = comparison.get("users")
+    users = comparison.users
     size = None if users is None else users.sample_size
-    min_users = rule.get("min_users")
-    if size is None or min_users is None:
+    if size is None or rule.min_users is None:
         return
     sampled = max(size.fixed + size.rotating, size.minimum)
-    if min_users > sampled:
+    if rule.min_users > sampled:
         yield Problem(
             ("min_users",) if rule.has("min_users") else (),
-            f"the rule would never judge, because min_users is {min_users} and a run asks only "
-            f"{sampled} users: lower min_users, or ask more users",
+            f"the rule would never judge, because min_users is {rule.min_users} and a run asks "
+            f"only {sampled} users: lower min_users, or ask more users",
         )

@@ -1,7 +1,7 @@
 """Options of one rule, and how they become a rule. Also reads the word for the default rules."""
 
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, ConfigDict, Field, FiniteFloat
 
@@ -9,7 +9,7 @@ from monitor.immutable import immutable
 from monitor.metrics import Metric
 from monitor.model import rules
 from monitor.model.rankings import Arm
-from monitor.model.statistics import CoverageShare, DerivedMetric, Statistic, parse_derived
+from monitor.model.statistics import DerivedMetric, parse_derived
 from monitor.options import LabelName, Options, must
 from monitor.settings import value_types
 
@@ -32,8 +32,23 @@ class JudgedMetric:
     metric: Metric
     derived: DerivedMetric | None = None
 
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Parse a name such as ``rbo(p=0.9)``, ``floor(rbo(p=0.9))`` or ``over_floor(rbo)``.
+
+        MetricError for an unknown name.
+        """
+        derived, name = parse_derived(text.strip())
+        return cls(metric=value_types.parse_metric(name), derived=derived)
+
     def __str__(self) -> str:
         name = str(self.metric)
+        return name if self.derived is None else self.derived.of(name)
+
+    @property
+    def short_name(self) -> str:
+        """The name without the metric's parameters."""
+        name = self.metric.name
         return name if self.derived is None else self.derived.of(name)
 
     @property
@@ -44,31 +59,19 @@ class JudgedMetric:
 
     def bounds(self, k: int | None) -> tuple[float, float]:
         """The lowest and the highest possible value. If k is given, lists have at most k items."""
-        if k is None:
-            low = self.metric.low
-            high = self.metric.high
-        else:
-            low, high = self.metric.bounds(k)
+        low, high = self.metric.bounds(k) if k else (self.metric.low, self.metric.high)
         if self.derived is DerivedMetric.OVER_FLOOR:
             return low - high, high - low
         return low, high
 
 
-def parse_judged_metric(text: str) -> JudgedMetric:
-    """Parse a name such as ``rbo(p=0.9)``, ``floor(rbo(p=0.9))`` or ``over_floor(rbo)``.
-
-    MetricError for an unknown name.
-    """
-    derived, name = parse_derived(text.strip())
-    return JudgedMetric(metric=value_types.parse_metric(name), derived=derived)
-
-
-JudgedMetricName = Annotated[str, value_types.as_printed_by(parse_judged_metric)]
+JudgedMetricName = Annotated[JudgedMetric, value_types.ParsedBy(JudgedMetric.parse)]
 
 
 class RuleOptions(Options):
     """When to alert: a statistic or a share of users passes a limit for some runs in a row."""
 
+    stays_partial: ClassVar[bool] = True
     model_config = ConfigDict(
         json_schema_extra={
             "oneOf": [{"required": [key]} for key in ("below", "above", "learned", "frozen")],
@@ -89,132 +92,86 @@ class RuleOptions(Options):
         }
     )
 
-    alert: value_types.AlertName = Field(
-        description="Name of the alert, unique within the comparison.", examples=["SimilarityLow"]
-    )
-    metric: JudgedMetricName | None = Field(
-        default=None,
-        description="One of the comparison's metrics M. With a noise floor, `floor(M)` and "
-        "`over_floor(M)` are possible too. A rule may have `coverage` or `frozen` instead.",
-        examples=["rbo(p=0.9)"],
-    )
+    alert: value_types.AlertName = Field(examples=["SimilarityLow"])
+    """Name of the alert, unique within the comparison."""
+    metric: JudgedMetricName | None = Field(default=None, examples=["rbo(p=0.9)"])
+    """One of the comparison's metrics M. With a noise floor, `floor(M)` and `over_floor(M)` are
+    possible too. A rule may have `coverage` or `frozen` instead."""
     coverage: value_types.CoverageName | None = Field(
-        default=None,
-        description="Replaces `metric` by a share of users. It is the candidate's share unless an "
-        "arm is named. Shares of all users: the list is `missing`, `empty` or `short`, it has "
-        "items twice (`duplicated`), the request `failed`, or the user was not compared "
-        "(`unpaired`). Shares of the compared users: many users have the same list "
-        "(`shared_list`). The list is the same as in the last run although other lists changed "
-        "(`unchanged_list`, which needs stored lists). The first three items are those of the "
-        "baseline in mostly reversed order (`top_reversed`). The first item differs "
-        "(`first_differs`). The list is that of the baseline (`identical_list`).",
-        examples=["missing", "failed(baseline)", "shared_list"],
+        default=None, examples=["missing", "failed(baseline)", "shared_list"]
     )
-    frozen: Arm | None = Field(
-        default=None,
-        description="Replaces `metric`. The rule is in breach if this arm's lists have not changed "
-        "for longer than ever before, while the other arm's lists change. Lists are stored for "
-        "this.",
-        examples=["candidate"],
-    )
+    """Replaces `metric` by a share of users. It is the candidate's share unless an arm is named.
+    Shares of all users: the list is `missing`, `empty` or `short`, it has items twice
+    (`duplicated`), the request `failed`, or the user was not compared (`unpaired`). Shares of the
+    compared users: many users have the same list (`shared_list`). The list is the same as in the
+    last run although other lists changed (`unchanged_list`, which needs stored lists). The first
+    three items are those of the baseline in mostly reversed order (`top_reversed`). The first item
+    differs (`first_differs`). The list is that of the baseline (`identical_list`)."""
+    frozen: Arm | None = Field(default=None, examples=["candidate"])
+    """Replaces `metric`. The rule is in breach if this arm's lists have not changed for longer than
+    ever before, while the other arm's lists change. Lists are stored for this."""
     statistic: value_types.StatisticName = Field(
-        default="mean",
-        description="`mean`, a percentile from `p01` to `p99`, or `share_below(x)`. The last is "
-        "the share of users with a score below x.",
-        examples=["mean", "p05", "share_below(0.3)"],
+        default=rules.MEAN, examples=["mean", "p05", "share_below(0.3)"]
     )
+    """`mean`, a percentile from `p01` to `p99`, or `share_below(x)`. The last is the share of users
+    with a score below x."""
     segments: Annotated[
         Literal["all", "each"] | tuple[value_types.SegmentName, ...], value_types.SegmentChoice
-    ] = Field(
-        default="all",
-        description="`all` judges all users together. `each` judges every segment, including "
-        "`all`. A list such as `[all, country=UK]` names segments.",
-        examples=["each", ["all", "country=UK"]],
-    )
-    below: FiniteFloat | None = Field(
-        default=None, description="The rule is in breach while the statistic is below this."
-    )
-    above: FiniteFloat | None = Field(
-        default=None,
-        description="The rule is in breach while the statistic is above this. Use this for "
-        "`share_below`, which grows as lists drift apart.",
-    )
-    learned: Literal["drop", "trend", "jump"] | None = Field(
-        default=None,
-        description="Replaces a threshold: the limit is learned from at least five earlier healthy "
-        "runs. With `drop` (`jump` for `coverage`) the rule is in breach if one run is outside the "
-        "expected range. With `trend` it is in breach if runs add up to a lasting change.",
-    )
-    watch: Literal["drift", "improvement"] = Field(
-        default="drift",
-        description="Which change is in breach, for `learned` only. `improvement` finds lists that "
-        "are suspiciously similar.",
-    )
-    for_runs: value_types.RunCount = Field(
-        default=1,
-        alias="for",
-        description="How many consecutive runs must be in breach before the alert fires.",
-    )
-    resolve_above: FiniteFloat | None = Field(
-        default=None,
-        description="A firing alert with `below` resolves once the statistic reaches this "
-        "(default: the threshold).",
-    )
-    resolve_below: FiniteFloat | None = Field(
-        default=None,
-        description="A firing alert with `above` resolves once the statistic reaches this "
-        "(default: the threshold).",
-    )
-    resolve_after: value_types.RunCount = Field(
-        default=1,
-        description="How many consecutive runs must have recovered before a firing alert resolves. "
-        "With 2 or more, an intermittent fault is one alert.",
-    )
-    min_users: int = Field(
-        default=30,
-        ge=1,
-        le=10**9,
-        description="If fewer users have a score, the verdict is `too_few` and never a breach.",
-    )
-    severity: rules.Severity = Field(
-        default=rules.Severity.WARNING, description="Severity of the alert."
-    )
-    dry_run: bool | None = Field(
-        default=None,
-        description="Whether the alert is stored without notifications (default: the value of the "
-        "comparison).",
-    )
-    runbook_url: value_types.PublicUrl | None = Field(
-        default=None, description="Web page with instructions for on-call."
-    )
-    labels: Mapping[LabelName, str] = Field(
-        default_factory=dict,
-        description="Further labels of the alert, for routing.",
-        examples=[{"team": "recs"}],
-    )
+    ] = Field(default="all", examples=["each", ["all", "country=UK"]])
+    """`all` judges all users together. `each` judges every segment, including `all`. A list such as
+    `[all, country=UK]` names segments."""
+    below: FiniteFloat | None = None
+    """The rule is in breach while the statistic is below this."""
+    above: FiniteFloat | None = None
+    """The rule is in breach while the statistic is above this. Use this for `share_below`, which
+    grows as lists drift apart."""
+    learned: Literal["drop", "trend", "jump"] | None = None
+    """Replaces a threshold: the limit is learned from at least five earlier healthy runs. With
+    `drop` (`jump` for `coverage`) the rule is in breach if one run is outside the expected range.
+    With `trend` it is in breach if runs add up to a lasting change."""
+    watch: Literal["drift", "improvement"] = "drift"
+    """Which change is in breach, for `learned` only. `improvement` finds lists that are
+    suspiciously similar."""
+    for_runs: value_types.RunCount = Field(default=1, alias="for")
+    """How many consecutive runs must be in breach before the alert fires."""
+    resolve_above: FiniteFloat | None = None
+    """A firing alert with `below` resolves once the statistic reaches this (default: the
+    threshold)."""
+    resolve_below: FiniteFloat | None = None
+    """A firing alert with `above` resolves once the statistic reaches this (default: the
+    threshold)."""
+    resolve_after: value_types.RunCount = 1
+    """How many consecutive runs must have recovered before a firing alert resolves. With 2 or more,
+    an intermittent fault is one alert."""
+    min_users: int = Field(default=30, ge=1, le=10**9)
+    """If fewer users have a score, the verdict is `too_few` and never a breach."""
+    severity: rules.Severity = rules.Severity.WARNING
+    """Severity of the alert."""
+    dry_run: bool | None = None
+    """Whether the alert is stored without notifications (default: the value of the comparison)."""
+    runbook_url: value_types.PublicUrl | None = None
+    """Web page with instructions for on-call."""
+    labels: Mapping[LabelName, str] = Field(default_factory=dict, examples=[{"team": "recs"}])
+    """Further labels of the alert, for routing."""
 
     def to_rule(self, k: int) -> rules.Rule:
         """The rule for lists of at most k items."""
         common = self.model_dump(include=_OF_EVERY_RULE)
         if self.frozen is not None:
             return rules.StandstillRule(arm=self.frozen, **common)
-        if self.metric is None:
-            return rules.CoverageRule(
-                share=CoverageShare.parse(self.coverage or ""),
-                limit=self._limit,
-                **common,
-            )
+        if self.coverage is not None:
+            return rules.CoverageRule(share=self.coverage, limit=self._limit, **common)
+        judged: Any = self.metric
         return rules.SimilarityRule(
-            metric=self.metric,
-            statistic=Statistic.parse(self.statistic),
+            metric=str(judged),
+            statistic=self.statistic,
             limit=self._limit,
-            scores=parse_judged_metric(self.metric).bounds(k),
+            scores=judged.bounds(k),
             **common,
         )
 
     @property
     def _limit(self) -> rules.Limit:
-        """The learned limit, or the threshold with its side and the value that resolves alerts."""
         if self.learned is not None:
             return self._learned_limit
         if self.below is not None:
@@ -233,26 +190,20 @@ class RuleOptions(Options):
     @property
     def _learned_limit(self) -> rules.LearnedLimit:
         """The learned limit: the side that the rule watches, and the last value on that side."""
-        low = 0.0
-        high = 1.0
-        if self.coverage is not None:
-            is_above = self.watch == "drift"
-        else:
-            judged = parse_judged_metric(self.metric or "")
-            is_above = judged.drifts is rules.Direction.ABOVE
-            if Statistic.parse(self.statistic).floor is None:
-                low, high = judged.bounds(None)
+        low, high = 0.0, 1.0
+        rises = True  # whether the statistic rises as the lists drift apart
+        if self.metric is not None:
+            rises = self.metric.drifts is rules.Direction.ABOVE
+            if self.statistic.floor is None:
+                low, high = self.metric.bounds(None)
             else:
-                is_above = not is_above  # share_below(x) grows as the scores drop
-            if self.watch == "improvement":
-                is_above = not is_above
-        direction = rules.Direction.BELOW
-        value = low
-        if is_above:
-            direction = rules.Direction.ABOVE
-            value = high
-        learning = rules.Learning.TREND if self.learned == "trend" else rules.Learning.DROP
-        return rules.LearnedLimit(learning=learning, direction=direction, value=value)
+                rises = not rises  # share_below(x) grows as the scores drop
+        is_above = rises is (self.watch == "drift")
+        return rules.LearnedLimit(
+            learning=rules.Learning.TREND if self.learned == "trend" else rules.Learning.DROP,
+            direction=rules.Direction.ABOVE if is_above else rules.Direction.BELOW,
+            value=high if is_above else low,
+        )
 
 
 def _is_no_text(value: object) -> bool:

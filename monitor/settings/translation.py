@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import UTC, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
@@ -24,7 +24,6 @@ from monitor.settings.comparison_options import ComparisonOptions
 from monitor.settings.configuration import Settings, receivers_by_name
 from monitor.settings.default_rules import arm_metrics_of, rules_of
 from monitor.settings.schedule import Schedule, schedule_of
-from monitor.settings.value_types import parse_days
 
 _DEADLINE = timedelta(minutes=10)
 _DEADLINE_SHARE = 0.8
@@ -48,11 +47,7 @@ _FOLDER = re.compile(r'"(/[^"{]*)/')
 def to_schedule(options: ComparisonOptions) -> Schedule:
     """The schedule of the comparison."""
     return schedule_of(
-        options.every,
-        options.cron,
-        options.timezone,
-        options.offset,
-        options.only_between,
+        options.every, options.cron, options.timezone, options.offset, options.only_between
     )
 
 
@@ -129,13 +124,12 @@ def _judging_plan(options: ComparisonOptions) -> JudgingPlan:
         stale_after=options.conditions.stale.after,
         group_for=_group_for(options),
         by_model=options.reference == "model_version",
-        holidays=tuple(_period(days, zone) for days in options.holidays),
+        holidays=tuple(_period(first, last, zone) for first, last in options.holidays),
     )
 
 
-def _period(days: str, zone: ZoneInfo) -> tuple[datetime, datetime]:
-    """The begin and the end, in UTC, of these days in that time zone."""
-    first, last = parse_days(days)
+def _period(first: date, last: date, zone: ZoneInfo) -> tuple[datetime, datetime]:
+    """The begin and the end, in UTC, of the days from ``first`` to ``last`` in that time zone."""
     begin = datetime.combine(first, time(), zone)
     end = datetime.combine(last + timedelta(days=1), time(), zone)
     return begin.astimezone(UTC), end.astimezone(UTC)

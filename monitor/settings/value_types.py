@@ -8,7 +8,15 @@ from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationInfo
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    GetCoreSchemaHandler,
+    SecretStr,
+    ValidationInfo,
+)
+from pydantic_core import core_schema
 
 from monitor.arm_metrics import parse_arm_metric
 from monitor.errors import ConfigError, MonitorError
@@ -34,16 +42,30 @@ _NO = frozenset({"false", "no", "off"})
 _DURATION_LIKE = re.compile(r"\d+(?:\.\d+)?\s*[a-z]+", re.IGNORECASE)
 
 
-def as_printed_by(parse_text: Callable[[str], object]) -> AfterValidator:
-    """Parse the text and store the printed value. A MonitorError becomes a ValueError."""
+class ParsedBy:
+    """Marks a type whose values are texts in the file. ``parse`` makes the value of a text."""
 
-    def check(text: str) -> str:
+    def __init__(self, parse_text: Callable[[str], object]) -> None:
+        self._parse = parse_text
+
+    def __get_pydantic_core_schema__(
+        self, source: object, handler: GetCoreSchemaHandler
+    ) -> core_schema.CoreSchema:
+        """Text, which is then parsed. A MonitorError becomes a ValueError."""
+        return core_schema.no_info_after_validator_function(
+            self._value, handler.generate_schema(str)
+        )
+
+    def _value(self, text: str) -> object:
         try:
-            return str(parse_text(text))
+            return self._parse(text)
         except MonitorError as error:
             raise ValueError(str(error)) from None
 
-    return AfterValidator(check)
+
+def as_printed_by(parse_text: Callable[[str], object]) -> ParsedBy:
+    """Parse the text and store the printed value. A MonitorError becomes a ValueError."""
+    return ParsedBy(lambda text: str(parse_text(text)))
 
 
 def parse_metric(text: str) -> Metric:
@@ -106,9 +128,9 @@ AlertName = Annotated[
 ]
 MetricName = Annotated[str, as_printed_by(parse_metric)]
 ArmMetricName = Annotated[str, as_printed_by(parse_arm_metric)]
-CoverageName = Annotated[str, as_printed_by(CoverageShare.parse)]
-StatisticName = Annotated[str, as_printed_by(Statistic.parse)]
-DaysText = Annotated[str, readable_by(parse_days)]
+CoverageName = Annotated[CoverageShare, ParsedBy(CoverageShare.parse)]
+StatisticName = Annotated[Statistic, ParsedBy(Statistic.parse)]
+Days = Annotated[tuple[date, date], ParsedBy(parse_days)]
 HoursText = Annotated[str, readable_by(parse_hours)]
 CronText = Annotated[str, readable_by(Cron.parse)]
 ZoneName = Annotated[str, as_printed_by(parse_zone)]

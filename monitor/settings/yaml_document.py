@@ -5,6 +5,7 @@ basic tags are allowed. ``$${`` means ``${``. A ``$`` before any other character
 This module reads no file and defines no settings.
 """
 
+import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -16,7 +17,7 @@ from yaml import MappingNode, Node, ScalarNode
 from yaml.composer import Composer
 
 from monitor.errors import ConfigError
-from monitor.settings.problems import KeyPath, Problem
+from monitor.options.problems import KeyPath, Problem
 
 _REFERENCE = re.compile(
     r"\$\$\{|\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}|\$\{"
@@ -24,7 +25,6 @@ _REFERENCE = re.compile(
 
 MAX_BYTES = 1 << 20
 _MAX_VALUES = 100_000
-_MAX_DEPTH = 40
 _NULL = re.compile(r"~|null|Null|NULL|")
 _BOOL = re.compile(r"true|True|TRUE|false|False|FALSE")
 _INT = re.compile(r"[-+]?\d{1,18}", re.ASCII)
@@ -39,6 +39,10 @@ _TAGS = frozenset(
     f"tag:yaml.org,2002:{name}" for name in ("str", "int", "float", "bool", "null", "map", "seq")
 )
 _STRING_TAG = "tag:yaml.org,2002:str"
+_TOO_DEEP = (
+    "is nested too deeply, has an alias inside its own value, or has an escape or a directive that "
+    "is out of range"
+)
 _SYNTAX_ADVICE = {
     "found undefined alias": ("an alias has no anchor; put a value that begins with * in quotes"),
     "found duplicate anchor": (
@@ -107,6 +111,12 @@ class EmptyConfigError(ConfigError):
     """The text has nothing but blanks and comments."""
 
 
+class PlacedMapping(dict[str, Any]):
+    """A mapping of the document, with its key path."""
+
+    path: KeyPath = ()
+
+
 @dataclass(slots=True)
 class YamlDocument:
     """Plain data, the line of each key path, problems, and the values of variables.
@@ -114,16 +124,11 @@ class YamlDocument:
     ``texts`` has unquoted values as they were written, for settings that are text.
     """
 
-    data: object = None
+    data: PlacedMapping = field(default_factory=PlacedMapping)
     lines: dict[KeyPath, int] = field(default_factory=dict)
     texts: dict[KeyPath, str] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
     expanded: set[str] = field(default_factory=set)
-
-    @property
-    def mapping(self) -> dict[str, Any]:
-        """The data of the document, which must be a mapping."""
-        return self.data if isinstance(self.data, dict) else {}
 
     def line(self, path: KeyPath) -> int:
         """The line of the key or list item at this path, or else of its nearest parent."""
@@ -132,16 +137,34 @@ class YamlDocument:
         return self.lines.get(path, 1)
 
 
-def parse_yaml(text: str, name: str, environ: Mapping[str, str]) -> YamlDocument:
-    """Read the text as plain data, with ``${NAME}`` expanded.
+def parse_yaml(
+    text: str,
+    name: str,
+    environ: Mapping[str, str] | None = None,
+    *,
+    example: str = "comparisons: [...]",
+    inside: KeyPath = (),
+) -> YamlDocument:
+    """Read the text as plain data, with ``${NAME}`` expanded by default from the environment.
 
-    If the text is no YAML document, raises ConfigError, which names ``name``.
+    The key paths of the document begin with ``inside``.
+
+    If the text is no YAML mapping, raises ConfigError, which names ``name``.
     """
     node = _compose(text, name)
     if node is None:
         raise EmptyConfigError(f"{name}: is empty: write a configuration with `rankwatch init`")
-    builder = _Builder(name, environ)
-    builder.document.data = builder.build(node, (), node.start_mark.line + 1)
+    line = node.start_mark.line + 1
+    builder = _Builder(name, os.environ if environ is None else environ)
+    try:
+        data = builder.build(node, inside, line)
+    except RecursionError:
+        raise ConfigError(f"{name}: {_TOO_DEEP}") from None
+    if not isinstance(data, PlacedMapping):
+        raise ConfigError(
+            f"{name}:{line}: must be a mapping (key: value) at the top level, such as {example}"
+        )
+    builder.document.data = data
     return builder.document
 
 
@@ -161,9 +184,7 @@ def _compose(text: str, name: str) -> Node | None:
         place = f"{name}:{mark.line + 1}" if mark else name
         problem = f"{place}: {_syntax(error)}"
     except (RecursionError, ValueError, OverflowError):  # ValueError: "\U00110000", "%YAML 9999..."
-        problem = (
-            f"{name}: is nested too deeply, or has an escape or a directive that is out of range"
-        )
+        problem = f"{name}: {_TOO_DEEP}"
     raise ConfigError(problem)
 
 
@@ -187,11 +208,10 @@ class _Builder:
         self.document = YamlDocument()
         self._name = name
         self._environ = environ
-        self._open: set[int] = set()
         self._values = 0
 
     def build(self, node: Node, path: KeyPath, line: int) -> object:
-        self._admit(node, path)
+        self._count(node)
         self.document.lines[path] = line
         if node.tag not in _TAGS and not _is_implicit(node):
             self._report(
@@ -200,91 +220,68 @@ class _Builder:
             return None
         if isinstance(node, ScalarNode):
             return self._scalar(node, path, line)
-        self._open.add(id(node))
-        try:
-            if isinstance(node, MappingNode):
-                return self._mapping(node, path)
-            items = []
-            for n, item in enumerate(node.value):
-                items.append(self.build(item, (*path, n), item.start_mark.line + 1))
-            return items
-        finally:
-            self._open.discard(id(node))
+        if isinstance(node, MappingNode):
+            return self._mapping(node, path)
+        items = []
+        for n, item in enumerate(node.value):
+            items.append(self.build(item, (*path, n), item.start_mark.line + 1))
+        return items
 
-    def _admit(self, node: Node, path: KeyPath) -> None:
+    def _count(self, node: Node) -> None:
         self._values += 1
-        if id(node) in self._open:
-            message = "an alias is inside the value that it refers to: remove it"
-        elif self._values > _MAX_VALUES:
-            message = f"there are more than {_MAX_VALUES} values, including those of aliases"
-        elif len(path) > _MAX_DEPTH:
-            message = f"values are nested more than {_MAX_DEPTH} levels deep"
-        else:
-            return
-        raise ConfigError(f"{self._name}:{node.start_mark.line + 1}: {message}")
+        if self._values > _MAX_VALUES:
+            raise ConfigError(
+                f"{self._name}:{node.start_mark.line + 1}: there are more than {_MAX_VALUES} "
+                "values, including those of aliases"
+            )
 
-    def _mapping(self, node: MappingNode, path: KeyPath) -> dict[str, object]:
-        built: dict[str, object] = {}
-        merged: list[tuple[Node, Node]] = []
-        for key, value in node.value:
-            self._admit(key, path)
-            if key.tag == "tag:yaml.org,2002:merge":
-                merged.extend(self._merged(value, path))
-                continue
+    def _mapping(self, node: MappingNode, path: KeyPath) -> PlacedMapping:
+        built = PlacedMapping()
+        built.path = path
+        for key, value, is_own in self._pairs(node, path):
             name = self._key(key, path)
-            if name is None:
-                continue
             line = key.start_mark.line + 1
-            if name in built:
+            if name is not None and name not in built:
+                built[name] = self.build(value, (*path, name), line)
+            elif name is not None and is_own:
                 first = self.document.lines[*path, name]
                 self._report(
                     (*path, name),
                     line,
                     f"is given twice, first on line {first}: remove one of them",
                 )
-            else:
-                built[name] = self.build(value, (*path, name), line)
-        for key, value in merged:
-            name = self._key(key, path)
-            if name is not None and name not in built:
-                built[name] = self.build(value, (*path, name), key.start_mark.line + 1)
         return built
 
-    def _merged(self, node: Node, path: KeyPath) -> Iterator[tuple[Node, Node]]:
-        """The pairs that ``<<: *anchor`` adds. Of pairs with the same key the caller uses the first."""
-        for source in node.value if isinstance(node, yaml.SequenceNode) else [node]:
-            self._admit(source, path)
-            if not isinstance(source, MappingNode):
+    def _pairs(self, node: MappingNode, path: KeyPath) -> Iterator[tuple[Node, Node, bool]]:
+        """Keys and values, and whether they are the mapping's own or merged by ``<<: *anchor``.
+
+        A mapping's own keys come before those that it merges. The first of equal keys counts.
+        """
+        merges: list[Node] = []
+        for key, value in node.value:
+            self._count(key)
+            if key.tag == "tag:yaml.org,2002:merge":
+                merges += value.value if isinstance(value, yaml.SequenceNode) else [value]
+            else:
+                yield key, value, True
+        for source in merges:
+            if isinstance(source, MappingNode):
+                for key, value, _ in self._pairs(source, path):
+                    yield key, value, False
+            else:
                 self._report(
                     path,
-                    node.start_mark.line + 1,
+                    source.start_mark.line + 1,
                     "<< needs an alias of a mapping: write for example <<: *defaults",
                 )
-                continue
-            self._open.add(id(source))
-            merged_nodes = []
-            for key, value in source.value:
-                self._admit(key, path)
-                if key.tag == "tag:yaml.org,2002:merge":
-                    merged_nodes.append(value)
-                else:
-                    yield key, value
-            # A mapping's own keys count before those that it merges.
-            for merged_node in merged_nodes:
-                yield from self._merged(merged_node, path)
-            self._open.discard(id(source))
 
     def _key(self, node: Node, path: KeyPath) -> str | None:
-        if isinstance(node, ScalarNode):
-            if _UNFIT.search(node.value):
-                self._report(path, node.start_mark.line + 1, _IS_UNFIT)
-                return None
+        message = _IS_UNFIT
+        if not isinstance(node, ScalarNode):
+            message = "a key must be plain text; put text with {braces} in quotes"
+        elif not _UNFIT.search(node.value):
             return str(node.value)
-        self._report(
-            path,
-            node.start_mark.line + 1,
-            "a key must be plain text; put text with {braces} in quotes",
-        )
+        self._report(path, node.start_mark.line + 1, message)
         return None
 
     def _scalar(self, node: ScalarNode, path: KeyPath, line: int) -> object:

@@ -87,17 +87,12 @@ class RelevanceOptions(OneOf):
 
     also: ClassVar[frozenset[str]] = frozenset({"after", "within"})
 
-    after: Annotated[Duration | None, NOT_IN_HASH] = Field(
-        default=None,
-        description="How long after its slot a run first reads what users found relevant. All "
-        "of it "
-        "must be there at this time, because the first answer that is not empty is used. Later "
-        "answers are not read. Without `after`, the run itself reads it.",
-    )
-    within: Annotated[Duration, NOT_IN_HASH] = Field(
-        default=timedelta(days=7),
-        description="How long after its slot a run waits for what users found relevant.",
-    )
+    after: Annotated[Duration | None, NOT_IN_HASH] = None
+    """How long after its slot a run first reads what users found relevant. All of it must be there
+    at this time, because the first answer that is not empty is used. Later answers are not read.
+    Without `after`, the run itself reads it."""
+    within: Annotated[Duration, NOT_IN_HASH] = timedelta(days=7)
+    """How long after its slot a run waits for what users found relevant."""
 
     def _problems(self) -> Iterator[str]:
         if self.after is not None and self.after >= self.within:
@@ -110,33 +105,18 @@ class RelevanceOptions(OneOf):
 class SampleOptions(Options):
     """The number of users that a run asks for."""
 
-    fixed: int = Field(
-        default=0,
-        ge=0,
-        le=10**8,
-        description="Number of users that are the same in every run. They show the trend.",
-    )
-    rotating: int = Field(
-        default=0,
-        ge=0,
-        le=10**8,
-        description="Number of users that every run draws again. Decisions are based on them.",
-    )
-    minimum: int | None = Field(
-        default=None,
-        ge=1,
-        le=10**6,
-        description="The least number of users of each segment. A segment with fewer users is "
-        "asked completely. Users that are added for this are the same in every run. They are used "
-        "for this segment only. So they do not bias the figures of other segments and of all "
-        "users.",
-    )
-    stop_when: Literal["decided"] | None = Field(
-        default=None,
-        description="Ask users in random order, and stop when the verdict of every rule on a "
-        "metric is certain. For each rule and segment, asking all users would change the verdict "
-        "in at most 1 of 100 runs.",
-    )
+    fixed: int = Field(default=0, ge=0, le=10**8)
+    """Number of users that are the same in every run. They show the trend."""
+    rotating: int = Field(default=0, ge=0, le=10**8)
+    """Number of users that every run draws again. Decisions are based on them."""
+    minimum: int | None = Field(default=None, ge=1, le=10**6)
+    """The least number of users of each segment. A segment with fewer users is asked completely.
+    Users that are added for this are the same in every run. They are used for this segment only. So
+    they do not bias the figures of other segments and of all users."""
+    stop_when: Literal["decided"] | None = None
+    """Ask users in random order, and stop when the verdict of every rule on a metric is certain.
+    For each rule and segment, asking all users would change the verdict in at most 1 of 100
+    runs."""
 
     def _problems(self) -> Iterator[str]:
         if self.fixed + self.rotating == 0:
@@ -166,20 +146,17 @@ class UsersOptions(OneOf):
 
     also: ClassVar[frozenset[str]] = frozenset({"segments", "sample"})
 
-    all: Literal[True] | None = Field(
-        default=None, description="Asks for every user of the baseline's file, table or query."
-    )
+    all: Literal[True] | None = None
+    """Asks for every user of the baseline's file, table or query."""
     segments: Annotated[tuple[ColumnName, ...], _are_once, AfterValidator(_check_segments)] = Field(
-        default=(),
-        max_length=20,
-        description="Columns whose values are the segments. They are in the file or table of the "
-        "users. With `all` they are in the baseline's.",
+        default=(), max_length=20
     )
-    sample: Annotated[int, Field(ge=1, le=10**8)] | SampleOptions | None = Field(
-        default=None,
-        description="How many users a run asks for. A number asks for the same users in every run. "
-        "Without it a run asks for all users.",
-    )
+    """Columns whose values divide the users into segments. They are columns of the file or table
+    that `users` names. With `users: {all: true}` they are columns of the baseline's file or
+    table."""
+    sample: Annotated[int, Field(ge=1, le=10**8)] | SampleOptions | None = None
+    """How many users a run asks for. A number asks for the same users in every run. Without it a
+    run asks for all users."""
 
     @property
     def sample_size(self) -> SampleSize | None:

@@ -6,8 +6,7 @@ Each line of the file has a checksum and the answers of about one second.
 import json
 import os
 import zlib
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
@@ -15,10 +14,9 @@ from hashlib import sha256
 from pathlib import Path
 
 from monitor.model.instants import utc_now
-from monitor.model.model_versions import count_versions
 from monitor.sources.list_collector import ListCollector
 
-_PREFIX = "answers-1-"  # 1 is the version of the file format
+_PREFIX = "answers-2-"  # 2 is the version of the file format
 _ABANDONED_S = 86_400.0
 
 
@@ -66,8 +64,6 @@ class AnswerFile:
 
     def __init__(self, place: str | None, question: str) -> None:
         self._path = None if place is None else Path(f"{place}-{_digest(question)}")
-        self._stored_lists = 0
-        self._stored_versions = Counter[str]()
         self.trouble: str | None = None
 
     def recall(self, users: list[str], lists: ListCollector, lasts_s: float) -> list[str]:
@@ -83,16 +79,14 @@ class AnswerFile:
                 checksum, _, content = record.partition(b" ")
                 if checksum != b"%08x" % zlib.crc32(content):
                     continue
-                stored_s, rows, versions = json.loads(content)
+                stored_s, rows = json.loads(content)
                 if not 0 <= now_s - stored_s <= lasts_s:
                     continue
-                count_versions(lists.versions, versions.items())
-                for user, items, scores in rows:
+                for user, items, scores, version in rows:
                     if user in missing:
                         del missing[user]
-                        lists.add(user, items, scores)
-        self._stored_lists = len(lists)
-        self._stored_versions = Counter(lists.versions)
+                        lists.add(user, items, scores, version)
+        lists.new_lists()  # these are stored already
         return list(missing)
 
     def take(self, lists: ListCollector) -> Callable[[], None]:
@@ -100,19 +94,16 @@ class AnswerFile:
 
         Call this function in another thread. Then the pull does not wait for the disk.
         """
-        rows = [] if self._path is None else lists.since(self._stored_lists)
-        versions = Counter(lists.versions) - self._stored_versions
-        self._stored_lists = len(lists)
-        self._stored_versions += versions
-        return partial(self._write, rows, versions)
+        rows = [] if self._path is None else lists.new_lists()
+        return partial(self._write, rows)
 
-    def _write(self, rows: Sequence[object], versions: Mapping[str, int]) -> None:
+    def _write(self, rows: Sequence[object]) -> None:
         path = self._path
         if path is None or self.trouble or not rows:
             return
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            content = json.dumps([utc_now().timestamp(), rows, versions]).encode() + b"\n"
+            content = json.dumps([utc_now().timestamp(), rows]).encode() + b"\n"
             path.touch(mode=0o600)
             with path.open("ab") as file:
                 # The previous line may be incomplete.

@@ -1,29 +1,21 @@
-"""Collects lists into a Pull. The lists arrive user by user, as JSON or as Python values."""
+"""Collects lists into a Pull. The lists arrive user by user, as Python values."""
 
-import json
-from array import array
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
-from itertools import islice
+from itertools import chain, compress, islice
 
 import numpy as np
 import pandas as pd
-from pandas.api.extensions import ExtensionArray
 
 from monitor.kernels.ragged import offsets_of
-from monitor.model.arrays import Integers
 from monitor.model.id_forms import Forms, speller
 from monitor.model.model_versions import count_versions
 from monitor.model.rankings import CoverageReason, Pull, RankingTable
-from monitor.reading.dialects import recognize_dialect
-from monitor.reading.ids import canonical_id, describe_value, item_ids
-from monitor.reading.padding import NoItems, drop_padding
-from monitor.sources.columns import number_list
+from monitor.reading.lists import FlatLists, NoItems, join_lists, read_lists
 
-try:
-    from pydantic_core import from_json as _read_json
-except ImportError:  # on Spark's executors
-    _read_json = json.loads  # type: ignore[assignment]  # it is called with one text or bytes
+_TOGETHER = 5_000
+"""The lists of this many users are converted at the same time. Then an integer takes 8 bytes."""
 
 
 def pull_without(
@@ -34,11 +26,11 @@ def pull_without(
 ) -> Pull:
     """The pull without the lists of these users. They fail for this reason."""
     failures = {**pull.failures, **dict.fromkeys(users, reason)}
-    notes = {reason: note, **pull.notes}
-    return _without_failed(replace(pull, failures=failures, notes=notes))
+    return without_failed(replace(pull, failures=failures, notes={reason: note, **pull.notes}))
 
 
-def _without_failed(pull: Pull) -> Pull:
+def without_failed(pull: Pull) -> Pull:
+    """The pull without the lists of users that failed."""
     table = pull.rankings
     if not pull.failures:
         return pull
@@ -74,23 +66,23 @@ def spell_items(pull: Pull, forms: Forms) -> Pull:
 class ListCollector:
     """Collects the list or failure of each user into one Pull.
 
-    It stores at most k items of a user. An integer takes 8 bytes. If a user has a list and a
-    failure, the failure is used. A user with two lists is ``duplicate_user``. With ``has_scores``,
-    every list must have as many scores as items. Values of ``no_item`` are skipped.
+    It stores at most k items of a user. If a user has a list and a failure, the failure is used. A
+    user with two lists is ``duplicate_user``. With ``has_scores``, every list must have as many
+    scores as items. Values of ``no_item`` are skipped.
     """
 
     def __init__(self, k: int, *, has_scores: bool = False, no_item: NoItems = None) -> None:
         self._k = k
         self._no_item = no_item
         self._has_scores = has_scores
-        self._scores: array[float] = array("d")
         self._failures: dict[str, CoverageReason] = {}
         self._notes: dict[CoverageReason, str] = {}
-        self._lengths: dict[str, int] = {}
-        self._items: array[int] | list[str] = array("q")
-        self.versions: dict[str, int] = {}
-        self.unreadable = 0
-        self.example: object = None  # the first unreadable value
+        self._users: dict[str, None] = {}
+        self._waiting: list[tuple[object, object, object]] = []  # of the last users
+        self._parts: list[tuple[list[str], list[object], FlatLists]] = []
+        self._stored = 0  # the number of parts that `new_lists` has returned
+        self._unreadable = 0
+        self._example: object = None
 
     def add(
         self,
@@ -103,145 +95,89 @@ class ListCollector:
 
         The user is ``malformed`` if the value is no list of ids, or if the scores do not fit.
         """
-        numbers: Sequence[float] | None = ()
-        if isinstance(value, list | tuple):
-            if self._no_item:
-                value, scores = drop_padding(value, scores, self._no_item)
-            if self._has_scores:
-                numbers = number_list(scores, len(value))
-        items = item_ids(value, self._k)
-        if items is None:
-            self._count_unreadable(_odd_item(value))
-            note = f"expected a list of ids, found {_describe(value)}"
-            self.fail(user, CoverageReason.MALFORMED, note)
-        elif numbers is None:
-            note = "expected a list of scores with one number for each item"
-            self.fail(user, CoverageReason.MALFORMED, note)
-        elif user in self._lengths:
-            self.fail(user, CoverageReason.DUPLICATE_USER, "a user has more than one list")
-        else:
-            self._lengths[user] = len(items)
-            count_versions(self.versions, [(version, 1)])
-            self._append(items)
-            self._scores.extend(numbers[: self._k])
-
-    def add_cell(
-        self,
-        user: str,
-        value: object,
-        scores: object = None,
-        version: object = None,
-    ) -> None:
-        """Add the user's list from a cell of a table: a list, the text of a JSON array, or null.
-
-        The user is ``missing`` if the cell is null.
-        """
-        if value is None:
-            self.fail(user, CoverageReason.MISSING, "the user's list is null")
+        if user in self._users:
+            note = "a user has more than one list"
+            self.fail(user, CoverageReason.DUPLICATE_USER, note)
             return
-        try:
-            items = from_json(value)
-            numbers = from_json(scores)
-        except ValueError:
-            self._count_unreadable(value)
-            self.fail(user, CoverageReason.MALFORMED, _no_json(value))
-        else:
-            self.add(user, items, numbers, version)
-
-    def _count_unreadable(self, example: object) -> None:
-        if not self.unreadable:
-            self.example = example
-        self.unreadable += 1
+        if isinstance(value, list | tuple) and not self._no_item:
+            has_length = isinstance(scores, list | tuple) and len(scores) == len(value)
+            scores = scores[: self._k] if has_length else None  # type: ignore[index]  # it is a list
+            value = value[: self._k]
+        self._users[user] = None
+        self._waiting.append(
+            (value, scores, version if isinstance(version, str | int | float) else None)
+        )
+        if len(self._waiting) == _TOGETHER:
+            self._convert()
 
     def fail(self, user: str, reason: CoverageReason, note: str) -> None:
         """Record why the user has no list. The first note of each reason is stored."""
         self._failures.setdefault(user, reason)
         self._notes.setdefault(reason, note)
 
+    def _convert(self) -> None:
+        """Read the waiting lists."""
+        if not self._waiting:
+            return
+        cells, scores, versions = zip(*self._waiting, strict=True)
+        self._waiting = []
+        lists = read_lists(
+            cells,
+            "items",
+            "",
+            scores=scores if self._has_scores else None,
+            k=self._k,
+            no_item=self._no_item,
+        )
+        users = list(islice(self._users, len(self._users) - len(cells), None))
+        is_left = ~(lists.is_malformed | lists.is_missing)
+        for user, is_missing in zip(users, lists.is_missing, strict=True):
+            if is_missing:
+                self.fail(user, CoverageReason.MALFORMED, "expected a list of ids, found null")
+        for row in np.flatnonzero(~is_left):
+            self.fail(users[row], CoverageReason.MALFORMED, lists.note)
+        left = list(compress(users, is_left)), list(compress(versions, is_left))
+        self._parts.append((*left, lists.only(is_left)))
+        if self._unreadable == 0:
+            self._example = lists.example
+        self._unreadable += lists.unreadable + int(lists.is_missing.sum())
+
+    @property
+    def unreadable(self) -> tuple[int, object]:
+        """The number of unreadable lists, and the first unreadable value."""
+        self._convert()
+        return self._unreadable, self._example
+
     def pull(self) -> Pull:
         """The lists and failures that were collected."""
-        table = RankingTable(
-            users=pd.Index(list(self._lengths), dtype="str"),
-            offsets=np.cumsum([0, *self._lengths.values()], dtype=np.int64),
-            items=self._array(),
-            scores=np.array(self._scores, dtype=np.float64) if self._has_scores else None,
-        )
-        return _without_failed(
-            Pull(rankings=table, failures=self._failures, notes=self._notes, versions=self.versions)
+        self._convert()
+        users = list(chain.from_iterable(users for users, _, _ in self._parts))
+        versions = Counter(chain.from_iterable(versions for _, versions, _ in self._parts))
+        nothing = read_lists([], "", "", scores=[] if self._has_scores else None)
+        lists = join_lists([part for _, _, part in self._parts] or [nothing])
+        table = lists.table(pd.Index(users, dtype="str"))
+        return without_failed(
+            Pull(
+                rankings=table,
+                failures=self._failures,
+                notes=self._notes,
+                versions=count_versions({}, versions.items()),
+            )
         )
 
     def __len__(self) -> int:
-        return len(self._lengths)
+        return len(self._users)
 
-    def since(self, count: int) -> list[tuple[str, list[object], list[float]]]:
-        """The user, items and scores of each list, without the first ``count`` lists."""
-        lists: list[tuple[str, list[object], list[float]]] = []
-        users = list(islice(self._lengths, count, None))
-        end = len(self._items)
-        for user in reversed(users):
-            start = end - self._lengths[user]
-            lists.append((user, list(self._items[start:end]), list(self._scores[start:end])))
-            end = start
-        lists.reverse()
+    def new_lists(self) -> list[tuple[object, ...]]:
+        """The user, items, scores and version of each list that was added since the last call."""
+        self._convert()
+        lists: list[tuple[object, ...]] = []
+        for users, versions, part in self._parts[self._stored :]:
+            items = part.items.to_pylist()
+            scores = [] if part.scores is None else part.scores.tolist()
+            ends = np.cumsum(part.lengths).tolist()
+            rows = zip(users, versions, [0, *ends], ends, strict=False)
+            for user, version, start, end in rows:
+                lists.append((user, items[start:end], scores[start:end], version))
+        self._stored = len(self._parts)
         return lists
-
-    @property
-    def nbytes(self) -> int:
-        """An estimate of the memory of the items and scores, in bytes."""
-        item_bytes = 8 if isinstance(self._items, array) else 64
-        return item_bytes * len(self._items) + 8 * len(self._scores)
-
-    def _append(self, items: Sequence[int | str]) -> None:
-        if isinstance(self._items, array):
-            numbers = [item for item in items if isinstance(item, int)]
-            if len(numbers) == len(items):
-                self._items.extend(numbers)
-                return
-            self._items = list(map(str, self._items))
-        self._items.extend(map(str, items))
-
-    def _array(self) -> Integers | ExtensionArray:
-        if isinstance(self._items, array):
-            return np.array(self._items, dtype=np.int64)
-        return pd.array(self._items, dtype="str")
-
-
-def from_json(cell: object) -> object:
-    """The value of a JSON text or bytes. Any other cell is returned unchanged.
-
-    Raises ValueError if the text is not JSON.
-    """
-    if not isinstance(cell, str | bytes):
-        return cell
-    try:
-        return _read_json(cell)
-    except (TypeError, ValueError):
-        # Python's reader is slower, but it accepts byte order marks and lone surrogates.
-        text = cell if isinstance(cell, str) else cell.decode("utf-8-sig")
-    try:
-        return json.loads(text)
-    except RecursionError:
-        raise ValueError from None
-
-
-def _odd_item(value: object) -> object:
-    """The first item of a list that is no id. If the value is no list, the value itself."""
-    if not isinstance(value, list | tuple):
-        return value
-    return next(item for item in value if canonical_id(item) is None)
-
-
-def _describe(value: object) -> str:
-    # The value is not repeated, because it is from outside.
-    if isinstance(value, list | tuple):
-        return f"a list with {describe_value(_odd_item(value))} in it"
-    plain_names = {str: "a text", int: "a number", float: "a number"}
-    return plain_names.get(type(value)) or describe_value(value)
-
-
-def _no_json(cell: object) -> str:
-    problem = "the text is not a JSON array of ids"
-    dialect = recognize_dialect(cell)
-    if dialect is not None:
-        problem += f", but {dialect.name}: {dialect.advice}"
-    return problem

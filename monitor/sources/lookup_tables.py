@@ -3,9 +3,8 @@
 Errors name the user or the item.
 """
 
-import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import NoReturn, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -23,24 +22,17 @@ from monitor.model.unreadable import Need
 from monitor.reading.ids import (
     decode_categories,
     describe_type,
-    id_array,
     id_column,
     is_text,
-    item_ids,
+    join_ids,
+    one_array,
+    to_ids,
 )
+from monitor.reading.lists import Cells, read_lists
+from monitor.reading.numbers import is_numeric, number_column
 from monitor.reading.tally import Tally
 from monitor.sampling import split
-from monitor.sources.columns import (
-    flat_lists,
-    is_numeric,
-    join_items,
-    number_column,
-    number_list,
-    numbers_of_lists,
-    on_one_line,
-    one_array,
-)
-from monitor.sources.list_collector import from_json
+from monitor.sources.columns import on_one_line
 
 MAX_TITLE_LENGTH = 200  # the number of characters; longer titles are cut
 TitleColumn: TypeAlias = pa.Array | Sequence[object]
@@ -174,63 +166,36 @@ def split_by_values(
     return split(n, coded, ranges)
 
 
-def item_weights(
-    batches: Iterable[tuple[pa.Array, pa.Array]],
-    names: tuple[str, str],
-    where: str,
-) -> ItemWeights:
-    """The weights from batches of items and weights. ``names`` are the names of both columns.
+def item_weights(items: Sequence[pa.Array], weights: Sequence[Floats], where: str) -> ItemWeights:
+    """The weights of items, from the ids and numbers of several batches.
 
     Raises SourceError if there is no item, if an id or a weight is not valid, and if an item has
     two weights.
     """
-    items = []
-    weights = []
-    count = 0
-    for column, numbers in batches:
-        ids = id_column(column, names[0], where)
-        values, _ = number_column(numbers, names[1], where)
-        _check_rows(ids, values, count, where)
-        count += len(ids)
-        items.append(ids)
-        weights.append(values)
-    if not count:
+    ids = join_ids(items)
+    if not len(ids):
         msg = (
             f"{where} holds no item: check the path or table, and that the job which writes it "
             "has run"
         )
         raise SourceError(msg, permanent=False)
-    _check_once(items, where)
-    return ItemWeights(items=join_items(items), weights=np.concatenate(weights))
-
-
-def _check_rows(
-    ids: pa.Array,
-    weights: np.ndarray,
-    rows_before: int,
-    where: str,
-) -> None:
+    numbers = np.concatenate(weights)
     if ids.null_count:
-        row = rows_before + pc.index(ids.is_null(), True).as_py() + 1
+        row = pc.index(ids.is_null(), True).as_py() + 1
         raise SourceError(f"row {row} of {where} has no item id: ids must be integers or text")
-    is_valid = (weights >= LEAST_WEIGHT) & (weights <= MOST_WEIGHT)
+    is_valid = (numbers >= LEAST_WEIGHT) & (numbers <= MOST_WEIGHT)
     if not is_valid.all():
         raise SourceError(
             f"item {_quoted(ids, np.argmin(is_valid))} of {where} has no weight from "
             f"{LEAST_WEIGHT:g} to {MOST_WEIGHT:g}: give it such a weight, or leave the item out"
         )
-
-
-def _check_once(items: list[pa.Array], where: str) -> None:
-    chunks = pa.chunked_array([ids.cast(pa.large_string()) for ids in items])
-    texts = chunks.combine_chunks().dictionary_encode()
-    if len(texts.dictionary) == len(texts):
-        return
-    repeated = np.flatnonzero(np.bincount(texts.indices.to_numpy()) > 1)
-    raise SourceError(
-        f"item {_quoted(texts.dictionary, repeated[0])} of {where} has more than one weight: give "
-        "each item once"
-    )
+    counts = pd.Series(to_ids(ids)).duplicated()
+    if counts.any():
+        raise SourceError(
+            f"item {_quoted(ids, np.argmax(counts))} of {where} has more than one weight: give "
+            "each item once"
+        )
+    return ItemWeights(items=to_ids(ids), weights=numbers)
 
 
 def _quoted(ids: pa.Array, row: np.intp) -> str:
@@ -293,58 +258,36 @@ class GradedItems:
         self._parts: list[tuple[pa.Array, Rows, pa.Array, Floats]] = []
         self.nbytes = 0
 
-    def add_rows(self, users: pa.Array, items: pa.Array, grades: pa.Array | None) -> None:
-        """Add a batch of the long form."""
-        users, items, grades = _with_user(users, items, grades)
+    def add_rows(self, users: pa.Array, items: Any, grades: Any) -> None:  # noqa: ANN401
+        """Add a batch of the long form. Columns are Arrow arrays or Python's values."""
         ids = id_column(items, self._item, self._where)
         numbers = np.ones(len(users))
         if grades is not None:
             values, is_bad = number_column(grades, self._grade, self._where)
             numbers = np.where(is_bad, np.nan, values)
-        self._append(users, np.ones(len(users), dtype=np.int64), ids, numbers)
+        has_user = users.is_valid()
+        self._append(
+            users.filter(has_user),
+            np.ones(has_user.true_count, dtype=np.int64),
+            ids.filter(has_user),
+            numbers[has_user.to_numpy(zero_copy_only=False)],
+        )
 
-    def add_lists(self, users: pa.Array, lists: pa.Array, grades: pa.Array | None) -> None:
+    def add_lists(self, users: pa.Array, lists: Cells, grades: Cells) -> None:
         """Add a batch of the wide form. The columns have lists."""
         self._is_wide = True
-        users, lists, grades = _with_user(users, lists, grades)
-        values, lengths = flat_lists(lists)
-        items = id_column(values, self._item, self._where)
-        numbers = np.ones(len(items))
-        if grades is not None:
-            numbers, is_uneven = numbers_of_lists(lengths, grades, self._grade, self._where)
-            rows = np.flatnonzero(is_uneven)
-            self._refuse(
-                users, rows, "has more or fewer grades than items: give one grade for each item"
-            )
-        self._append(users, lengths, items, numbers)
-
-    def add_cells(
-        self,
-        users: pa.Array,
-        lists: Sequence[object],
-        grades: Sequence[object] | None,
-    ) -> None:
-        """Add a batch of the wide form. Cells are Python lists or the text of JSON arrays."""
-        self._is_wide = True
-        items: list[int | str] = []
-        numbers: list[float] = []
-        lengths = []
-        for row in np.flatnonzero(users.is_valid()).tolist():
-            ids = _read_ids(lists[row])
-            row_grades: Sequence[float] | None = [1.0] * len(ids or ())
-            if grades is not None and ids is not None:
-                row_grades = _read_grades(grades[row], len(ids))
-            if ids is None or row_grades is None:
-                self._fail(users[row], "has no list of ids with one number as grade for each id")
-            items += ids
-            numbers += row_grades
-            lengths.append(len(ids))
-        self._append(
-            users.drop_null(),
-            np.array(lengths, dtype=np.int64),
-            id_array(items),
-            np.array(numbers, dtype=np.float64),
+        has_user = users.is_valid().to_numpy(zero_copy_only=False)
+        rows = read_lists(
+            lists, self._item, self._where, scores=grades, scores_column=self._grade
+        ).only(has_user)
+        users = users.drop_null()
+        self._refuse(
+            users,
+            np.flatnonzero(rows.is_malformed),
+            "has no list of ids with one number as grade for each id",
         )
+        numbers = np.ones(len(rows.items)) if rows.scores is None else rows.scores
+        self._append(users, rows.lengths, rows.items, numbers)
 
     def table(self) -> RelevanceTable:
         """The table of all batches, of at least one. Users have the order of their rows."""
@@ -355,7 +298,7 @@ class GradedItems:
             self._fail(user, "is in two rows: give each user one list")
         codes, distinct_users = pd.factorize(keys)
         rows = np.repeat(codes, np.concatenate(lengths))
-        items = join_items(item_parts)
+        items = to_ids(join_ids(item_parts))
         grades = np.concatenate(grade_parts)
         best = best_of_each(rows, pd.factorize(pd.Series(items))[0], grades)
         return RelevanceTable(
@@ -387,33 +330,3 @@ class GradedItems:
 
     def _fail(self, user: pa.Scalar, why: str) -> NoReturn:
         raise UserDataError(str(user.as_py()), f"of {self._where} {why}")
-
-
-def _with_user(
-    users: pa.Array,
-    items: pa.Array,
-    grades: pa.Array | None,
-) -> tuple[pa.Array, pa.Array, pa.Array | None]:
-    """The rows that have a user."""
-    if not users.null_count:
-        return users, items, grades
-    has_user = users.is_valid()
-    if grades is not None:
-        grades = grades.filter(has_user)
-    return users.filter(has_user), items.filter(has_user), grades
-
-
-def _read_ids(cell: object) -> Sequence[int | str] | None:
-    try:
-        items = from_json(cell)
-    except ValueError:
-        return None
-    return item_ids([] if items is None else items, sys.maxsize)
-
-
-def _read_grades(cell: object, count: int) -> Sequence[float] | None:
-    try:
-        grades = from_json(cell)
-    except ValueError:
-        return None
-    return number_list([] if grades is None else grades, count)

@@ -1,15 +1,17 @@
 """Checks the answers of sources from installed packages."""
 
 from collections.abc import Callable
-from math import isfinite
 from typing import Any
+
+import numpy as np
 
 from monitor.errors import SourceError
 from monitor.model.rankings import CoverageReason, Pull
 from monitor.model.runs import PullRequest
 from monitor.options import Options
 from monitor.plugins import Guard
-from monitor.sources.columns import number_list, on_one_line
+from monitor.reading.numbers import numbers_of
+from monitor.sources.columns import on_one_line
 from monitor.sources.list_collector import ListCollector
 from monitor.sources.tables import Table
 
@@ -43,7 +45,7 @@ class AskedLists(ListCollector):
             self._other_example = self._other_example or on_one_line(str(user))
         elif length > MOST_ITEMS:
             self.fail(user, CoverageReason.TOO_LARGE, f"a list has more than {MOST_ITEMS:,} items")
-        elif self._has_scores and not all(map(isfinite, number_list(scores, length) or ())):
+        elif self._has_scores and not _are_finite(scores):
             self.fail(user, CoverageReason.MALFORMED, "a score is not a finite number")
         else:
             super().add(user, value, scores, version)
@@ -59,9 +61,16 @@ class AskedLists(ListCollector):
             note = (
                 f"{self._other_count:,} answers were for other users, such as {self._other_example}"
             )
-            for user in self._requested.difference(self._lengths, self._failures):
+            for user in self._requested.difference(self._users, self._failures):
                 super().fail(user, CoverageReason.WRONG_USER, note)
         return super().pull()
+
+
+def _are_finite(scores: object) -> bool:
+    if not isinstance(scores, list | tuple):
+        return True  # the collector reports it
+    numbers, _ = numbers_of(scores)
+    return bool(np.isfinite(numbers).all())
 
 
 class PluginAnswers:

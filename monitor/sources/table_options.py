@@ -35,26 +35,17 @@ NANOSECONDS = 1e20
 class ServedOptions(Options):
     """Selects rows of a log: the newest list of each user that was served before the slot."""
 
-    time: ColumnName = Field(
-        description="Column with the time: ISO 8601, in UTC if it names no zone, or seconds, "
-        "milliseconds, microseconds or nanoseconds since 1970. The size of the number decides the "
-        "unit.",
-    )
-    within: Duration = Field(
-        description="The longest time from serving a list to the slot, such as the time between "
-        "runs.",
-    )
-    arm: dict[ColumnName, str] = Field(
-        default_factory=dict,
-        description="Columns and values that select this arm's rows, such as `variant: a`. With "
-        "`users: {all: true}`, the users of all arms are asked.",
-    )
-    request: ColumnName | None = Field(
-        default=None,
-        description="Column with the id of the request. Rows with the same id are one list, "
-        "even if "
-        "their times differ.",
-    )
+    time: ColumnName
+    """Column with the time: ISO 8601, in UTC if it names no zone, or seconds, milliseconds,
+    microseconds or nanoseconds since 1970. The size of the number decides the unit."""
+    within: Duration
+    """The longest time from serving a list to the slot, such as the time between runs."""
+    arm: dict[ColumnName, str] = Field(default_factory=dict)
+    """Columns and values that select this arm's rows, such as `variant: a`. With `users: {all:
+    true}`, the users of all arms are asked."""
+    request: ColumnName | None = None
+    """Column with the id of the request. Rows with the same id are one list, even if their times
+    differ."""
 
 
 MaxUnreadable = Annotated[
@@ -82,11 +73,9 @@ NoItem = Annotated[
 class UserColumnOptions(Options):
     """The column with users."""
 
-    user: ColumnName = Field(
-        description="Column with the user's key. In Parquet, JSON lines and SQL it may be a "
-        "field of "
-        "objects: `user_id.$oid`.",
-    )
+    user: ColumnName
+    """Column with the user's key. In Parquet, JSON lines and SQL it may be a field of objects:
+    `user_id.$oid`."""
     user_ids: IdForms = None
     max_unreadable: MaxUnreadable = MAX_UNREADABLE
 
@@ -94,48 +83,40 @@ class UserColumnOptions(Options):
 class WeightColumnOptions(Options):
     """The columns with items and their weights."""
 
-    item: ColumnName = Field(description="Column with the item's id.")
-    weight: ColumnName = Field(
-        description="Column with the item's weight, such as its popularity or price: above 0.",
-    )
+    item: ColumnName
+    """Column with the item's id."""
+    weight: ColumnName
+    """Column with the item's weight, such as its popularity or price: above 0."""
 
 
 class TitleColumnOptions(Options):
     """The columns with items and their titles."""
 
-    item: ColumnName = Field(description="Column with the item's id.")
-    title: ColumnName = Field(description="Column with the item's title for people.")
+    item: ColumnName
+    """Column with the item's id."""
+    title: ColumnName
+    """Column with the item's title for people."""
 
 
 class ListColumnOptions(UserColumnOptions):
     """The columns with users and lists. A row has a list (``items``) or one item (``item``)."""
 
-    items: ColumnName | None = Field(
-        default=None,
-        description="For the wide form: column with the list or the text of a JSON array, best "
-        "item "
-        "first. In Parquet, JSON lines and SQL it may be a field of the objects in a list: "
-        "`recommendations.movieId`.",
-    )
-    item: ColumnName | None = Field(
-        default=None,
-        description="For the long form: column with one item id in each row. It needs `rank`, "
-        "`scores` or both. In files, it may have `in_order: true` instead.",
-    )
-    rank: ColumnName | None = Field(
-        default=None,
-        description="For the long form: column with the item's rank. The lowest rank is the best. "
-        "The ranks of a user's items must differ.",
-    )
-    scores: ColumnName | None = Field(
-        default=None,
-        description="Column with the model's own scores. It has lists as long as `items`, or one "
-        "number for each `item`. Items with equal scores are tied. Without `rank`, the highest "
-        "score is the best, and tied items are ordered by their ids.",
-    )
-    model_version: Annotated[ColumnName | None, NOT_IN_HASH] = Field(
-        default=None, description="Column with the version of the model that made the list."
-    )
+    items: ColumnName | None = None
+    """For the wide form: column with the list or the text of a JSON array, best item first. In
+    Parquet, JSON lines and SQL it may be a field of the objects in a list:
+    `recommendations.movieId`."""
+    item: ColumnName | None = None
+    """For the long form: column with one item id in each row. It needs `rank`, `scores` or both. In
+    files, it may have `in_order: true` instead."""
+    rank: ColumnName | None = None
+    """For the long form: column with the item's rank. The lowest rank is the best. The ranks of a
+    user's items must differ."""
+    scores: ColumnName | None = None
+    """Column with the model's own scores. It has lists as long as `items`, or one number for each
+    `item`. Items with equal scores are tied. Without `rank`, the highest score is the best, and
+    tied items are ordered by their ids."""
+    model_version: Annotated[ColumnName | None, NOT_IN_HASH] = None
+    """Column with the version of the model that made the list."""
     item_ids: IdForms = None
     no_item: NoItem = None
 
@@ -169,26 +150,17 @@ class ListColumnOptions(UserColumnOptions):
 class GradeColumnOptions(UserColumnOptions):
     """The columns with users and relevant items. A row has a list or one item."""
 
-    items: ColumnName | None = Field(
-        default=None,
-        description="For the wide form: column with all relevant items of the user. It has "
-        "lists or "
-        "the text of JSON arrays.",
-    )
-    grades: ColumnName | None = Field(
-        default=None,
-        description="For the wide form: column with the grades of the items. It has lists as "
-        "long as "
-        "`items`. Grades are at least 0. Without this column, each grade is 1.",
-    )
-    item: ColumnName | None = Field(
-        default=None, description="For the long form: column with one relevant item in each row."
-    )
-    grade: ColumnName | None = Field(
-        default=None,
-        description="For the long form: column with the item's grade, which is at least 0. Without "
-        "this column, each grade is 1.",
-    )
+    items: ColumnName | None = None
+    """For the wide form: column with all relevant items of the user. It has lists or the text of
+    JSON arrays."""
+    grades: ColumnName | None = None
+    """For the wide form: column with the grades of the items. It has lists as long as `items`.
+    Grades are at least 0. Without this column, each grade is 1."""
+    item: ColumnName | None = None
+    """For the long form: column with one relevant item in each row."""
+    grade: ColumnName | None = None
+    """For the long form: column with the item's grade, which is at least 0. Without this column,
+    each grade is 1."""
 
     def _problems(self) -> Iterator[str]:
         is_wide = self.items and not self.item and not self.grade

@@ -13,10 +13,11 @@ import pyarrow as pa
 from monitor.errors import SourceError
 from monitor.model.rankings import ItemWeights, RelevanceTable, UserTable
 from monitor.model.unreadable import MAX_UNREADABLE, require_readable
-from monitor.reading.ids import is_text
+from monitor.reading.ids import id_column, is_text
+from monitor.reading.numbers import number_column, value_array
 from monitor.reading.tally import Tally
 from monitor.sources import table_lists
-from monitor.sources.columns import spell_column, value_array
+from monitor.sources.columns import spell_column
 from monitor.sources.lookup_tables import GradedItems, item_titles, item_weights, user_table
 
 
@@ -78,18 +79,18 @@ class Table(ABC):
 
     def weights(self, slot: datetime) -> ItemWeights:
         """The item weights in the slot's table."""
-        columns = (self._options.item, self._options.weight)
-        return item_weights(self._weight_batches(slot), columns, self.where(slot))
-
-    def _weight_batches(self, slot: datetime) -> Iterator[tuple[pa.Array, pa.Array]]:
         item = self._options.item
         weight = self._options.weight
+        where = self.where(slot)
+        items = []
+        weights = []
         nbytes = 0
         for batch in self.batches(slot, (item, weight)):
-            columns = table_lists.arrow_arrays(batch, {weight})
-            nbytes += sum(column.nbytes for column in columns.values())
-            table_lists.check_size(nbytes, self.max_bytes, self.where(slot))
-            yield columns[item], columns[weight]
+            items.append(id_column(batch[item], item, where))
+            weights.append(number_column(batch[weight], weight, where)[0])
+            nbytes += items[-1].nbytes + weights[-1].nbytes
+            table_lists.check_size(nbytes, self.max_bytes, where)
+        return item_weights(items, weights, where)
 
     def titles(self, slot: datetime, items: Collection[str]) -> Mapping[str, str]:
         """The titles of these items in the slot's table. Items without a title are left out."""
@@ -128,18 +129,14 @@ class Table(ABC):
         options = self._options
         users = self._users(batch, tally)
         if options.item:
-            grades = None
-            if options.grade:
-                grades = table_lists.arrow_array(batch[options.grade], is_number=True)
-            graded.add_rows(users, table_lists.arrow_array(batch[options.item]), grades)
+            grades = batch[options.grade] if options.grade else None
+            graded.add_rows(users, batch[options.item], grades)
             return
-        lists = batch[str(options.items)]
+        lists = batch[options.items]
         grades = batch[options.grades] if options.grades else None
-        if not isinstance(lists, pa.Array):
-            graded.add_cells(users, lists, grades)
-        elif is_text(lists.type):
-            cells = None if grades is None else grades.to_pylist()
-            graded.add_cells(users, lists.to_pylist(), cells)
+        if isinstance(lists, pa.Array) and not is_text(lists.type):
+            table_lists.require_lists(lists, options.items, tally.where, "grade")
         else:
-            table_lists.require_lists(lists, str(options.items), tally.where, "grade")
-            graded.add_lists(users, lists, grades)
+            lists = table_lists.parse_cells(lists)
+            grades = None if grades is None else table_lists.parse_cells(grades)
+        graded.add_lists(users, lists, grades)

@@ -7,15 +7,15 @@ when the result is written. If `admit` refuses a state, the next run judges the 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row, and_, case, select
+from sqlalchemy import Connection, and_, case, select
 
 from monitor.model.alerts import ACCEPTED, AlertState, State, Transition
 from monitor.model.notifications import DeliveryStatus
 from monitor.storage.column_types import key
-from monitor.storage.rows import from_row, from_rows, insert, lock_comparisons, to_row
+from monitor.storage.rows import from_row, from_rows, insert, lock_names, to_row
 from monitor.storage.tables.alert_tables import alert_states, deliveries, transitions
 
 AlertKey = tuple[str, str, str]
@@ -36,8 +36,6 @@ IS_LASTING_START = and_(
 )
 """Whether a transition started a firing that still lasts. For joins of transitions and states."""
 
-_NEXT = timedelta(microseconds=1)
-
 
 def key_of(item: AlertState | Transition) -> AlertKey:
     """Return the alert of a state or transition."""
@@ -52,12 +50,12 @@ def store_alerts(
 ) -> None:
     """Store the states and transitions that `admit` allows, and the deliveries."""
     names = {state.comparison for state in states} | {change.comparison for change in changes}
-    lock_comparisons(connection, names)
+    lock_names(connection, names)
     admitted, causes = admit(stored_states(connection, names), states, changes)
     causes = _as_started(connection, causes)
-    admitted, causes = _with_free_keys(connection, admitted, causes)
+    admitted, causes = _with_new_keys(connection, admitted, causes)
     upsert(connection, admitted)
-    announce(connection, causes, receivers)
+    store_transitions(connection, causes, receivers)
     firing = [state for state in admitted if state.state is State.FIRING]
     _deliver_lasting_starts(connection, firing, receivers)
 
@@ -101,47 +99,31 @@ def admit(
     return admitted, [change for change in changes if key_of(change) in alerts]
 
 
-def announce(
+def store_transitions(
     connection: Connection,
     changes: Sequence[Transition],
     receivers: Sequence[str],
 ) -> None:
-    """Store the transitions that are not stored yet, and their deliveries.
+    """Store the transitions and their deliveries.
 
     Starts go to all receivers. Ends and acknowledgements go to receivers with a delivery of the
     start.
     """
-    stored = _ids_of(connection, changes)
-    fresh = [change for change in changes if _identity(change) not in stored]
-    if not fresh:
+    if not changes:
         return
-    connection.execute(transitions.insert(), list(map(_transition_row, fresh)))
-    ids = _ids_of(connection, fresh)
-    receivers_by_key = _receivers_of_starts(connection, fresh)
+    numbered = transitions.insert().returning(transitions.c.id, sort_by_parameter_order=True)
+    rows = [to_row(change, transitions) for change in changes]
+    ids = connection.scalars(numbered, rows).all()
+    receivers_by_key = _receivers_of_starts(connection, changes)
     pending = []
-    for change in fresh:
+    for number, change in zip(ids, changes, strict=True):
         if not change.is_announced:
             continue
         notified = receivers if change.is_start else receivers_by_key.get(change.dedup_key, ())
         for receiver in dict.fromkeys(notified):
-            pending.append(pending_delivery(ids[_identity(change)], receiver, change.at))
+            pending.append(pending_delivery(number, receiver, change.at))
     if pending:
         connection.execute(deliveries.insert(), pending)
-
-
-def in_free_slots(connection: Connection, changes: Sequence[Transition]) -> list[Transition]:
-    """Move each transition to the first free instant at or after its slot.
-
-    An instant is free if no transition with the same identity is stored for it.
-    """
-    free = list(changes)
-    while True:
-        stored = _ids_of(connection, free)
-        taken = [place for place, change in enumerate(free) if _identity(change) in stored]
-        if not taken:
-            return free
-        for place in taken:
-            free[place] = replace(free[place], slot=free[place].slot + _NEXT)
 
 
 def pending_delivery(transition_id: int, receiver: str, due: datetime) -> dict[str, object]:
@@ -197,7 +179,7 @@ def read_firing(connection: Connection, comparison: str | None = None) -> tuple[
         alert = (row.comparison, row.alert, row.segment)
         # An alert may have several starts with this key. The newest start counts.
         newest.pop(alert, None)
-        newest[alert] = transition_of_row(row)
+        newest[alert] = from_row(Transition, row)
     return tuple(newest.values())
 
 
@@ -208,13 +190,7 @@ def read_accepted(connection: Connection, comparison: str) -> tuple[Transition, 
         .where(transitions.c.comparison == comparison, transitions.c.alert == ACCEPTED)
         .order_by(transitions.c.id)
     )
-    return tuple(map(transition_of_row, connection.execute(query)))
-
-
-def transition_of_row(row: Row[Any]) -> Transition:
-    """Read a transition from a row of ``transitions``."""
-    interval = None if row.interval_low is None else (row.interval_low, row.interval_high)
-    return from_row(Transition, row, interval=interval)
+    return from_rows(Transition, connection.execute(query))
 
 
 def _follows(before: AlertState | None, state: AlertState, cause: Transition | None) -> bool:
@@ -230,25 +206,25 @@ def _follows(before: AlertState | None, state: AlertState, cause: Transition | N
     return state.state is state_before and state.dedup_key == key_before
 
 
-def _with_free_keys(
+def _with_new_keys(
     connection: Connection,
     states: Sequence[AlertState],
     changes: Sequence[Transition],
 ) -> tuple[list[AlertState], list[Transition]]:
-    """Give a firing a new key if an earlier firing began in the same slot.
+    """Give a firing a new key if an earlier firing has the key.
 
-    A slot comes again if a clock was set back, or if a rule was removed and added again. Receivers
-    must not take the new firing for the earlier one.
+    This happens if a rule was removed and added again, or if a clock was set back. Receivers must
+    not take the new firing for the earlier one.
     """
-    moved = in_free_slots(connection, changes)
-    new_keys: dict[str | None, str] = {}
-    for old, new in zip(changes, moved, strict=True):
-        if new != old and new.is_start:
-            source = f"{new.dedup_key} {new.slot.isoformat()}"
-            new_keys[new.dedup_key] = hashlib.sha256(source.encode()).hexdigest()[:32]
+    starts = {change.dedup_key: change for change in changes if change.is_start}
+    query = select(transitions.c.dedup_key).where(transitions.c.dedup_key.in_(starts), IS_START)
+    new_keys = {}
+    for old_key in connection.scalars(query):
+        source = f"{old_key} {starts[old_key].at.isoformat()}"
+        new_keys[old_key] = hashlib.sha256(source.encode()).hexdigest()[:32]
     return (
         [replace(item, dedup_key=new_keys.get(item.dedup_key, item.dedup_key)) for item in states],
-        [replace(item, dedup_key=new_keys.get(item.dedup_key, item.dedup_key)) for item in moved],
+        [replace(item, dedup_key=new_keys.get(item.dedup_key, item.dedup_key)) for item in changes],
     )
 
 
@@ -262,7 +238,7 @@ def _as_started(connection: Connection, changes: Sequence[Transition]) -> list[T
     if not keys:
         return as_started
     query = select(transitions).where(transitions.c.dedup_key.in_(keys), IS_START)
-    start_by_key = {row.dedup_key: transition_of_row(row) for row in connection.execute(query)}
+    start_by_key = {row.dedup_key: from_row(Transition, row) for row in connection.execute(query)}
     for place, change in enumerate(changes):
         start = start_by_key.get(change.dedup_key)
         if change.is_end and start is not None:
@@ -284,23 +260,17 @@ def _deliver_lasting_starts(
     keys = [state.dedup_key for state in lasting]
     if not keys or not receivers:
         return
-    starts = select(transitions.c.id, transitions.c.changed_at).where(
+    starts = select(transitions.c.id, transitions.c.at).where(
         transitions.c.dedup_key.in_(keys), IS_START
     )
-    started_at = {row.id: row.changed_at for row in connection.execute(starts)}
-    stored = select(deliveries.c.transition_id, deliveries.c.receiver).where(
-        deliveries.c.transition_id.in_(list(started_at))
-    )
-    delivered = {(row.transition_id, key(row.receiver)) for row in connection.execute(stored)}
-    missing = []
     # This notifies receivers that were added later. It also notifies all receivers of a firing that
     # began in a replay without receivers.
-    for start, at in started_at.items():
+    pending = []
+    for number, at in connection.execute(starts):
         for receiver in dict.fromkeys(receivers):
-            if (start, key(receiver)) not in delivered:
-                missing.append(pending_delivery(start, receiver, at))
-    if missing:
-        connection.execute(deliveries.insert(), missing)
+            pending.append(pending_delivery(number, receiver, at))
+    if pending:
+        connection.execute(insert(connection, deliveries).on_conflict_do_nothing(), pending)
 
 
 def _receivers_of_starts(
@@ -323,23 +293,3 @@ def _receivers_of_starts(
     for dedup_key, receiver in connection.execute(query):
         receivers.setdefault(dedup_key, []).append(receiver)
     return receivers
-
-
-def _identity(change: Transition) -> tuple[object, ...]:
-    """No two stored transitions have the same identity."""
-    return *key_of(change), change.slot, change.to_state
-
-
-def _ids_of(connection: Connection, changes: Sequence[Transition]) -> dict[tuple[object, ...], int]:
-    """Return the id of each stored transition of these comparisons and slots, by its identity."""
-    names = {change.comparison for change in changes}
-    slots = {change.slot for change in changes}
-    query = select(transitions).where(
-        transitions.c.comparison.in_(names), transitions.c.scheduled_for.in_(slots)
-    )
-    return {_identity(transition_of_row(row)): row.id for row in connection.execute(query)}
-
-
-def _transition_row(change: Transition) -> dict[str, Any]:
-    low, high = change.interval or (None, None)
-    return to_row(change, transitions, interval_low=low, interval_high=high)

@@ -11,32 +11,27 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, delete, select, update
+from sqlalchemy import Connection, delete, select, update
 
 from monitor.model.alerts import ACCEPTED, AlertState, State, Transition
 from monitor.model.notifications import Silence
 from monitor.storage.alert_states import (
     KEY_COLUMNS,
-    announce,
-    in_free_slots,
     key_of,
     read_accepted,
     read_firing,
     read_states,
     store_alerts,
+    store_transitions,
     stored_states,
-    transition_of_row,
     upsert,
 )
 from monitor.storage.leases import installation_of
-from monitor.storage.rows import from_row, lock_comparisons, to_row
+from monitor.storage.rows import from_rows, lock_names, to_row
 from monitor.storage.tables.alert_tables import alert_states, silences, transitions
 from monitor.storage.transactions import Database
 
 _JUST_BEFORE = timedelta(microseconds=1)
-_REMOVE_STATE = delete(alert_states).where(
-    *(alert_states.c[name] == bindparam(f"its_{name}") for name in KEY_COLUMNS)
-)
 
 
 class SqlAlertStore:
@@ -66,7 +61,7 @@ class SqlAlertStore:
         query = select(transitions).order_by(transitions.c.id.desc()).limit(limit)
         if comparison is not None:
             query = query.where(transitions.c.comparison == comparison)
-        return tuple(map(transition_of_row, reversed(self._database.rows(query))))
+        return from_rows(Transition, reversed(self._database.rows(query)))
 
     def store_states(
         self,
@@ -81,7 +76,7 @@ class SqlAlertStore:
     def retire(self, transitions: Sequence[Transition], *, receivers: Sequence[str]) -> None:
         names = {change.comparison for change in transitions}
         with self._database.write() as connection:
-            lock_comparisons(connection, names)
+            lock_names(connection, names)
             stored = stored_states(connection, names)
             ended = []
             for change in transitions:
@@ -90,18 +85,16 @@ class SqlAlertStore:
                     continue
                 if state.state is change.from_state:
                     ended.append(change)
-            if ended:
-                alerts = []
-                for change in ended:
-                    alerts.append({f"its_{name}": getattr(change, name) for name in KEY_COLUMNS})
-                connection.execute(_REMOVE_STATE, alerts)
-            announce(connection, in_free_slots(connection, ended), receivers)
+            for change in ended:
+                is_alert = (alert_states.c[name] == getattr(change, name) for name in KEY_COLUMNS)
+                connection.execute(delete(alert_states).where(*is_alert))
+            store_transitions(connection, ended, receivers)
 
     def rewind(self, comparison: str, *, slot: datetime, now: datetime) -> None:
         # The states stay the same. Only their begin, and the slot that judged them, move back.
         earlier = {alert_states.c.judged_slot: slot - _JUST_BEFORE, alert_states.c.since: slot}
         with self._database.write() as connection:
-            lock_comparisons(connection, [comparison])
+            lock_names(connection, [comparison])
             for column, instant in earlier.items():
                 late = update(alert_states).where(
                     alert_states.c.comparison == comparison, column > now
@@ -162,24 +155,26 @@ class SqlAlertStore:
                     states.append(changed)
                     changes.append(_manual_change(start, state, to_state, reason, at))
             upsert(connection, states, keeps_acknowledgement=False)
-            announce(connection, changes, ())
+            store_transitions(connection, changes, ())
         return tuple(changes)
 
     def accept(self, level: Transition) -> Transition:
         with self._database.write() as connection:
-            lock_comparisons(connection, [level.comparison])
-            announce(connection, [level], ())
-            accepted = read_accepted(connection, level.comparison)
-        return next(stored for stored in accepted if stored.slot == level.slot)
+            lock_names(connection, [level.comparison])
+            for accepted in read_accepted(connection, level.comparison):
+                if accepted.slot == level.slot:
+                    return accepted
+            store_transitions(connection, [level], ())
+        return level
 
     def undo_acceptance(self, comparison: str, slot: datetime) -> Transition | None:
         is_accepted = (
             transitions.c.comparison == comparison,
             transitions.c.alert == ACCEPTED,
-            transitions.c.scheduled_for == slot,
+            transitions.c.slot == slot,
         )
         with self._database.write() as connection:
-            lock_comparisons(connection, [comparison])
+            lock_names(connection, [comparison])
             accepted = read_accepted(connection, comparison)
             connection.execute(delete(transitions).where(*is_accepted))
         return next((level for level in accepted if level.slot == slot), None)
@@ -211,9 +206,7 @@ def read_silences(connection: Connection, *, ending_after: datetime | None) -> t
     query = select(silences).order_by(silences.c.id)
     if ending_after is not None:
         query = query.where(silences.c.ends_at > ending_after)
-    return tuple(
-        from_row(Silence, row, matchers=tuple(row.matchers)) for row in connection.execute(query)
-    )
+    return from_rows(Silence, connection.execute(query))
 
 
 def _lock_firing(
@@ -225,7 +218,7 @@ def _lock_firing(
 
     No other transaction can change the states before this one ends.
     """
-    lock_comparisons(connection, {comparison})
+    lock_names(connection, {comparison})
     starts = {start.dedup_key: start for start in read_firing(connection, comparison)}
     wanted = set(alerts)
     firing = []

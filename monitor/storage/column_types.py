@@ -31,6 +31,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.types import TypeEngine
 
 from monitor.model.instants import format_instant
+from monitor.model.rankings import Arm, CoverageReason
 
 KEY_BYTES = 512
 KEY_PREFIX = 60
@@ -174,7 +175,10 @@ class Document(TypeDecorator[Any]):
 
 
 class Values(Document):
-    """Dataclasses of one kind, stored as a document. Fields with their default are left out."""
+    """Values of one type, such as a dataclass, stored as a document.
+
+    Fields with their default are left out. NULL stands for ``absent``.
+    """
 
     cache_ok = True
 
@@ -183,7 +187,9 @@ class Values(Document):
         self.kind, self.absent = kind, absent
 
     def process_bind_param(self, value: Any, dialect: Dialect) -> Any:
-        document = _adapter(self.kind).dump_python(value or None, exclude_defaults=True)
+        if value == self.absent:
+            return None
+        document = _adapter(self.kind).dump_python(value, exclude_defaults=True)
         return super().process_bind_param(document, dialect)
 
     def process_result_value(self, value: Any, dialect: Dialect) -> Any:
@@ -199,6 +205,35 @@ class Values(Document):
 @cache
 def _adapter(kind: Any) -> TypeAdapter[Any]:
     return TypeAdapter(kind)
+
+
+class Numbers(Document):
+    """Numbers by name. Numbers that are not finite are left out."""
+
+    cache_ok = True
+
+    def process_bind_param(self, value: Any, dialect: Dialect) -> Any:
+        finite = {name: float(number) for name, number in value.items() if math.isfinite(number)}
+        return super().process_bind_param(finite, dialect)
+
+
+class UsersByReason(Document):
+    """Numbers of users by arm and reason, as a document by arm and then by reason."""
+
+    cache_ok = True
+
+    def process_bind_param(self, value: Any, dialect: Dialect) -> Any:
+        by_arm: dict[str, dict[str, int]] = {}
+        for (arm, reason), users in value.items():
+            by_arm.setdefault(arm, {})[reason] = int(users)
+        return by_arm
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> Any:
+        users = {}
+        for arm, by_reason in value.items():
+            for reason, count in by_reason.items():
+                users[Arm(arm), CoverageReason(reason)] = count
+        return users
 
 
 class Number(TypeDecorator[float]):

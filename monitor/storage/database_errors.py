@@ -3,7 +3,6 @@
 The new errors do not quote the drivers' texts, which may contain secrets.
 """
 
-import os
 import re
 import sqlite3
 from collections.abc import Iterator
@@ -26,6 +25,11 @@ UPGRADE = "run `rankwatch db upgrade`"
 _Problem = tuple[str, bool, DatabaseTrouble]
 """What is wrong and what to do, whether retrying is useless, and the kind of trouble."""
 
+_READ_ONLY = (
+    "cannot be written: make the file, its directory and its disk writable for this account",
+    True,
+    _T.READ_ONLY,
+)
 _NO_ACCESS = (
     "cannot be opened because permission was denied: give this account access to it",
     True,
@@ -40,11 +44,7 @@ _SQLITE: dict[int, _Problem] = {
         _T.LOCKED,
     ),
     sqlite3.SQLITE_LOCKED: ("is locked by another connection: try again", False, _T.LOCKED),
-    sqlite3.SQLITE_READONLY: (
-        "cannot be written: give this account write permission on the file and its directory",
-        True,
-        _T.READ_ONLY,
-    ),
+    sqlite3.SQLITE_READONLY: _READ_ONLY,
     sqlite3.SQLITE_FULL: ("cannot grow because the disk is full: free some space", False, _T.DISK),
     sqlite3.SQLITE_IOERR: (
         "cannot be read or written (input/output error): check the disk and its free space",
@@ -118,11 +118,6 @@ _POSTGRES: dict[str, _Problem] = {
     "XX": ("reports an internal error: read the server's log", False, _T.DAMAGED),
 }
 
-_READ_ONLY_DISK = (
-    "cannot be used on a read-only file system: mount it writable, or copy the file",
-    True,
-    _T.READ_ONLY,
-)
 _PARTITION = re.compile(r"scores_\d{4}_\d\d_\d\d")
 _PARTITION_DROPPED = (
     "is dropping a partition of scores at this moment: try again",
@@ -179,8 +174,6 @@ def _sqlite_problem(error: sqlite3.Error, url: URL) -> _Problem | None:
     code = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
     if code == sqlite3.SQLITE_CANTOPEN:
         return _problem_of_opening(file_of(url) or Path())
-    if code == sqlite3.SQLITE_READONLY and _is_read_only(file_of(url)):
-        return _READ_ONLY_DISK
     if code in _SQLITE:
         return _SQLITE[code]
     # SQLite has no result code for a missing table or column.
@@ -194,21 +187,9 @@ def _problem_of_opening(file: Path) -> _Problem:
         advice = "its directory does not exist: create it"
     elif file.is_dir():
         advice = "it is a directory: name a file"
-    elif _is_read_only(file):
-        return _READ_ONLY_DISK
     else:
         advice = "give this account access to the file and its directory"
     return f"cannot be opened: {advice}", True, _T.DENIED
-
-
-def _is_read_only(file: Path | None) -> bool:
-    if file is None:
-        return False
-    try:
-        flags = os.statvfs(file.absolute().parent).f_flag
-    except OSError:
-        return False
-    return bool(flags & os.ST_RDONLY)
 
 
 def _postgres_problem(error: BaseException | None) -> _Problem | None:

@@ -3,8 +3,7 @@
 # ruff: noqa: D102 - the port's docstrings are the contract
 
 import secrets
-from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -19,7 +18,6 @@ from sqlalchemy import (
     literal,
     or_,
     select,
-    text,
     update,
 )
 
@@ -28,9 +26,9 @@ from monitor.model.instants import format_instant
 from monitor.model.runs import Lease, Occupied
 from monitor.ports import Leases
 from monitor.storage.column_types import Instant
-from monitor.storage.database_url import file_of
+from monitor.storage.database_url import describe, file_of
 from monitor.storage.rows import insert, is_sqlite
-from monitor.storage.sqlite_file import FileLock
+from monitor.storage.sqlite_file import FileLock, identity
 from monitor.storage.tables.run_tables import leases
 from monitor.storage.transactions import LEADING, Database, is_current
 
@@ -38,14 +36,6 @@ _INSTALLATION = "installation"
 _OUTAGE = "outage since "
 _IS_OUTAGE = leases.c.name.startswith(_OUTAGE)
 _OUTAGES_KEPT = timedelta(days=7)
-
-# Only transactions under a lease have these application names, see `LeaseFence`.
-_END_OLDER = text(
-    "SELECT count(*) FILTER (WHERE pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname "
-    "= current_database() AND usename = current_user AND pid <> pg_backend_pid() AND "
-    "application_name ~ '^rankwatch epoch [0-9]{1,18}$' AND CAST(substring(application_name FROM "
-    "'[0-9]+$') AS bigint) < :epoch"
-)
 
 
 def open_leases(url: URL, *, holder: str, lasts: timedelta) -> Leases:
@@ -95,17 +85,18 @@ class PostgresLeases:
         self.database.close()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SqliteLeases:
     """Port ``Leases`` over SQLite: the holder of the file lock leads, and there is no standby."""
 
     database: Database
     lock: FileLock
+    _file: tuple[int, int] | None = field(default=None, init=False)
 
     def acquire(self) -> Lease | Occupied:
         # A permanent DatabaseError names the holder if another process has the lock.
         self.lock.take()
-        self.database.pin()
+        self._file = identity(self.lock.file)
         with self.database.write() as connection:
             before = connection.scalar(select(leases.c.holder).where(leases.c.name == LEADING))
             epoch = _take(connection, self.lock.holder, None)
@@ -114,6 +105,12 @@ class SqliteLeases:
     def renew(self, lease: Lease) -> bool:
         # This writes nothing. It checks that lock, file and epoch are still ours.
         self.lock.take()
+        if identity(self.lock.file) != self._file:
+            # Open connections still use the other file.
+            raise DatabaseError(
+                f"{describe(self.database.url)} was deleted or replaced by another file while in "
+                "use: put the file back, or restart rankwatch"
+            )
         with self.database.read() as connection:
             return connection.scalar(select(leases.c.epoch).where(is_current(lease))) is not None
 
@@ -170,16 +167,6 @@ def away_s_since(connection: Connection, instant: datetime) -> float:
             away_s += (until - begin).total_seconds()
             counted_until = until
     return away_s
-
-
-def terminate_older_epochs(database: Database, epoch: int) -> None:
-    """End the open transactions of older epochs."""
-    if database.is_sqlite:
-        return
-    # A frozen daemon would keep its locks. Its transactions cannot be committed, so nothing is
-    # lost. If this account may not end them, they end by their own time limit.
-    with suppress(DatabaseError), database.write() as connection:
-        connection.execute(_END_OLDER, {"epoch": epoch})
 
 
 def read_lease(connection: Connection) -> tuple[str | None, Occupied | None]:

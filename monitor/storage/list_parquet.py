@@ -2,11 +2,10 @@
 
 A piece has the lists of one arm for up to `USERS_AT_ONCE` users. Columns: ``user``, ``items``,
 ``scores`` if the arm has them. The baseline's pieces also have ``segments``: numbers of the names
-in the file's metadata. A CRC-32 precedes each piece. Damaged bytes raise ValueError.
+in the file's metadata. Each page has a checksum. Damaged bytes raise ValueError or OSError.
 """
 
 import json
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -15,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from monitor.immutable import immutable
 from monitor.model.arrays import Integers, Rows
 from monitor.model.rankings import Arm, RankingTable
 from monitor.model.runs import KeptLists
@@ -22,14 +22,22 @@ from monitor.model.runs import KeptLists
 USERS_AT_ONCE = 100_000
 ITEMS_AT_ONCE = 2_000_000
 """The largest number of users, and about the largest number of items, of one piece."""
-END_BYTES = 1 << 16
-"""The metadata of a piece is within its last 64 KiB, unless there are very many segments."""
 _NAMES = b"segments"
-_CHECKSUM_BYTES = 4
 
 
-def pack(lists: KeptLists) -> Iterator[tuple[Arm, int, bytes]]:
-    """Yield arm, number and bytes of every piece."""
+@immutable
+class Piece:
+    """Lists of one arm. ``first_user`` and ``last_user`` are the ends of its users in UTF-8."""
+
+    arm: Arm
+    part: int
+    first_user: bytes
+    last_user: bytes
+    payload: bytes
+
+
+def pack(lists: KeptLists) -> Iterator[Piece]:
+    """Yield every piece."""
     memberships = _memberships(lists)
     names = {_NAMES: json.dumps(list(lists.segments)).encode()}
     tables = {Arm.BASELINE: lists.baseline, Arm.CANDIDATE: lists.candidate}
@@ -43,13 +51,25 @@ def pack(lists: KeptLists) -> Iterator[tuple[Arm, int, bytes]]:
             if arm is Arm.BASELINE:
                 piece = piece.append_column("segments", memberships[users])
                 piece = piece.replace_schema_metadata(names)
-            yield arm, part, _encode(piece)
+            ends = pc.min_max(piece["user"]).as_py()
+            yield Piece(
+                arm=arm,
+                part=part,
+                first_user=user_key(ends["min"] or ""),
+                last_user=user_key(ends["max"] or ""),
+                payload=_encode(piece),
+            )
+
+
+def user_key(user: str) -> bytes:
+    """Return the user's id in UTF-8, which databases order by code point."""
+    return user.encode(errors="surrogatepass")
 
 
 def unpack(pieces: Mapping[Arm, Sequence[bytes]]) -> KeptLists:
     """Return the lists of these pieces. The pieces of each arm must be in order.
 
-    ValueError if they are damaged or do not belong together.
+    ValueError or OSError if they are damaged. ValueError if they do not belong together.
     """
     tables = []
     for arm in Arm:
@@ -60,18 +80,6 @@ def unpack(pieces: Mapping[Arm, Sequence[bytes]]) -> KeptLists:
     baseline, candidate = map(_rankings, tables)
     _require(baseline.users.equals(candidate.users), "the arms' users differ")
     return KeptLists(baseline=baseline, candidate=candidate, segments=_segments(tables[0]))
-
-
-def may_contain(end: bytes, user: str) -> bool:
-    """Return whether the piece with these last bytes may contain the user.
-
-    Parquet stores the first and last user of a piece behind its data.
-    """
-    try:
-        users = pq.read_metadata(pa.BufferReader(end)).row_group(0).column(0).statistics
-    except (ValueError, IndexError, OSError):
-        return True  # the metadata is longer, or damaged: only reading the piece shows which
-    return users is None or not users.has_min_max or users.min <= user <= users.max
 
 
 def find_user(payload: bytes, user: str) -> tuple[str, ...] | None:
@@ -121,23 +129,12 @@ def _piece(table: RankingTable, users: slice) -> pa.Table:
 
 def _encode(piece: pa.Table) -> bytes:
     sink = pa.BufferOutputStream()
-    pq.write_table(piece, sink, compression="zstd")
-    content = bytes(sink.getvalue())
-    return _checksum(content) + content
-
-
-def _checksum(content: bytes) -> bytes:
-    return zlib.crc32(content).to_bytes(_CHECKSUM_BYTES, "big")
+    pq.write_table(piece, sink, compression="zstd", write_page_checksum=True)
+    return bytes(sink.getvalue())
 
 
 def _open(payload: bytes) -> pq.ParquetFile:
-    """Open the piece. ValueError if its checksum differs. Parquet itself checks nothing."""
-    content = payload
-    if not payload.startswith(b"PAR1"):  # earlier versions wrote no checksum
-        content = payload[_CHECKSUM_BYTES:]
-        is_same = _checksum(content) == payload[:_CHECKSUM_BYTES]
-        _require(is_same, "a piece is not what was written")
-    return pq.ParquetFile(pa.BufferReader(content))
+    return pq.ParquetFile(pa.BufferReader(payload), page_checksum_verification=True)
 
 
 def _rankings(table: pa.Table) -> RankingTable:

@@ -7,7 +7,6 @@ from typing import Any
 
 from sqlalchemy import (
     Connection,
-    LargeBinary,
     Select,
     and_,
     delete,
@@ -15,7 +14,6 @@ from sqlalchemy import (
     func,
     or_,
     select,
-    type_coerce,
 )
 
 from monitor.errors import DatabaseError
@@ -24,6 +22,7 @@ from monitor.model.pages import UserLists
 from monitor.model.rankings import Arm
 from monitor.model.rules import METRIC_LABELS, RuleKind
 from monitor.model.runs import KeptLists, RunResult, RunStatus
+from monitor.storage.rows import to_row
 from monitor.storage.run_results import newest_ok
 from monitor.storage.tables.alert_tables import alert_states, transitions
 from monitor.storage.tables.run_tables import kept_lists, runs
@@ -33,19 +32,19 @@ HAS_LISTS = exists(select(kept_lists.c.run_id).where(kept_lists.c.run_id == runs
 """Whether a run's lists are stored."""
 
 
-def encode_lists(lists: KeptLists | None) -> tuple[tuple[Arm, int, bytes], ...]:
-    """Return the arm, number and bytes of every piece. Without lists there are no pieces."""
+def encode_lists(lists: KeptLists | None) -> list[dict[str, Any]]:
+    """Return a row for every piece, without the run. Without lists there are no pieces."""
     if lists is None:
-        return ()
+        return []
     from monitor.storage import list_parquet
 
-    return tuple(list_parquet.pack(lists))
+    return [to_row(piece, kept_lists) for piece in list_parquet.pack(lists)]
 
 
 def store_lists(
     connection: Connection,
     result: RunResult,
-    pieces: Sequence[tuple[Arm, int, bytes]],
+    pieces: Sequence[dict[str, Any]],
 ) -> None:
     """Insert a run's lists, and delete earlier lists that neither alerts nor labels need.
 
@@ -54,18 +53,9 @@ def store_lists(
     # If there are no pieces, the comparison's last lists are those of an earlier run.
     if not pieces:
         return
-    for arm, part, payload in pieces:
-        connection.execute(
-            kept_lists.insert().values(
-                run_id=result.claim.run_id,
-                arm=arm,
-                part=part,
-                payload=payload,
-            )
-        )
-    is_earlier = and_(
-        runs.c.comparison == result.claim.comparison, runs.c.scheduled_for < result.claim.slot
-    )
+    for piece in pieces:
+        connection.execute(kept_lists.insert().values(run_id=result.claim.run_id, **piece))
+    is_earlier = and_(runs.c.comparison == result.claim.comparison, runs.c.slot < result.claim.slot)
     superseded = runs_with_unneeded_lists(None, result.finished_at).where(is_earlier)
     connection.execute(delete(kept_lists).where(kept_lists.c.run_id.in_(superseded)))
 
@@ -86,7 +76,7 @@ def read_lists(database: Database, run_id: int) -> KeptLists | None:
 
     try:
         return list_parquet.unpack(pieces)
-    except ValueError as error:
+    except (ValueError, OSError) as error:
         msg = (
             f"the stored lists of run {run_id} are damaged ({error}): delete its rows in "
             "kept_lists, or run its slot again"
@@ -95,34 +85,26 @@ def read_lists(database: Database, run_id: int) -> KeptLists | None:
 
 
 def lists_of_user(connection: Connection, run_id: int, user: str) -> UserLists | None:
-    """Return both lists of one user of the run; None if they are not stored.
-
-    Pieces are large. So the last bytes of each are read first, and then the pieces that may match.
-    """
+    """Return both lists of one user of the run; None if they are not stored."""
     from monitor.storage import list_parquet
 
-    arm = kept_lists.c.arm
-    part = kept_lists.c.part
-    payload = kept_lists.c.payload
-    is_run = kept_lists.c.run_id == run_id
-    end = func.substr(payload, func.length(payload) - list_parquet.END_BYTES + 1)
-    ends = select(arm, part, type_coerce(end, LargeBinary)).where(is_run).order_by(part)
-    items_by_arm: dict[Arm, tuple[str, ...]] = {}
-    for piece_arm, number, last_bytes in connection.execute(ends).all():
-        if piece_arm in items_by_arm or not list_parquet.may_contain(last_bytes, user):
-            continue
-        piece = select(payload).where(is_run, arm == piece_arm, part == number)
-        items = list_parquet.find_user(connection.execute(piece).scalar_one(), user)
+    name = list_parquet.user_key(user)
+    # Pieces are large, so only those that may have the user are read.
+    may_have_user = and_(kept_lists.c.first_user <= name, kept_lists.c.last_user >= name)
+    query = select(kept_lists.c.arm, kept_lists.c.payload).where(
+        kept_lists.c.run_id == run_id, may_have_user
+    )
+    items_by_arm: dict[str, tuple[str, ...]] = {}
+    for arm, payload in connection.execute(query):
+        items = list_parquet.find_user(payload, user)
         if items is not None:
-            items_by_arm[piece_arm] = items
-    if len(items_by_arm) < len(Arm):
-        return None
-    return UserLists(baseline=items_by_arm[Arm.BASELINE], candidate=items_by_arm[Arm.CANDIDATE])
+            items_by_arm[arm] = items
+    return UserLists(**items_by_arm) if len(items_by_arm) == len(Arm) else None
 
 
 def last_run_with_lists(connection: Connection, comparison: str, before: datetime) -> int | None:
     """Return the id of the newest run with an earlier slot, status ok and stored lists."""
-    is_earlier = runs.c.scheduled_for < before
+    is_earlier = runs.c.slot < before
     newest = newest_ok(comparison, is_earlier, HAS_LISTS).limit(1)
     run_id: int | None = connection.scalar(newest)
     return run_id
@@ -158,7 +140,7 @@ def runs_with_unneeded_lists(before: datetime | None, now: datetime) -> Select[t
     - the lists of runs that wait for relevance
     """
     later = runs.alias("later")
-    newest = select(func.max(later.c.scheduled_for)).where(
+    newest = select(func.max(later.c.slot)).where(
         later.c.comparison == runs.c.comparison,
         later.c.status == RunStatus.OK,
         exists(select(kept_lists.c.run_id).where(kept_lists.c.run_id == later.c.id)),
@@ -169,15 +151,15 @@ def runs_with_unneeded_lists(before: datetime | None, now: datetime) -> Select[t
         .correlate(runs)
         .scalar_subquery()
     )
-    former = newest.where(later.c.scheduled_for < onset).correlate(runs).scalar_subquery()
+    former = newest.where(later.c.slot < onset).correlate(runs).scalar_subquery()
     is_superseded = and_(
-        runs.c.scheduled_for < newest.correlate(runs).scalar_subquery(),
-        runs.c.scheduled_for.is_distinct_from(former),
+        runs.c.slot < newest.correlate(runs).scalar_subquery(),
+        runs.c.slot.is_distinct_from(former),
     )
     # Relevance may still arrive, or arrive again if the slot is run again.
     waits = and_(runs.c.labels_until.is_not(None), runs.c.labels_until > now)
     is_unneeded = and_(is_superseded, ~waits)
     if before is not None:
-        is_unneeded = or_(runs.c.scheduled_for < before, is_unneeded)
+        is_unneeded = or_(runs.c.slot < before, is_unneeded)
     is_settled = and_(runs.c.status != RunStatus.RUNNING, runs.c.claimed_until.is_(None))
     return select(runs.c.id).where(is_settled, HAS_LISTS, is_unneeded)

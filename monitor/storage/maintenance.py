@@ -30,7 +30,11 @@ CONFIRMED_AFTER = timedelta(days=2)
 A daemon with a wrong clock stores runs too, so newer slots prove nothing.
 """
 LONGEST_GAP = timedelta(days=8)
-"""How much older the newest confirming slot may be. A schedule rarer than weekly gets longer."""
+"""The longest time without a run before the clock is doubted.
+
+It is counted back from the newest instant that can confirm the clock (`CONFIRMED_AFTER`). If runs
+are rarer than weekly, twice the time between the newest two of them is allowed.
+"""
 
 _SKEW = timedelta(hours=1)
 _ADVICE = (
@@ -48,20 +52,14 @@ _NAMES = {
     DataKind.EVIDENCE: ("evidence", "explanations"),
     DataKind.SUMMARIES: (
         "summaries",
-        "statistics",
         "coverage",
-        "coverage_reasons",
         "arm_scores",
         "expectations",
     ),
     DataKind.DAILY: ("daily",),
     DataKind.RUNS: (
         "runs",
-        "stages",
         "lessons",
-        "standstills",
-        "splits",
-        "metrics",
         "score_places",
         "leases",
     ),
@@ -113,10 +111,7 @@ class SqlMaintenance:
         A transaction may be idle for ``patience``. Returns the number of abandoned runs of each
         comparison. LeaseLostError if another daemon has taken the lease.
         """
-        # From now on rankwatch refuses to write to a replaced file.
-        self._database.pin()
         self._database.fence = LeaseFence(lease=lease, patience=patience)
-        leases.terminate_older_epochs(self._database, lease.epoch)
         is_older = and_(runs.c.epoch < lease.epoch, runs.c.claimed_until.is_not(None))
         abandoned = as_abandoned(_TAKEN_OVER.format(epoch=lease.epoch), now)
         taken = (
@@ -191,8 +186,8 @@ def doubt_about(connection: Connection, now: datetime) -> str | None:
 
 def _newest_slots(connection: Connection, until: datetime) -> list[datetime]:
     """Return the two newest slots, newest first. Without runs, return the newest rolled-up day."""
-    slots = select(runs.c.scheduled_for).where(runs.c.scheduled_for <= until).distinct()
-    newest_two = slots.order_by(runs.c.scheduled_for.desc()).limit(2)
+    slots = select(runs.c.slot).where(runs.c.slot <= until).distinct()
+    newest_two = slots.order_by(runs.c.slot.desc()).limit(2)
     newest = list(connection.scalars(newest_two))
     if newest:
         return newest
@@ -228,11 +223,11 @@ def _measure_kind(connection: Connection, kind: DataKind, used: int) -> KindSize
     """
     table = TABLES[kind][0]
     if table in (alert_states, daily):
-        slot = daily.c.day if table is daily else transitions.c.scheduled_for
+        slot = daily.c.day if table is daily else transitions.c.slot
         count = 0
         oldest = connection.scalar(select(func.min(slot)))
     else:
-        query = select(func.count(), func.min(runs.c.scheduled_for))
+        query = select(func.count(), func.min(runs.c.slot))
         if table is not runs:
             query = query.where(exists(select(table.c.run_id).where(table.c.run_id == runs.c.id)))
         count, oldest = connection.execute(query).one()

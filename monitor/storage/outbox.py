@@ -3,7 +3,6 @@
 # ruff: noqa: D102 - the port's docstrings are the contract
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 from operator import attrgetter
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 from sqlalchemy import (
     ColumnElement,
     Connection,
+    FromClause,
     Integer,
     Row,
     Select,
@@ -34,7 +34,7 @@ from monitor.model.notifications import (
     Notification,
 )
 from monitor.model.pages import ReceiverRecord
-from monitor.model.runs import EvidenceKind
+from monitor.model.runs import Evidence, EvidenceKind
 from monitor.storage.alert_states import (
     IS_END,
     IS_LASTING_START,
@@ -43,33 +43,23 @@ from monitor.storage.alert_states import (
     pending_delivery,
     read_firing,
     read_states,
-    transition_of_row,
 )
 from monitor.storage.alert_store import read_silences
-from monitor.storage.rows import chunks, from_row, insert, lock_comparisons, to_row
-from monitor.storage.run_results import evidence_of, explanations_of
+from monitor.storage.rows import chunks, from_row, from_rows, insert, lock_names, to_row
+from monitor.storage.run_results import explanations_of, items_of
 from monitor.storage.tables.alert_tables import alert_states, deliveries, notifications, transitions
 from monitor.storage.tables.run_tables import runs
 from monitor.storage.transactions import Database
 from monitor.texts.model_versions import write_models
 
-_ATTEMPTS = deliveries.c.attempts + bindparam("new_attempts", type_=Integer)
-_MOVE = (
-    update(deliveries).where(deliveries.c.id == bindparam("moved_id")).values(attempts=_ATTEMPTS)
-)
-_DELIVER_AGAIN = (
+_SETTLE = (
     update(deliveries)
-    .where(
-        deliveries.c.transition_id == bindparam("its_transition"),
-        deliveries.c.receiver == bindparam("fallback"),
-        deliveries.c.status == DeliveryStatus.DROPPED,
-    )
-    .values(status=DeliveryStatus.PENDING, next_attempt_at=bindparam("due_at"), settled_at=None)
+    .where(deliveries.c.id == bindparam("delivery_id"))
+    .values(attempts=deliveries.c.attempts + bindparam("new_attempts", type_=Integer))
 )
 _LONGEST_LEASE = timedelta(minutes=10)
-_LONGEST_HELD = timedelta(minutes=2)
 _LONGEST_PAUSE = timedelta(hours=2)
-"""These three times are longer than a delivery is ever leased, held or put off."""
+"""These times are longer than a delivery is ever leased or put off."""
 _RETRIED_FOR = timedelta(days=1)
 """After a configuration change, refused ends are retried if the refusal is not older than this."""
 _OUTCOMES = 50_000
@@ -110,8 +100,11 @@ class SqlOutbox:
         limit: int,
     ) -> tuple[Delivery, ...]:
         with self._database.write() as connection:
+            # Only one process at a time claims deliveries to this receiver. So a newer delivery
+            # cannot overtake one that is being sent.
+            lock_names(connection, {receiver})
             comparison = _comparison_due_longest(connection, receiver, now)
-            if comparison is None or _is_being_delivered(connection, receiver, comparison, now):
+            if comparison is None:
                 return ()
             is_free = and_(deliveries.c.receiver == receiver, _IS_WAITING, ~_is_leased(now))
             waiting = (
@@ -122,9 +115,8 @@ class SqlOutbox:
                 .with_for_update(skip_locked=True, of=deliveries)
             )
             rows = connection.execute(waiting).all()
-            leased = update(deliveries).where(
-                deliveries.c.id.in_([row.delivery_id for row in rows]), is_free
-            )
+            is_claimed = deliveries.c.id.in_([row.delivery_id for row in rows])
+            leased = update(deliveries).where(is_claimed)
             connection.execute(leased.values(leased_by=owner, leased_until=until))
         return tuple(map(_delivery, sorted(rows, key=attrgetter("id"))))
 
@@ -156,7 +148,7 @@ class SqlOutbox:
 
     def briefing(self, comparison: str, slot: datetime) -> Briefing:
         run = select(runs.c.id, runs.c.models).where(
-            runs.c.comparison == comparison, runs.c.scheduled_for == slot
+            runs.c.comparison == comparison, runs.c.slot == slot
         )
         with self._database.read() as connection:
             row = connection.execute(run).first()
@@ -166,7 +158,7 @@ class SqlOutbox:
             examples = explanation.examples if explanation else ()
             if not examples:
                 # The worst users come first.
-                evidence = evidence_of(connection, row.id)[:_EXAMPLES]
+                evidence = items_of(connection, Evidence, [row.id]).get(row.id, ())[:_EXAMPLES]
                 examples = tuple(
                     ExampleLists(user=user.user, baseline=user.baseline, candidate=user.candidate)
                     for user in evidence
@@ -231,7 +223,7 @@ class SqlOutbox:
         ends = _select(transitions).where(is_sent, IS_END, deliveries.c.settled_at >= ended_since)
         with self._database.read() as connection:
             rows = [*connection.execute(starts), *connection.execute(ends)]
-        return tuple(map(transition_of_row, sorted(rows, key=attrgetter("id"))))
+        return from_rows(Transition, sorted(rows, key=attrgetter("id")))
 
     def retry_refused(self, now: datetime, *, receivers: Sequence[str]) -> int:
         is_configured = deliveries.c.receiver.in_(list(receivers))
@@ -243,13 +235,9 @@ class SqlOutbox:
         refused_starts = starts.where(is_configured, deliveries.c.status.in_(_GIVEN_UP))
         refused_ends = _select(deliveries.c.id).where(is_configured, is_recent, IS_END)
         pending = {"status": DeliveryStatus.PENDING, "next_attempt_at": now, "settled_at": None}
+        is_refused = or_(deliveries.c.id.in_(refused_starts), deliveries.c.id.in_(refused_ends))
         with self._database.write() as connection:
-            ids = [*connection.scalars(refused_starts), *connection.scalars(refused_ends)]
-            for chunk in chunks(ids):
-                connection.execute(
-                    update(deliveries).where(deliveries.c.id.in_(chunk)).values(pending)
-                )
-        return len(ids)
+            return connection.execute(update(deliveries).where(is_refused).values(pending)).rowcount
 
     def give_up_removed(self, *, configured: Sequence[str], now: datetime) -> int:
         removed = select(deliveries.c.id).where(
@@ -293,7 +281,7 @@ class SqlOutbox:
     def waiting(self, now: datetime, *, held: bool = False) -> Mapping[str, tuple[int, float]]:
         is_held = and_(deliveries.c.status == DeliveryStatus.HELD, IS_START)
         query = (
-            _select(deliveries.c.receiver, func.count(), func.min(transitions.c.changed_at))
+            _select(deliveries.c.receiver, func.count(), func.min(transitions.c.at))
             .where(is_held if held else deliveries.c.status == DeliveryStatus.PENDING)
             .group_by(deliveries.c.receiver)
             .order_by(deliveries.c.receiver)
@@ -308,34 +296,24 @@ class SqlOutbox:
         newest = (
             select(notifications).order_by(notifications.c.id.desc()).limit(_OUTCOMES).subquery()
         )
-        status = newest.c.status
-        reason = newest.c.reason
-        # A delivery that joined an incident without a message has a reason. A delivery that was not
-        # tried has no reason.
-        is_success = and_(status == DeliveryStatus.SENT, reason.is_(None))
-        is_failed = status.in_((DeliveryStatus.PENDING, DeliveryStatus.DEAD))
-        is_error = and_(is_failed, reason.is_not(None), ~newest.c.is_receiver_removed)
-        last = (
-            select(deliveries.c.receiver, func.max(newest.c.id).label("id"))
-            .join(newest, newest.c.delivery_id == deliveries.c.id)
-            .where(or_(is_success, is_error))
-            .group_by(deliveries.c.receiver, is_success)
-            .subquery()
-        )
-        outcome = notifications.c
-        rows = self._database.rows(
-            select(last.c.receiver, outcome.status, outcome.attempted_at, outcome.reason).join(
-                notifications, outcome.id == last.c.id
+        # A sent delivery with a reason joined an incident without a message. A pending delivery
+        # without a reason was not tried.
+        is_sent = newest.c.status == DeliveryStatus.SENT
+        is_failed = newest.c.status.in_((DeliveryStatus.PENDING, DeliveryStatus.DEAD))
+        is_success = and_(is_sent, newest.c.reason.is_(None))
+        is_error = and_(is_failed, newest.c.reason.is_not(None), ~newest.c.is_receiver_removed)
+        with self._database.read() as connection:
+            successes = _last_by_receiver(connection, newest, is_success)
+            errors = _last_by_receiver(connection, newest, is_error)
+        records = {}
+        for receiver in {*successes, *errors}:
+            success = successes.get(receiver)
+            error = errors.get(receiver)
+            records[receiver] = ReceiverRecord(
+                last_success_at=success.at if success else None,
+                last_error_at=error.at if error else None,
+                reason=error.reason if error else None,
             )
-        )
-        records: dict[str, ReceiverRecord] = {}
-        for row in rows:
-            record = records.get(row.receiver, ReceiverRecord())
-            if row.status is DeliveryStatus.SENT:
-                record = replace(record, last_success_at=row.attempted_at)
-            else:
-                record = replace(record, last_error_at=row.attempted_at, reason=row.reason)
-            records[row.receiver] = record
         return records
 
     def given_up(self, *, since: datetime) -> Mapping[str, int]:
@@ -356,8 +334,8 @@ def record_outcomes(connection: Connection, outcomes: Sequence[Notification]) ->
     """Store the outcomes, and update each delivery that no other attempt has settled meanwhile."""
     stored = _lock(connection, [outcome.delivery_id for outcome in outcomes])
     news = []
-    moves = []
-    refused = []
+    settled = []
+    fallbacks = []
     for outcome in outcomes:
         row = stored.get(outcome.delivery_id)
         if row is None:
@@ -366,19 +344,27 @@ def record_outcomes(connection: Connection, outcomes: Sequence[Notification]) ->
                 "by hand"
             )
         if _is_news(row, outcome):
-            news.append(to_row(outcome, notifications, attempted_at=outcome.at))
+            news.append(to_row(outcome, notifications))
         if row.status in WAITING:
-            moves.append(_move_values(outcome))
+            settled.append(_new_values(outcome))
             if outcome.fallback:
-                refused.append((row.transition_id, outcome.fallback, outcome.at))
+                fallbacks.append(pending_delivery(row.transition_id, outcome.fallback, outcome.at))
     # The number of statements does not depend on the number of deliveries. A run may have a
     # thousand deliveries, and on SQLite all other writers wait meanwhile.
     if news:
         connection.execute(notifications.insert(), news)
-    if moves:
-        connection.execute(_MOVE, moves)
-    if refused:
-        _deliver_to_fallbacks(connection, refused)
+    if settled:
+        connection.execute(_SETTLE, settled)
+    if fallbacks:
+        # The routes may have dropped the fallback's delivery before.
+        new = insert(connection, deliveries)
+        columns = ("status", "next_attempt_at", "settled_at")
+        again = new.on_conflict_do_update(
+            index_elements=["transition_id", "receiver"],
+            set_={name: new.excluded[name] for name in columns},
+            where=deliveries.c.status == DeliveryStatus.DROPPED,
+        )
+        connection.execute(again, fallbacks)
 
 
 def _lock(connection: Connection, ids: Sequence[int]) -> Mapping[int, Row[Any]]:
@@ -405,37 +391,37 @@ def _is_news(row: Row[Any], outcome: Notification) -> bool:
     return not is_same or outcome.status is DeliveryStatus.SENT
 
 
-def _move_values(outcome: Notification) -> dict[str, object]:
-    """Return the values for `_MOVE`, which also ends the lease."""
-    return {
-        "moved_id": outcome.delivery_id,
-        "new_attempts": int(outcome.status not in (DeliveryStatus.HELD, DeliveryStatus.DROPPED)),
-        "status": outcome.status,
-        "reason": outcome.reason,
+def _new_values(outcome: Notification) -> dict[str, object]:
+    """Return the values for `_SETTLE`, which also ends the lease."""
+    is_attempt = outcome.status not in (DeliveryStatus.HELD, DeliveryStatus.DROPPED)
+    return to_row(
+        outcome,
+        deliveries,
+        delivery_id=outcome.delivery_id,
+        new_attempts=int(is_attempt),
         # The column has no NULL. It is not read once the delivery is settled.
-        "next_attempt_at": outcome.next_attempt_at or outcome.at,
-        "settled_at": None if outcome.status in WAITING else outcome.at,
-        "repeat_at": outcome.repeat_at,
-        "may_be_known": outcome.may_be_known,
-        "message_key": outcome.message_key,
-        "is_receiver_removed": outcome.is_receiver_removed,
-        "leased_by": None,
-        "leased_until": None,
-    }
+        next_attempt_at=outcome.next_attempt_at or outcome.at,
+        settled_at=None if outcome.status in WAITING else outcome.at,
+        leased_by=None,
+        leased_until=None,
+    )
 
 
-def _deliver_to_fallbacks(
-    connection: Connection, refused: Sequence[tuple[int, str, datetime]]
-) -> None:
-    """Add a delivery of each refused transition to its fallback receiver, due at the instant."""
-    again = []
-    fresh = []
-    for number, receiver, at in refused:
-        again.append({"its_transition": number, "fallback": receiver, "due_at": at})
-        fresh.append(pending_delivery(number, receiver, at))
-    # The routes may have dropped the fallback's delivery before.
-    connection.execute(_DELIVER_AGAIN, again)
-    connection.execute(insert(connection, deliveries).on_conflict_do_nothing(), fresh)
+def _last_by_receiver(
+    connection: Connection, newest: FromClause, condition: ColumnElement[bool]
+) -> dict[str, Row[Any]]:
+    """Return the last of the ``newest`` outcomes that meets the condition, by receiver."""
+    last = (
+        select(deliveries.c.receiver, func.max(newest.c.id).label("id"))
+        .join(newest, newest.c.delivery_id == deliveries.c.id)
+        .where(condition)
+        .group_by(deliveries.c.receiver)
+        .subquery()
+    )
+    query: Select[Any] = select(last.c.receiver, notifications.c.at, notifications.c.reason).join(
+        notifications, notifications.c.id == last.c.id
+    )
+    return {row.receiver: row for row in connection.execute(query)}
 
 
 def end_leases(connection: Connection, owner: str) -> None:
@@ -473,36 +459,10 @@ def _comparison_due_longest(connection: Connection, receiver: str, now: datetime
     return comparison
 
 
-def _is_being_delivered(
-    connection: Connection,
-    receiver: str,
-    comparison: str,
-    now: datetime,
-) -> bool:
-    # A newer delivery must not overtake a delivery that is being sent.
-    lock_comparisons(connection, {comparison})
-    leased = _select(deliveries.c.id).where(
-        deliveries.c.receiver == receiver,
-        transitions.c.comparison == comparison,
-        _IS_WAITING,
-        _is_leased(now),
-    )
-    return connection.execute(leased.limit(1)).first() is not None
-
-
 def _is_due(now: datetime) -> ColumnElement[bool]:
-    is_untried = and_(deliveries.c.status == DeliveryStatus.PENDING, deliveries.c.attempts == 0)
+    next_attempt_at = deliveries.c.next_attempt_at
     # After a clock was set back, the time of the next attempt may be too far away.
-    is_held_too_long = and_(
-        deliveries.c.status == DeliveryStatus.HELD,
-        deliveries.c.next_attempt_at > now + _LONGEST_HELD,
-    )
-    return or_(
-        deliveries.c.next_attempt_at <= now,
-        is_untried,
-        is_held_too_long,
-        deliveries.c.next_attempt_at > now + _LONGEST_PAUSE,
-    )
+    return or_(next_attempt_at <= now, next_attempt_at > now + _LONGEST_PAUSE)
 
 
 def _is_leased(now: datetime) -> ColumnElement[bool]:
@@ -546,7 +506,7 @@ def _starts_after_ends(rows: Sequence[Row[Any]]) -> tuple[Transition, ...]:
     for row in sent:
         end = ended_at.get(row.incident)
         if row.to_state == State.FIRING and (end is None or row.settled_at > end):
-            starts.append(transition_of_row(row))
+            starts.append(from_row(Transition, row))
     return tuple(starts)
 
 
@@ -572,7 +532,7 @@ def _delivery(row: Row[Any]) -> Delivery:
         row,
         id=row.delivery_id,
         transition_id=row.id,
-        transition=transition_of_row(row),
+        transition=from_row(Transition, row),
         reason=row.last_reason,
         next_attempt_at=row.next_attempt_at if row.status in WAITING else None,
     )

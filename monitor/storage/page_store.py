@@ -2,6 +2,7 @@
 
 # ruff: noqa: D102 - the port's docstrings are the contract
 
+import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -14,14 +15,12 @@ from sqlalchemy import (
     FromClause,
     Row,
     Select,
-    Text,
     and_,
     case,
     exists,
     func,
     or_,
     select,
-    type_coerce,
 )
 
 from monitor.model.alerts import State, Transition, normal_band
@@ -41,8 +40,7 @@ from monitor.model.pages import (
 from monitor.model.rankings import CoverageRow
 from monitor.model.rules import Severity
 from monitor.model.runs import Histogram, RunStatus
-from monitor.storage.alert_states import IS_END, IS_START, transition_of_row
-from monitor.storage.column_types import unescape
+from monitor.storage.alert_states import IS_END, IS_START
 from monitor.storage.list_pieces import last_run_with_lists, lists_of_user, onset_of
 from monitor.storage.partitions import utc_day
 from monitor.storage.rows import from_row, from_rows, is_sqlite
@@ -52,7 +50,6 @@ from monitor.storage.tables.run_tables import (
     PLACES,
     evidence,
     expectations,
-    metrics,
     runs,
     score_places,
     scores,
@@ -73,7 +70,7 @@ class SqlPageStore:
     def neighbours(
         self, comparison: str, slot: datetime
     ) -> tuple[datetime | None, datetime | None]:
-        column = runs.c.scheduled_for
+        column = runs.c.slot
         query = select(column).where(runs.c.comparison == comparison, _IS_FINISHED).limit(1)
         with self._database.read() as connection:
             before = connection.scalar(query.where(column < slot).order_by(column.desc()))
@@ -103,7 +100,7 @@ class SqlPageStore:
         is_wanted = and_(
             runs.c.comparison == comparison,
             _IS_FINISHED,
-            runs.c.scheduled_for.between(since, until),
+            runs.c.slot.between(since, until),
         )
         # For a join PostgreSQL would start processes. Starting them takes longer than these
         # look-ups.
@@ -111,20 +108,20 @@ class SqlPageStore:
         candidates = select(
             runs.c.id,
             mean.label("mean"),
-            func.row_number().over(order_by=runs.c.scheduled_for).label("number"),
+            func.row_number().over(order_by=runs.c.slot).label("number"),
             func.count().over().label("total"),
         ).where(is_wanted)
         query: Select[Any] = (
             select(
-                runs.c.id,
-                runs.c.scheduled_for,
+                runs.c.id.label("run_id"),
+                runs.c.slot,
                 runs.c.status,
                 summaries.c.mean,
                 summaries.c.standard_error,
                 summaries.c.n,
                 expectations.c.expected,
-                expectations.c.bound,
-                expectations.c.opposite_bound,
+                expectations.c.limit,
+                expectations.c.opposite,
                 runs.c.config_hash,
                 runs.c.k,
                 runs.c.models,
@@ -132,7 +129,7 @@ class SqlPageStore:
             .outerjoin(summaries, is_measured)
             .outerjoin(expectations, is_expected)
             .where(runs.c.id.in_(_lowest(candidates, most)))
-            .order_by(runs.c.scheduled_for)
+            .order_by(runs.c.slot)
         )
         return tuple(map(_point, self._database.rows(query)))
 
@@ -142,20 +139,12 @@ class SqlPageStore:
         metric: str,
         segment: str,
     ) -> Mapping[int, Histogram]:
-        query = select(
-            summaries.c.run_id,
-            summaries.c.histogram_low,
-            summaries.c.histogram_high,
-            summaries.c.histogram_counts,
-        ).where(
+        query = select(summaries.c.run_id, summaries.c.histogram).where(
             summaries.c.run_id.in_(run_ids),
             summaries.c.segment == segment,
             summaries.c.metric == metric,
         )
-        return {
-            run_id: Histogram(low=low, high=high, counts=tuple(counts))
-            for run_id, low, high, counts in self._database.rows(query)
-        }
+        return {row.run_id: row.histogram for row in self._database.rows(query)}
 
     def coverage(self, run_ids: Sequence[int], segment: str) -> Mapping[int, CoverageRow]:
         with self._database.read() as connection:
@@ -172,25 +161,19 @@ class SqlPageStore:
     ) -> tuple[SegmentMeans, ...]:
         with self._database.read() as connection:
             ids = connection.scalars(_newest_ok(comparison, until, runs)).all()[::-1]
-            # Each run repeats all names, so names are unescaped later, once each.
-            stored = type_coerce(summaries.c.segment, Text)
-            query = select(summaries.c.run_id, stored, summaries.c.mean, summaries.c.n)
+            columns = (summaries.c.run_id, summaries.c.segment, summaries.c.mean)
             is_wanted = and_(summaries.c.run_id.in_(ids), summaries.c.metric == metric)
-            rows = connection.execute(query.where(is_wanted).order_by(summaries.c.position)).all()
+            query = select(*columns).where(is_wanted).order_by(summaries.c.position)
+            rows = connection.execute(query).all()
             newest = coverage_of(connection, ids[-1:]).get(ids[-1]) if ids else None
         means: dict[str, dict[int, float | None]] = defaultdict(partial(dict.fromkeys, ids))
-        # A segment has no mean if too few of its users were compared.
         users = {each.segment: each.paired for each in newest.rows} if newest is not None else {}
-        for run_id, segment, mean, n in rows:
+        for run_id, segment, mean in rows:
             means[segment][run_id] = mean
-            if run_id == ids[-1]:
-                users[unescape(segment)] = n
-        segments: list[SegmentMeans] = []
-        for stored_name, by_run in means.items():
-            segment = unescape(stored_name)
-            of_runs = tuple(by_run.values())
-            segments.append(SegmentMeans(segment=segment, n=users.get(segment, 0), means=of_runs))
-        return tuple(segments)
+        return tuple(
+            SegmentMeans(segment=segment, n=users.get(segment, 0), means=tuple(by_run.values()))
+            for segment, by_run in means.items()
+        )
 
     def means(self, run_id: int) -> Mapping[tuple[str, str], float | None]:
         query = select(summaries.c.segment, summaries.c.metric, summaries.c.mean).where(
@@ -211,13 +194,17 @@ class SqlPageStore:
         until: datetime,
     ) -> tuple[FiringChange, ...]:
         is_start = transitions.c.to_state == State.FIRING
-        key = func.coalesce(transitions.c.incident, transitions.c.dedup_key)
-        columns = (transitions.c.alert, transitions.c.segment, transitions.c.scheduled_for)
+        columns = (
+            transitions.c.alert,
+            transitions.c.segment,
+            transitions.c.slot,
+            transitions.c.incident,
+        )
         query = (
-            select(*columns, is_start.label("is_start"), key.label("incident"))
+            select(*columns, is_start.label("is_start"))
             .where(
                 transitions.c.comparison == comparison,
-                transitions.c.scheduled_for.between(since, until),
+                transitions.c.slot.between(since, until),
                 is_start != (transitions.c.from_state == State.FIRING),
             )
             .order_by(transitions.c.id)
@@ -238,17 +225,19 @@ class SqlPageStore:
         with self._database.read() as connection:
             query = _scores_of_user(connection, comparison, user, until, runs)
             for row in connection.execute(query):
-                by_slot[row.scheduled_for][row.name] = getattr(row, f"v{row.place}")
+                score = getattr(row, f"v{row.place}")
+                is_defined = score is not None and not math.isnan(score)
+                by_slot[row.slot][row.metric] = score if is_defined else None
         return tuple(UserRun(slot=slot, scores=by_slot[slot]) for slot in sorted(by_slot))
 
     def user_lists(self, run_id: int, user: str) -> UserLists | None:
-        query = select(evidence.c.baseline, evidence.c.candidate).where(
-            evidence.c.run_id == run_id, evidence.c.user_id == user
+        query: Select[Any] = select(evidence.c.baseline, evidence.c.candidate).where(
+            evidence.c.run_id == run_id, evidence.c.user == user
         )
         with self._database.read() as connection:
             row = connection.execute(query).first()
             if row is not None:
-                return UserLists(baseline=tuple(row.baseline), candidate=tuple(row.candidate))
+                return from_row(UserLists, row)
             return lists_of_user(connection, run_id, user)
 
     def former_lists(
@@ -263,11 +252,11 @@ class SqlPageStore:
             lists = None if former is None else lists_of_user(connection, former, user)
             if lists is None:
                 return None, None
-            query = select(runs.c.scheduled_for).where(runs.c.id == former)
+            query = select(runs.c.slot).where(runs.c.id == former)
             return connection.scalar(query), lists
 
     def incident(self, key: str) -> IncidentHistory:
-        is_of_incident = or_(transitions.c.incident == key, transitions.c.dedup_key == key)
+        is_of_incident = transitions.c.incident == key
         changes = (
             select(transitions)
             .where(is_of_incident)
@@ -278,7 +267,7 @@ class SqlPageStore:
             select(
                 transitions.c.id,
                 deliveries.c.receiver,
-                notifications.c.attempted_at,
+                notifications.c.at,
                 notifications.c.status,
                 notifications.c.reason,
             )
@@ -302,7 +291,7 @@ class SqlPageStore:
             )
             for (receiver, at, status, reason), delivered in places_by_attempt.items()
         )
-        return IncidentHistory(transitions=tuple(map(transition_of_row, rows)), attempts=attempts)
+        return IncidentHistory(transitions=from_rows(Transition, rows), attempts=attempts)
 
     def incidents(
         self,
@@ -312,10 +301,9 @@ class SqlPageStore:
         before_number: int | None,
         limit: int,
     ) -> tuple[IncidentStart, ...]:
-        # Versions without incidents stored firings without one: each is an incident of its own.
-        key = func.coalesce(transitions.c.incident, transitions.c.dedup_key)
-        firing = select(func.coalesce(alert_states.c.incident, alert_states.c.dedup_key)).where(
-            alert_states.c.state == State.FIRING, alert_states.c.dedup_key.is_not(None)
+        key = transitions.c.incident
+        firing = select(alert_states.c.incident).where(
+            alert_states.c.state == State.FIRING, alert_states.c.incident.is_not(None)
         )
         earlier = transitions.alias()
         has_earlier = exists().where(
@@ -324,11 +312,11 @@ class SqlPageStore:
             _is_start(earlier),
         )
         has_status = key.in_(firing) if is_firing else key.not_in(firing)
-        query = select(transitions.c.id, key, transitions.c.changed_at).where(
+        query = select(transitions.c.id, key, transitions.c.at).where(
             _is_start(transitions),
             ~has_earlier,
             has_status,
-            *_conditions(wanted),
+            *_filter_conditions(wanted),
         )
         if before_number is not None:
             query = query.where(transitions.c.id < before_number)
@@ -338,21 +326,20 @@ class SqlPageStore:
 
     def incident_changes(self, keys: Sequence[str]) -> tuple[Transition, ...]:
         query = select(transitions).where(or_(IS_START, IS_END)).order_by(transitions.c.id)
-        with self._database.read() as connection:
-            rows = [*connection.execute(query.where(transitions.c.incident.in_(keys)))]
-            # Versions without incidents stored these firings.
-            alone = {*keys} - {row.incident for row in rows}
-            if alone:
-                rows += connection.execute(query.where(transitions.c.dedup_key.in_(alone)))
-        return tuple(map(transition_of_row, rows))
+        is_wanted = transitions.c.incident.in_(keys)
+        return from_rows(Transition, self._database.rows(query.where(is_wanted)))
 
 
 def _is_start(change: FromClause) -> ColumnElement[bool]:
     return and_(change.c.to_state == State.FIRING, change.c.from_state != State.FIRING)
 
 
-def _conditions(wanted: IncidentFilter) -> list[ColumnElement[bool]]:
-    """Return conditions on the first start of an incident."""
+def _filter_conditions(wanted: IncidentFilter) -> list[ColumnElement[bool]]:
+    """Return the SQL conditions for the incidents that the filter selects.
+
+    They refer to the row of the incident's first start. The severity is the highest severity of all
+    alerts that started in the incident. The text may be in any change of the incident.
+    """
     conditions: list[ColumnElement[bool]] = []
     if wanted.comparison is not None:
         conditions.append(transitions.c.comparison == wanted.comparison)
@@ -375,10 +362,7 @@ def _conditions(wanted: IncidentFilter) -> list[ColumnElement[bool]]:
 
 def _has(change: FromClause, *conditions: ColumnElement[bool]) -> ColumnElement[bool]:
     """Return whether a change of the incident meets these conditions."""
-    of_incident = exists().where(change.c.incident == transitions.c.incident, *conditions)
-    # A firing without an incident matches its own row. Two look-ups by an index are faster than OR.
-    same = exists().where(change.c.id == transitions.c.id, *conditions)
-    return or_(same, of_incident)
+    return exists().where(change.c.incident == transitions.c.incident, *conditions)
 
 
 def _lowest(candidates: Select[Any], most: int) -> Select[Any]:
@@ -397,12 +381,12 @@ def _lowest(candidates: Select[Any], most: int) -> Select[Any]:
 
 
 def _point(row: Row[Any]) -> SeriesPoint:
-    low, high = normal_band(row.expected, row.bound, row.opposite_bound)
+    low, high = normal_band(row.expected, row.limit, row.opposite)
     return from_row(SeriesPoint, row, n=row.n or 0, low=low, high=high)
 
 
 def _newest_ok(comparison: str, until: datetime, most: int) -> Select[Any]:
-    return newest_ok(comparison, runs.c.scheduled_for <= until).limit(most)
+    return newest_ok(comparison, runs.c.slot <= until).limit(most)
 
 
 def _scores_of_user(
@@ -421,12 +405,11 @@ def _scores_of_user(
     )
     if not is_sqlite(connection):
         # The day lets PostgreSQL read one partition only.
-        is_users = and_(is_users, scores.c.day == utc_day(runs.c.scheduled_for))
+        is_users = and_(is_users, scores.c.day == utc_day(runs.c.slot))
     values = [scores.c[f"v{place}"] for place in range(1, PLACES + 1)]
     return (
-        select(runs.c.scheduled_for, metrics.c.name, score_places.c.place, *values)
+        select(runs.c.slot, score_places.c.metric, score_places.c.place, *values)
         .join(newest, newest.c.id == runs.c.id)
         .join(score_places, score_places.c.run_id == runs.c.id)
-        .join(metrics, metrics.c.id == score_places.c.metric_id)
         .join(scores, is_users)
     )

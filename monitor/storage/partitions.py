@@ -31,6 +31,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import DBAPIError
 
+from monitor.errors import DatabaseError
 from monitor.immutable import immutable
 from monitor.model.runs import RunStatus
 from monitor.storage.database_errors import translate
@@ -56,18 +57,6 @@ _BYTES = text(
     "coalesce(sum(pg_total_relation_size(relid)), 0) FROM pg_partition_tree(to_regclass(:name)) "
     "WHERE isleaf"
 )
-_GONE = "42P01"
-_DEPENDED_ON = "2BP01"
-_EXPECTED = {
-    _GONE,
-    _DEPENDED_ON,
-    "55P03",  # locked
-    "40P01",  # deadlock
-    "55000",  # somebody alters the table
-    "42P07",  # the partition exists already
-    "23514",  # the default partition has rows of the day
-}
-"""SQLSTATEs after which rankwatch tries again later to create or drop the partition."""
 
 
 @immutable
@@ -82,7 +71,7 @@ class Partition:
 def is_settled_before(before: datetime) -> ColumnElement[bool]:
     """Return whether a run has an older slot and is not claimed."""
     return and_(
-        runs.c.scheduled_for < before,
+        runs.c.slot < before,
         runs.c.status != RunStatus.RUNNING,
         runs.c.claimed_until.is_(None),
     )
@@ -100,7 +89,7 @@ def of_run(connection: Connection, run_id: int, of: Table = scores) -> ColumnEle
     if of is not scores or is_sqlite(connection):
         return of.c.run_id == run_id
     # The day lets PostgreSQL read one partition. Otherwise it searches the index of each.
-    slot_day = select(utc_day(runs.c.scheduled_for)).where(runs.c.id == run_id).scalar_subquery()
+    slot_day = select(utc_day(runs.c.slot)).where(runs.c.id == run_id).scalar_subquery()
     return and_(scores.c.run_id == run_id, scores.c.day == slot_day)
 
 
@@ -119,7 +108,7 @@ def read_partitions(connection: Connection) -> list[Partition]:
 def ensure_partitions(database: Database, days: Iterable[date]) -> None:
     """Create missing partitions of these days.
 
-    If a lock cannot be had in time, the default partition stores the scores.
+    If a partition cannot be created now, the default partition stores the scores of the day.
     """
     if database.is_sqlite:
         return
@@ -127,8 +116,7 @@ def ensure_partitions(database: Database, days: Iterable[date]) -> None:
         attached = read_partitions(connection)
     for day in days:
         if not any(partition.first <= day < partition.end for partition in attached):
-            with database.write() as connection:
-                _try(connection, partial(_create, day=day))
+            _attempt(database, partial(_create, day=day))
 
 
 def drop_past(database: Database, before: datetime) -> tuple[int, tuple[str, ...]]:
@@ -142,11 +130,10 @@ def drop_past(database: Database, before: datetime) -> tuple[int, tuple[str, ...
     obstacles: list[str] = []
     for partition in past:
         drop = partial(_drop, partition=partition, before=before, rows=rows)
-        with database.write() as connection:
-            state, error = _try(connection, drop)
-        if error is not None and state != _GONE:
-            obstacles.append(f"{partition.name} was not dropped: {translate(error, database.url)}")
-            if state != _DEPENDED_ON:
+        error = _attempt(database, drop)
+        if error is not None:
+            obstacles.append(f"{partition.name} was not dropped: {error}")
+            if not error.permanent:
                 break
     return sum(rows), tuple(obstacles)
 
@@ -184,20 +171,9 @@ def is_of_dialect(connection: Connection) -> Callable[..., bool]:
     return is_included
 
 
-def without_partitions(connection: Connection) -> Callable[[str | None, str, Any], bool]:
-    """For Alembic: return a check that excludes partitions, because no table declares them."""
-    partitions: set[str | None] = set()
-    if not is_sqlite(connection):
-        names = (
-            "SELECT relname FROM pg_class WHERE relispartition AND relnamespace = "
-            "CAST(current_schema() AS regnamespace)"
-        )
-        partitions.update(connection.scalars(text(names)))
-
-    def is_no_partition(name: str | None, kind: str, _: object) -> bool:
-        return kind != "table" or name not in partitions
-
-    return is_no_partition
+def is_no_partition(name: str | None, kind: str, _: object) -> bool:
+    """For Alembic: return whether a table is no partition, because no table declares partitions."""
+    return kind != "table" or name is None or not name.startswith("scores_")
 
 
 def utc_day(instant: ColumnElement[datetime]) -> ColumnElement[date]:
@@ -222,7 +198,7 @@ def _is_past(connection: Connection, partition: Partition, before: datetime) -> 
     end = datetime.combine(partition.end, time(), UTC)
     if end > before:
         return False
-    is_inside = and_(runs.c.scheduled_for >= begin, runs.c.scheduled_for < end)
+    is_inside = and_(runs.c.slot >= begin, runs.c.slot < end)
     return not connection.scalar(select(exists().where(is_inside, ~is_settled_before(before))))
 
 
@@ -240,20 +216,16 @@ def _drop(
         rows.append(count)
 
 
-def _try(
-    connection: Connection, step: Callable[[Connection], None]
-) -> tuple[str, BaseException | None]:
-    """Take the step without waiting for long.
+def _attempt(database: Database, step: Callable[[Connection], None]) -> DatabaseError | None:
+    """Take the step without waiting for long. Returns why it was not possible.
 
-    Returns the SQLSTATE and the error if the step failed for an expected reason.
+    This is no outage of the database, so it is not reported as one.
     """
-    connection.execute(text(f"SET LOCAL lock_timeout = {LOCK_WAIT_S * 1000:.0f}"))
-    try:
-        with connection.begin_nested():
-            step(connection)
-    except DBAPIError as error:
-        state = getattr(error.orig, "sqlstate", None)
-        if state not in _EXPECTED:
-            raise
-        return state, error.orig
-    return "", None
+    with database.write() as connection:
+        connection.execute(text(f"SET LOCAL lock_timeout = {LOCK_WAIT_S * 1000:.0f}"))
+        try:
+            with connection.begin_nested():
+                step(connection)
+        except DBAPIError as error:
+            return translate(error.orig, database.url)
+    return None

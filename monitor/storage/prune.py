@@ -1,8 +1,9 @@
 """Pruning: rolls up past days, and then deletes expired rows in small steps."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
 from operator import add
 from typing import Any
 
@@ -26,7 +27,7 @@ from sqlalchemy import (
 from monitor.model.alerts import State
 from monitor.model.rankings import ALL
 from monitor.model.retention import Cutoffs, Pruned
-from monitor.model.runs import KEPT_MARK, RunStatus
+from monitor.model.runs import KEPT_MARK, Histogram, RunStatus
 from monitor.storage.alert_states import KEY_COLUMNS, WAITING
 from monitor.storage.list_pieces import runs_with_unneeded_lists
 from monitor.storage.partitions import (
@@ -38,7 +39,7 @@ from monitor.storage.partitions import (
     of_run,
     settled_with,
 )
-from monitor.storage.rows import day_of, insert
+from monitor.storage.rows import day_of, lock_names, midnight
 from monitor.storage.run_results import RUN_TABLES
 from monitor.storage.tables.alert_tables import (
     alert_states,
@@ -50,7 +51,6 @@ from monitor.storage.tables.alert_tables import (
 from monitor.storage.tables.run_tables import (
     arm_scores,
     coverage,
-    coverage_reasons,
     daily,
     evidence,
     expectations,
@@ -58,7 +58,6 @@ from monitor.storage.tables.run_tables import (
     kept_lists,
     runs,
     scores,
-    statistics,
     summaries,
 )
 from monitor.storage.transactions import Database
@@ -68,23 +67,16 @@ _RUNS_AT_ONCE = 20
 _SERIES = (summaries.c.segment, summaries.c.metric)
 _SHARE = "share_below("
 
-SETTLING = timedelta(hours=1)
-"""A run is stored at most this long after its end. A day that changed later is rolled up again."""
-FINAL = datetime(9999, 1, 1, tzinfo=UTC)
-"""``built_at`` of a day that is never rolled up again: some of its summaries may be pruned."""
-_INSTANT = timedelta(microseconds=1)
 TRANSITIONS_AT_ONCE = 500
 _DAYS_AHEAD = 2
 """How many days ahead partitions are created, so that no run has to create one."""
 DETAILS: tuple[Table, ...] = (
-    coverage_reasons,
     coverage,
-    statistics,
     summaries,
     arm_scores,
     expectations,
 )
-"""Tables with rows for each segment, in an order that foreign keys permit.
+"""Tables with rows for each segment.
 
 Rows of the segment ``all`` stay as long as the run.
 """
@@ -105,7 +97,7 @@ def prune(database: Database, cutoffs: Cutoffs, now: datetime) -> Pruned:
         # Whole partitions are dropped. Only the default partition's rows are deleted run by run.
         counts["scores"], obstacles = drop_past(database, scores_before)
         in_default = settled_with(DEFAULT_PARTITION, scores_before)
-        scored = in_default.order_by(runs.c.scheduled_for)
+        scored = in_default.order_by(runs.c.slot)
     evidence_before = max(cutoffs.evidence, cutoffs.runs)
     unneeded = runs_with_unneeded_lists(max(cutoffs.lists, cutoffs.runs), now)
     expired = select(runs.c.id).where(is_settled_before(cutoffs.runs))
@@ -136,7 +128,7 @@ def _delete_of_runs(
     Each run has its own transaction.
     """
     counts: Counter[str] = Counter()
-    for (run_id,) in database.rows(query.order_by(runs.c.scheduled_for)):
+    for (run_id,) in database.rows(query.order_by(runs.c.slot)):
         with database.write() as connection:
             if not _is_selected(connection, query, run_id):
                 continue
@@ -205,19 +197,12 @@ def _prunable_transitions(before: datetime) -> Select[tuple[int]]:
         *(alert_states.c[name] == transitions.c[name] for name in KEY_COLUMNS),
         alert_states.c.dedup_key.is_not_distinct_from(transitions.c.dedup_key),
     )
-    return select(transitions.c.id).where(
-        transitions.c.scheduled_for < before, ~or_(is_waiting, lasts)
-    )
+    return select(transitions.c.id).where(transitions.c.slot < before, ~or_(is_waiting, lasts))
 
 
 def _execute(connection: Connection, statement: Delete) -> Counter[str]:
     # The plus sign drops zeros, so the counter is empty if nothing was deleted.
     return +Counter({str(statement.table): connection.execute(statement).rowcount})
-
-
-def midnight(instant: datetime) -> datetime:
-    """Return when the instant's UTC day began."""
-    return instant.replace(hour=0, minute=0, second=0, microsecond=0)
 
 
 def roll_up(
@@ -227,91 +212,51 @@ def roll_up(
     complete_from: datetime,
     now: datetime,
 ) -> None:
-    """Roll up each past day after ``since`` that has no sums, or whose runs changed afterwards.
+    """Roll up each past day after ``since`` that has ok runs and no sums.
 
-    A day before ``complete_from`` is rolled up once. Its sums stay even if the retention grows.
+    `forget_day` deletes the sums of a day if a run of the day changes. The sums of a day before
+    ``complete_from`` are final. They stay even if the retention grows.
     """
     with database.write() as connection:
         # Some summaries of these days may be deleted already, so new sums would be too small.
-        connection.execute(
-            update(daily)
-            .where(daily.c.day < complete_from, daily.c.built_at < FINAL)
-            .values(built_at=FINAL)
-        )
+        is_early = daily.c.day < complete_from
+        connection.execute(update(daily).where(is_early, ~daily.c.is_final).values(is_final=True))
     with database.read() as connection:
-        due = list(_due(connection, since, now))
-    for comparison, day, changed_at in due:
-        with database.read() as connection:
-            sums = sums_of(connection, comparison, day)
-        built_at = FINAL if day < complete_from else min(changed_at, now - SETTLING)
-        rows = [{"comparison": comparison, "day": day, "built_at": built_at, **row} for row in sums]
+        due = connection.execute(_days_without_sums(connection, since, now)).all()
+    for comparison, day in due:
         with database.write() as connection:
-            _replace_day(connection, comparison, day, rows)
+            lock_names(connection, [comparison])
+            is_day = and_(daily.c.comparison == comparison, daily.c.day == day)
+            if connection.scalar(select(exists().where(is_day))):
+                continue  # another process was faster
+            of_day = {"comparison": comparison, "day": day, "is_final": day < complete_from}
+            rows = [{**of_day, **row} for row in sums_of(connection, comparison, day)]
+            if rows:
+                connection.execute(daily.insert(), rows)
 
 
-def _due(
-    connection: Connection,
-    since: datetime,
-    now: datetime,
-) -> Iterator[tuple[str, datetime, datetime]]:
-    """Yield the comparison, midnight and newest change of each day to roll up, oldest day first."""
-    first = midnight(since - _INSTANT) + _DAY
-    stored = select(daily.c.comparison, daily.c.day, func.max(daily.c.built_at)).where(
-        daily.c.day >= first
-    )
-    built_at: dict[tuple[str, datetime], datetime] = {}
-    for comparison, day, at in connection.execute(stored.group_by(daily.c.comparison, daily.c.day)):
-        built_at[comparison, day] = at
-    run_day = day_of(connection, runs.c.scheduled_for).label("day")
-    has_ok_run = func.count().filter(runs.c.status == RunStatus.OK) > 0
-    newest = (func.max(runs.c.finished_at), func.max(runs.c.labelled_at))
+def _days_without_sums(connection: Connection, since: datetime, now: datetime) -> Select[Any]:
+    """Select comparison and midnight of each past day with ok runs to roll up, oldest day first."""
     is_past = and_(
-        runs.c.scheduled_for >= first,
-        runs.c.scheduled_for < midnight(now),
+        runs.c.status == RunStatus.OK,
+        runs.c.slot >= since,
+        runs.c.slot < midnight(now),
         ~runs.c.comparison.contains(KEPT_MARK),
     )
-    query = (
-        select(runs.c.comparison, run_day, has_ok_run, *newest)
-        .where(is_past)
-        .group_by(runs.c.comparison, run_day)
-        .order_by(run_day)
-    )
-    for comparison, day, has_ok, finished_at, labelled_at in connection.execute(query):
-        changes = [at for at in (finished_at, labelled_at) if at is not None]
-        if not changes:
-            continue
-        changed_at = max(changes)
-        built = built_at.get((comparison, day))
-        is_due = has_ok if built is None else built not in (FINAL, changed_at)
-        if is_due:
-            yield comparison, day, changed_at
-
-
-def _replace_day(
-    connection: Connection,
-    comparison: str,
-    day: datetime,
-    rows: Sequence[Mapping[str, Any]],
-) -> None:
-    connection.execute(delete(daily).where(daily.c.comparison == comparison, daily.c.day == day))
-    if rows:
-        new = insert(connection, daily)
-        values = {
-            column.name: new.excluded[column.name] for column in daily.c if not column.primary_key
-        }
-        # Another process may store the same day.
-        statement = new.on_conflict_do_update(index_elements=list(daily.primary_key), set_=values)
-        connection.execute(statement, rows)
+    day = day_of(connection, runs.c.slot).label("day")
+    days = select(runs.c.comparison, day).where(is_past).distinct().subquery()
+    has_sums = exists().where(daily.c.comparison == days.c.comparison, daily.c.day == days.c.day)
+    return select(days).where(days.c.day >= since, ~has_sums).order_by(days.c.day)
 
 
 def sums_of(connection: Connection, comparison: str, day: datetime) -> list[dict[str, Any]]:
     """Add up the ok runs of the day by segment and metric.
 
-    Returns rows of ``daily`` without comparison, day and ``built_at``.
+    Returns rows of ``daily`` without comparison, day and ``is_final``.
     """
     is_of_day = and_(
-        runs.c.scheduled_for >= day,
-        runs.c.scheduled_for < day + _DAY,
+        runs.c.slot >= day,
+        runs.c.slot < day + _DAY,
         runs.c.status == RunStatus.OK,
     )
     ids = list(
@@ -334,16 +279,12 @@ def sums_of(connection: Connection, comparison: str, day: datetime) -> list[dict
         )
         .where(summaries.c.run_id.in_(ids))
         .group_by(*_SERIES)
-        # All processes store a day's rows in the order of the key.
-        .order_by(*_SERIES)
     )
-    shares = _shares(connection, ids)
-    histograms = _histograms(connection, ids)
-    sums = []
-    for row in connection.execute(query).mappings():
-        series = row["segment"], row["metric"]
-        sums.append({**row, "shares_below": shares[series], **histograms[series]})
-    return sums
+    details = _details(connection, ids)
+    return [
+        {**row, **details[row["segment"], row["metric"]]}
+        for row in connection.execute(query).mappings()
+    ]
 
 
 def _over_users(value: ColumnElement[float]) -> ColumnElement[float]:
@@ -352,47 +293,40 @@ def _over_users(value: ColumnElement[float]) -> ColumnElement[float]:
     return total / func.nullif(func.sum(summaries.c.n), 0)
 
 
-def _shares(connection: Connection, ids: Sequence[int]) -> dict[tuple[str, str], dict[str, float]]:
-    """Return mean shares below floors, by segment and metric, then by floor."""
-    is_same = and_(
-        statistics.c.run_id == summaries.c.run_id,
-        statistics.c.segment == summaries.c.segment,
-        statistics.c.metric == summaries.c.metric,
-    )
-    is_share = and_(
-        summaries.c.run_id.in_(ids), statistics.c.statistic.startswith(_SHARE, autoescape=True)
-    )
-    query = (
-        select(*_SERIES, statistics.c.statistic, _over_users(statistics.c.value))
-        .join(statistics, is_same)
-        .where(is_share)
-        .group_by(*_SERIES, statistics.c.statistic)
-    )
-    shares: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
-    for segment, metric, statistic, share in connection.execute(query):
-        floor = statistic.removeprefix(_SHARE).removesuffix(")")
-        shares[segment, metric][floor] = share
-    return shares
-
-
-def _histograms(
+def _details(
     connection: Connection, ids: Sequence[int]
-) -> dict[tuple[str, str], dict[str, Any]]:
-    """Add up histograms by segment and metric, as columns of ``daily``; NULL if bins differ."""
-    columns = ("histogram_low", "histogram_high", "histogram_counts")
-    query = select(*_SERIES, *(summaries.c[name] for name in columns))
-    sums: dict[tuple[str, str], list[Any]] = {}
-    mixed: set[tuple[str, str]] = set()
+) -> dict[tuple[str, str], dict[str, object]]:
+    """Add up shares below floors and histograms by segment and metric, as columns of ``daily``.
+
+    The histogram is None if bins differ.
+    """
+    columns = (*_SERIES, summaries.c.n, summaries.c.statistics, summaries.c.histogram)
+    shares: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+    users: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+    histograms: dict[tuple[str, str], Histogram | None] = {}
     for start in range(0, len(ids), _RUNS_AT_ONCE):
         is_of_runs = summaries.c.run_id.in_(ids[start : start + _RUNS_AT_ONCE])
-        for segment, metric, *bins, counts in connection.execute(query.where(is_of_runs)):
-            series = segment, metric
-            *first_bins, total = sums.setdefault(series, [*bins, [0] * len(counts)])
-            if bins == first_bins and len(counts) == len(total):
-                total[:] = map(add, total, counts)
+        for row in connection.execute(select(*columns).where(is_of_runs)):
+            series = row.segment, row.metric
+            if series in histograms:
+                histograms[series] = _add(histograms[series], row.histogram)
             else:
-                mixed.add(series)
-    histograms = {}
-    for series, (low, high, counts) in sums.items():
-        histograms[series] = dict(zip(columns, (low, high, counts or None), strict=True))
-    return histograms | {series: dict.fromkeys(columns) for series in mixed}
+                histograms[series] = row.histogram
+            for name, share in row.statistics.items():
+                if name.startswith(_SHARE):
+                    floor = name.removeprefix(_SHARE).removesuffix(")")
+                    shares[series][floor] += share * row.n
+                    users[series][floor] += row.n
+    details: dict[tuple[str, str], dict[str, object]] = {}
+    for series, histogram in histograms.items():
+        below = {floor: total / users[series][floor] for floor, total in shares[series].items()}
+        details[series] = {"shares_below": below, "histogram": histogram}
+    return details
+
+
+def _add(total: Histogram | None, histogram: Histogram) -> Histogram | None:
+    if total is None or len(total.counts) != len(histogram.counts):
+        return None
+    if (total.low, total.high) != (histogram.low, histogram.high):
+        return None
+    return replace(total, counts=tuple(map(add, total.counts, histogram.counts)))

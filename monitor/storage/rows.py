@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -19,41 +19,25 @@ if TYPE_CHECKING:
 
     _T = TypeVar("_T", bound=DataclassInstance)
 
-_RENAMED = {
-    "run_id": "id",
-    "slot": "scheduled_for",
-    "at": "changed_at",
-    "until": "claimed_until",
-    "user": "user_id",
-    "runs": "learned_from",
-    "limit": "bound",
-    "opposite": "opposite_bound",
-    "evidence_limit": "evidence_bound",
-    "membership": "by_membership",
-    "order": "by_order",
-    "length": "by_length",
-}
-"""The column of each field that the table stores under another name."""
-
 _Value = TypeVar("_Value")
-_COMPARISON_LOCK = 0x72616E6B  # "rank": the first half of the advisory locks on comparisons
+_NAME_LOCK = 0x72616E6B  # "rank": the first half of the advisory locks on names
 IN_LIST = 10_000
 """The largest number of values in an IN list. SQLite allows 32,766, PostgreSQL 65,535."""
 
 
 def to_row(item: DataclassInstance, table: Table, **others: object) -> dict[str, Any]:
-    """Return the item's fields by column of the table, and add ``others`` unchanged.
+    """Return the item's fields and ``others`` by column of the table.
 
-    Fields without a column are left out.
+    A field without a column of its name is left out. ``others`` replace fields.
     """
-    columns = _columns_of(type(item), tuple(table.c.keys()))
-    return {column: getattr(item, name) for name, column in columns.items()} | others
+    names = _shared_names(type(item), tuple(table.c.keys()))
+    return {name: getattr(item, name) for name in names} | others
 
 
 def from_row(kind: type[_T], row: Row[Any], **others: object) -> _T:
     """Return an item with the row's values; ``others`` add fields or replace them."""
-    places = _places_of(kind, row._fields)
-    return kind(**{name: row[place] for name, place in places.items()} | others)
+    names = _shared_names(kind, row._fields)
+    return kind(**{name: getattr(row, name) for name in names} | others)
 
 
 def from_rows(kind: type[_T], rows: Iterable[Row[Any]]) -> tuple[_T, ...]:
@@ -62,18 +46,8 @@ def from_rows(kind: type[_T], rows: Iterable[Row[Any]]) -> tuple[_T, ...]:
 
 
 @cache
-def _columns_of(kind: type[DataclassInstance], columns: Sequence[str]) -> dict[str, str]:
-    named = {}
-    for field in fields(kind):
-        column = field.name if field.name in columns else _RENAMED.get(field.name, "")
-        if column in columns:
-            named[field.name] = column
-    return named
-
-
-@cache
-def _places_of(kind: type[DataclassInstance], columns: Sequence[str]) -> dict[str, int]:
-    return {name: columns.index(column) for name, column in _columns_of(kind, columns).items()}
+def _shared_names(kind: type[DataclassInstance], columns: Sequence[str]) -> list[str]:
+    return [field.name for field in fields(kind) if field.name in columns]
 
 
 def is_sqlite(connection: Connection) -> bool:
@@ -94,6 +68,11 @@ def day_of(connection: Connection, instant: ColumnElement[datetime]) -> ColumnEl
     return func.date_trunc("day", instant, "UTC", type_=Instant)
 
 
+def midnight(instant: datetime) -> datetime:
+    """Return when the instant's UTC day began."""
+    return instant.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+
+
 def chunks(values: Iterable[_Value]) -> Iterator[list[_Value]]:
     """Split the values into lists that fit into one statement."""
     listed = list(values)
@@ -101,8 +80,11 @@ def chunks(values: Iterable[_Value]) -> Iterator[list[_Value]]:
         yield listed[start : start + IN_LIST]
 
 
-def lock_comparisons(connection: Connection, names: Iterable[str]) -> None:
-    """Keep other transactions from changing these comparisons' alerts until this one ends."""
+def lock_names(connection: Connection, names: Iterable[str]) -> None:
+    """Keep other transactions that lock one of these names waiting until this one ends.
+
+    Comparisons are locked to change their alerts, receivers to claim deliveries to them.
+    """
     if is_sqlite(connection):
         return
     # A row that does not exist yet cannot be locked, so advisory locks are used.
@@ -110,4 +92,4 @@ def lock_comparisons(connection: Connection, names: Iterable[str]) -> None:
     lock = text("SELECT pg_advisory_xact_lock(:space, :number)")
     numbers = {zlib.crc32(name.encode(errors="surrogatepass")) - 2**31 for name in names}
     for number in sorted(numbers):
-        connection.execute(lock, {"space": _COMPARISON_LOCK, "number": number})
+        connection.execute(lock, {"space": _NAME_LOCK, "number": number})

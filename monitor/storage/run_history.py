@@ -3,7 +3,7 @@
 # ruff: noqa: D102 - the port's docstrings are the contract
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any
@@ -11,13 +11,14 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Select, and_, column, func, select, values
 
 from monitor.errors import DatabaseError
-from monitor.model.alerts import Expectation, State
+from monitor.model.alerts import Expectation, State, Transition
 from monitor.model.explanation import Explanation, Split
 from monitor.model.memory import Memory, MemoryRequest, PastRun
 from monitor.model.rankings import ALL
 from monitor.model.rules import METRIC_LABELS, MIN_HEALTHY_RUNS, RuleKind
 from monitor.model.runs import (
     RUN_MARK,
+    ArmScore,
     Evidence,
     KeptLists,
     LatestRun,
@@ -25,10 +26,11 @@ from monitor.model.runs import (
     RunRecord,
     RunStatus,
     Scores,
+    Summary,
     Watermark,
 )
 from monitor.storage import run_results
-from monitor.storage.alert_states import IS_END, read_accepted, read_states, transition_of_row
+from monitor.storage.alert_states import IS_END, read_accepted, read_states
 from monitor.storage.list_pieces import HAS_LISTS, last_run_with_lists, onset_of, read_lists
 from monitor.storage.rows import from_row, from_rows
 from monitor.storage.tables.alert_tables import transitions
@@ -36,9 +38,12 @@ from monitor.storage.tables.run_tables import coverage, runs, summaries
 from monitor.storage.transactions import Database
 from monitor.storage.user_scores import scores_of
 
-RUN_ROWS: Select[Any] = select(runs, coverage.c.asked, coverage.c.paired).outerjoin(
-    coverage, and_(coverage.c.run_id == runs.c.id, coverage.c.segment == ALL)
-)
+_FIELDS = {field.name for field in fields(Run)}
+RUN_ROWS: Select[Any] = select(
+    *(column for column in runs.c if column.name in _FIELDS),
+    coverage.c.asked,
+    coverage.c.paired,
+).outerjoin(coverage, and_(coverage.c.run_id == runs.c.id, coverage.c.segment == ALL))
 """Selects the columns of `Run`."""
 
 WAITS_FOR_RELEVANCE = and_(
@@ -83,7 +88,7 @@ class SqlHistory:
             if not request.wants_last_lists:
                 return memory
             last, before_alerts = _runs_with_lists(connection, request)
-            slot = connection.scalar(select(runs.c.scheduled_for).where(runs.c.id == before_alerts))
+            slot = connection.scalar(select(runs.c.slot).where(runs.c.id == before_alerts))
         unreadable: list[str] = []
         last_lists = self._read_lists(last, "lists of the last run", unreadable)
         former_lists = last_lists
@@ -116,12 +121,12 @@ class SqlHistory:
     ) -> tuple[LatestRun, ...]:
         conditions = [runs.c.status != RunStatus.RUNNING]
         if until is not None:
-            conditions.append(runs.c.scheduled_for <= until)
+            conditions.append(runs.c.slot <= until)
         with self._database.read() as connection:
             newest = [_newest(connection, name, *conditions) for name in dict.fromkeys(comparisons)]
             records = _records(connection, list(filter(None, newest)))
             ids = [record.run.id for record in records]
-            expectations = run_results.expectations_of(connection, ids)
+            expectations = run_results.items_of(connection, Expectation, ids)
             return tuple(
                 _latest(connection, record, expectations.get(record.run.id, ()))
                 for record in records
@@ -157,13 +162,13 @@ class SqlHistory:
         since: datetime | None = None,
         until: datetime | None = None,
     ) -> tuple[Run, ...]:
-        query = RUN_ROWS.order_by(runs.c.scheduled_for.desc(), runs.c.comparison).limit(limit)
+        query = RUN_ROWS.order_by(runs.c.slot.desc(), runs.c.comparison).limit(limit)
         if comparison is not None:
             query = query.where(runs.c.comparison == comparison)
         if since is not None:
-            query = query.where(runs.c.scheduled_for >= since)
+            query = query.where(runs.c.slot >= since)
         if until is not None:
-            query = query.where(runs.c.scheduled_for <= until)
+            query = query.where(runs.c.slot <= until)
         return from_rows(Run, self._database.rows(query))
 
     def run_records(
@@ -175,11 +180,11 @@ class SqlHistory:
     ) -> tuple[RunRecord, ...]:
         query = (
             RUN_ROWS.where(runs.c.comparison == comparison, runs.c.status != RunStatus.RUNNING)
-            .order_by(runs.c.scheduled_for)
+            .order_by(runs.c.slot)
             .limit(limit)
         )
         if after is not None:
-            query = query.where(runs.c.scheduled_for > after)
+            query = query.where(runs.c.slot > after)
         with self._database.read() as connection:
             rows = connection.execute(query)
             return _records(connection, from_rows(Run, rows))
@@ -192,7 +197,7 @@ class SqlHistory:
 
     def evidence(self, run_id: int) -> tuple[Evidence, ...]:
         with self._database.read() as connection:
-            return run_results.evidence_of(connection, run_id)
+            return run_results.items_of(connection, Evidence, [run_id]).get(run_id, ())
 
     def kept_lists(self, run_id: int) -> KeptLists | None:
         return read_lists(self._database, run_id)
@@ -208,11 +213,9 @@ def _past_runs(connection: Connection, request: MemoryRequest) -> tuple[PastRun,
     slots = _newest_ok(connection, request, request.runs)
     ids = list(slots)
     alarms = _alarms_after(connection, request.comparison, slots.values())
-    models = connection.execute(select(runs.c.id, runs.c.models).where(runs.c.id.in_(ids)))
-    models_by_run = {row.id: row.models for row in models}
+    columns = select(runs.c.id, runs.c.models, runs.c.standstills)
+    rows = {row.id: row for row in connection.execute(columns.where(runs.c.id.in_(ids)))}
     lessons = run_results.lessons_of(connection, ids)
-    # The newest run's counts include the counts of earlier runs.
-    standstills = run_results.standstills_of(connection, ids[-1:])
     past = {}
     ids_without_lessons = []
     for (run_id, slot), states in zip(slots.items(), alarms, strict=True):
@@ -220,14 +223,14 @@ def _past_runs(connection: Connection, request: MemoryRequest) -> tuple[PastRun,
             slot=slot,
             states=states,
             lessons=lessons.get(run_id, {}),
-            standstills=standstills.get(run_id, {}),
-            models=models_by_run[run_id],
+            standstills={each.alert: each for each in rows[run_id].standstills},
+            models=rows[run_id].models,
         )
         past[run_id] = run
         if not all(run.teaches(alert, series) for alert, series in request.series.items()):
             ids_without_lessons.append(run_id)
     if ids_without_lessons:
-        measured = run_results.summaries_of(connection, ids_without_lessons)
+        measured = run_results.items_of(connection, Summary, ids_without_lessons)
         for run_id, run_summaries in measured.items():
             past[run_id] = replace(past[run_id], summaries=run_summaries)
     return tuple(past.values())
@@ -249,11 +252,11 @@ def _anew_since(
     if other is None:
         return None
     # The first runs of the configuration may have failed, perhaps because of it.
-    first = select(func.min(runs.c.scheduled_for)).where(
+    first = select(func.min(runs.c.slot)).where(
         runs.c.comparison == request.comparison,
         runs.c.config_hash == request.config_hash,
-        runs.c.scheduled_for > other.slot,
-        runs.c.scheduled_for < request.before,
+        runs.c.slot > other.slot,
+        runs.c.slot < request.before,
     )
     return connection.scalar(first) or request.before
 
@@ -285,8 +288,9 @@ def _healthy_splits(connection: Connection, request: MemoryRequest) -> tuple[Spl
     chosen = quiet[-request.splits :]
     # With many segments, there is always one close to a trend. So only the expectations for all
     # users can make a run suspicious.
-    expectations = run_results.expectations_of(connection, chosen, segment=ALL)
-    splits = run_results.splits_of(connection, chosen)
+    expectations = run_results.items_of(connection, Expectation, chosen, segment=ALL)
+    rows = connection.execute(select(runs.c.id, runs.c.split).where(runs.c.id.in_(chosen)))
+    splits = {run_id: split for run_id, split in rows if split and split.means.n}
     healthy = []
     for run_id in chosen:
         is_suspicious = any(item.is_suspicious for item in expectations.get(run_id, ()))
@@ -332,7 +336,7 @@ def _runs_with_lists(
 
 
 def _is_earlier_ok(request: MemoryRequest) -> tuple[ColumnElement[bool], ...]:
-    return runs.c.status == RunStatus.OK, runs.c.scheduled_for < request.before
+    return runs.c.status == RunStatus.OK, runs.c.slot < request.before
 
 
 def _newest_ok(connection: Connection, request: MemoryRequest, limit: int) -> dict[int, datetime]:
@@ -340,9 +344,9 @@ def _newest_ok(connection: Connection, request: MemoryRequest, limit: int) -> di
 
     The oldest run comes first.
     """
-    is_past = (runs.c.config_hash == request.config_hash, runs.c.scheduled_for < request.before)
+    is_past = (runs.c.config_hash == request.config_hash, runs.c.slot < request.before)
     query = run_results.newest_ok(request.comparison, *is_past).limit(limit)
-    return {row.id: row.scheduled_for for row in reversed(connection.execute(query).all())}
+    return {row.id: row.slot for row in reversed(connection.execute(query).all())}
 
 
 def _alarms_after(
@@ -359,21 +363,21 @@ def _alarms_after(
         select(
             transitions.c.alert,
             transitions.c.segment,
-            transitions.c.scheduled_for,
+            transitions.c.slot,
             transitions.c.to_state,
         )
         .where(
             transitions.c.comparison == comparison,
             transitions.c.metric != METRIC_LABELS[RuleKind.CONDITION],
         )
-        .order_by(transitions.c.scheduled_for, transitions.c.id)
+        .order_by(transitions.c.slot, transitions.c.id)
     )
     changes = connection.execute(query).all()
     states = {}
     alarms = []
     position = 0
     for slot in slots:
-        while position < len(changes) and changes[position].scheduled_for <= slot:
+        while position < len(changes) and changes[position].slot <= slot:
             change = changes[position]
             states[change.alert, change.segment] = change.to_state
             position += 1
@@ -385,8 +389,8 @@ def _alarms_after(
 def _records(connection: Connection, finished: Sequence[Run]) -> tuple[RunRecord, ...]:
     ids = [run.id for run in finished]
     coverage_by_run = run_results.coverage_of(connection, ids)
-    summaries_by_run = run_results.summaries_of(connection, ids)
-    arm_scores_by_run = run_results.arm_scores_of(connection, ids)
+    summaries_by_run = run_results.items_of(connection, Summary, ids)
+    arm_scores_by_run = run_results.items_of(connection, ArmScore, ids)
     explanations = run_results.explanations_of(connection, ids)
     records = []
     for run in finished:
@@ -412,15 +416,11 @@ def _marks(
     is_finished = and_(
         runs.c.comparison == wanted.c.name,
         runs.c.status != RunStatus.RUNNING,
-        runs.c.scheduled_for <= until,
+        runs.c.slot <= until,
     )
     # One index look-up for each name: a grouped query would read all runs.
     newest = (
-        select(runs.c.id)
-        .where(is_finished)
-        .order_by(runs.c.scheduled_for.desc())
-        .limit(1)
-        .correlate(wanted)
+        select(runs.c.id).where(is_finished).order_by(runs.c.slot.desc()).limit(1).correlate(wanted)
     )
     marked = runs.alias()
     query = select(marked.c.comparison, *(marked.c[name] for name in RUN_MARK)).join_from(
@@ -436,7 +436,7 @@ def _newest(
 ) -> Run | None:
     """Return the newest run of the comparison that meets these conditions."""
     query = RUN_ROWS.where(runs.c.comparison == comparison, *conditions)
-    newest = query.order_by(runs.c.scheduled_for.desc()).limit(1)
+    newest = query.order_by(runs.c.slot.desc()).limit(1)
     row = connection.execute(newest).first()
     return None if row is None else from_row(Run, row)
 
@@ -446,36 +446,34 @@ def _latest(
     record: RunRecord,
     expectations: tuple[Expectation, ...],
 ) -> LatestRun:
+    """Add to a comparison's newest run what pages show of its alerts and of earlier runs."""
     run = record.run
     is_of_comparison = runs.c.comparison == run.comparison
-    ok = run_results.newest_ok(run.comparison).with_only_columns(
-        runs.c.scheduled_for, runs.c.finished_at
-    )
-    ok_slot, ok_at = connection.execute(ok.limit(1)).first() or (None, None)
+    times = run_results.newest_ok(run.comparison).with_only_columns(runs.c.slot, runs.c.finished_at)
+    last_ok = connection.execute(times.limit(1)).first()
     unlabelled = select(func.count()).select_from(runs).where(WAITS_FOR_RELEVANCE, is_of_comparison)
-    first = select(func.min(runs.c.scheduled_for)).where(is_of_comparison)
+    return LatestRun(
+        **{field.name: getattr(record, field.name) for field in fields(record)},
+        states=read_states(connection, run.comparison),
+        last_ok_slot=last_ok.slot if last_ok else None,
+        last_ok_at=last_ok.finished_at if last_ok else None,
+        expectations=expectations,
+        unlabelled=connection.scalar(unlabelled) or 0,
+        first_slot=connection.scalar(select(func.min(runs.c.slot)).where(is_of_comparison)),
+        recent=_recent(connection, run, record.leading_metric),
+        last_end=_last_end(connection, run),
+    )
+
+
+def _last_end(connection: Connection, run: Run) -> Transition | None:
+    """Return the last end of a firing in the week before the run."""
     ends = select(transitions).where(
         transitions.c.comparison == run.comparison,
         IS_END,
-        transitions.c.scheduled_for.between(run.slot - timedelta(days=7), run.slot),
+        transitions.c.slot.between(run.slot - timedelta(days=7), run.slot),
     )
-    newest = ends.order_by(transitions.c.id.desc()).limit(1)
-    ended = connection.execute(newest).first()
-    return LatestRun(
-        run=run,
-        coverage=record.coverage,
-        summaries=record.summaries,
-        arm_scores=record.arm_scores,
-        explanation=record.explanation,
-        states=read_states(connection, run.comparison),
-        last_ok_slot=ok_slot,
-        last_ok_at=ok_at,
-        expectations=expectations,
-        unlabelled=connection.scalar(unlabelled) or 0,
-        first_slot=connection.scalar(first),
-        recent=_recent(connection, run, record.leading_metric),
-        last_end=None if ended is None else transition_of_row(ended),
-    )
+    row = connection.execute(ends.order_by(transitions.c.id.desc()).limit(1)).first()
+    return None if row is None else from_row(Transition, row)
 
 
 def _recent(
@@ -490,10 +488,10 @@ def _recent(
         summaries.c.run_id == runs.c.id, summaries.c.segment == ALL, summaries.c.metric == metric
     )
     means = (
-        run_results.newest_ok(run.comparison, runs.c.scheduled_for <= run.slot)
+        run_results.newest_ok(run.comparison, runs.c.slot <= run.slot)
         .limit(RECENT_RUNS)
-        .with_only_columns(runs.c.scheduled_for, summaries.c.mean)
+        .with_only_columns(runs.c.slot, summaries.c.mean)
         .outerjoin(summaries, is_measured)
     )
     newest_first = connection.execute(means).all()
-    return tuple((row.scheduled_for, row.mean) for row in reversed(newest_first))
+    return tuple((row.slot, row.mean) for row in reversed(newest_first))

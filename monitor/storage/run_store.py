@@ -31,10 +31,10 @@ from monitor.model.runs import Claim, Run, RunResult, RunStatus, Scores, Summary
 from monitor.storage import list_pieces
 from monitor.storage.alert_states import store_alerts
 from monitor.storage.partitions import day_of_slot, ensure_partitions
-from monitor.storage.rows import from_row, from_rows, insert, to_row
+from monitor.storage.rows import from_row, from_rows, insert, lock_names, midnight, to_row
 from monitor.storage.run_history import RUN_ROWS, WAITS_FOR_RELEVANCE
-from monitor.storage.run_results import put_summaries, replace_results, store_explanation
-from monitor.storage.tables.run_tables import runs, statistics, summaries
+from monitor.storage.run_results import put_items, replace_results
+from monitor.storage.tables.run_tables import daily, runs, summaries
 from monitor.storage.transactions import Database
 from monitor.storage.user_scores import replace_scores
 
@@ -70,7 +70,7 @@ class SqlRunStore:
             "reasons": None,
         }
         # The unique key lets only one of several callers insert the slot.
-        new = {"comparison": comparison, "scheduled_for": slot, "attempt": 1, **holder, **begun}
+        new = {"comparison": comparison, "slot": slot, "attempt": 1, **holder, **begun}
         is_free = or_(runs.c.claimed_until.is_(None), runs.c.claimed_until <= now)
         is_finished = runs.c.status.in_(_FINISHED)
         # The results of a finished run stay visible until `finish` replaces them.
@@ -115,8 +115,8 @@ class SqlRunStore:
                 result = replace(result, claim=_set_earlier_aside(connection, result.claim))
             if not _finish_claim(connection, result):
                 return None
+            _forget_day(connection, result.claim.comparison, result.claim.slot)
             replace_results(connection, result)
-            store_explanation(connection, result)
             store_alerts(connection, result.states, result.transitions, receivers)
             list_pieces.store_lists(connection, result, pieces)
             return result.claim.run_id
@@ -144,10 +144,10 @@ class SqlRunStore:
     def awaiting_relevance(self, comparison: str, *, since: datetime) -> tuple[Run, ...]:
         is_wanted = and_(
             runs.c.comparison == comparison,
-            runs.c.scheduled_for >= since,
+            runs.c.slot >= since,
             runs.c.claimed_until.is_(None),
         )
-        query = RUN_ROWS.where(WAITS_FOR_RELEVANCE, is_wanted).order_by(runs.c.scheduled_for)
+        query = RUN_ROWS.where(WAITS_FOR_RELEVANCE, is_wanted).order_by(runs.c.slot)
         return from_rows(Run, self._database.rows(query))
 
     def store_relevance(
@@ -167,6 +167,7 @@ class SqlRunStore:
         with self._database.write() as connection:
             if connection.execute(labelled).rowcount != 1:
                 return False
+            _forget_day(connection, run.comparison, run.slot)
             _replace_summaries(connection, run.id, summaries)
             if scores is not None:
                 replace_scores(connection, run.id, run.slot, scores)
@@ -180,7 +181,7 @@ def _begun(batches: Iterable[Scores]) -> Iterable[Scores]:
 
 
 def _is_slot(comparison: str, slot: datetime) -> ColumnElement[bool]:
-    return and_(runs.c.comparison == comparison, runs.c.scheduled_for == slot)
+    return and_(runs.c.comparison == comparison, runs.c.slot == slot)
 
 
 def _is_held(claim: Claim) -> ColumnElement[bool]:
@@ -206,7 +207,14 @@ def as_abandoned(reason: str, at: datetime) -> dict[str, Case[Any]]:
 
 
 def _claim(row: Row[Any], **others: object) -> Claim:
-    return from_row(Claim, row, has_ok=row.status == RunStatus.OK, **others)
+    return from_row(
+        Claim,
+        row,
+        run_id=row.id,
+        until=row.claimed_until,
+        has_ok=row.status == RunStatus.OK,
+        **others,
+    )
 
 
 def _set_earlier_aside(connection: Connection, claim: Claim) -> Claim:
@@ -248,14 +256,18 @@ def _finish_claim(connection: Connection, result: RunResult) -> bool:
     return connection.execute(finished).rowcount == 1
 
 
+def _forget_day(connection: Connection, comparison: str, slot: datetime) -> None:
+    """Delete the roll-up of the slot's day, unless it is final. Pruning builds it again."""
+    lock_names(connection, [comparison])
+    is_day = and_(daily.c.comparison == comparison, daily.c.day == midnight(slot))
+    connection.execute(delete(daily).where(is_day, ~daily.c.is_final))
+
+
 def _replace_summaries(connection: Connection, run_id: int, measured: Sequence[Summary]) -> None:
     """Replace the summaries of these metrics. They are stored after those of other metrics."""
     metrics = {summary.metric for summary in measured}
-    for table in (statistics, summaries):
-        connection.execute(
-            delete(table).where(table.c.run_id == run_id, table.c.metric.in_(metrics))
-        )
-    last = connection.scalar(
-        select(func.max(summaries.c.position)).where(summaries.c.run_id == run_id)
-    )
-    put_summaries(connection, run_id, measured, first=0 if last is None else last + 1)
+    is_of_run = summaries.c.run_id == run_id
+    connection.execute(delete(summaries).where(is_of_run, summaries.c.metric.in_(metrics)))
+    last = connection.scalar(select(func.max(summaries.c.position)).where(is_of_run))
+    first = 0 if last is None else last + 1
+    put_items(connection, run_id, Summary, measured, first=first)

@@ -17,7 +17,7 @@ from monitor.foreign_errors import note_error
 from monitor.storage.database_errors import UPGRADE, translated
 from monitor.storage.database_url import describe, file_of, parse_url
 from monitor.storage.leases import read_lease
-from monitor.storage.partitions import is_of_dialect, without_partitions
+from monitor.storage.partitions import is_no_partition, is_of_dialect
 from monitor.storage.rows import is_sqlite
 from monitor.storage.sqlite_file import advise_on, find_damage, holder_of
 from monitor.storage.tables.metadata import metadata
@@ -88,7 +88,7 @@ def check(url: SecretStr | str) -> list[str]:
         options: dict[str, Any] = {
             "compare_type": True,
             "compare_server_default": True,
-            "include_name": without_partitions(connection),
+            "include_name": is_no_partition,
             "include_object": is_of_dialect(connection),
         }
         context = MigrationContext.configure(connection, opts=options)

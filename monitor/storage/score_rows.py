@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import date
+from functools import lru_cache
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from monitor.model.arrays import Floats
 from monitor.model.runs import Scores
 from monitor.storage.column_types import keys
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 CHUNK = 20_000
 """How many users' rows are in memory at once. They are about 2 MB in PostgreSQL's format."""
@@ -37,18 +35,14 @@ def insert_rows(
     batches: Iterable[Scores],
 ) -> None:
     """Insert one row for each user and part into SQLite; the first part gets number ``first``."""
-    cursor = driver.cursor()
     for users, part, values in _chunks(parts, batches):
-        columns = [users, *map(_nullable, values)]
-        width = len(columns)
+        columns = [users, *(column.tolist() for column in values)]  # SQLite stores NaN as NULL
         flat = list(chain.from_iterable(zip(*columns, strict=True)))
-        size = width * _USERS_A_STATEMENT
-        end = len(flat) - len(flat) % size
-        cursor.executemany(
-            _statement(run_id, first + part, width, _USERS_A_STATEMENT), _grouped(flat[:end], size)
-        )
-        cursor.executemany(_statement(run_id, first + part, width, 1), _grouped(flat[end:], width))
-    cursor.close()
+        size = len(columns) * _USERS_A_STATEMENT
+        for start in range(0, len(flat), size):
+            numbers = flat[start : start + size]
+            users_at_once = len(numbers) // len(columns)
+            driver.execute(_statement(run_id, first + part, len(columns), users_at_once), numbers)
 
 
 def copy_rows(
@@ -60,90 +54,54 @@ def copy_rows(
     batches: Iterable[Scores],
 ) -> None:
     """Copy one row for each user and part to PostgreSQL; the first part gets number ``first``."""
-    width = max(map(len, parts))
-    columns = ", ".join(f"v{place}" for place in range(1, width + 1))
-    statement = f"COPY scores (run_id, day, part, {columns}, user_id) FROM STDIN (FORMAT BINARY)"
-    with driver.cursor() as cursor, cursor.copy(statement) as copy:
-        copy.write(_SIGNATURE)
+    with driver.cursor() as cursor:
         for users, part, values in _chunks(parts, batches):
-            copy.write(binary_rows(run_id, day, first + part, values, users, width))
-        copy.write(_TRAILER)
+            columns = ", ".join(f"v{place}" for place in range(1, len(values) + 1))
+            fields = f"run_id, day, part, {columns}, user_id"
+            with cursor.copy(f"COPY scores ({fields}) FROM STDIN (FORMAT BINARY)") as copy:
+                copy.write(_SIGNATURE)
+                copy.write(_binary_rows(run_id, day, first + part, values, users))
+                copy.write(_TRAILER)
 
 
-def binary_rows(
+def _binary_rows(
     run_id: int,
     day: date,
     part: int,
     values: Sequence[Floats],
     users: list[str],
-    width: int,
 ) -> memoryview:
     """Return the rows in the binary format of PostgreSQL's COPY.
 
-    A row is the number of its fields, then length and content of each field, big-endian. NULL has
-    the length -1 and no content. ``values`` has an array for each metric, with one float64 for each
-    user and NaN for NULL. Columns without a metric, up to ``width``, are NULL.
+    A row is the number of its fields, then length and content of each field, big-endian. ``values``
+    has an array for each metric, with one float64 for each user.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
 
     names = pa.array(users, pa.string()).cast(pa.binary())
     offsets = np.frombuffer(names.buffers()[1], np.int32)[: len(users) + 1]
-    rows = np.zeros(len(users), _layout(width))
-    rows["number_of_fields"] = 4 + width
-    rows["run_length"] = 8
-    rows["run"] = run_id
-    rows["day_length"] = 4
-    rows["day"] = (day - _EPOCH_OF_POSTGRES).days
-    rows["part_length"] = 2
-    rows["part"] = part
+    contents = [
+        ("run", ">i8", run_id),
+        ("day", ">i4", (day - _EPOCH_OF_POSTGRES).days),
+        ("part", ">i2", part),
+        *((f"v{place}", ">f8", column) for place, column in enumerate(values)),
+    ]
+    layout = [("fields", ">i2")]
+    for name, kind, _ in contents:
+        layout += [(f"{name}_length", ">i4"), (name, kind)]
+    rows = np.zeros(len(users), [*layout, ("user_length", ">i4")])
+    rows["fields"] = len(contents) + 1
     rows["user_length"] = np.diff(offsets)
-    is_null = np.ones((len(users), width), np.bool_)
-    for place, column in enumerate(values):
-        is_null[:, place] = np.isnan(column)
-        rows[f"value{place}"] = column
-    for place in range(width):
-        rows[f"length{place}"] = np.where(is_null[:, place], -1, 8)
-    joined = pc.binary_join_element_wise(_without_nulls(rows, is_null), names, b"")
+    for name, _, content in contents:
+        rows[f"{name}_length"] = rows.dtype[name].itemsize
+        rows[name] = content
+    # The user's bytes follow the columns of one length.
+    buffers = [None, pa.py_buffer(rows)]
+    starts = pa.Array.from_buffers(pa.binary(rows.dtype.itemsize), len(rows), buffers)
+    joined = pc.binary_join_element_wise(starts.cast(pa.binary()), names, b"")
     bounds = np.frombuffer(joined.buffers()[1], np.int32)
     return memoryview(joined.buffers()[2])[bounds[0] : bounds[len(users)]]
-
-
-def _layout(width: int) -> np.dtype[Any]:
-    """Return the layout of a row in PostgreSQL's binary COPY format, up to the user's length.
-
-    That is the number of fields, and then the length and value of each. The user's bytes follow.
-    """
-    fields = [
-        ("number_of_fields", ">i2"),
-        ("run_length", ">i4"),
-        ("run", ">i8"),
-        ("day_length", ">i4"),
-        ("day", ">i4"),
-        ("part_length", ">i4"),
-        ("part", ">i2"),
-    ]
-    for place in range(width):
-        fields += [(f"length{place}", ">i4"), (f"value{place}", ">f8")]
-    return np.dtype([*fields, ("user_length", ">i4")])
-
-
-def _without_nulls(rows: np.ndarray[Any, Any], is_null: np.ndarray[Any, Any]) -> pa.Array:
-    """Return the bytes of each row; a NULL value keeps its length and loses its content."""
-    import pyarrow as pa
-
-    size = rows.dtype.itemsize
-    content = rows.view(np.uint8).reshape(len(rows), size)
-    sizes = size - 8 * is_null.sum(axis=1)
-    if is_null.any():
-        is_sent = np.ones((len(rows), size), np.bool_)
-        for place in range(is_null.shape[1]):
-            begin = rows.dtype.fields[f"value{place}"][1]
-            is_sent[:, begin : begin + 8] = ~is_null[:, place, None]
-        content = content[is_sent]
-    offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(content))]
-    return pa.Array.from_buffers(pa.binary(), len(rows), buffers)
 
 
 def _chunks(
@@ -158,20 +116,9 @@ def _chunks(
                 yield users, part, [batch.by_metric[name][chunk] for name in names]
 
 
-def _nullable(column: Floats) -> list[float | None]:
-    values: list[float | None] = list(column.tolist())
-    for place in np.flatnonzero(np.isnan(column)):
-        values[place] = None
-    return values
-
-
+@lru_cache(maxsize=16)
 def _statement(run_id: int, part: int, width: int, users: int) -> str:
     columns = ", ".join(f"v{place}" for place in range(1, width))
     row = f"({run_id:d}, {part:d}{', ?' * width})"
     rows = ", ".join([row] * users)
     return f"INSERT INTO scores (run_id, part, user_id, {columns}) VALUES {rows}"  # noqa: S608
-
-
-def _grouped(values: list[Any], size: int) -> Iterator[list[Any]]:
-    for start in range(0, len(values), size):
-        yield values[start : start + size]

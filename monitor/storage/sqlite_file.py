@@ -5,11 +5,10 @@ import os
 import re
 import socket
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
 
 from sqlalchemy import URL
 
@@ -60,32 +59,6 @@ def exposure(url: URL) -> str | None:
     if file is None:
         return None
     return describe_exposure(file, "may read users and lists in it", f"chmod o= {file}*")
-
-
-@dataclass(frozen=True, slots=True)
-class PinnedFiles:
-    """The files of a database as they were when its use began. The database file comes first."""
-
-    anchor: Any  # an open connection: SQLite removes none of the files while it is open
-    identities: Mapping[Path, tuple[int, int] | None]
-
-    @classmethod
-    def of(cls, file: Path, anchor: Any) -> Self:  # noqa: ANN401 - the driver's own
-        """Note the files as they are now."""
-        # SQLite opens its log only when it first reads.
-        anchor.cursor().execute("SELECT count(*) FROM sqlite_master").fetchall()
-        real = file.resolve()
-        files = (file, real.with_name(f"{real.name}-wal"), real.with_name(f"{real.name}-shm"))
-        return cls(anchor, {path: identity(path) for path in files})
-
-    def change(self) -> str | None:
-        """Describe the first file that changed, and what to do; None if no file changed."""
-        for path, first in self.identities.items():
-            if first is not None and identity(path) != first:
-                became = "replaced by another file" if path.exists() else "deleted or moved away"
-                todo = "rankwatch no longer writes to it: put the file back, or restart rankwatch"
-                return f"cannot be used: {path} was {became} while in use: {todo}"
-        return None
 
 
 def find_damage(file: Path) -> list[str]:

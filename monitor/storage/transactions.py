@@ -22,7 +22,7 @@ from monitor.model.runs import Lease
 from monitor.storage.database_errors import translated
 from monitor.storage.database_url import describe, file_of
 from monitor.storage.rows import is_sqlite
-from monitor.storage.sqlite_file import PinnedFiles, make_private
+from monitor.storage.sqlite_file import make_private
 from monitor.storage.tables.run_tables import leases
 
 LOCK_WAIT_S = 30.0
@@ -64,10 +64,7 @@ class LeaseFence:
             )
         query: Select[Any] = select(exists().where(is_current(self.lease)))
         if not is_sqlite(connection):
-            # The next leader finds open transactions by this name in the list of backends.
-            epoch = f"rankwatch epoch {self.lease.epoch}"
-            name = func.set_config("application_name", epoch, True)  # noqa: FBT003 - SQL
-            query = query.add_columns(name, _limit(self.patience))
+            query = query.add_columns(_limit(self.patience))
         if not connection.execute(query).scalar_one():
             raise _lost(connection, self.lease)
 
@@ -141,7 +138,6 @@ class Database:
         self.on_error: Callable[[DatabaseError], None] = lambda _: None
         self.is_sqlite = url.get_backend_name() == "sqlite"
         self.fence: LeaseFence | None = None
-        self._pinned: PinnedFiles | None = None
         self._lock_wait_s = patience_s or LOCK_WAIT_S
         self._engine = _sqlite_engine(url) if self.is_sqlite else _postgres_engine(url, patience_s)
         self._renewals = 0
@@ -189,32 +185,12 @@ class Database:
             yield connection
             if fence is not None:
                 fence.leave(connection)
-            # The file may have been replaced during the transaction.
-            self._require_pinned()
 
     def _turn(self, *, is_writing: bool) -> AbstractContextManager[None]:
         file = file_of(self.url)
         if file is None or not is_writing:
             return nullcontext()
         return _writers_of(file.resolve()).turn(describe(self.url))
-
-    def pin(self) -> None:
-        """From now on, refuse to work if a file of the SQLite database is deleted or replaced."""
-        # Open connections would still use the deleted file, and new connections the other file.
-        file = file_of(self.url)
-        if file is None or self._pinned is not None:
-            return
-        with translated(self.url, self._driver_error):
-            anchor = self._engine.raw_connection()
-            anchor.detach()  # the pool does not use it
-            self._pinned = PinnedFiles.of(file, anchor)
-
-    def _require_pinned(self) -> None:
-        if self._pinned is None:
-            return
-        change = self._pinned.change()
-        if change is not None:
-            raise DatabaseError(f"{describe(self.url)} {change}")
 
     def use_write_ahead_log(self) -> None:
         """From now on, let readers and the writer of a SQLite file work at the same time."""
@@ -240,7 +216,6 @@ class Database:
     @contextmanager
     def _transaction(self, **options: Any) -> Iterator[Connection]:  # noqa: ANN401
         try:
-            self._require_pinned()
             with (
                 self._turn(is_writing="is_writing" in options),
                 translated(self.url, self._driver_error),
@@ -264,9 +239,6 @@ class Database:
         """Close every connection. If another thread uses one, it is closed when it is returned."""
         self._is_closed = True
         self.renew()
-        if self._pinned is not None:
-            self._pinned.anchor.close()
-            self._pinned = None
 
     def _stamp(self, _dialect: object, record: ConnectionPoolEntry, *_: object) -> None:
         # The stamp comes before the connection: a slow server may answer after a renewal.

@@ -5,18 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from itertools import chain
-from typing import TYPE_CHECKING
 
 from sqlalchemy import ColumnElement, Connection, delete, func, select
 
 from monitor.model.runs import Scores
-from monitor.storage.column_types import keys
 from monitor.storage.partitions import day_of_slot, of_run
-from monitor.storage.rows import insert, is_sqlite
-from monitor.storage.tables.run_tables import PLACES, metrics, score_places, scores
-
-if TYPE_CHECKING:
-    import pandas as pd
+from monitor.storage.rows import is_sqlite
+from monitor.storage.tables.run_tables import PLACES, score_places, scores
 
 
 def store_scores(
@@ -60,11 +55,9 @@ def replace_scores(
 
     Scores of other metrics stay.
     """
-    replaced = select(metrics.c.id).where(metrics.c.name.in_(list(new.by_metric)))
     is_of_run = score_places.c.run_id == run_id
-    connection.execute(
-        delete(score_places).where(is_of_run, score_places.c.metric_id.in_(replaced))
-    )
+    is_replaced = score_places.c.metric.in_(list(new.by_metric))
+    connection.execute(delete(score_places).where(is_of_run, is_replaced))
     # Rows that also have another metric stay. ``score_places`` no longer names their old values.
     placed = select(score_places.c.part).where(is_of_run)
     connection.execute(
@@ -78,50 +71,31 @@ def scores_of(connection: Connection, run_id: int, names: Sequence[str]) -> Scor
     import numpy as np
     import pandas as pd
 
-    places = (
-        select(metrics.c.name, score_places.c.part, score_places.c.place)
-        .join(metrics, metrics.c.id == score_places.c.metric_id)
-        .where(score_places.c.run_id == run_id, metrics.c.name.in_(names))
+    places = select(score_places).where(
+        score_places.c.run_id == run_id, score_places.c.metric.in_(names)
     )
     columns: dict[int, dict[str, ColumnElement[float]]] = {}
     for row in connection.execute(places):
-        columns.setdefault(row.part, {})[row.name] = scores.c[f"v{row.place}"]
+        columns.setdefault(row.part, {})[row.metric] = scores.c[f"v{row.place}"]
     tables = [pd.DataFrame(index=pd.Index([], dtype="str"))]
     for part, part_columns in columns.items():
-        table = _table(connection, run_id, part, part_columns)
-        if len(table):
-            tables.append(table)
+        query = select(scores.c.user_id, *part_columns.values()).where(
+            of_run(connection, run_id), scores.c.part == part
+        )
+        rows = list(map(tuple, connection.execute(query)))
+        if rows:
+            table = pd.DataFrame(rows, columns=["user", *part_columns]).set_index("user")
+            tables.append(table.astype(np.float64))
     joined = pd.concat(tables, axis=1).sort_index()
     by_metric = {}
     for name in names:
         if name in joined:
-            by_metric[name] = joined[name].to_numpy(np.float64)
+            by_metric[name] = joined[name].to_numpy()
     return Scores(users=pd.Index(joined.index, dtype="str"), by_metric=by_metric)
-
-
-def _table(
-    connection: Connection,
-    run_id: int,
-    part: int,
-    columns: dict[str, ColumnElement[float]],
-) -> pd.DataFrame:
-    import numpy as np
-    import pandas as pd
-
-    query = select(scores.c.user_id, *columns.values()).where(
-        of_run(connection, run_id), scores.c.part == part
-    )
-    rows = connection.execute(query).all()
-    values = {}
-    for place, name in enumerate(columns, start=1):
-        values[name] = np.array([row[place] for row in rows], dtype=np.float64)
-    users = pd.Index([row[0] for row in rows], dtype="str")
-    return pd.DataFrame(values, index=users)
 
 
 def _store_places(connection: Connection, run_id: int, parts: Sequence[Sequence[str]]) -> int:
     """Store the part and column of each metric; return the number of the first new part."""
-    numbers = _numbers(connection, list(chain.from_iterable(parts)))
     last = connection.scalar(
         select(func.max(score_places.c.part)).where(score_places.c.run_id == run_id)
     )
@@ -129,28 +103,6 @@ def _store_places(connection: Connection, run_id: int, parts: Sequence[Sequence[
     rows = []
     for part, names in enumerate(parts, start=first):
         for place, name in enumerate(names, start=1):
-            rows.append(
-                {
-                    "run_id": run_id,
-                    "metric_id": numbers[name],
-                    "part": part,
-                    "place": place,
-                }
-            )
+            rows.append({"run_id": run_id, "metric": name, "part": part, "place": place})
     connection.execute(score_places.insert(), rows)
     return first
-
-
-def _numbers(connection: Connection, names: Sequence[str]) -> dict[str, int]:
-    """Return the number of each metric; a new metric gets a number."""
-    # Sorted, so that two transactions never wait for each other.
-    connection.execute(
-        insert(connection, metrics).on_conflict_do_nothing(),
-        [{"name": name} for name in sorted(names)],
-    )
-    query = select(metrics.c.name, metrics.c.id)
-    by_stored_name = dict(connection.execute(query).all())
-    numbers = {}
-    for name, stored_name in zip(names, keys(list(names)), strict=True):
-        numbers[name] = by_stored_name[stored_name]
-    return numbers

@@ -26,7 +26,7 @@ _LACKS = {
     Lack.FAILED: "gave no usable answer for",
     Lack.SHARED: "gave one and the same list to",
     Lack.UNCHANGED: "returned an unchanged list for",
-    Lack.REVERSED: "reversed the same first three items for",
+    Lack.REVERSED: "reversed the first three items for",
     Lack.FIRST_DIFFERS: "put another item first for",
     Lack.IDENTICAL: "answers with the baseline's list for",
 }
@@ -47,6 +47,9 @@ def write_value(rule: SeriesRule, value: float, users: int, segment: str, *limit
     percent = "" if value == 1 else f" ({shown} %)"
     if share.arm is None:
         return f"{count:,} of {among} could not be compared{percent}"
+    if share.lack is Lack.REVERSED:
+        # The order can be compared only if the items are the same.
+        among = f"the {among} with the same first three items"
     return f"the {share.arm} {_LACKS[share.lack]} {count:,} of {among}{percent}"
 
 

@@ -38,7 +38,6 @@ _VALIDITY = re.compile(
 _Stamp = tuple[tuple[int, ...] | None, ...]
 log = structlog.get_logger(__name__)
 _LONGEST = 72  # bcrypt reads so many bytes; programs that make hashes cut longer passwords
-_MOST_REMEMBERED = 1024
 
 
 @immutable
@@ -47,7 +46,8 @@ class Access:
 
     credentials: "Credentials" = field(default_factory=lambda: Credentials({}))
     certificates: "CertificateStore | None" = None
-    names: frozenset[str] | None = None
+    client_names: frozenset[str] | None = None
+    """Alternative names of which a client's certificate must have one. None allows any."""
     hosts: frozenset[str] = frozenset()
     """Names of this server in the header `Host`, in addition to localhost and IP addresses."""
     options: AccessOptions = field(default_factory=AccessOptions)
@@ -82,41 +82,43 @@ class Access:
 
     def admits(self, certificate: dict[str, object] | None) -> bool:
         """Whether a client with this verified certificate may connect."""
-        return self.names is None or not self.names.isdisjoint(alternative_names(certificate))
+        names = alternative_names(certificate)
+        return self.client_names is None or not self.client_names.isdisjoint(names)
 
 
 def open_access(
     options: AccessOptions | None,
     *,
-    name: str | None = None,
+    file_name: str | None = None,
     hosts: frozenset[str] = frozenset(),
     old: Access | None = None,
 ) -> Access:
-    """Read the certificates of a web configuration file, and return its access.
+    """Read the certificates that a web configuration file names, and return its access.
 
     ``hosts`` are names of this server in lower case. If the users have not changed since the
     ``old`` access, passwords that it verified are not verified again.
 
-    Raises ConfigError if the certificates cannot be used. Its text begins with the file's ``name``.
+    Raises ConfigError if the certificates cannot be used. Its text begins with ``file_name``.
     """
     options = options or AccessOptions()
     old = old or Access()
     tls = options.tls_server_config
-    certificates = names = None
+    certificates = None
+    client_names = None
     try:
         if tls.is_on:
             certificates = CertificateStore(tls)
     except ConfigError as error:
-        raise ConfigError(f"{name}: {error}" if name else str(error)) from None
+        raise ConfigError(f"{file_name}: {error}") from None
     if tls.client_allowed_sans is not None:
-        names = frozenset(map(short_address, tls.client_allowed_sans))
+        client_names = frozenset(map(short_address, tls.client_allowed_sans))
     credentials = old.credentials
     if old.options.basic_auth_users != options.basic_auth_users:
         credentials = Credentials(options.basic_auth_users)
     return Access(
         credentials=credentials,
         certificates=certificates,
-        names=names,
+        client_names=client_names,
         hosts=hosts,
         options=options,
     )
@@ -168,13 +170,12 @@ class Credentials:
             self._compare(cut, self._decoys[cost])
         if not is_right or user not in self._hashes:
             return False
-        if len(self._verified) >= _MOST_REMEMBERED:
-            self._verified.clear()
         self._verified.add(self._digest(user, password))
         return True
 
     def _digest(self, user: bytes, password: bytes) -> bytes:
-        pair = len(user).to_bytes(8, "big") + user + password
+        # Longer passwords are equal to their first bytes. So there is one digest for each user.
+        pair = len(user).to_bytes(8, "big") + user + password[:_LONGEST]
         return hashlib.blake2b(pair, key=self._key, digest_size=32).digest()
 
 
@@ -183,7 +184,8 @@ class CertificateStore:
 
     Raises ConfigError if the files cannot be used at the start. If changed files cannot be used,
     the old context stays in force. One example: only one of two files has been replaced so far.
-    Each refused change is logged once.
+    Each refused change is logged once. A changed certificate is never loaded into the context in
+    force: OpenSSL drops the old key before it checks the new one.
     """
 
     def __init__(self, options: TlsOptions, *, clock: Callable[[], float] = time.monotonic) -> None:

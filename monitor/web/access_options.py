@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
+from pydantic import Field, SecretStr
 
-from monitor.options import ConfigPath, must, readable_by
+from monitor.options import ConfigPath, Options, must, readable_by
 
 _HASH = re.compile(r"\$2[aby]\$\d\d\$[./A-Za-z0-9]{21}[.Oeu][./A-Za-z0-9]{31}", re.ASCII)
 _LEAST_COST = 4
@@ -42,31 +42,26 @@ _UserName = Annotated[
 ]
 
 
-class _Part(BaseModel):
-    """Unknown keys are errors, and errors never show values.
+class TlsOptions(Options):
+    """How connections are encrypted, and which certificates clients must show.
 
     ``key_file`` is a path, because the file is read again later.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+    reads_secret_files: ClassVar[bool] = False
 
-
-class TlsOptions(_Part):
-    """How connections are encrypted, and which certificates clients must show."""
-
-    cert_file: ConfigPath | None = Field(
-        default=None, description="PEM file of the certificate and of those that signed it."
-    )
-    key_file: ConfigPath | None = Field(default=None, description="PEM file of the key.")
-    client_ca_file: ConfigPath | None = Field(
-        default=None, description="PEM file of the certificates that sign clients' certificates."
-    )
+    cert_file: ConfigPath | None = None
+    """PEM file of the certificate and of those that signed it."""
+    key_file: ConfigPath | None = None
+    """PEM file of the key."""
+    client_ca_file: ConfigPath | None = None
+    """PEM file of the certificates that sign clients' certificates."""
     client_auth_type: Literal[
         "NoClientCert", "VerifyClientCertIfGiven", "RequireAndVerifyClientCert"
-    ] = Field(default="NoClientCert", description="Which certificates clients must show.")
-    client_allowed_sans: Annotated[tuple[str, ...], Field(min_length=1)] | None = Field(
-        default=None, description="A client's certificate must have one of these alternative names."
-    )
+    ] = "NoClientCert"
+    """Which certificates clients must show."""
+    client_allowed_sans: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
+    """A client's certificate must have one of these alternative names."""
     min_version: Literal["TLS12", "TLS13"] = "TLS12"
 
     @property
@@ -89,15 +84,9 @@ class TlsOptions(_Part):
         """Whether each client must have a certificate."""
         return self.client_auth_type == "RequireAndVerifyClientCert"
 
-    @model_validator(mode="after")
-    def _agree(self) -> Self:
-        if self.is_on:
-            problems = list(self._disagreements())
-            if problems:
-                raise ValueError("; ".join(problems))
-        return self
-
-    def _disagreements(self) -> Iterator[str]:
+    def _problems(self) -> Iterator[str]:
+        if not self.is_on:
+            return
         for name in ("cert_file", "key_file"):
             if getattr(self, name) is None:
                 yield f"{name} is missing: encryption needs both a certificate and its key"
@@ -115,8 +104,10 @@ class TlsOptions(_Part):
             yield "client_allowed_sans needs client_auth_type: RequireAndVerifyClientCert"
 
 
-class AccessOptions(_Part):
+class AccessOptions(Options):
     """A web configuration file."""
+
+    reads_secret_files: ClassVar[bool] = False
 
     tls_server_config: TlsOptions = Field(default_factory=TlsOptions)
     basic_auth_users: Mapping[_UserName, Annotated[SecretStr, readable_by(_require_hash)]] = Field(

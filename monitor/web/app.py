@@ -32,16 +32,15 @@ from monitor.web.forms import (
     describe_failures,
     describe_gate,
     read_form,
+    require_user,
 )
 from monitor.web.pages import PAGES, AbsentPageError, Page, Query, Site
-from monitor.web.pages.parameters import describe_path, describe_query, read_parameters
+from monitor.web.pages.parameters import describe_path, describe_query, read_query
 from monitor.web.pages.rendering import read_static, render
-from monitor.web.pages.site import UnanswerableError, alert_url
+from monitor.web.pages.site import ForbiddenError, SlowPageError, UnanswerableError, alert_url
 from monitor.web.server import (
     IS_AUTHENTICATED,
-    MUST_AUTHENTICATE,
     PLAIN_HEADERS,
-    RELOAD,
     USER,
     plain_answer,
 )
@@ -59,16 +58,6 @@ It is called in a worker thread, one at a time.
 """
 
 DESCRIPTION = "/api/v1/openapi.json"
-_DESCRIPTION = {
-    "summary": "This description.",
-    "responses": {
-        "200": {
-            "description": "OpenAPI 3.1.",
-            "content": {"application/json": {"schema": {"type": "object"}}},
-        },
-        **describe_failures({}),
-    },
-}
 _HEALTH_S = 5.0
 _RENDERERS = 2
 _SCRAPES = 32
@@ -86,8 +75,11 @@ _HTML = {
 _FAILURES: tuple[tuple[type[MonitorError], int, str], ...] = (
     (AbsentPageError, 404, "not here"),
     (UnanswerableError, 409, "this comparison cannot answer that"),
+    (ForbiddenError, 403, "nothing was changed"),
+    (SlowPageError, 504, "the page took too long"),
     (SourceError, 503, "a source does not answer"),
     (DatabaseError, 503, "the database is away"),
+    (MonitorError, 400, "this request cannot be answered"),
 )
 """Status and title of the answer for each kind of error. The first matching kind is used."""
 _ANSWERS = {
@@ -139,13 +131,13 @@ def create_app(
     tokens = FormTokens()
     routes = []
     for page in PAGES:
-        html = _reader(site, threads, partial(_render, tokens, page, site), as_json=False)
-        as_json = _reader(site, threads, partial(_to_json, page, site), as_json=True)
+        html = _in_thread(partial(_render, tokens, page, site), threads)
+        as_json = _in_thread(partial(_to_json, page, site), threads)
         routes.append(Route(page.path, html, name=page.template))
         routes.append(Route(page.api, as_json, name=page.api))
     # Forms are executed one at a time. Gates have threads of their own, and do not wait for pages.
-    form = _form(site, tokens, CapacityLimiter(1))
-    gate = _reader(site, CapacityLimiter(_READERS), partial(answer_gate, site), as_json=True)
+    form = _form_endpoint(site, tokens, CapacityLimiter(1))
+    gate = _in_thread(partial(answer_gate, site), CapacityLimiter(_READERS))
     routes += [
         Route("/alerts", form, methods=["POST"]),
         Route("/alerts/{key}", form, methods=["POST"]),
@@ -155,53 +147,43 @@ def create_app(
         Route("/metrics", _scraper(metrics)),
         Route("/-/healthy", _probe(health.unhealthy, "healthy")),
         Route("/-/ready", _probe(health.unready, "ready")),
-        Route(RELOAD, _reloader(reload), methods=["POST"]),
+        Route("/-/reload", _reloader(reload), methods=["POST"]),
     ]
-    app = Starlette(routes=routes, exception_handlers={HTTPException: _refuse_address})
+    handlers: dict[Any, Any] = {HTTPException: _refuse_address}
+    for kind in (ConfigError, InputError, SourceError, DatabaseError):
+        handlers[kind] = partial(_answer_error, site)
+    app = Starlette(routes=routes, exception_handlers=handlers)
     app.router.redirect_slashes = False  # a redirect would go to the host that the client names
     return app
 
 
 def _read_page(page: Page, site: Site, request: Request) -> Any:  # noqa: ANN401 - of any page
-    chosen = read_parameters(request.query_params, page.required, page.optional)
+    chosen = read_query(page.query, request).model_dump(by_alias=True, exclude_unset=True)
     return page.read(site, Query(path=request.path_params, chosen=chosen))
 
 
-def _reader(
-    site: Site,
-    threads: CapacityLimiter,
-    read: Callable[[Request], Response],
-    *,
-    as_json: bool,
+def _in_thread(
+    read: Callable[[Request], Response], threads: CapacityLimiter
 ) -> Callable[[Request], Awaitable[Response]]:
-    """Return an endpoint that reads in one of the threads, and answers errors as page or JSON."""
+    """Return an endpoint that reads in one of the threads, for at most `_PAGE_S` seconds."""
 
     async def endpoint(request: Request) -> Response:
-        fail = partial(_fail, site, as_json=as_json)
-        try:
-            with move_on_after(_PAGE_S):
-                return await run_sync(read, request, limiter=threads, abandon_on_cancel=True)
-            # The read was cancelled after `_PAGE_S`.
-            return fail(
-                504,
-                "the page took too long",
-                f"no data within {_PAGE_S:g} s: choose a shorter period, or try again",
-            )
-        except (ConfigError, InputError, SourceError, DatabaseError) as error:
-            return fail(*_explain(error))
+        with move_on_after(_PAGE_S):
+            return await run_sync(read, request, limiter=threads, abandon_on_cancel=True)
+        raise SlowPageError(f"no data within {_PAGE_S:g} s: choose a shorter period, or try again")
 
     return endpoint
 
 
-def _explain(error: MonitorError) -> tuple[int, str, str]:
-    """Return status, title and reason of the answer for this error."""
+async def _answer_error(site: Site, request: Request, error: MonitorError) -> Response:
+    """Answer with the reason, as JSON or as a page."""
     reason = str(error)
     if isinstance(error, DatabaseError):
         reason += ". The overview shows the last state."
-    for kind, status, title in _FAILURES:
-        if isinstance(error, kind):
-            return status, title, reason
-    return 400, "this request cannot be answered", reason
+    _, status, title = next(each for each in _FAILURES if isinstance(error, each[0]))
+    if request.url.path.startswith("/api/"):
+        return JSONResponse({"error": title, "reason": reason}, status, headers=PLAIN_HEADERS)
+    return _error_page(site, status, title, reason)
 
 
 def _render(tokens: FormTokens, page: Page, site: Site, request: Request) -> Response:
@@ -220,7 +202,7 @@ def _render(tokens: FormTokens, page: Page, site: Site, request: Request) -> Res
     return HTMLResponse(body, headers=_HTML)
 
 
-def _form(
+def _form_endpoint(
     site: Site,
     tokens: FormTokens,
     thread: CapacityLimiter,
@@ -228,23 +210,18 @@ def _form(
     """Return an endpoint that executes a form, and then shows the page of the form again."""
 
     async def endpoint(request: Request) -> Response:
-        user = request.scope[USER]
+        user = require_user(request)
         key = request.path_params.get("key", "")
-        fail = partial(_fail, site, as_json=False)
-        if user is None:
-            return fail(403, "nothing was changed", f"changes need {MUST_AUTHENTICATE}")
         try:
             fields = await read_form(request)
             issued = tokens.verify(fields.get("token", ""), user)
             form = Form(user=user, issued=issued, key=key, fields=fields)
             outcome = await run_sync(act, site, form, limiter=thread)
-        except HTTPException as error:
-            return fail(error.status_code, "nothing was changed", error.detail)
         except ConfigError as error:
-            return fail(422, "nothing was changed", str(error))
+            return _error_page(site, 422, "nothing was changed", str(error))
         except DatabaseError as error:
             reason = f"{error}. Check whether the change was made before you try again."
-            return fail(503, "the database is away", reason)
+            return _error_page(site, 503, "the database is away", reason)
         path = alert_url(key) if key else "/alerts"
         return RedirectResponse(f"{site.prefix}{path}?done={outcome}", 303, PLAIN_HEADERS)
 
@@ -267,19 +244,9 @@ async def _refuse_address(request: Request, error: Exception) -> Response:
     )
 
 
-def _fail(
-    site: Site,
-    status: int,
-    title: str,
-    reason: str,
-    *,
-    as_json: bool,
-) -> Response:
-    if as_json:
-        return JSONResponse({"error": title, "reason": reason}, status, headers=PLAIN_HEADERS)
-    return HTMLResponse(
-        render("absent.html", title=title, reason=reason, prefix=site.prefix), status, headers=_HTML
-    )
+def _error_page(site: Site, status: int, title: str, reason: str) -> Response:
+    body = render("absent.html", title=title, reason=reason, prefix=site.prefix)
+    return HTMLResponse(body, status, headers=_HTML)
 
 
 @cache
@@ -290,7 +257,7 @@ def _adapter(shows: type) -> TypeAdapter[Any]:
 @cache
 def describe_api() -> dict[str, Any]:
     """Return the OpenAPI description of the gate, and of the pages' data as JSON."""
-    paths: dict[str, Any] = {GATE: describe_gate(), DESCRIPTION: {"get": _DESCRIPTION}}
+    paths: dict[str, Any] = {GATE: describe_gate()}
     schemas: dict[str, Any] = {"Failure": FAILURE}
     for page in PAGES:
         schema = _adapter(page.shows).json_schema(
@@ -305,8 +272,7 @@ def describe_api() -> dict[str, Any]:
 
 def _describe_page(page: Page) -> dict[str, Any]:
     parameters = [*map(describe_path, re.findall("{([a-z]+)}", page.api))]
-    for name in (*page.required, *page.optional):
-        parameters.append(describe_query(name, is_required=name in page.required))
+    parameters += describe_query(page.query)
     content = {
         "application/json": {"schema": {"$ref": f"#/components/schemas/{page.shows.__name__}"}}
     }
@@ -377,7 +343,8 @@ def _probe(ask: Callable[[], str | None], word: str) -> Callable[[Request], Awai
 def _reloader(reload: Reload) -> Callable[[Request], Awaitable[Response]]:
     threads = CapacityLimiter(1)  # one reload at a time
 
-    async def page(_: Request) -> Response:
+    async def page(request: Request) -> Response:
+        require_user(request)
         if await run_sync(reload, limiter=threads):
             return plain_answer(200, "configuration reloaded")
         return plain_answer(500, "not reloaded, the old configuration stays in force: see the log")

@@ -26,7 +26,7 @@ class Limits:
     handshake_s: float = 10.0  # for the TLS handshake
     exchange_s: float = 30.0  # from the start of a request until its answer was sent
     keep_alive_s: int = 75  # while idle: longer than the usual scrape interval
-    connections: int = 256  # if there are more, the oldest without a request is closed
+    connections: int = 256  # if there are more, the oldest of an unknown client is closed
 
 
 @dataclass(slots=True)
@@ -44,15 +44,9 @@ class Front:
         Among the connections that are not answering, the one with the lowest
         `Connection.claim_to_stay` is aborted. If all are answering, the newest one is aborted.
         """
-        count = 0
-        waiting = []
-        for connection in self.connections:
-            if connection.is_gone:
-                continue
-            count += 1
-            if connection is not newest and not connection.is_answering:
-                waiting.append(connection)
-        if count > self.limits.connections:
+        if len(self.connections) > self.limits.connections:
+            others = self.connections - {newest}
+            waiting = [connection for connection in others if not connection.is_answering]
             min(waiting, key=attrgetter("claim_to_stay"), default=newest).abort()
 
     def end_connections(self) -> None:
@@ -81,7 +75,8 @@ class Connection(H11Protocol):
         self._born = self.loop.time()
         self._deadline = self.loop.call_later(front.limits.exchange_s, self._cut_off)
         self._is_busy = True
-        self._has_asked = False
+        self.is_known = False
+        """Whether a client that may read everything has sent a request."""
         self._answering = 0
         self._handshake: asyncio.Task[None] | None = None
         self._early: list[bytes] = []
@@ -130,7 +125,6 @@ class Connection(H11Protocol):
         if not self._is_busy:
             self._restart_deadline()
         self._is_busy = True
-        self._has_asked = True
         self._answering += 1
 
     def end_answer(self) -> None:
@@ -147,6 +141,7 @@ class Connection(H11Protocol):
 
     def abort(self) -> None:
         """End the connection at once."""
+        self._front.connections.discard(self)
         self._line.abort()  # a TLS transport that was closed twice can no longer abort
 
     @property
@@ -161,17 +156,12 @@ class Connection(H11Protocol):
         return self._answering > 0 and not self._unsent
 
     @property
-    def is_gone(self) -> bool:
-        """Whether the connection is closed and has sent everything."""
-        return self._line.is_closing() and not self._unsent
-
-    @property
     def claim_to_stay(self) -> tuple[bool, bool, float]:
         """The sort key by which connections are aborted. The lowest value is aborted first.
 
-        Closing connections come first, then connections without a request so far, then the oldest.
+        Closing connections come first, then those of unknown clients, then the oldest.
         """
-        return not self._transport.is_closing(), self._has_asked, self._born
+        return not self._transport.is_closing(), self.is_known, self._born
 
     @property
     def _unsent(self) -> int:

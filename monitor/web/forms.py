@@ -11,8 +11,8 @@ from functools import partial
 from typing import Annotated, Any, Literal
 from urllib.parse import parse_qsl
 
-from pydantic import BaseModel, Field, TypeAdapter, ValidationError
-from starlette.exceptions import HTTPException
+from pydantic import BaseModel, BeforeValidator, Field, TypeAdapter
+from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
@@ -22,9 +22,9 @@ from monitor.immutable import immutable
 from monitor.model.alerts import Transition
 from monitor.options import parse_duration
 from monitor.pipeline.alert_actions import Signature, change_firing, make_silence
-from monitor.web.pages.parameters import Slot, Text, describe_path
-from monitor.web.pages.site import Site, UnanswerableError
-from monitor.web.server import PLAIN_HEADERS, is_same_origin
+from monitor.web.pages.parameters import Slot, Text, describe_path, describe_query, read_query
+from monitor.web.pages.site import ForbiddenError, Site, UnanswerableError
+from monitor.web.server import PLAIN_HEADERS, USER
 
 _MOST_BYTES = 16_384
 
@@ -58,34 +58,56 @@ class FormTokens:
     def verify(self, token: str, user: str) -> datetime:
         """Return when the form with this token was shown.
 
-        Raises HTTPException if the token is wrong.
+        Raises ForbiddenError if the token is wrong.
         """
         issued = token.partition("~")[0]
         if not hmac.compare_digest(token.encode(), self.issue(user, issued).encode()):
-            raise HTTPException(
-                403,
+            raise ForbiddenError(
                 "this form is from another user or another daemon, or the daemon was restarted: "
                 "load its page again",
             )
         return datetime.fromisoformat(issued)
 
 
-async def read_form(request: Request) -> Mapping[str, str]:
-    """Return the fields of a form.
+def require_user(request: Request) -> str:
+    """Return the name of the user who may change something by this request.
 
-    Raises HTTPException if the form is from another site, or too large.
+    Raises ForbiddenError if nobody had to authenticate, or if the request is from another site.
     """
-    if not is_same_origin(request.headers):
-        raise HTTPException(
-            403,
-            "this form is from another site, or a proxy without HTTPS changed the header Host: "
-            "use HTTPS",
+    user: str | None = request.scope[USER]
+    if user is None:
+        raise ForbiddenError(
+            "changes need a web configuration file with basic_auth_users or verified client "
+            "certificates"
         )
+    if not _is_same_origin(request.headers):
+        raise ForbiddenError(
+            "this request is from another site, or a proxy without HTTPS changed the header Host: "
+            "use HTTPS"
+        )
+    return user
+
+
+def _is_same_origin(headers: Headers) -> bool:
+    """Return whether the request comes from our own pages, or from a client that is not a browser.
+
+    Over HTTPS browsers send how the requesting site is related to us. Over HTTP they send its
+    address. Other clients send neither.
+    """
+    relation = headers.get("sec-fetch-site")
+    origin = headers.get("origin")
+    if relation is not None:
+        return relation == "same-origin"
+    return origin is None or origin.partition("://")[2] == headers.get("host")
+
+
+async def read_form(request: Request) -> Mapping[str, str]:
+    """Return the fields of a form. Raises ConfigError if it is too large."""
     body = b""
     async for part in request.stream():
         body += part
         if len(body) > _MOST_BYTES:
-            raise HTTPException(413, f"the form is over {_MOST_BYTES:,} bytes: shorten its texts")
+            raise ConfigError(f"the form is over {_MOST_BYTES:,} bytes: shorten its texts")
     return dict(parse_qsl(body.decode("utf-8", "replace")))
 
 
@@ -115,7 +137,7 @@ def act(site: Site, form: Form) -> str:
     signed = Signature(author=form.user, comment=comment, at=now)
 
     def is_of_incident(start: Transition) -> bool:
-        return form.key in (start.incident, start.dedup_key)
+        return start.incident == form.key
 
     if action in ("acknowledge", "resolve"):
         changes = change_firing(alerts, is_of_incident, signed, ends=action == "resolve")
@@ -156,7 +178,6 @@ GATE = "/api/v1/gate/{name}"
 SERVER_ANSWERS = {
     "401": "The server requires a user name and a password.",
     "421": "The server requires no authentication, and the header Host names another server.",
-    "431": "The headers and the address together are larger than 16 kB.",
     "503": "The database or a source does not answer, or too many passwords wait to be verified.",
     "504": "The answer took too long.",
 }
@@ -164,7 +185,6 @@ SERVER_ANSWERS = {
 _WIDEST = 1e9
 """The largest margin and reference. Metrics on lists of up to 10,000 items have smaller values."""
 _MOST_SEGMENTS = 50
-_REPEATABLE = "segment"
 
 FAILURE = {
     "type": "object",
@@ -183,7 +203,6 @@ def describe_failures(failures: Mapping[str, str]) -> dict[str, Any]:
         "400": {**as_json, **as_text},
         "401": as_text,
         "421": as_text,
-        "431": as_text,
         "503": {**as_json, **as_text},
     }
     answers = {}
@@ -214,8 +233,9 @@ class GateQuery(BaseModel, extra="forbid"):
     ] = None
     segments: Annotated[
         tuple[Text, ...],
+        BeforeValidator(lambda value: (value,) if isinstance(value, str) else value),
         Field(
-            alias=_REPEATABLE,
+            alias="segment",
             max_length=_MOST_SEGMENTS,
             description="Segment to judge, or `each` for all of them. May be repeated.",
         ),
@@ -245,7 +265,7 @@ def answer_gate(site: Site, request: Request) -> Response:
     cannot have such an option.
     """
     name = request.path_params["name"]
-    options = _read_query(request)
+    options = dict(read_query(GateQuery, request))
     wanted = options.pop("verdict")
     if wanted is None and request.method == "POST":
         wanted = "safe"
@@ -265,38 +285,8 @@ def answer_gate(site: Site, request: Request) -> Response:
     )
 
 
-def _read_query(request: Request) -> dict[str, Any]:
-    """Return the options of the gate's query. InputError names those that cannot be read."""
-    values: dict[str, Any] = {}
-    for name in request.query_params:
-        values[name] = request.query_params.getlist(name)
-        # Another option that occurs twice stays a list, which is refused below.
-        if name != _REPEATABLE and len(values[name]) == 1:
-            values[name] = values[name][0]
-    try:
-        return dict(GateQuery.model_validate(values))
-    except ValidationError as error:
-        faults = "; ".join(
-            f"{fault['loc'][0]}: {fault['msg'].removeprefix('Value error, ')}"
-            for fault in error.errors()
-        )
-        options = ", ".join(GateQuery.model_json_schema()["properties"])
-        raise InputError(f"{faults}. Options: {options}") from None
-
-
 def describe_gate() -> dict[str, Any]:
     """Return the route in OpenAPI. Its two methods differ in the default of ``verdict``."""
-    options = GateQuery.model_json_schema()
-    parameters = [describe_path("name")]
-    for name, schema in options["properties"].items():
-        parameters.append(
-            {
-                "name": name,
-                "in": "query",
-                "required": name in options["required"],
-                "schema": _without_null(schema),
-            }
-        )
     failures = {
         "400": "An option is unknown, missing or cannot be read.",
         "404": "The comparison does not exist.",
@@ -315,18 +305,7 @@ def describe_gate() -> dict[str, Any]:
     }
     operation = {
         "summary": "Decide on a rollout from stored runs.",
-        "parameters": parameters,
+        "parameters": [describe_path("name"), *describe_query(GateQuery)],
         "responses": responses,
     }
     return {"get": operation, "post": operation}
-
-
-def _without_null(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the schema of an optional value without null. A query cannot contain null."""
-    without_null = {key: value for key, value in schema.items() if key != "anyOf"}
-    for kind in schema.get("anyOf", ()):
-        if kind != {"type": "null"}:
-            without_null |= kind
-    if without_null.get("default", "") is None:
-        del without_null["default"]
-    return without_null

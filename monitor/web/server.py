@@ -17,7 +17,7 @@ from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
 from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse, Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from monitor.deadline import Deadline
 from monitor.errors import ConfigError, MonitorError
@@ -45,10 +45,6 @@ PROBES = frozenset({"/-/healthy", "/-/ready"})
 # names of services. These answers show no users.
 ANY_HOST = re.compile(r"/-/healthy|/-/ready|/metrics|/api/v1/gate/[^/]*")
 
-# This address is answered only if the web configuration file requires credentials. A request
-# without credentials must not change anything.
-RELOAD = "/-/reload"
-
 IS_AUTHENTICATED = "rankwatch.is_authenticated"
 """Key in the scope of a request: whether the client may read everything."""
 
@@ -57,13 +53,10 @@ USER = "rankwatch.user"
 
 It is None if nobody has to authenticate. Then the client may change nothing.
 """
-MUST_AUTHENTICATE = "a web configuration file with basic_auth_users or verified client certificates"
-
 _WRONG_HOST = (
     "this server does not accept the name in the header Host: use its IP address, localhost, "
     "or the name in listen or external_url; or require passwords in web_config_file"
 )
-_MOST_HEADERS = 100
 _MOST_WAITING = 32
 _MOST_WAITING_OF_ONE = 4
 PLAIN_HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
@@ -86,9 +79,8 @@ class WebServer:
     ) -> None:
         self._host = host or _EVERYWHERE
         self._port = port
-        limits = limits or Limits()
-        self._front = Front(limits=limits, access=access or Access())
-        self._guard = RequestGuard(app, self._front.access, header_bytes=limits.header_bytes)
+        self._front = Front(limits=limits or Limits(), access=access or Access())
+        self._guard = RequestGuard(app, self._front)
         self._server = uvicorn.Server(_configuration(self._guard, self._front))
         self._thread: Thread | None = None
 
@@ -132,7 +124,6 @@ class WebServer:
         """Use this access now. A connection with other TLS options ends after its answer."""
         is_changed = access.tls != self._front.access.tls
         self._front.access = access
-        self._guard.access = access
         if is_changed:
             self._front.end_connections()
 
@@ -204,29 +195,26 @@ def _address(host: str, port: int) -> str:
 
 
 class RequestGuard:
-    """The application with access control. Any thread may replace ``access``.
+    """The application with the access control of the front.
 
     bcrypt has its own thread, so that wrong passwords do not delay other requests.
     """
 
-    def __init__(self, app: ASGIApp, access: Access, *, header_bytes: int) -> None:
-        self.access = access
+    def __init__(self, app: ASGIApp, front: Front) -> None:
         self._app = app
-        self._header_bytes = header_bytes
+        self._front = front
         self._thread = CapacityLimiter(1)
         self._waiting: Counter[str] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Refuse the request, or pass it to the application."""
-        access = self.access
         connection = scope["state"][CONNECTION]
         scope[IS_AUTHENTICATED] = False
         scope[USER] = None
         connection.begin_answer()
         try:
-            refusal = await self._refuse(access, scope)
-            if not scope[IS_AUTHENTICATED]:
-                send = _ending(send)
+            refusal = await self._refuse(self._front.access, scope)
+            connection.is_known |= scope[IS_AUTHENTICATED]
             await (refusal or self._app)(scope, receive, send)
         finally:
             connection.end_answer()
@@ -236,27 +224,16 @@ class RequestGuard:
 
         Sets `IS_AUTHENTICATED` and `USER` in the scope.
         """
-        if _is_oversized(scope, self._header_bytes):
-            return plain_answer(431, "the request header is too large")
         if access.options.authenticates and not access.credentials:
             scope[USER] = client_name(scope["state"][CONNECTION].certificate)
         refusal = await self._identify(access.credentials, scope)
         if refusal is not None:
             return refusal
-        path = scope["path"]
-        headers = Headers(scope=scope)
-        if path == RELOAD:
-            if scope[USER] is None:
-                return plain_answer(403, f"reloading needs {MUST_AUTHENTICATE}")
-            if not is_same_origin(headers):
-                return plain_answer(
-                    403, "this request comes from another site: the configuration was not reloaded"
-                )
         # Browsers always send the header Host.
-        if access.answers_to(headers.get("host", "localhost")):
+        if access.answers_to(Headers(scope=scope).get("host", "localhost")):
             return None
-        scope[IS_AUTHENTICATED] = path not in PROBES
-        return None if ANY_HOST.fullmatch(path) else plain_answer(421, _WRONG_HOST)
+        scope[IS_AUTHENTICATED] = scope["path"] not in PROBES
+        return None if ANY_HOST.fullmatch(scope["path"]) else plain_answer(421, _WRONG_HOST)
 
     async def _identify(self, credentials: Credentials, scope: Scope) -> Response | None:
         """Return a refusal, or None to go on. Sets `IS_AUTHENTICATED` and `USER`."""
@@ -301,19 +278,6 @@ class RequestGuard:
             self._waiting += Counter()  # removes addresses that no longer wait
 
 
-def is_same_origin(headers: Headers) -> bool:
-    """Return whether the request comes from our own pages, or from a client that is not a browser.
-
-    Over HTTPS browsers send how the requesting site is related to us. Over HTTP they send its
-    address. Other clients send neither.
-    """
-    relation = headers.get("sec-fetch-site")
-    origin = headers.get("origin")
-    if relation is not None:
-        return relation == "same-origin"
-    return origin is None or origin.partition("://")[2] == headers.get("host")
-
-
 def plain_answer(status: int, text: str, headers: Mapping[str, str] | None = None) -> Response:
     """Return an answer with one line of plain text."""
     return PlainTextResponse(f"{text}\n", status, headers={**PLAIN_HEADERS, **(headers or {})})
@@ -331,26 +295,3 @@ def _read_basic(header: bytes) -> tuple[bytes, bytes] | None:
     except (binascii.Error, ValueError):
         return None
     return (user, password) if scheme.lower() == b"basic" and colon else None
-
-
-def _is_oversized(scope: Scope, most: int) -> bool:
-    """Return whether the request header is too large. The parser limits only incomplete headers."""
-    size = len(scope["raw_path"]) + len(scope["query_string"])
-    for name, value in scope["headers"]:
-        size += len(name) + len(value)
-    return size > most or len(scope["headers"]) > _MOST_HEADERS
-
-
-def _ending(send: Send) -> Send:
-    """Return a ``send`` that closes the connection after the answer.
-
-    So unknown clients never occupy the server.
-    """
-
-    async def send_and_close(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            headers = [*message.get("headers", ()), (b"connection", b"close")]
-            message = {**message, "headers": headers}
-        await send(message)
-
-    return send_and_close

@@ -242,6 +242,8 @@ NOISE 13065 13064 14
 REORDERED 17043 17040 12
 TRUNCATED 23129 23128 11
 STALE 51060 51056 12
+STALE 92144 92144 14
+ONE_SEGMENT 92036 92032 11
 ITEMS_GONE 57006 57000 11
 """
 """A kind of fault, its seed, that of its shop, and its day."""
@@ -332,7 +334,7 @@ def test_users_lie_in_the_bins_that_a_person_would_say():
         Habit.REPLACED: [0, 0, 4, 0],
         Habit.TURNED: [0, 10, 0, 1],
         Habit.MOVED: [0, 10, 4, 1],
-        Habit.TOP_TURNED: [0, -1, 0, 3],
+        Habit.FIRST_MOVED: [0, -1, 0, 2],
         Habit.STILL: [1, 0, 0, 0],
         Habit.SHARED: [0, 0, 0, 0],
     }

@@ -10,13 +10,12 @@ from kernels import reference
 from monitor.attribution.changes import PairChanges
 from monitor.attribution.decomposition import (
     OTHERS,
-    MeanDrop,
     decompose_drop,
     find_place,
     rows_of_place,
 )
 from monitor.attribution.parts import Parts
-from monitor.model.explanation import Part
+from monitor.model.explanation import MeanDrop, Part
 from monitor.model.rankings import Arm
 from tables import cells
 
@@ -150,6 +149,8 @@ SEGMENTS = {
         # Who would be hit anyhow does not hide the segment.
         ((COUNTRY == 2) | (PLACES % 7 == 0), 1 / 7, "country=2"),
         (PLACES % 7 == 0, 1 / 7, "all"),
+        # Fewer users look hit than usual, but not there.
+        (COUNTRY == 2, 0.6, "country=2"),
     ],
 )
 def test_a_segment_that_holds_them_is_named_and_two_where_these_tell_them_better(hit, usual, named):

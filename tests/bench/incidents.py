@@ -11,7 +11,8 @@ An incident is told rightly when the first message of every receiver, read by it
   items that are; of a broken model, in one segment or everywhere, other items, many more than usual;
 - the segment in which it was planted, or no segment where it was planted in none;
 - how many users have it: off by at most `OFF` of all users or `OFF_OF_IT` of those who have it, whichever is more. Who would
-  have had one of the items has it where items are gone;
+  have had one of the items has it where items are gone. A share of the users with the same first three items, who alone can
+  be counted, is taken for the share of all users;
 - the arm, or both,
 
 and when each receiver is paged at most `MOST_PAGES` times before the end, the webhook by messages of at most `MOST_BYTES`. What
@@ -54,7 +55,7 @@ HEALTHY, BAD, HEALED = (8, 15), 8, 3
 PER_SHOP = 8
 MOST_PAGES, MOST_BYTES = 2, 16_000
 OFF, OFF_OF_IT = 0.1, 0.2
-RIGHT = 0.95
+RIGHT = 0.97
 RECEIVERS = ("webhook", "slack", "pagerduty", "mail")
 WHAT = ("kind", "segment", "share", "arm")
 CONFIG = """
@@ -91,7 +92,7 @@ _WORDS = {
     "others' lists": "that belong to other users",
     "random": "that look random",
     "other items": "many more new items",
-    "top reordered": "get the same first three items|reversed the same first three items",
+    "top reordered": "get the same first three items|reversed the first three items",
     "reordered": "get the same items",
 }
 """By what a reader knows what is told."""
@@ -124,7 +125,8 @@ _SENTENCES = (
         rf"(?P<what>[^.]*?(?:from|by) the {_ARMS}[^.]*)"
     ),
     re.compile(
-        rf"the {_ARMS} (?P<what>[a-z ]+) (?P<users>[0-9,]+) of [0-9,]+ users(?: of (?P<segment>\S+?))?(?: \(|[,:])"
+        rf"the {_ARMS} (?P<what>[a-z ]+) (?P<users>[0-9,]+) of (?:the )?(?P<counted>[0-9,]+) users"
+        r"(?: of (?P<segment>\S+?))?(?P<is_share> with the same first three items)?(?: \(|[,:])"
     ),
 )
 
@@ -137,6 +139,7 @@ class Read:
     segment: str
     users: int
     arms: str
+    counted: int | None = None  # of how many users these are a share, if only they can be counted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -299,11 +302,20 @@ def read(text: str) -> Read | None:
                 (kind for kind, words in _WORDS.items() if re.search(words, found["what"])), None
             )
             if kind is not None:
-                users = int(found["users"].replace(",", ""))
+                groups = found.groupdict()
+                is_share = groups.get("is_share") is not None
                 return Read(
-                    kind=kind, segment=found["segment"] or ALL, users=users, arms=found["arms"]
+                    kind=kind,
+                    segment=found["segment"] or ALL,
+                    users=_parse_count(found["users"]),
+                    arms=found["arms"],
+                    counted=_parse_count(found["counted"]) if is_share else None,
                 )
     return None
+
+
+def _parse_count(text: str) -> int:
+    return int(text.replace(",", ""))
 
 
 def find_wrong(fault: Fault, shop: Shop, found: Read | None, day: int) -> list[str]:
@@ -311,10 +323,13 @@ def find_wrong(fault: Fault, shop: Shop, found: Read | None, day: int) -> list[s
     if found is None:
         return [*WHAT]
     truth = fault.count_harmed(shop, day)
+    users = float(found.users)
+    if found.counted is not None:
+        users *= len(shop.members(found.segment)) / found.counted
     checks = (
         found.kind == KINDS[fault.kind],
         found.segment == fault.segment,
-        abs(found.users - truth) <= max(OFF * shop.users, OFF_OF_IT * truth),
+        abs(users - truth) <= max(OFF * shop.users, OFF_OF_IT * truth),
         found.arms == " and ".join(fault.arms),
     )
     return [name for name, is_right in zip(WHAT, checks, strict=True) if not is_right]

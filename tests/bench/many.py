@@ -216,7 +216,7 @@ def _resident_mb(pid: int) -> float:
 def _lags(database: Path, start: float, end: float) -> np.ndarray:
     """Seconds from slot to start of the healthy comparisons' ok runs whose slots lie between the two times."""
     query = (
-        "SELECT scheduled_for, started_at FROM runs WHERE status = 'ok' AND comparison LIKE "
+        "SELECT slot, started_at FROM runs WHERE status = 'ok' AND comparison LIKE "
         "'healthy-%'"
     )
     connection = sqlite3.connect(database)

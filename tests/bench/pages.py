@@ -184,8 +184,8 @@ def _copy_runs(connection: sql.Connection, numbers: range, given: Any) -> None:
         number = table.c["run_id" if "run_id" in table.c else "id"]
         anew: dict[str, Any] = {
             number.name: number + past.n * _SHIFT,
-            "scheduled_for": past.slot,
-            "changed_at": past.slot,
+            "slot": past.slot,
+            "at": past.slot,
             "day": utc_day(past.slot),
             "mean": table.c.mean * past.wobble if "mean" in table.c else None,
             **dict.fromkeys(("dedup_key", "incident"), past.key),
@@ -206,7 +206,7 @@ _PAST = sql.Table(
     "past",
     sql.MetaData(),
     sql.Column("n", sql.BigInteger, primary_key=True),
-    sql.Column("slot", tables.runs.c.scheduled_for.type),
+    sql.Column("slot", tables.runs.c.slot.type),
     sql.Column("wobble", sql.Double),
     sql.Column("from_state", alert_tables.transitions.c.to_state.type),
     sql.Column("to_state", alert_tables.transitions.c.to_state.type),
@@ -223,7 +223,6 @@ _COPIED: Mapping[sql.Table, sql.ColumnElement[bool]] = {
     tables.runs: sql.true(),
     tables.summaries: sql.true(),
     tables.coverage: sql.true(),
-    tables.coverage_reasons: sql.true(),
     tables.expectations: sql.true(),
     tables.score_places: tables.score_places.c.run_id == _IS_WIDE,
     alert_tables.transitions: sql.and_(
@@ -234,8 +233,7 @@ _COPIED: Mapping[sql.Table, sql.ColumnElement[bool]] = {
 }
 """Which rows of the newest runs every earlier one has too."""
 _COPIED_OF_A_DAY = {
-    table: table.c.run_id == _IS_WIDE
-    for table in (tables.statistics, tables.arm_scores, tables.evidence)
+    table: table.c.run_id == _IS_WIDE for table in (tables.arm_scores, tables.evidence)
 }
 """And those of the last day."""
 

@@ -6,7 +6,7 @@ And that what is drawn is well-formed whatever comes.
 import math
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 from xml.etree import ElementTree as ET
 
@@ -106,22 +106,6 @@ def test_bands_levels_and_spans_are_drawn_where_they_lie():
     assert ticks_and_names & {"Low", "far"} == {"Low"}  # far ones stretch nothing
     (span,) = parts(drawn, "rect", "firing")
     assert ends(span) == (494, 936)
-
-
-def test_spans_of_one_name_that_would_touch_are_drawn_as_one():
-    minutes = [START + timedelta(minutes=number) for number in range(0, 60, 10)]
-    flaps = [
-        Span(start=at, end=at + timedelta(minutes=5), name="fires", kind="firing")
-        for at in (*minutes, START + 9 * DAY)
-    ]
-    drawn = series(
-        [0.5] * 20, spans=[*flaps, Span(start=START, end=START + DAY, name="other", kind="firing")]
-    )
-    assert [each.findtext("title") for each in parts(drawn, "rect", "firing")] == [
-        "fires",
-        "fires",
-        "other",
-    ]
 
 
 @pytest.mark.parametrize(("days", "first"), [(0.5, "00:00"), (10, "01 Jan"), (400, "01 Jan")])

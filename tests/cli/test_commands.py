@@ -161,6 +161,7 @@ def test_an_arm_that_cannot_be_read_fails_a_check_and_a_run_with_3_and_is_named(
             True,
             False,
         )
+        assert ("no lists could be compared for feed" in done.stdout) is (command == "check")
     assert [run["status"] for run in read_json("runs")] == ["failed"]
 
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from monitor.export.series import SERIES, Kind
+
 FOLDER = Path(__file__).parents[2] / "deploy" / "grafana" / "dashboards"
 NAMES = ("rankwatch-overview", "rankwatch-comparison", "rankwatch-daemon")
 
@@ -38,6 +40,46 @@ def sql(board: Any) -> Iterator[tuple[str, str]]:
 
 def variables(board: Any) -> dict[str, Any]:
     return {variable["name"]: variable for variable in board["templating"]["list"]}
+
+
+_TARGET = {"job", "instance"}
+_PARTS = {
+    Kind.HISTOGRAM: ("_bucket", "_sum", "_count"),
+    Kind.GAUGE_HISTOGRAM: ("_bucket", "_gsum", "_gcount"),
+}
+_SELECTOR = re.compile(r"\b((?:rankwatch|process|python)_\w+)(?:\{([^}]*)\})?")
+_GROUPING = re.compile(r"\b(?:by|without|on|ignoring|group_left|group_right) ?\(([^)]*)\)")
+
+
+def labels_by_name() -> dict[str, set[str]]:
+    """The labels of every series that a query may use, histograms by their parts."""
+    labels = dict.fromkeys(
+        (
+            "process_resident_memory_bytes",
+            "process_cpu_seconds_total",
+            "process_open_fds",
+            "process_max_fds",
+        ),
+        _TARGET,
+    )
+    labels["python_gc_collections_total"] = {*_TARGET, "generation"}
+    for series in SERIES.values():
+        for part in _PARTS.get(series.kind, ("",)):
+            edges = {"le"} if part == "_bucket" else set()
+            labels[series.name + part] = {*_TARGET, *series.labels, *edges}
+    return labels
+
+
+def unknown_names(query: str, legend: str) -> set[str]:
+    """The series and labels of a query and its legend that rankwatch does not show."""
+    labels, usable, unknown = labels_by_name(), {*_TARGET}, set()
+    for name, matchers in _SELECTOR.findall(query):
+        if name not in labels:
+            return {name}
+        unknown |= {*re.findall(r'(\w+)\s*(?:=~|!~|!=|=)\s*"', matchers)} - labels[name]
+        usable |= labels[name]
+    grouped = re.findall(r"\w+", " ".join(_GROUPING.findall(query)))
+    return unknown | {*grouped, *re.findall(r"\{\{(\w+)\}\}", legend)} - usable
 
 
 Value = str | Sequence[str]

@@ -110,7 +110,6 @@ def test_troubles_jumps_restarts_deliveries_and_pings_are_at_zero_before_the_fir
         database_errors_total{reason="locked"} 0
         clock_jumps_total 1
         watchdog_restarts_total{part="run"} 1
-        watchdog_restarts_total{part="scheduler"} 0
         delivery_errors_total{receiver="pager",reason="rate_limited"} 1
         pings_total{ping="ping",outcome="sent"} 1
     """)

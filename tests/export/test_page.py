@@ -4,7 +4,6 @@ import platform
 import re
 import subprocess
 import threading
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,7 +13,6 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 import published
 from export.page import ALERT, scraped
 from monitor.errors import DatabaseTrouble
-from monitor.export import publisher as module
 from monitor.export.exposition import write_families
 from monitor.export.publisher import SHOWN_UNCONFIRMED_S, PrometheusPublisher
 from monitor.export.series import SERIES, Kind
@@ -45,22 +43,6 @@ def test_the_build_is_named_with_its_revision_and_its_python(monkeypatch):
         "python_version": platform.python_version(),
     }
     assert scraped(publisher).value("build_info", **labels) == 1
-
-
-FROM_GIT = (
-    '{"url": "https://example.com/r.git", "vcs_info": {"vcs": "git", "commit_id": "4f2a9c1"}}'
-)
-
-
-@pytest.mark.parametrize(
-    "noted", [FROM_GIT, '{"url": "file:///src", "dir_info": {"editable": true}}', None]
-)
-def test_without_that_variable_the_revision_is_what_pip_noted(noted, monkeypatch):
-    monkeypatch.delenv("RANKWATCH_REVISION", raising=False)
-    monkeypatch.setattr(
-        module, "distribution", lambda _: SimpleNamespace(read_text=lambda _: noted)
-    )
-    assert module.find_revision() == ("4f2a9c1" if noted == FROM_GIT else "unknown")
 
 
 OPEN_METRICS = (PROMETHEUS_2, "application/openmetrics-text")

@@ -15,7 +15,7 @@ import monitor
 from kernels import reference
 from monitor.errors import InputError
 from monitor.frames import chunks
-from monitor.pairing.ids import equality_key
+from monitor.reading.ids import user_key
 
 pytestmark = pytest.mark.filterwarnings("ignore:.* users were compared; users left out:UserWarning")
 
@@ -260,7 +260,7 @@ ITEMS = st.lists(
 @settings(max_examples=30)
 @given(a=ITEMS, b=ITEMS, k=st.none() | st.integers(1, 9))
 def test_compare_equals_the_definition_on_cut_and_deduplicated_lists(a, b, k):
-    x, y = (list(dict.fromkeys(map(equality_key, ranking[:k]))) for ranking in (a, b))
+    x, y = (list(dict.fromkeys(map(user_key, ranking[:k]))) for ranking in (a, b))
     expected = [reference.extended_tau(x, y), reference.rbo(x, y, 0.9), reference.overlap(x, y)]
 
     found = monitor.compare(a, b, k=k)

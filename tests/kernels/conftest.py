@@ -37,20 +37,17 @@ def machine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 def _interpret() -> ModuleType:
-    """A copy of the modules without numba, in which integers overflow silently too."""
+    """A copy of the module without numba, in which integers overflow silently too."""
     without_compiler = SimpleNamespace(njit=lambda *_, **__: lambda function: function)
+    name = f"{choice.__package__}.compiled_pairs"
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(sys.modules, "numba", without_compiler)
-        for name in ("compiled", "compiled_pairs", "compiled_texts"):
-            patch.setitem(
-                sys.modules, f"{choice.__package__}.{name}", choice
-            )  # restored at the end
-            del sys.modules[f"{choice.__package__}.{name}"]
+        patch.setitem(sys.modules, name, choice)  # restored at the end
+        del sys.modules[name]
         module = choice.load()
     constants(module.find).update(PAIRS_TILE=2, HASH_TILE=2)
-    constants(module.code_texts).update(BLOCK=4, FIRST_SLOTS=32)
-    for name in module.__all__:
-        setattr(module, name, np.errstate(over="ignore")(getattr(module, name)))
+    for each in ("find", "weigh_counts"):
+        setattr(module, each, np.errstate(over="ignore")(getattr(module, each)))
     return module
 
 

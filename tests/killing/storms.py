@@ -52,7 +52,7 @@ receivers:
   - webhook: {{name: second, timeout: 1s, url: "{hooks[1]}"}}
 """
 _TWICE = (
-    "SELECT count(*) FROM (SELECT 1 FROM runs GROUP BY comparison, scheduled_for HAVING "
+    "SELECT count(*) FROM (SELECT 1 FROM runs GROUP BY comparison, slot HAVING "
     "count(*) > 1) AS twice"
 )
 HALF_RUNS = """

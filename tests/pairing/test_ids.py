@@ -1,4 +1,4 @@
-"""Ids as codes: equal where Python says so, and 42 is "42", whatever the arms are made of."""
+"""Ids as codes: equal where their texts are, so that 42 is "42", whatever the arms are made of."""
 
 import itertools
 from itertools import product
@@ -62,7 +62,7 @@ def test_whole_numbers_that_can_be_codes_are_their_own():
 
 
 @given(items=st.lists(st.one_of(st.integers(-2, 12), st.text("ab1", min_size=1, max_size=2))))
-def test_ranks_by_text_follow_text_then_the_name_of_the_type(items):
+def test_ranks_by_text_follow_the_text(items):
     (codes,), vocabulary = ids.encode(from_objects(items, "ids"))
     known = np.unique(codes)
 
@@ -71,7 +71,7 @@ def test_ranks_by_text_follow_text_then_the_name_of_the_type(items):
         for place in np.argsort(ids.rank_by_text(known, vocabulary))
     ]
 
-    assert by_rank == sorted(by_rank, key=lambda item: (str(item), type(item).__name__))
+    assert by_rank == sorted(by_rank, key=str)
 
 
 @pytest.mark.parametrize("top", [3, 2**26, 2**31 - 1])
@@ -122,7 +122,7 @@ def test_where_codes_are_the_ids_a_number_from_elsewhere_is_its_own_code():
         assert ids.codes_of(from_array(pd.Series(others), "ids"), None).tolist() == [3, -1, -1]
 
 
-USERS: list[list[Any]] = [["7", "b", "42"], [42, 7], [42.0, 7.0], [("a",), 42, "7"]]
+USERS: list[list[Any]] = [["7", "b", "42"], [42, 7], ["a", 42, "7"]]
 
 
 @pytest.mark.parametrize("wanted", USERS)

@@ -14,7 +14,7 @@ from monitor.model.explanation import FaultKind, Finding
 from monitor.model.notifications import Briefing, MessageStatus, Treatment, Updates
 from monitor.model.rankings import Arm
 from monitor.pipeline.delivery import RECHECK_AFTER, brief_message, next_attempt
-from monitor.service.daemon.delivery_loops import LONGEST_REST_S, POLL_S, DeliveryLoop
+from monitor.service.daemon.delivery_turns import DeliveryTurns
 from pipeline.test_delivery import (
     BUSY,
     DOWN,
@@ -231,23 +231,24 @@ def test_the_next_attempt_is_so_many_seconds_away():
 
 def test_a_receiver_that_asks_for_a_pause_is_told_nothing_at_all_until_it_is_over(scene):
     scene.receiver = FakeReceiver(errors=[BUSY], treatment=Treatment(resend_every_s=1))
-    loop = DeliveryLoop(sender=scene.outlet())
+    turns = DeliveryTurns(sender=scene.outlet())
     scene.fire()
-    assert loop.take_turn() == LONGEST_REST_S
+    turns.take()
     scene.fire(watched=replace(EACH, name="search"))
     scene.clock.pass_by(119)
-    assert (loop.take_turn(), scene.receiver.sent) == (1, [])
+    turns.take()
+    assert scene.receiver.sent == []
     scene.clock.pass_by(DAY.total_seconds())
-    assert loop.take_turn() == POLL_S
+    turns.take()
     assert {change.comparison for change in scene.receiver.told} == {"home-feed", "search"}
 
 
 def test_what_lasts_is_told_again_in_the_turn_in_which_it_is_due(scene):
     scene.receiver.treatment = Treatment(resend_every_s=60)
-    loop = DeliveryLoop(sender=scene.outlet())
+    turns = DeliveryTurns(sender=scene.outlet())
     scene.fire()
     for _ in range(3):
-        loop.take_turn()
+        turns.take()
         scene.clock.pass_by(30)
     assert [message.is_repetition for message in scene.receiver.sent] == [False, True, True]
 

@@ -16,7 +16,7 @@ from monitor.model.memory import Memory
 from monitor.model.model_versions import follow
 from monitor.model.rankings import Arm, CoverageReason, Traces
 from monitor.model.rules import Comparison, Keep, Learning, SampleSize
-from monitor.model.runs import EvidenceKind, MeasuredRun, RunStatus, Scores
+from monitor.model.runs import EvidenceKind, Findings, RunStatus, Scores
 from monitor.pipeline import pull as pulling
 from monitor.pipeline import run as running
 from monitor.pipeline.pseudonyms import Pseudonyms
@@ -75,9 +75,9 @@ def test_a_full_run_leaves_no_field_of_what_it_measured_at_its_default():
         keep_lists=Keep.ALL,
     )
     result = ran(full, traced, traced, relevance=CannedRelevance({SLOT: {"a": {2: 1.0}}}))
-    names = [each.name for each in fields(MeasuredRun)]
+    names = [each.name for each in fields(Findings)]
     unset = [name for name in names if getattr(result, name) in (None, False, (), {})]
-    assert unset == ["id_mismatches"]  # nothing is odd about these ids
+    assert unset == ["reasons", "id_mismatches"]  # the run is ok, and nothing is odd about its ids
 
 
 def test_users_added_for_a_segment_change_nothing_but_that_segment():

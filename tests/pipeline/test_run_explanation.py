@@ -250,8 +250,18 @@ def test_an_alert_that_comes_late_tells_the_fault_of_the_run_in_which_it_came():
         )
         for kind, explained in ((FaultKind.STALE, 0.1), (FaultKind.REPLACED, None))
     )
-    assert recall_fault(stale, late.explained) == stale
-    assert recall_fault(unchanged, [(SLOT, vague)]) == unchanged
+    assert recall_fault(stale, late.explained, (alert,)) == stale
+    assert recall_fault(unchanged, [(SLOT, vague)], (alert,)) == unchanged
+    reordered = replace(stale, finding=replace(stale.finding, kind=FaultKind.REORDERED))
+    order = transition(metric="coverage", statistic="top_reversed(candidate)")
+    later = replace(reordered, finding=replace(reordered.finding, users=1))
+    both = [(SLOT, later), (SLOT, reordered)]
+    assert recall_fault(unchanged, both, (order,)).finding == reordered.finding
+    assert recall_fault(unchanged, [(SLOT, reordered)], (order, alert)) == unchanged
+    gone = replace(stale, finding=replace(stale.finding, kind=FaultKind.ITEMS_GONE))
+    assert recall_fault(unchanged, [(SLOT, gone)], (alert,)).finding == gone.finding
+    identical = replace(vague, finding=replace(vague.finding, kind=FaultKind.IDENTICAL))
+    assert recall_fault(unchanged, [(SLOT, identical)], (alert,)) == unchanged
 
 
 def test_alerts_on_coverage_and_ends_say_nothing_where_no_fault_is_and_another_metric_names_the_one_explained():

@@ -18,13 +18,13 @@ from monitor.errors import SourceError, UserDataError
 from monitor.model.memory import Memory
 from monitor.model.rankings import CoverageReason, Pull
 from monitor.model.rules import Comparison, Keep, SampleSize
-from monitor.model.runs import EvidenceKind, JoinRequest, MeasuredRun
+from monitor.model.runs import EvidenceKind, Findings, JoinRequest
 from monitor.model.statistics import TRAITS, NoiseFloor
 from monitor.pipeline.pseudonyms import HiddenRelevance, Pseudonyms
 from monitor.pipeline.pull import Arms, draw_panel, pull_all
 from monitor.pipeline.run_measurement import Measurement, Stopwatch, measure_slot
 from monitor.pipeline.run_parts import unpack_part
-from monitor.pipeline.score import RunScores
+from monitor.pipeline.run_scores import RunScores
 from monitor.ports import Measurer
 from pipeline.canned import Canned, CannedRelevance, CannedWeights, StillClock, arms, users
 
@@ -125,7 +125,7 @@ NOT_FOUND = {"stage_seconds", "pull_seconds", "gap_s"}
 
 def require_same(found: Measurement, whole: Measurement, *but: str) -> None:
     assert (found.left_out, found.notes) == (whole.left_out, whole.notes)
-    for each in fields(MeasuredRun):
+    for each in fields(Findings):
         if each.name not in {*NOT_FOUND, *but}:
             assert plain(getattr(found.run, each.name)) == plain(getattr(whole.run, each.name)), (
                 each.name

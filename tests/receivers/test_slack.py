@@ -47,13 +47,13 @@ def test_a_start_is_a_headline_its_figures_why_two_users_links_and_commands(slac
         "*in breach since*\n2024-01-07T00:00:00Z",
         "*run*\n2024-01-08T00:00:00Z",
         (
-            "*Why*\nNo clear cause. Similarity fell by 0.2500: items replaced 62 %, items moved "
+            "*Why*\n• No clear cause. Similarity fell by 0.2500: items replaced 62 %, items moved "
             "38 %.\n"
-            "14 items entered the lists, 1 item left them.\n"
-            "Of the drop: items replaced 62 %, items moved 38 %\n"
-            "*Entered or rose*\n• Red shoes (sku-1): in 3 % of baseline lists, 61 % of candidate "
-            "lists\n"
-            "*Left or fell*\n• sku-2: in 70 % of baseline lists, 0 % of candidate lists"
+            "• 14 items entered the lists, 1 item left them.\n"
+            "*What the drop is made of*\n• items replaced: 62 %\n• items moved: 38 %\n"
+            "*Items that gained most*\n• Red shoes (sku-1): in 3 % of baseline lists, 61 % of "
+            "candidate lists\n"
+            "*Items that lost most*\n• sku-2: in 70 % of baseline lists, 0 % of candidate lists"
         ),
         (
             "```\nuser u-17\n"

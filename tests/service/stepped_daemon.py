@@ -13,9 +13,10 @@ import pytest
 import requests
 
 from clocks import set_scheduler_clock
+from monitor.export.publisher import PrometheusPublisher
 from monitor.model.runs import KEPT_MARK, Run, RunStatus
 from monitor.service.daemon.daemon import Daemon
-from monitor.service.daemon.scheduler import JobScheduler
+from monitor.service.daemon.scheduler import JobPlan, JobScheduler
 from servers.daemon import wait_for
 
 START = datetime(2026, 3, 10, 12, 0, 10, tzinfo=UTC)
@@ -80,47 +81,31 @@ class Watched:
             run = self.runs().get(slot)
             if run is None or run.status is not RunStatus.OK or run.attempt < attempt:
                 return None
-            return None if run.comparison in self.daemon._scheduler._at_work else run
+            return None if self.is_at_work(run.comparison) else run
 
         run = wait_for(look, f"run of {slot}")
         assert run is not None
         return run
 
+    def is_at_work(self, job: str) -> bool:
+        threads = self.daemon._scheduler._executor.threads
+        return any(thread.is_alive() and thread.name == f"job-{job}" for thread in threads)
+
     def let_pass(self, time: timedelta) -> None:
-        """Let time pass at once, as soon as no housekeeping is at work: what is would look as if it hung."""
-        wait_for(lambda: self._has_passed(time), "housekeeping at rest")
+        self.clock.let_pass(time)
 
     def pass_until(
-        self,
-        look: Callable[[], object],
-        what: str,
-        step: timedelta = timedelta(seconds=10),
-        *,
-        may_hang: bool = False,
+        self, look: Callable[[], object], what: str, step: timedelta = timedelta(seconds=10)
     ) -> None:
-        """Let time pass by steps until it is seen.
-
-        While housekeeping is at work only where that ``may_hang``.
-        """
+        """Let time pass by steps until it is seen."""
 
         def seen() -> bool:
             if look():
                 return True
-            if may_hang:
-                self.clock.let_pass(step)
-            else:
-                self._has_passed(step)
+            self.clock.let_pass(step)
             return False
 
         wait_for(seen, what)
-
-    def _has_passed(self, time: timedelta) -> bool:
-        jobs = self.daemon._scheduler
-        with jobs._ended:  # none begins meanwhile
-            is_at_rest = not any(name.startswith("-") for name in jobs._at_work)
-            if is_at_rest:
-                self.clock.let_pass(time)
-        return is_at_rest
 
 
 @contextmanager
@@ -132,15 +117,12 @@ def apscheduler_on(clock: SteppedClock) -> Iterator[None]:
 
 
 @contextmanager
-def scheduling(clock: SteppedClock) -> Iterator[JobScheduler]:
+def scheduling(
+    clock: SteppedClock, on_hung: Callable[[str, JobPlan], object] = lambda *_: None
+) -> Iterator[JobScheduler]:
     """A scheduler without a daemon, which begins nothing that it is not told."""
-    jobs = JobScheduler(
-        clock,
-        most_runs=lambda: 1,
-        on_overlap=lambda *_: None,
-        on_due=lambda *_: None,
-        on_end=lambda: None,
-    )
+    publisher = PrometheusPublisher(version="1")
+    jobs = JobScheduler(clock, publisher, on_hung=on_hung, on_look=lambda: None)
     with apscheduler_on(clock):
         jobs.start()
         try:

@@ -3,19 +3,19 @@
 import threading
 from collections.abc import Callable
 from datetime import timedelta
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import published
-from factories import HOUR
+from factories import HOUR, MINUTE
 from logs import captured
 from monitor.model.runs import RunStatus
-from monitor.service.daemon import scheduler
-from monitor.service.daemon.scheduler import STUCK_S, JobPlan
+from monitor.service import runner
+from monitor.service.daemon import jobs
+from monitor.service.daemon import scheduler as scheduler_module
+from monitor.service.daemon.scheduler import SILENT_S, JobPlan
 from monitor.service.daemon.threads import Places, Ticket, next_runs, took_whole_deadline
-from monitor.service.daemon.watchdog import SILENT_S, Watchdog
 from monitor.settings.schedule import Every
 from servers.daemon import wait_for
 from service.stepped_daemon import SteppedClock, scheduling, watching
@@ -23,124 +23,113 @@ from service.test_clock import NOON, world
 from tables import rows
 
 pytestmark = pytest.mark.usefixtures("url")
-LONG = timedelta(minutes=20)
-"""Longer than the deadline of 10 minutes with all that is granted beside it."""
 
 
-def test_a_hung_run_is_given_up_and_run_again_with_new_sources_and_its_late_result_is_refused(
-    tmp_path,
+def test_a_run_that_hangs_costs_its_slot_and_the_next_is_run_with_new_sources(
+    tmp_path, monkeypatch
 ):
-    with watching(world(tmp_path)) as watched:
+    config = world(tmp_path)
+    config.write_text(config.read_text().replace("every: 1h", "every: 1h\n    deadline: 4s"))
+    with watching(config) as watched:
         watched.await_run(NOON)
         hung = watched.daemon._wiring.watched["feed"]
-        hung.in_use.acquire()
-        watched.let_pass(HOUR)
-        wait_for(lambda: watched.daemon._runner.claims, "the hung run's claim")
-        assert watched.runs()[NOON + HOUR].status is RunStatus.RUNNING
-        watched.let_pass(LONG)
-        again = watched.await_run(NOON + HOUR, attempt=3)
+        monkeypatch.setattr(runner, "FINISHING_S", 0.0)
+        with hung.in_use:
+            watched.let_pass(HOUR)
+            wait_for(lambda: watched.value('watchdog_restarts_total{part="run"}'), "the rescue")
+            monkeypatch.undo()
+            watched.let_pass(HOUR)
+            watched.await_run(NOON + 2 * HOUR)
+        assert watched.runs()[NOON + HOUR].status is RunStatus.FAILED
         assert watched.daemon._wiring.watched["feed"] is not hung
-        assert watched.value('runs_total{comparison="feed",status="abandoned"}') == 1
-        assert watched.value('watchdog_restarts_total{part="run"}') == 1
-        wait_for(lambda: watched.status_of("/-/healthy") == 200, "the watchdog's next look")
-        hung.in_use.release()
-        wait_for(
-            lambda: not [each for each in threading.enumerate() if each.name == "job-feed"],
-            "the end of the hung run",
-        )
-        assert watched.runs()[NOON + HOUR] == again
-        watched.let_pass(HOUR - LONG)
-        watched.await_run(NOON + 2 * HOUR)
 
 
-@pytest.mark.integration
-def test_a_scheduler_that_begins_nothing_any_more_is_begun_anew(tmp_path):
-    with watching(world(tmp_path)) as watched:
+def test_a_run_whose_database_hangs_is_left_behind_and_the_slot_is_run_again(tmp_path, monkeypatch):
+    config = world(tmp_path)
+    config.write_text(config.read_text().replace("every: 1h", "every: 1h\n    deadline: 4s"))
+    ended = threading.Event()
+    with watching(config) as watched:
         watched.await_run(NOON)
-        watched.daemon._scheduler._scheduler.pause()
+        store = watched.daemon.store
+        finish = store.runs.finish
+        results = []
+
+        def hang(*arguments: Any, **options: Any) -> Any:
+            monkeypatch.undo()
+            ended.wait(60)
+            results.append(finish(*arguments, **options))
+
+        for name in ("STORING", "WAITING"):
+            monkeypatch.setattr(jobs, name, timedelta(0))
+        monkeypatch.setattr(store.runs, "finish", hang)
         watched.let_pass(HOUR)
-        wait_for(lambda: watched.daemon._scheduler._asked_s, "that it is asked")
-        assert NOON + HOUR not in watched.runs()
-        watched.let_pass(timedelta(seconds=STUCK_S + 1))
-        watched.await_run(NOON + HOUR)
-        assert watched.value('watchdog_restarts_total{part="scheduler"}') == 1
+        wait_for(lambda: watched.value('watchdog_restarts_total{part="run"}'), "the rescue")
+        watched.let_pass(2 * MINUTE + 5 * MINUTE)
+        run = watched.await_run(NOON + HOUR, attempt=2)
+        ended.set()
+        wait_for(lambda: results, "the late result")
+        assert results == [None]
+        assert watched.runs()[NOON + HOUR] == run
 
 
-def daily(call: Callable[[], object]) -> JobPlan:
-    return JobPlan(
-        call=call, when=Every(timedelta(days=1)), limit=timedelta(seconds=60), is_run=True
-    )
+def daily(call: Callable[[], object], limit_s: float = 60.0) -> JobPlan:
+    return JobPlan(call=call, when=Every(timedelta(days=1)), limit=timedelta(seconds=limit_s))
 
 
-def test_one_of_a_name_is_at_work_at_a_time_until_it_is_abandoned():
-    clock, ended, count = SteppedClock(), threading.Event(), []
+def test_one_of_a_name_is_at_work_at_a_time_and_is_begun_again_after_its_end():
+    ended, count = threading.Event(), []
 
     def work():
         count.append(1)
         ended.wait(20)
 
-    with scheduling(clock) as jobs:
-        jobs.follow({"one": daily(work)})
+    with scheduling(SteppedClock()) as scheduler:
+        scheduler.follow({"one": daily(work)})
         wait_for(lambda: count, "its begin")
-        jobs.run_now("one")
-        wait_for(lambda: jobs._repeated, "that it is still at work")
-        assert jobs.overdue() == ()
-        clock.let_pass(timedelta(seconds=61))
-        assert jobs.overdue() == ("one",)
+        scheduler.run_now("one")
+        wait_for(lambda: (scheduler.next_at("one") or NOON) < NOON + HOUR, "that it is due")
         assert count == [1]
-        jobs.abandon("one")
-        jobs.begin_repeated()
-        wait_for(lambda: len(count) == 2, "the begin of its successor")
         ended.set()
-        wait_for(lambda: not jobs._at_work, "the end of all")
+        wait_for(lambda: len(count) == 2, "its second begin")
+
+
+def test_a_job_that_hangs_is_left_behind_and_begun_again():
+    ended, count, hung = threading.Event(), [], []
+
+    def work():
+        count.append(1)
+        ended.wait(20)
+
+    with scheduling(SteppedClock(), lambda name, _: hung.append(name)) as scheduler:
+        scheduler.follow({"one": daily(work, 0.05)})
+        wait_for(lambda: len(count) >= 2, "its second begin")
+        ended.set()
+    assert set(hung) == {"one"}
 
 
 def test_a_job_that_raises_is_logged_and_can_be_begun_again(monkeypatch):
-    lines, count = captured(monkeypatch, scheduler), []
+    lines, count = captured(monkeypatch, scheduler_module), []
 
     def fail():
         count.append(1)
         raise ZeroDivisionError
 
-    with scheduling(SteppedClock()) as jobs:
-        jobs.follow({"bad": daily(fail)})
+    with scheduling(SteppedClock()) as scheduler:
+        scheduler.follow({"bad": daily(fail)})
         wait_for(lambda: lines.entries, "its end")
-        jobs.run_now("bad")
+        scheduler.run_now("bad")
         wait_for(lambda: len(count) == 2, "its second begin")
     assert [(line["event"], line["job"]) for line in lines.entries][:1] == [("job failed", "bad")]
 
 
-def watchdog(clock: SteppedClock, look: Callable[[], object]) -> Watchdog:
-    """Over jobs whose looks take as long as a test wants, or fail."""
-    rest: Any = dict.fromkeys(("publisher", "database", "renew_sources", "renew_store"))
-    runner: Any = SimpleNamespace(clock=clock)
-    jobs: Any = SimpleNamespace(
-        begin_repeated=look, wake_up=lambda: None, overdue=lambda: (), is_stuck=lambda: False
-    )
-    return Watchdog(jobs=jobs, runner=runner, **rest)
-
-
-@pytest.mark.parametrize("how", ["held up", "failing"])
-def test_a_watchdog_that_is_held_up_or_whose_looks_fail_goes_on_and_does_not_count_as_looking_meanwhile(
-    how,
-):
-    clock, over, looks = SteppedClock(), threading.Event(), []
-
-    def look():
-        looks.append(1)
-        if how == "failing" and not over.is_set():
-            raise ZeroDivisionError
-        if len(looks) > 1:
-            over.wait(20)
-
-    dog = watchdog(clock, look)
-    dog.loop.start()
-    wait_for(lambda: len(looks) >= 2, "the second look")
-    clock.let_pass(timedelta(seconds=SILENT_S))
-    assert not dog.is_looking
-    over.set()
-    wait_for(lambda: dog.is_looking, "the next look")
-    dog.loop.stop(20)
+def test_a_scheduler_that_submits_nothing_is_not_alive():
+    clock = SteppedClock()
+    with scheduling(clock) as scheduler:
+        scheduler.follow({"often": JobPlan(call=list, when=Every(timedelta(seconds=1)))})
+        wait_for(lambda: scheduler.is_alive, "its first job")
+        scheduler._scheduler.pause()
+        clock.let_pass(timedelta(seconds=SILENT_S))
+        assert not scheduler.is_alive
 
 
 def ticket(
@@ -191,27 +180,31 @@ def test_a_run_that_took_its_whole_deadline_is_expected_to_hang_again():
     assert not took_whole_deadline(published.run(finished_at=None), deadline)
 
 
-def taken(held: Places, one: Ticket) -> threading.Thread:
-    thread = threading.Thread(target=held.take, args=(one,), daemon=True)
+def taken(held: Places, one: Ticket, ended: threading.Event) -> threading.Thread:
+    def hold() -> None:
+        with held.taken(one):
+            ended.wait(60)
+
+    thread = threading.Thread(target=hold, daemon=True)
     thread.start()
     return thread
 
 
 def test_who_waits_is_counted_and_begins_when_a_place_is_free():
-    now_s = [0.0]
+    now_s, ended = [0.0], threading.Event()
     held = Places(lambda: 1, lambda: now_s[0])
-    first, second, third = (ticket(name) for name in ("first", "second", "third"))
-    held.take(first)
-    waiting = [taken(held, second)]
-    wait_for(lambda: held.waiting == 1, "the second")
-    waiting.append(taken(held, third))
-    wait_for(lambda: held.waiting == 2, "both")
-
-    held.give_back(first)
-    waiting[0].join(60)
+    second, third = ticket("second"), ticket("third")
+    with held.taken(ticket("first")):
+        waiting = [taken(held, second, ended)]
+        wait_for(lambda: held.waiting == 1, "the second")
+        waiting.append(taken(held, third, ended))
+        wait_for(lambda: held.waiting == 2, "both")
+    assert second.admitted.wait(60)
     assert (second.begun_s, held.waiting) == (0.0, 1)
-
     now_s[0] = 12.0
     held.look_again()
-    waiting[1].join(60)
-    assert (third.begun_s, held.waiting) == (12.0, 0)
+    assert third.admitted.wait(60)
+    assert (third.begun_s, held.running_s("third"), held.waiting) == (12.0, 0.0, 0)
+    ended.set()
+    for thread in waiting:
+        thread.join(60)

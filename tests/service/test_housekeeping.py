@@ -4,7 +4,6 @@ import threading
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from unittest.mock import Mock
 
 import pytest
 from structlog.testing import CapturingLogger
@@ -22,8 +21,8 @@ from monitor.pipeline.pull import Arms
 from monitor.receivers.message.safe_text import cause_of, commands_of
 from monitor.service.daemon import jobs
 from monitor.service.daemon.outage import OutageMonitor, look_again
-from monitor.service.daemon.slots import PAUSE_S, SlotChooser, StalenessMonitor
-from monitor.service.runner import Runner, Watched
+from monitor.service.daemon.slots import PAUSE_S, StalenessMonitor, count_skipped
+from monitor.service.runner import Watched
 from monitor.settings.configuration import RetentionOptions
 from monitor.settings.schedule import Every
 from monitor.storage import SqlStore
@@ -182,49 +181,27 @@ def test_what_is_deleted_is_counted_by_kind_and_logged(store, logs):
 START = datetime(2024, 1, 1, tzinfo=UTC)
 
 
-def chooser(*slots: datetime) -> SlotChooser:
-    """Over a store that has runs of these slots."""
-    store: Any = Mock()
-    store.history.runs.return_value = [published.run(slot=slot) for slot in slots]
-    now = START + 4 * MINUTE + timedelta(seconds=3)
-    return SlotChooser(runner=Runner(store=store, clock=HeldClock(now)))
-
-
-def watched() -> Watched:
-    nothing: Any = None
-    return Watched(comparison=comparison(name="feed"), arms=nothing, schedule=Every(MINUTE))
-
-
 SKIPPED = """
--   | -       | missed=3
--   | 1 2     | missed=1 overlap=2
--   | 1 2 3 4 | overlap=3
-179 | -       | busy=2 missed=1
-60  | -       | busy=3
-150 | 1 2     | busy=1 overlap=2
+-   | 0   | missed=3
+-   | 130 | missed=1 overlap=2
+-   | 241 | overlap=3
+179 | 0   | busy=2 missed=1
+60  | 0   | busy=3
+150 | 130 | busy=1 overlap=2
 """
-"""Seconds after which it was due, minutes whose slots overlapped, and what was skipped."""
+"""Seconds after which it was due, seconds after which the newest run ended, and what was skipped."""
 
 
-@pytest.mark.parametrize(("due_s", "overlapped", "counts"), rows(SKIPPED))
+@pytest.mark.parametrize(("due_s", "ended_s", "counts"), rows(SKIPPED))
 def test_slots_passed_while_a_run_was_at_work_are_overlap_while_one_waited_for_a_place_busy_and_others_missed(
-    due_s, overlapped, counts
+    due_s, ended_s, counts
 ):
-    slots = chooser(START)
-    slots.note_overlap(
-        "feed", [START + int(minutes) * MINUTE for minutes in overlapped.strip("-").split()]
+    newest = published.run(
+        slot=START, started_at=START, finished_at=START + timedelta(seconds=int(ended_s))
     )
-    slots.note_overlap("other", [START + 3 * MINUTE])
-    if due_s != "-":
-        slots.note_due("feed", START + timedelta(seconds=int(due_s)))
-    choice = slots.choose(watched())
-    assert (choice.slot, choice.is_rerun) == (START + 4 * MINUTE, False)
-    assert (
-        " ".join(f"{reason}={count}" for reason, count in sorted(choice.skipped.items())) == counts
-    )
-    assert slots.choose(watched()).skipped == {"missed": 3}  # what was noted counts once
-
-
-@pytest.mark.parametrize("slots", [[], [START + 3 * MINUTE], [START + 4 * MINUTE]])
-def test_no_slot_passed_means_no_count(slots):
-    assert chooser(*slots).choose(watched()).skipped == {}
+    slot = START + 4 * MINUTE
+    due = slot if due_s == "-" else START + timedelta(seconds=int(due_s))
+    skipped = count_skipped(Every(MINUTE), newest, slot, due)
+    assert " ".join(f"{reason}={count}" for reason, count in sorted(skipped.items())) == counts
+    assert count_skipped(Every(MINUTE), newest, START + MINUTE, due) == {}
+    assert count_skipped(Every(MINUTE), newest, START, due) == {}

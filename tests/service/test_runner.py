@@ -27,7 +27,7 @@ from factories import SLOT, comparison, pull
 from monitor import scratch
 from monitor.errors import DatabaseError, OutputError
 from monitor.model.runs import RunStatus, Scores
-from monitor.pipeline.score import RunScores
+from monitor.pipeline.run_scores import RunScores
 from monitor.service import runner as runner_module
 from monitor.service.logs import configure
 from monitor.service.runner import Runner, Watched
@@ -88,18 +88,6 @@ def as_before() -> Iterator[None]:
     logging.getLogger().handlers[:] = root
     logging.getLogger().setLevel(level)
     structlog.reset_defaults()
-
-
-def test_a_thread_that_outlives_its_daemon_logs_nothing_into_a_closed_stream(monkeypatch, capfd):
-    theirs = io.StringIO()
-    with monkeypatch.context() as patched:
-        patched.setattr(sys, "stderr", theirs)
-        configure("json", "info")
-    structlog.get_logger("monitor.late").info("before")
-    assert '"event": "before"' in theirs.getvalue()
-    theirs.close()
-    structlog.get_logger("monitor.late").info("after")
-    assert capfd.readouterr().err == ""
 
 
 def test_a_run_that_keeps_an_earlier_attempt_is_logged_under_its_own_attempt_and_once_stored_its_own_number(

@@ -14,7 +14,7 @@ from factories import DAY, HOUR, SLOT, HeldClock
 from monitor.errors import DatabaseError
 from monitor.model.runs import RunStatus
 from monitor.service.daemon import daemon as daemon_module
-from monitor.service.daemon.jobs import LatestRuns
+from monitor.service.daemon.latest_runs import LatestRuns
 from monitor.storage import SqlStore
 from servers.daemon import wait_for
 from servers.webhook import Collector

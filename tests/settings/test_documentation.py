@@ -13,9 +13,9 @@ from monitor.service.gate import make_question
 from monitor.settings.configuration import Settings
 from monitor.settings.json_schema import json_schema
 from monitor.settings.loader import example_text, parse_settings
-from monitor.settings.problems import keys_of, models_in
 from monitor.settings.translation import to_comparison
 from settings.minimal import MINIMAL, uncommented
+from settings_reference import models_in
 
 ROOT = Path(__file__).parents[2]
 BAD = Path(__file__).parent / "bad"
@@ -105,7 +105,7 @@ def models() -> set[Any]:
 
 def test_the_example_shows_every_setting_and_of_a_secret_it_or_its_file():
     shown = set(re.findall(r"(?m)[#\s{-](\w+):", example_text()))
-    wanted = {key for model in models() for key in keys_of(model)}
+    wanted = {key for model in models() for key in model.file_keys()}
     assert {
         key for key in wanted if not shown & {key, f"{key}_file", key.removesuffix("_file")}
     } == set()

@@ -167,7 +167,10 @@ def test_a_configuration_may_come_through_a_pipe():
         (b"listen: x\nname: a\x00b\n", ":2: a control character is here: remove it"),
         (
             b"a: " + b"[" * 1000,
-            ": is nested too deeply, or has an escape or a directive that is out of range",
+            (
+                ": is nested too deeply, has an alias inside its own value, or has an escape or a "
+                "directive that is out of range"
+            ),
         ),
         (b"\xff" * 10_000_000, ": is larger than 1 MiB, too large for a configuration"),
     ],

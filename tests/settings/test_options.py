@@ -60,21 +60,12 @@ def test_durations_are_numbers_with_units():
         assert DURATION.validate_python(text) == timedelta(seconds=float(seconds))
 
 
-NO_DURATIONS: dict[str, tuple[object, ...]] = {
-    "write 15s, 15m or 15h": (15, "15"),
-    "write 15m": ("15min", "15 minutes"),
-    "write 2h": ("2 Hours",),
-    "write 10ms": ("10 milliseconds",),
-    "write 1h30m or 1m30s": ("1:30",),
-    "write a number with its unit, such as 30s": ("PT15M", "-15m", "\u0661m", True, None),
-}
-
-
-@pytest.mark.parametrize("advice", NO_DURATIONS)
-def test_what_is_no_duration_comes_with_advice(advice):
-    for value in NO_DURATIONS[advice]:
-        with pytest.raises(ValueError, match=f"^not a duration: .*{advice}"):
-            parse_duration(value)
+@pytest.mark.parametrize("value", [15, "15", "15min", "1:30", "-15m", "\u0661m", True, None])
+def test_what_is_no_duration_comes_with_advice(value):
+    with pytest.raises(
+        ValueError, match=r"^not a duration: write a number with its unit, such as 30s"
+    ):
+        parse_duration(value)
 
 
 @pytest.mark.parametrize("text", ["0s", "0h0m", "36501d", "9" * 400 + "d"])
@@ -122,7 +113,6 @@ def test_a_path_that_cannot_be_one_is_reported_and_not_raised_and_no_device_is_r
 
 def test_a_secret_and_its_file_exclude_each_other(tmp_path):
     assert "give either key or key_file" in refused(tmp_path, key="a", key_file="b")[0][1]
-    assert "give either X or X_file" in refused(tmp_path, headers={"X": "a", "X_file": "b"})[0][1]
 
 
 SHOWN = """

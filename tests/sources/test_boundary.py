@@ -95,8 +95,7 @@ def pull_of_answers(options: dict[str, Any], answers: dict[str, Any]) -> Pull:
             outcome = await pull._read((user,), given_answer)
             found = outcome if isinstance(outcome, dict) else {user: outcome}
             for read_user, each in found.items():
-                keep = pull._add if hasattr(each, "items") else pull._fail
-                keep(read_user, each)
+                pull._add(read_user, each)
         return pull._lists.pull()
 
     return asyncio.run(read())

@@ -1,7 +1,6 @@
-"""One definition of an id: the same for Python's values, Arrow's columns, DuckDB's expressions, files, SQL and frames."""
+"""One definition of an id: the same for files, SQL, answers, plugins and frames."""
 
 import json
-from collections.abc import Iterator
 from datetime import date, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -18,6 +17,8 @@ import pytest
 
 import monitor
 from monitor.errors import InputError, SourceError
+from monitor.frames.columns import FrameColumns, read_lists
+from monitor.model.rankings import CoverageReason, Pull
 from monitor.reading import ids
 from monitor.sources.list_collector import ListCollector
 from servers.lists import as_lists, pull_of
@@ -59,39 +60,79 @@ VALUES += [
 ]
 
 
-@pytest.fixture(scope="module")
-def database() -> Iterator[Any]:
-    with duckdb.connect() as connection:
-        yield connection
+def listed(pull: Pull, count: int) -> list[str | None]:
+    """The only item of each user's list, None for a malformed list."""
+    lists = as_lists(pull)
+    assert set(pull.failures.values()) <= {CoverageReason.MALFORMED}
+    assert len(lists) + len(pull.failures) == count
+    return [lists.get(str(user), [None])[0] for user in range(count)]  # type: ignore[list-item]
 
 
-@pytest.mark.parametrize(("value", "kind", "expected"), VALUES, ids=lambda each: str(each)[:20])
-def test_a_value_is_the_same_id_in_python_in_arrow_and_in_duckdb(value, kind, expected, database):
-    column = pa.array([value, None], kind)
-    # Python has one kind of float, and DuckDB has none of 16 bits.
-    exact = np.float32(value) if kind == pa.float32() else value
-    wide = column.cast(pa.float32()) if kind == pa.float16() else column
-    database.register("rows", pa.table({"v": wide}))
-    (in_sql, _) = database.sql(f"SELECT {ids.id_sql(kind, 'v')} FROM rows").fetchall()
+def framed(lists: Any, expected: list[str | None]) -> list[str | None]:
+    """The ids of lists of one item each, from a frame."""
+    if None in expected:
+        with pytest.raises(InputError, match=r"found .*, where|found .* where"):
+            read_lists(lists, COLUMNS, "baseline")
+        lists = [each for each, key in zip(lists, expected, strict=True) if key is not None]
+    return list(map(str, read_lists(lists, COLUMNS, "baseline").items))
 
-    assert ids.user_key(exact) == expected
-    assert ids.user_column(column, "v", "rows").to_pylist() == [expected, None]
-    assert in_sql == (expected,)
+
+KINDS_OF_VALUES = sorted({str(kind) for _, kind, _ in VALUES})
+COLUMNS = FrameColumns(user="u", item="i", rank=None, items="items", score=None, scores=None)
+
+
+@pytest.mark.parametrize("kind", KINDS_OF_VALUES)
+def test_a_value_is_the_same_id_in_python_arrow_files_and_frames(kind, tmp_path):
+    of_kind = [each for each in VALUES if str(each[1]) == kind]
+    values, (arrow_kind, *_), expected = map(list, zip(*of_kind, strict=True))
+    column = pa.array(values, arrow_kind)
+    users = list(map(str, range(len(values))))
+    path = tmp_path / "lists.parquet"
+    lists = pa.ListArray.from_arrays(range(len(values) + 1), column)
+    if kind == "string_view":  # Parquet has no views
+        column, lists = column.cast(pa.string()), lists.cast(pa.list_(pa.string()))
+    pq.write_table(pa.table({"user": users, "items": lists, "key": column}), path)
+    file = {"path": str(path), "max_unreadable": 1, "items": "items"}
+    keys = [key for key in expected if key is not None]
+
+    assert listed(pull_of(*users, file=file | {"user": "user"}), len(users)) == expected
+    assert ids.id_column(column, "v", "rows").cast(pa.large_string()).to_pylist() == expected
+    if kind != "float":  # Python has one kind of float
+        assert list(map(ids.user_key, values)) == expected
+    pulled = pull_of(*keys, file=file | {"user": "key"})
+    assert {*pulled.rankings.users, *pulled.failures} == {*keys}
+    assert framed([[value] for value in column.to_numpy(zero_copy_only=False)], expected) == keys
+    if len(keys) == len(expected):
+        table = pa.table({"u": users, "items": lists})
+        assert list(map(str, read_lists(table, COLUMNS, "baseline").items)) == keys
 
 
 JSON = r"""
 -42 -0 0 42.0 4.2e1 0.5 9007199254740991.0 9007199254740992.0 18446744073709551616
--9223372036854775808 "0042" "" "a\u0000b" null true [1] {"a":1}
+-9223372036854775808 "0042" " 42" "é" "e\u0301" "" "a\u0000b" null true [1] {"a":1}
 """
 
 
-@pytest.mark.parametrize("text", [*JSON.split(), f'"{"x" * 1001}"'], ids=lambda text: text[:20])
-def test_a_value_of_json_is_the_same_id_in_python_and_in_duckdb(text, database):
-    ((found,),) = database.execute(
-        f"SELECT {ids.json_id_sql('v')} FROM (SELECT CAST(? AS JSON) AS v)", [text]
-    ).fetchall()
-
-    assert found == ids.user_key(json.loads(text))
+@pytest.mark.parametrize("form", ["jsonl", "csv", "sqlite", "answers", "frame"])
+def test_a_value_of_json_is_the_same_id_in_every_source(form, tmp_path):
+    texts = [*JSON.replace('" 42"', "").split(), '" 42"', f'"{"x" * 1001}"']
+    values = list(map(json.loads, texts))
+    expected = list(map(ids.user_key, values))
+    users = list(map(str, range(len(values))))
+    if form == "answers":  # of HTTP, Redis and plugins
+        collector = ListCollector(5)
+        for user, value in zip(users, values, strict=True):
+            collector.add(user, [value])
+        assert listed(collector.pull(), len(users)) == expected
+    elif form == "frame":
+        keys = [key for key in expected if key is not None]
+        assert framed([[value] for value in values], expected) == keys
+    else:
+        rows = [{"u": user, "items": [value]} for user, value in zip(users, values, strict=True)]
+        given = WRITERS[form](rows, tmp_path, user="u", items="items")
+        ((source, options),) = given.items()
+        pull = pull_of(*users, **{source: options | {"max_unreadable": 1}})
+        assert listed(pull, len(users)) == expected
 
 
 REFUSED = {
@@ -256,6 +297,6 @@ a|b          text with separators: write a JSON array, or one item in each row
 @pytest.mark.parametrize(("text", "advice"), cells(PRINTED))
 def test_the_program_that_wrote_a_list_as_text_is_recognized(text, advice):
     lists = ListCollector(5)
-    lists.add_cell("u", text)
+    lists.add("u", text)
 
     assert f"the text is not a JSON array of ids, but {advice}" in lists.pull().notes["malformed"]  # type: ignore[index]

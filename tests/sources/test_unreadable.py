@@ -20,7 +20,7 @@ from monitor.errors import InputError, SourceError, UnreadableError
 from monitor.model.rankings import CoverageReason
 from monitor.model.unreadable import Need, Unreadable, add_up, require_readable
 from monitor.pipeline.pseudonyms import Pseudonyms
-from monitor.reading.ids import canonical_id, user_key
+from monitor.reading.ids import user_key
 from monitor.sources import (
     RelevanceOptions,
     open_relevance,
@@ -216,7 +216,7 @@ spoiled_rows = st.lists(
 def check(given: Row, rows: list[tuple[Any, Any]]) -> None:
     listed, failures, odd = dict[str, list[str]](), dict[str, CoverageReason](), Counter[str]()
     for user, items in rows:
-        ids = [canonical_id(item) for item in items or []]
+        ids = list(map(user_key, items or []))
         if user_key(user) is None:
             odd["who"] += 1
             continue
@@ -228,7 +228,7 @@ def check(given: Row, rows: list[tuple[Any, Any]]) -> None:
         elif None in ids:
             failures[user] = CoverageReason.MALFORMED
         else:
-            listed[user] = list(map(str, ids))
+            listed[user] = ids
 
     pull = source_with(given, max_unreadable=1).pull(request(*(f"u{n}" for n in range(31))))
 
@@ -286,7 +286,7 @@ def test_every_key_of_redis_is_used_exactly_or_counted(lists):
         url = f"redis://127.0.0.1:{shared_redis()}"
         given = {"redis": {"url": url, "type": "string", "key": "{user}"}}
         pull = source_with(given, max_unreadable=1).pull(request(*lists))
-    ids = {user: [*map(canonical_id, items)] for user, items in lists.items()}
+    ids = {user: [*map(user_key, items)] for user, items in lists.items()}
     odd = {user for user, listed in ids.items() if None in listed}
     assert pull.failures == dict.fromkeys(odd, CoverageReason.MALFORMED)
     assert as_lists(pull) == {user: [*map(str, ids[user])] for user in ids.keys() - odd}
@@ -298,7 +298,7 @@ def test_every_key_of_redis_is_used_exactly_or_counted(lists):
 def test_every_row_of_a_frame_is_used_exactly_or_refused_by_name(rows):
     frame = pd.DataFrame(rows, columns=["user", "items"], dtype=object)
     users = [user_key(user) for user, _ in rows]
-    is_readable = [items is not None and None not in map(canonical_id, items) for _, items in rows]
+    is_readable = [items is not None and None not in map(user_key, items) for _, items in rows]
     if all(is_readable) and None not in users and len(set(users)) == len(users):
         assert monitor.compare_many(frame, frame, "overlap").index.tolist() == users
     else:

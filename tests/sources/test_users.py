@@ -114,7 +114,7 @@ def test_users_are_an_array_of_keys_or_of_objects_in_one_answer_over_http(answer
 
 NO_USERS = parsed(r"""
     [404, [], {}, "answered 404 Not Found"]
-    [200, {"users": ["a"]}, {}, "has no array at the path in users \\(@\\), in an object of users"]
+    [200, {"users": ["a"]}, {}, "has no array at the path that `users` gives \\(@\\), in an object of users"]
     [200, ["a"], {"users": "length(@.b)"}, "answered no JSON to which users \\(length\\(@.b\\)\\) can be applied"]
     [200, ["a longer answer than a kilobyte"], {"max_bytes": 1024}, "answered with more than max_bytes, 1024"]
     [200, [{"id": 1, "country": "UK"}], {"user": "key"}, "has no column 'key': it has id, country"]

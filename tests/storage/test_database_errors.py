@@ -148,7 +148,7 @@ def test_a_read_only_database_can_be_read_but_not_written_and_fails_its_probe(fi
                 connection.exec_driver_sql("PRAGMA query_only = ON")
             with pytest.raises(
                 DatabaseError,
-                match="cannot be written: give this account write permission on the file",
+                match="cannot be written: make the file, its directory and its disk writable",
             ) as caught:
                 write()
             assert caught.value.trouble is DatabaseTrouble.READ_ONLY
@@ -179,7 +179,7 @@ def test_a_place_for_a_file_that_is_none_is_named_and_every_error_told_before_it
 def test_a_damaged_file_is_named(file):
     with file.open("r+b") as opened:
         opened.seek(4096)
-        opened.write(b"\xff" * 40_960)
+        opened.write(b"\xff" * (file.stat().st_size - 4096))
 
     with (
         closing(unopened_store(f"sqlite:///{file}")) as store,

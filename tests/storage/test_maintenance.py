@@ -51,9 +51,9 @@ def test_scores_and_evidence_of_older_slots_go_and_summaries_stay_as_long_as_the
     assert prune(store, scores=SLOT + DAY, evidence=SLOT + DAY) == {}
 
     run(store, SLOT)
-    rows = "scores 3, score_places 2, evidence 2, stages 2, coverage_reasons 2, coverage 2"
+    rows = "scores 3, score_places 2, evidence 2, coverage 2"
     gone = prune(store, runs=SLOT + DAY).items()
-    expected = f"{rows}, statistics 4, summaries 2, runs 1".split(", ")
+    expected = f"{rows}, summaries 2, runs 1".split(", ")
     assert {f"{table} {count}" for table, count in gone} == {*expected}
     assert [found.id for found in runs_of(store)] == [new]
 

@@ -183,7 +183,7 @@ def test_an_attempt_is_kept_when_it_ended_otherwise_than_the_one_before(owed):
 
     with owed.database.read() as connection:
         kept = connection.execute(select(notifications).order_by(notifications.c.id)).all()
-    assert [(row.attempted_at, row.status, row.reason, row.next_attempt_at) for row in kept] == [
+    assert [(row.at, row.status, row.reason, row.next_attempt_at) for row in kept] == [
         (NOW, "pending", "503\x00", NOW + MINUTE),
         (NOW + 2 * MINUTE, "pending", "504", NOW + 3 * MINUTE),
         (NOW + HOUR, "dead", "401", None),

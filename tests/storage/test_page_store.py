@@ -13,7 +13,7 @@ from monitor.model.pages import IncidentFilter, SeriesKey
 from monitor.model.rankings import Arm, CoverageReason
 from monitor.model.rules import Severity
 from monitor.storage import SqlStore
-from monitor.storage.alert_states import announce, upsert
+from monitor.storage.alert_states import store_transitions, upsert
 from monitor.storage.tables.run_tables import summaries
 from storage.worked import claimed, lease, note
 from tables import rows
@@ -158,9 +158,9 @@ def ended(number: int, start: Transition) -> Transition:
 
 @pytest.fixture
 def incidents(store: SqlStore) -> SqlStore:
-    """`two` has two alerts and ended, `old` was stored before there were incidents and ended, a part of `one` fires."""
+    """`two` has two alerts and ended, `old` ended, a part of `one` fires."""
     first = change(0, "two", severity=Severity.WARNING, segment="100%_\x00", reason="ÄRGER")
-    second, old = change(1, "two", "B"), change(2, None, severity=Severity.INFO)
+    second, old = change(1, "two", "B"), change(2, "old", severity=Severity.INFO)
     over, lasting = change(3, "one", comparison="other"), change(4, "one", "B", comparison="other")
     ends = [ended(5, first), ended(6, second), ended(7, old), ended(8, over)]
     firing = factories.state(
@@ -171,7 +171,7 @@ def incidents(store: SqlStore) -> SqlStore:
         incident="one",
     )
     with store.database.write() as connection:
-        announce(connection, [first, second, old, over, lasting, *ends], ())
+        store_transitions(connection, [first, second, old, over, lasting, *ends], ())
         upsert(connection, [firing])
     return store
 
@@ -195,10 +195,10 @@ def test_incidents_that_ended_are_found_page_by_page_newest_first_and_come_whole
     (newest,) = incidents.pages.incidents(
         IncidentFilter(), is_firing=False, before_number=None, limit=1
     )
-    assert (newest.key, newest.at) == ("None A", SLOT + 2 * HOUR)
+    assert (newest.key, newest.at) == ("old", SLOT + 2 * HOUR)
     assert keys_of(incidents, before=newest.number) == ["two"]
-    changes = incidents.pages.incident_changes(["two", "None A"])
-    assert [(each.alert, each.is_start) for each in changes if each.incident] == [
+    changes = incidents.pages.incident_changes(["two", "old"])
+    assert [(each.alert, each.is_start) for each in changes if each.incident == "two"] == [
         *(("A", True), ("B", True), ("A", False), ("B", False)),
     ]
     assert len(changes) == 6
@@ -206,11 +206,11 @@ def test_incidents_that_ended_are_found_page_by_page_newest_first_and_come_whole
 
 FILTERS = """
 comparison other | -
-comparison home-feed | None A, two
+comparison home-feed | old, two
 severity critical | two
 severity warning | -
-severity info | None A
-text b | None A, two
+severity info | old
+text b | old, two
 text 0%_\x00 | two
 text ÄRGER | two
 text % | two

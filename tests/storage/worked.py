@@ -63,8 +63,7 @@ def scores(values: dict[str, dict[str, float]]) -> Scores:
 def user_scores(store: SqlStore, user: str) -> list[tuple[Any, ...]]:
     """Slot, metric and value of one user's scores as the view for people shows them, by slot and metric."""
     query = (
-        "SELECT scheduled_for, metric, value FROM user_scores WHERE user_id = :user ORDER BY "
-        "scheduled_for, metric"
+        "SELECT slot, metric, value FROM user_scores WHERE user_id = :user ORDER BY slot, metric"
     )
     with store.database.read() as connection:
         return [tuple(row) for row in connection.execute(text(query), {"user": user})]
@@ -99,6 +98,7 @@ def evidence(**changes: Any) -> Evidence:
 def result(claim: Claim, **changes: Any) -> RunResult:
     base = RunResult(
         claim=claim,
+        slot=claim.slot,
         status=RunStatus.OK,
         reason=None,
         finished_at=claim.slot + timedelta(seconds=9),

@@ -8,13 +8,13 @@ from functools import partial
 from typing import Any
 
 from factories import DAY, SLOT, coverage_rule, lost_lists, rule
-from monitor.attribution.decomposition import MeanDrop
-from monitor.attribution.sentences import write_drop, write_fall, write_finding, write_lost
+from messages import explanation
 from monitor.model.alerts import Expectation, Removed, Standstill
-from monitor.model.explanation import FaultKind, Finding, Part, SegmentFall
+from monitor.model.explanation import FaultKind, Finding, MeanDrop, Part, PartMeans, SegmentFall
 from monitor.model.gate import GateReason, GateResult, GateVerdict, LeftOut
 from monitor.model.instants import format_instant
 from monitor.model.model_versions import ArmModel
+from monitor.model.notifications import Silence
 from monitor.model.pages import SeriesPoint
 from monitor.model.rankings import Arm, CoverageReason
 from monitor.model.root_causes import RootCause
@@ -26,6 +26,7 @@ from monitor.model.rules import (
     LearnedLimit,
     Learning,
     SeriesRule,
+    Severity,
     SimilarityRule,
 )
 from monitor.model.run_reasons import (
@@ -49,6 +50,26 @@ from monitor.texts.conditions import (
     write_too_few,
     write_unlearned,
 )
+from monitor.texts.deliveries import (
+    write_inhibited,
+    write_joined,
+    write_maintenance,
+    write_more_severe,
+    write_more_users,
+    write_silenced,
+    write_waiting_end,
+)
+from monitor.texts.explanations import (
+    write_alert_text,
+    write_cause,
+    write_distance,
+    write_drop,
+    write_fall,
+    write_falls,
+    write_finding,
+    write_lost,
+    write_recalled,
+)
 from monitor.texts.gate import write_census, write_left_out, write_no_runs, write_verdict
 from monitor.texts.id_mismatches import (
     Surface,
@@ -58,6 +79,24 @@ from monitor.texts.id_mismatches import (
     write_user_spelling,
 )
 from monitor.texts.model_versions import write_changes, write_model_changes, write_models
+from monitor.texts.planning import (
+    write_chance,
+    write_checked,
+    write_early_stop,
+    write_false_alerts,
+    write_judged_again,
+    write_lacking,
+    write_least_drop,
+    write_needed,
+    write_no_runs_suffice,
+    write_no_users_suffice,
+    write_not_stored,
+    write_size,
+    write_spread,
+    write_too_few_healthy,
+    write_too_rare,
+    write_uncertain,
+)
 from monitor.texts.root_causes import (
     write_beginning,
     write_known_cause,
@@ -98,6 +137,15 @@ BOTH = (
     RunReason(kind=RunReasonKind.BOTH_FAILED),
     lost_lists("has no file lists.parquet", 50, 50),
     LATE,
+)
+SILENCE = Silence(
+    id=7,
+    matchers=("alert=SharedList",),
+    author="kim",
+    comment="known",
+    created_at=SLOT,
+    starts_at=SLOT,
+    ends_at=SLOT + DAY,
 )
 MISMATCH = IdMismatch(
     kind=MismatchKind.TYPE,
@@ -317,6 +365,29 @@ EXAMPLES: Mapping[str, Iterable[partial[Any]]] = {
         partial(write_census, None),
         partial(write_census, 300),
     ],
+    "Checks, plans, proposed thresholds and backtests": [
+        partial(write_checked, "rankwatch.yaml", 3, 1, ()),
+        partial(write_checked, "rankwatch.yaml", 1, 0, ("home-feed",)),
+        partial(write_too_few_healthy, 4, 5),
+        partial(write_not_stored, "p90"),
+        partial(write_uncertain, "p05"),
+        partial(write_too_rare, 12, 90 * DAY, 7 * DAY),
+        partial(write_false_alerts, 90 * DAY),
+        partial(write_no_users_suffice, 0.02, 1, 0.05, 12, None),
+        partial(write_no_users_suffice, 0.02, 3, 0.05, 12, 2000),
+        partial(write_no_runs_suffice, 12, 0.05),
+        partial(write_spread, 0.52, 0.3, 0.01, 12),
+        partial(write_spread, None, 0.3, 0.01, 12),
+        partial(write_chance, 0.05, 2000, 3, 0.905),
+        partial(write_needed, 0.05, 0.9, 1 / 90, "1 run of 2,000 users"),
+        partial(write_size, 2000, 1),
+        partial(write_size, 2000, 3),
+        partial(write_least_drop, 2000, 0.05),
+        partial(write_early_stop, 900, 2000),
+        partial(write_judged_again, "home-feed", ()),
+        partial(write_judged_again, "home-feed", (("ok", 1200), ("failed", 1))),
+        partial(write_lacking, "SimilarityLow", "rbo(p=0.9)@10", "p90", 3),
+    ],
     "Why no run succeeds, and why alerts end": [
         partial(write_stale, SLOT, RootCause(), has_succeeded=False),
         partial(
@@ -362,6 +433,15 @@ EXAMPLES: Mapping[str, Iterable[partial[Any]]] = {
         ),
         *(partial(write_tls_fault, TlsFault.CLIENT_WANTED, client) for client in (*TlsClient,)[1:]),
     ],
+    "Why a message is sent later, never, or again": [
+        partial(write_silenced, SILENCE),
+        partial(write_maintenance, "nights", SLOT),
+        partial(write_inhibited, "RunFailing"),
+        partial(write_waiting_end, "SimilarityLow"),
+        partial(write_more_severe, Severity.WARNING, Severity.CRITICAL),
+        partial(write_more_users, 120.0, 1500.0),
+        partial(write_joined, ["users get no list"]),
+    ],
     "What happened to lists": [
         finding(FaultKind.MISSING, note="recs:80 answered 503", detail={"before": 0.01}),
         finding(FaultKind.SHARED_LIST, detail={"lists": 1.0, "popular": 0.9}),
@@ -374,6 +454,8 @@ EXAMPLES: Mapping[str, Iterable[partial[Any]]] = {
         finding(FaultKind.NOISE),
         finding(FaultKind.REPLACED),
         finding(FaultKind.REORDERED, detail={"top": 1.0}),
+        partial(write_cause, finding(FaultKind.NOISE).args[0]),
+        partial(write_recalled, "No clear cause.", SLOT),
     ],
     "Why similarity fell without a fault": [
         drop(membership=0.1),
@@ -389,6 +471,9 @@ EXAMPLES: Mapping[str, Iterable[partial[Any]]] = {
         partial(write_fall, fall(order=0.125), 0.01),
         partial(write_fall, fall(order=-0.125), 0.25),
         partial(write_fall, fall(share=0.0, composition=0.1), 0.25),
+        partial(write_distance, PartMeans(n=700, membership=0.2, order=0.1, length=0.0)),
+        partial(write_falls, explanation(falls=(fall(order=0.125),)), "country=DE"),
+        partial(write_alert_text, explanation(), "rbo(p=0.9)", "all"),
     ],
 }
 

@@ -263,7 +263,7 @@ REFUSED = yaml.safe_load(r"""
 def test_what_cannot_be_done_is_said_with_what_to_do(browser):
     for fields, status, why in (
         *REFUSED,
-        ({"do": "resolve", "comment": "x" * 20_000}, 413, "over 16,384 bytes"),
+        ({"do": "resolve", "comment": "x" * 20_000}, 422, "over 16,384 bytes"),
     ):
         found, said = browser.post(fields)
         assert (found, why in said) == (status, True), said

@@ -13,21 +13,21 @@ import pytest
 
 import factories
 import published
-from factories import DAY, HOUR
+from factories import HOUR
 from monitor.errors import DatabaseError
 from monitor.model.alerts import State
 from monitor.model.daemon_state import DaemonState, DatabaseAway, Refusal, Refused, Role, RoleKind
 from monitor.model.explanation import FaultKind, Finding
 from monitor.model.instants import format_instant
-from monitor.model.pages import IncidentStart, ReceiverRecord
+from monitor.model.pages import ReceiverRecord
 from monitor.model.rankings import Arm
 from monitor.model.rules import Comparison, Direction, LearnedLimit, Learning
 from monitor.model.runs import LatestRun, RunStatus
 from monitor.storage import SqlStore
-from monitor.storage.alert_states import announce
+from monitor.storage.alert_states import store_transitions
 from monitor.web import pages
 from monitor.web.app import describe_api
-from monitor.web.pages.alerts import LEAST, MOST, _one_page
+from monitor.web.pages.alerts import MOST
 from monitor.web.pages.rendering import show_instant
 from monitor.web.pages.site import user_url
 from tables import cells
@@ -185,7 +185,7 @@ def test_a_comparison_opens_on_the_segment_that_is_blamed_where_all_users_are_fi
 
 def test_what_ended_lately_is_said_with_what_it_was(filled, latest):
     end = factories.transition(
-        from_state=State.FIRING, to_state=State.QUIET, dedup_key=KEY, slot=SLOTS[-1]
+        from_state=State.FIRING, to_state=State.QUIET, incident=KEY, slot=SLOTS[-1]
     )
     over = replace(latest, states=(), last_end=end)
     with browsing(application(filled, latest=lambda: [over], comparisons=watched)) as ask:
@@ -331,7 +331,7 @@ def test_a_daemon_says_which_part_it_has_what_it_refused_and_what_became_of_its_
     assert "chatnever" in texts[1]
 
 
-def test_incidents_are_shown_by_the_day_with_links_to_older_ones_and_what_is_chosen_stays(store):
+def test_incidents_are_shown_in_pages_with_links_to_older_ones_and_what_is_chosen_stays(store):
     days = (SLOTS[0] + number * HOUR for number in range(3 * MOST))
     changes = []
     for number, at in enumerate(days):
@@ -345,7 +345,7 @@ def test_incidents_are_shown_by_the_day_with_links_to_older_ones_and_what_is_cho
         start = factories.transition(**about)
         changes += [start, replace(start, from_state=State.FIRING, to_state=State.QUIET)]
     with store.database.write() as connection:
-        announce(connection, changes, ())
+        store_transitions(connection, changes, ())
     seen: list[str] = []
     with browsing(application(store)) as ask:
         path = "/alerts?text=a1&state=ended&comparison=home-feed&severity=critical"
@@ -360,15 +360,6 @@ def test_incidents_are_shown_by_the_day_with_links_to_older_ones_and_what_is_cho
             links = re.findall(r'href="([^"]*)" rel="next"', body)
             path = html.unescape(links[0]) if links else ""
     assert seen == [f"k{number}" for number in reversed(range(3 * MOST)) if number % 2]
-
-
-@pytest.mark.parametrize("per_day", [5, 60, 200])
-def test_a_page_of_incidents_is_a_day_in_quiet_times_more_and_bounded(per_day):
-    starts = [
-        IncidentStart(number=1, key="", at=SLOTS[3] - number * DAY / per_day)
-        for number in range(MOST + 1)
-    ]
-    assert len(_one_page(starts)) == {5: LEAST, 60: 60, 200: MOST}[per_day]
 
 
 def test_the_overview_shows_the_worst_first_and_what_was_never_run_and_follows_what_was_published_last():

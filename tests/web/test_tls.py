@@ -173,7 +173,7 @@ def test_certificates_that_cannot_be_used_are_refused_by_name(tmp_path, keys, ke
         given["client_auth_type"] = REQUIRED
     options = AccessOptions.model_validate({"tls_server_config": given})
     with pytest.raises(ConfigError) as caught:
-        open_access(options, name="web.yaml")
+        open_access(options, file_name="web.yaml")
     assert message.format(**places) in str(caught.value)
     assert str(caught.value).startswith("web.yaml: tls_server_config")
     assert "canary" not in str(caught.value)
@@ -295,5 +295,5 @@ def test_a_reader_that_takes_no_answer_is_cut_off_at_the_deadline(keys):
     ):
         raw.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
         connections = site.server._front.connections
-        wait_for(lambda: any(one.claim_to_stay[1] for one in connections), "the request")
+        wait_for(lambda: any(one.is_known for one in connections), "the request")
         wait_for(lambda: not connections, "the slow reader's end")

@@ -1,10 +1,10 @@
 """Makes the content of a message: short texts, the same for every receiver."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 
 from monitor.alerts.incidents import find_leads
-from monitor.attribution.sentences import PART_WORDS, write_falls
 from monitor.immutable import immutable
 from monitor.model.alerts import Transition
 from monitor.model.explanation import ExampleLists, Explanation, ExposedItem, FaultKind
@@ -15,6 +15,7 @@ from monitor.model.rules import RuleKind, Severity
 from monitor.presentation import explanation_title, side_by_side
 from monitor.receivers.message.identity import since_label
 from monitor.receivers.message.safe_text import bounded_line, cause_of, clean, commands_of, links_of
+from monitor.texts.explanations import PART_WORDS, write_falls
 from monitor.texts.root_causes import write_beginning, write_known_cause
 from monitor.texts.verdicts import format_value
 from monitor.texts.wording import count_of
@@ -32,13 +33,11 @@ _LONGEST_SENTENCE = 400
 _LONGEST_ITEM = 60
 _LONGEST_LINE = 160
 _CANCELLED = 3.0
-_NOTHING = frozenset({"0 %", "0.0000"})
 _NAMED = 4
 _LONGEST_NAME = 60
 _LONGEST_TITLE = 500
 _LONGEST_REASON = 800
 _LONGEST_FACT = 300
-_LOUDEST = tuple(Severity)
 
 
 @immutable
@@ -70,20 +69,29 @@ class MessageContent:
 
     status: MessageStatus
     severity: Severity
+    is_watched: bool  # False if the last alerts were removed
     title: str  # at most 500 characters
-    changes: tuple[
-        ChangeContent, ...
-    ]  # the heaviest ones, in a repetition one that is still firing
+    # The heaviest changes. A repetition has one alert that is still firing.
+    changes: tuple[ChangeContent, ...]
+    # Sentences on why the incident pages again, on further changes, and on what is still firing.
+    more: tuple[str, ...]
     why: tuple[str, ...]  # sentences
-    shares: tuple[tuple[str, str], ...]  # parts of the drop, and the share of each part
-    entered: tuple[str, ...]  # items that now have more places in lists than before
-    left: tuple[str, ...]  # items that now have fewer places in lists than before
-    examples: tuple[SideBySide, ...]
     links: tuple[tuple[str, str], ...]  # name and URL
     commands: tuple[str, ...]  # commands for a shell
-    is_watched: bool = True  # False if the last alerts were removed
-    # Sentences on why the incident pages again, on further changes, and on what is still firing.
-    more: tuple[str, ...] = ()
+    examples: tuple[SideBySide, ...]
+    shares: tuple[tuple[str, str], ...] = ()  # parts of the drop, and the share of each part
+    entered: tuple[str, ...] = ()  # items that now have more places in lists than before
+    left: tuple[str, ...] = ()  # items that now have fewer places in lists than before
+
+    @property
+    def details(self) -> dict[str, tuple[str, ...]]:
+        """What explains the drop: lines by their title. Titles without lines are left out."""
+        details = {
+            "What the drop is made of": tuple(f"{part}: {share}" for part, share in self.shares),
+            "Items that gained most": self.entered,
+            "Items that lost most": self.left,
+        }
+        return {title: lines for title, lines in details.items() if lines}
 
 
 def content_of(message: Message, external_url: str) -> MessageContent:
@@ -98,43 +106,39 @@ def content_of(message: Message, external_url: str) -> MessageContent:
     explanation = briefing.explanation
     why: list[str] = []
     if run_briefing.explanation is None or run_briefing.explanation.finding is None:
-        why += known_cause(message, run_briefing)
+        why += _known_cause(message, run_briefing)
     if explained is not None and not message.is_repetition:
-        why += why_sentences(explained, explanation)
+        why += _why_sentences(explained, explanation)
     # If only the change has an explanation, it ends with these lines already.
     if explained is None or explanation is not None:
         why += _bound(run_briefing.models, _LONGEST_SENTENCE)
-    shares: tuple[tuple[str, str], ...] = ()
-    entered: tuple[str, ...] = ()
-    left: tuple[str, ...] = ()
-    if explanation is not None:
-        shares = cause_shares(explanation)
-        entered = item_lines(explanation.gained, explanation.arm)
-        left = item_lines(explanation.lost, explanation.arm)
-    return MessageContent(
+    content = MessageContent(
         status=message.status,
         severity=message.severity,
-        title=title_of(message, leads),
-        changes=tuple(change_content(change, message, shown[0]) for change in shown),
         is_watched=is_watched(message),
-        more=further_changes(message, shown),
+        title=_title(message, leads),
+        changes=tuple(_change_content(change, message, shown[0]) for change in shown),
+        more=_further_changes(message, shown),
         why=tuple(why),
-        shares=shares,
-        entered=entered,
-        left=left,
-        examples=example_lists(briefing),
         links=links_of(leads[0], external_url),
         commands=commands_of(leads[0]),
+        examples=_example_lists(briefing),
+    )
+    if explanation is None:
+        return content
+    return replace(
+        content,
+        shares=_cause_shares(explanation),
+        entered=item_lines(explanation.gained, explanation.arm),
+        left=item_lines(explanation.lost, explanation.arm),
     )
 
 
-def title_of(message: Message, leads: Sequence[Transition]) -> str:
+def _title(message: Message, leads: Sequence[Transition]) -> str:
     """The title, such as ``SimilarityLow firing on home-feed (country=UK): ...; 3 resolved``."""
     first = leads[0]
-    verb = verb_of(first, is_repetition=message.is_repetition)
-    alike = [
-        change for change in leads if verb_of(change, is_repetition=message.is_repetition) == verb
-    ]
+    verb = _verb(first, message)
+    alike = [change for change in leads if _verb(change, message) == verb]
     title = f"{_name_alerts(alike)} {verb} on {clean(message.comparison, _LONGEST_NAME)}"
     extent = _extent(alike)
     if extent != "all users":
@@ -149,7 +153,8 @@ def title_of(message: Message, leads: Sequence[Transition]) -> str:
         title += f": {cause_of(first)}"
     if message.worse:
         title = f"Worse: {title}"
-    ended, lasting = len(message.ends), len(still_firing(message))
+    ended = len(message.ends)
+    lasting = len(_still_firing(message))
     if ended and not first.is_end:
         title += f"; {ended:,} resolved"
     if lasting and first.is_end:
@@ -157,32 +162,28 @@ def title_of(message: Message, leads: Sequence[Transition]) -> str:
     return bounded_line(title, _LONGEST_TITLE)
 
 
-def change_content(change: Transition, message: Message, first: Transition) -> ChangeContent:
+def _change_content(change: Transition, message: Message, first: Transition) -> ChangeContent:
     """One change in full. A repetition names only its run.
 
     ``first`` is the first change of the message. Its reason is not repeated.
     """
-    heading = (
-        f"{clean(change.alert, _LONGEST_NAME)} "
-        f"{verb_of(change, is_repetition=message.is_repetition)}"
-    )
+    heading = f"{clean(change.alert, _LONGEST_NAME)} {_verb(change, message)}"
     segment = "all users"
     if change.segment != ALL:
         segment = clean(change.segment, _LONGEST_FACT // 2)
         heading += f" in {clean(change.segment, _LONGEST_NAME)}"
-    facts = [("segment", segment)]
-    if not change.is_acknowledgement:
-        facts += _figures(change)
-    facts.append((since_label(change), format_instant(change.since)))
     run = ("at", format_instant(change.at))
     if change.has_run:
         run = ("run", format_instant(change.slot))
-    facts.append(run)
     reason = change.reason
     if change is not first and reason == first.reason:
         reason = "for the same reason"
+    facts = [run]
     if message.is_repetition:
-        reason, facts = "", [run]
+        reason = ""
+    else:
+        since = (since_label(change), format_instant(change.since))
+        facts = [("segment", segment), *_figures(change), since, run]
     return ChangeContent(
         heading=bounded_line(heading, _LONGEST_TITLE),
         reason=bounded_line(reason, _LONGEST_REASON),
@@ -193,22 +194,22 @@ def change_content(change: Transition, message: Message, first: Transition) -> C
     )
 
 
-def further_changes(message: Message, shown: Sequence[Transition]) -> tuple[str, ...]:
+def _further_changes(message: Message, shown: Sequence[Transition]) -> tuple[str, ...]:
     """Sentences on changes that are not shown, and on what else is firing.
 
     If the incident became worse, the first sentence says why it pages again.
     """
-    named = {id(change) for change in shown}
-    rest = [change for change in message.changes or message.firing if id(change) not in named]
-    lasting = still_firing(message)
+    changes = message.changes or message.firing
+    rest = [change for change in changes if not any(change is each for each in shown)]
+    lasting = _still_firing(message)
     lines = []
     if message.worse:
         lines.append(f"Sent again because the incident became worse: {message.worse}.")
     if rest:
         more = count_of(len(rest), "more alert")
-        lines.append(f"This message also reports {more}: {count_alerts(rest)}.")
+        lines.append(f"This message also reports {more}: {_count_alerts(rest)}.")
     if lasting:
-        lines.append(f"Still firing: {count_alerts(lasting)}.")
+        lines.append(f"Still firing: {_count_alerts(lasting)}.")
     return _bound(lines, _LONGEST_REASON)
 
 
@@ -216,7 +217,7 @@ def _bound(lines: Iterable[str], limit: int) -> tuple[str, ...]:
     return tuple(bounded_line(line, limit) for line in lines)
 
 
-def count_alerts(changes: Iterable[Transition]) -> str:
+def _count_alerts(changes: Iterable[Transition]) -> str:
     """The alerts, such as ``SimilarityLow (990 segments), MissingLists (country=UK)``.
 
     The most frequent alerts come first.
@@ -236,7 +237,7 @@ def _and_others(alerts: int) -> str:
     return f" and {count_of(alerts, 'other alert')}" if alerts > 0 else ""
 
 
-def still_firing(message: Message) -> tuple[Transition, ...]:
+def _still_firing(message: Message) -> tuple[Transition, ...]:
     """The alerts that are firing and are not among the changes. Empty for a repetition."""
     named = {change.dedup_key for change in message.changes or message.firing}
     return tuple(start for start in message.firing if start.dedup_key not in named)
@@ -249,7 +250,7 @@ def is_watched(message: Message) -> bool:
     return any(change.removed is None for change in message.changes)
 
 
-def verb_of(change: Transition, *, is_repetition: bool) -> str:
+def _verb(change: Transition, message: Message) -> str:
     """The words for what happened to the alert."""
     if change.removed is not None:
         return "no longer watched"
@@ -257,7 +258,7 @@ def verb_of(change: Transition, *, is_repetition: bool) -> str:
         return "ended as new normal" if change.is_new_normal else "resolved"
     if change.is_acknowledgement:
         return "acknowledged"
-    return "still firing" if is_repetition else "firing"
+    return "still firing" if message.is_repetition else "firing"
 
 
 def weight_of(change: Transition) -> tuple[object, ...]:
@@ -271,7 +272,7 @@ def weight_of(change: Transition) -> tuple[object, ...]:
         kind,
         not change.is_new_normal,
         change.segment != ALL,
-        _LOUDEST.index(change.severity),
+        list(Severity).index(change.severity),
         -_distance(change),
         change.alert,
         change.segment,
@@ -295,7 +296,7 @@ def _distance(change: Transition) -> float:
 
 def _figures(change: Transition) -> list[tuple[str, str]]:
     # The reason of an alert on coverage has the figures already.
-    if change.value is None or change.kind is RuleKind.COVERAGE:
+    if change.value is None or change.kind is RuleKind.COVERAGE or change.is_acknowledgement:
         return []
     measured = f"{change.statistic} of {change.metric}"
     if change.kind is RuleKind.STANDSTILL:
@@ -334,7 +335,7 @@ def _extent(changes: Sequence[Transition]) -> str:
     return " and ".join(parts)
 
 
-def why_sentences(change: Transition, explanation: Explanation | None) -> tuple[str, ...]:
+def _why_sentences(change: Transition, explanation: Explanation | None) -> tuple[str, ...]:
     """Sentences on the cause of the change.
 
     They come from the run's explanation. If there is none, they come from the change's explanation.
@@ -354,7 +355,7 @@ def _is_about_lists(change: Transition, explanation: Explanation | None) -> bool
     return explanation.finding.kind is not FaultKind.MISSING
 
 
-def known_cause(message: Message, briefing: Briefing) -> tuple[str, ...]:
+def _known_cause(message: Message, briefing: Briefing) -> tuple[str, ...]:
     """A sentence on the cause that an earlier run of the incident found.
 
     If no run found a cause, the sentence says why the incident's first alert began. There is no
@@ -374,23 +375,23 @@ def known_cause(message: Message, briefing: Briefing) -> tuple[str, ...]:
     return (bounded_line(line, 3 * _LONGEST_SENTENCE),)
 
 
-def cause_shares(explanation: Explanation) -> tuple[tuple[str, str], ...]:
+def _cause_shares(explanation: Explanation) -> tuple[tuple[str, str], ...]:
     """Each part of the drop and its share. Empty for a rise.
 
     If parts cancel each other out, the amounts are given instead of shares.
     """
-    drop, causes = explanation.drop, explanation.causes
+    drop = explanation.drop
     if drop < 0:
         return ()
     # If parts cancel each other out, the drop is small. Shares of a small drop would mislead.
-    largest = max((abs(cause.amount) for cause in causes), default=0.0)
+    largest = max((abs(cause.amount) for cause in explanation.causes), default=0.0)
     is_shared = drop > 0 and largest <= _CANCELLED * drop
     shares = []
-    for cause in causes:
+    for cause in explanation.causes:
         share = f"{abs(cause.amount):.4f}"
         if is_shared:
             share = _percent(abs(cause.amount) / drop)
-        if share in _NOTHING:
+        if share in ("0 %", "0.0000"):
             continue
         if cause.amount < 0:
             share = f"reduced the drop by {share}"
@@ -413,7 +414,7 @@ def item_lines(items: Sequence[ExposedItem], arm: Arm | None) -> tuple[str, ...]
     return _bound(lines, _LONGEST_LINE)
 
 
-def example_lists(briefing: Briefing) -> tuple[SideBySide, ...]:
+def _example_lists(briefing: Briefing) -> tuple[SideBySide, ...]:
     """The lists of two users. They are of different groups, unless the run chose the users."""
     explanation, examples = briefing.explanation, briefing.examples
     titles: dict[str, str] = {}
@@ -423,12 +424,11 @@ def example_lists(briefing: Briefing) -> tuple[SideBySide, ...]:
             if item.title:
                 titles[item.item] = item.title
         titles |= explanation.titles
-    return tuple(
-        SideBySide(
-            user=bounded_line(example.user, _LONGEST_ITEM), rows=tuple(_rows(example, titles))
-        )
-        for example in examples[:MAX_EXAMPLES]
-    )
+    lists = []
+    for example in examples[:MAX_EXAMPLES]:
+        user = bounded_line(example.user, _LONGEST_ITEM)
+        lists.append(SideBySide(user=user, rows=tuple(_rows(example, titles))))
+    return tuple(lists)
 
 
 def _item_counts(explanation: Explanation) -> list[str]:
@@ -437,7 +437,8 @@ def _item_counts(explanation: Explanation) -> list[str]:
     where = ""
     if explanation.segment != ALL:
         where = f" of {clean(explanation.segment, _LONGEST_ITEM)}"
-    entered, left = count_of(explanation.entered, "item"), count_of(explanation.left, "item")
+    entered = count_of(explanation.entered, "item")
+    left = count_of(explanation.left, "item")
     return [f"{entered} entered the lists{where}, {left} left them."]
 
 
@@ -460,10 +461,9 @@ def _rows(example: ExampleLists, titles: Mapping[str, str]) -> Iterator[tuple[st
     for rank, (baseline, candidate, moved) in enumerate(pairs, start=1):
         mark = "" if baseline in in_candidate else "gone"
         yield str(rank), show(baseline, mark), show(candidate, moved)
-    baseline_rest, candidate_rest = map(_count_rest, (example.baseline, example.candidate))
-    if baseline_rest or candidate_rest:
-        yield "", baseline_rest, candidate_rest
-
-
-def _count_rest(items: Sequence[str]) -> str:
-    return f"{len(items) - MAX_RANKS:,} more" if len(items) > MAX_RANKS else ""
+    rest = ["", ""]
+    for side, items in enumerate((example.baseline, example.candidate)):
+        if len(items) > MAX_RANKS:
+            rest[side] = f"{len(items) - MAX_RANKS:,} more"
+    if any(rest):
+        yield "", rest[0], rest[1]

@@ -1,5 +1,7 @@
 """Makes the labels, annotations and keys by which other programs identify alerts."""
 
+import hashlib
+import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
@@ -10,10 +12,6 @@ from monitor.model.rankings import ALL
 from monitor.receivers.message.safe_text import cause_of, clean, commands_of
 
 _MAX_LABEL = 256
-_FNV_OFFSET = 0xCBF29CE484222325
-_FNV_PRIME = 0x100000001B3
-_FNV_MASK = 2**64 - 1
-_SEPARATOR = b"\xff"
 _REMEMBERED = 256  # the number of messages
 
 
@@ -86,15 +84,9 @@ def started_at(transition: Transition) -> datetime:
 
 
 def label_fingerprint(labels: Mapping[str, str]) -> str:
-    """The fingerprint of a set of labels, as 16 hexadecimal digits.
-
-    As in Prometheus, it is the 64-bit FNV-1a hash of the sorted names and values.
-    """
-    digest = _FNV_OFFSET
-    for name, value in sorted(labels.items()):
-        for byte in name.encode() + _SEPARATOR + value.encode() + _SEPARATOR:
-            digest = ((digest ^ byte) * _FNV_PRIME) & _FNV_MASK
-    return f"{digest:016x}"
+    """A hash of a set of labels, as 16 hexadecimal digits."""
+    pairs = json.dumps(sorted(labels.items())).encode()
+    return hashlib.sha256(pairs).hexdigest()[:16]
 
 
 def _label_name(name: str) -> str:

@@ -38,6 +38,12 @@ from monitor.service.runner import pick_comparison
 from monitor.settings.configuration import Settings
 from monitor.settings.default_rules import name_metrics
 from monitor.settings.translation import to_comparison, to_schedule
+from monitor.texts.planning import (
+    write_not_stored,
+    write_too_few_healthy,
+    write_too_rare,
+    write_uncertain,
+)
 
 AT_ONCE = 100
 """The largest number of runs whose summaries are in memory at once."""
@@ -322,11 +328,7 @@ def _suggest(
     least_share = float(threshold.least_share[0])
     if least_share > share:
         accepted = budget.runs * interval
-        obstacle = (
-            f"{runs} healthy runs are too few for one false alert in {_days(accepted)}: they allow "
-            f"one in {_days(accepted * share / least_share)} at best"
-        )
-        return _none(series, runs, obstacle)
+        return _none(series, runs, write_too_rare(runs, accepted, accepted * share / least_share))
     return replace(_suggestion(series, typical, runs, threshold), note=note)
 
 
@@ -362,10 +364,10 @@ def _why_so_few(series: RuleSeries[SimilarityRule], healthy: Sequence[Summary], 
     statistic = str(series.rule.statistic)
     if len(healthy) >= MIN_HEALTHY_RUNS:
         if all(each.value(statistic) is None for each in healthy):
-            return f"{statistic} is not stored: runs store it if a rule uses it"
+            return write_not_stored(statistic)
         if runs == 0:
-            return f"{statistic} is too uncertain, because the runs have too few users"
-    return f"there are {runs} healthy runs, but {MIN_HEALTHY_RUNS} are needed"
+            return write_uncertain(statistic)
+    return write_too_few_healthy(runs, MIN_HEALTHY_RUNS)
 
 
 def _suggestion(
@@ -393,10 +395,6 @@ def _suggestion(
         usually=abs(usually - expected),
         nearly_always=abs(nearly_always - expected),
     )
-
-
-def _days(span: timedelta) -> str:
-    return f"{span / timedelta(days=1):,.3g} days"
 
 
 def _with_caught(

@@ -22,7 +22,7 @@ from monitor.model.instants import utc_now
 from monitor.model.rankings import Coverage, CoverageReason, CoverageRow, PairBatch, UserTable
 from monitor.model.rules import Comparison, JudgingPlan, Keep, MeasuringPlan
 from monitor.model.run_reasons import IdMismatch
-from monitor.model.runs import Evidence, Summary
+from monitor.model.runs import Evidence, EvidenceKind, Summary
 from monitor.pairing.id_mismatches import LEAST_COMMON, find_user_mismatch
 from monitor.pipeline.accumulator import RunAccumulator
 from monitor.pipeline.pull import Arms, draw_panel, pull_all
@@ -134,7 +134,9 @@ def compare_files(  # noqa: PLR0913 - the options of the command
         raise InputError("; ".join(problems))
     coverage = results.coverage.all
     _require_pairs(coverage, notes, listed, slot)
-    items = results.listed.count
+    sample = results.sample()
+    run = results.findings(slot, sample)
+    items = results.sums.listed.count
     if catalogue is None:
         catalogue = items
     if catalogue < items:
@@ -142,20 +144,19 @@ def compare_files(  # noqa: PLR0913 - the options of the command
             f"--catalogue {catalogue} is too small: {items} different items are listed. Give the "
             "number of all items"
         )
-    sample = results.sample()
     pairs = sample.pairing.batch
     lengths = np.append(pairs.baseline_lengths, pairs.candidate_lengths)
     length = typical_length(lengths.astype(np.int64))
     return FileComparison(
         coverage=results.coverage,
-        summaries=results.summaries,
-        worst=results.worst,
+        summaries=run.summaries,
+        worst=tuple(shown for shown in run.evidence if shown.kind is EvidenceKind.WORST),
         catalogue_size=catalogue,
         length=length,
         by_chance=chance_scores(metrics, length, catalogue),
         apart=break_down_changes(pairs, metrics[0], sample.segments),
         notes=(*notes, *answers.lacks, *results.left_out),
-        id_mismatches=(*results.id_mismatches, *_compare_users(coverage, listed, slot)),
+        id_mismatches=(*run.id_mismatches, *_compare_users(coverage, listed, slot)),
     )
 
 

@@ -14,7 +14,7 @@ from monitor.model.memory import Memory
 from monitor.model.rankings import Arm, Coverage, CoverageReason
 from monitor.model.rules import Comparison, SampleSize
 from monitor.model.run_reasons import IdKind, IdMismatch, UnmatchedName
-from monitor.model.runs import Evidence, MeasuredRun, items_of
+from monitor.model.runs import Evidence, Findings, items_of
 from monitor.pipeline.pull import Arms, draw_panel, pull_titles
 from monitor.pipeline.run_measurement import Stopwatch, compare_users, measure_slot
 from monitor.service.clock import SystemClock
@@ -96,7 +96,7 @@ def _match(ids: IdKind, baseline: Iterable[str], candidate: Iterable[str]) -> Ma
     return Match(ids=ids, matching=len(ours & set(candidate)), of=len(ours))
 
 
-def _find_mismatches(arms: Arms, slot: datetime, run: MeasuredRun) -> tuple[IdMismatch, ...]:
+def _find_mismatches(arms: Arms, slot: datetime, run: Findings) -> tuple[IdMismatch, ...]:
     """Return the mismatches of items in the run, and of users in the complete arms.
 
     The few users of the run may match by chance.

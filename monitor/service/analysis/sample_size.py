@@ -37,6 +37,7 @@ from monitor.reference.sampling_error import from_angle, to_angle
 from monitor.reference.thresholds import Budget, DropSearch
 from monitor.sequential.gate import is_certain, round_ends
 from monitor.service.analysis.backtest import newest_runs, pick_healthy
+from monitor.texts.planning import write_no_runs_suffice, write_no_users_suffice
 
 SeriesRuleT = TypeVar("SeriesRuleT", bound=SeriesRule)
 
@@ -291,14 +292,12 @@ def _with_users(plan: SampleSizePlan, runs: int) -> SampleSizePlan:
     users = search.users_for(plan.drop, runs)
     if users is not None:
         return replace(plan, users=users, runs=runs)
-    remedy = f"the {search.learned:g} healthy runs are too few to show so small a drop"
-    more = search.runs_for(plan.drop, math.inf)
-    if more is not None:
-        remedy = f"{more:,} or more runs judged together can show it"
-    span = "one run" if runs == 1 else f"{runs:,} runs"
-    obstacle = (
-        f"no number of users is enough: the mean wanders by {search.wander:.3g} between runs, so "
-        f"{span} can show {search.least_drop(math.inf, runs):.3g} at best; {remedy}"
+    obstacle = write_no_users_suffice(
+        wander=search.wander,
+        runs=runs,
+        least_drop=search.least_drop(math.inf, runs),
+        learned=search.learned,
+        more_runs=search.runs_for(plan.drop, math.inf),
     )
     return replace(plan, runs=runs, reason=obstacle)
 
@@ -308,9 +307,5 @@ def _with_runs(plan: SampleSizePlan, users: int) -> SampleSizePlan:
     runs = search.runs_for(plan.drop, users)
     if runs is not None:
         return replace(plan, runs=runs)
-    obstacle = (
-        f"no number of runs is enough: {search.learned:g} earlier healthy runs can show "
-        f"{search.least_drop(users, math.inf):.3g} at best; more of them, or more users in each "
-        "run, can show it"
-    )
+    obstacle = write_no_runs_suffice(search.learned, search.least_drop(users, math.inf))
     return replace(plan, reason=obstacle)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from http.client import HTTPException
 from itertools import chain
@@ -16,7 +16,7 @@ from prometheus_client.exposition import basic_auth_handler
 from prometheus_client.metrics_core import Metric
 
 from monitor import __version__
-from monitor.deadline import BackgroundCall, Deadline, OverdueError
+from monitor.deadline import OverdueError, call_in_time
 from monitor.errors import ConfigError, DeliveryError, MonitorError, SlotTakenError
 from monitor.export.exposition import (
     FamilyCollector,
@@ -88,8 +88,8 @@ class OneShot:
         """Run one slot of each selected comparison. The default is the newest slot.
 
         Yields the error if a comparison could not be run, and continues with the next one. A stored
-        slot is run again. Only ``again`` replaces a slot that live sources answered. So an external
-        scheduler may repeat the call until messages are delivered, see `deliver`.
+        slot is run again. If live sources answered for it, it is only run again with ``again``. An
+        external scheduler may repeat the call until messages are delivered, see `deliver`.
 
         Raises ConfigError for a slot in the future.
         """
@@ -198,15 +198,12 @@ class OneShot:
                 troubles.append(str(error))
         drain(senders, budget_s=DRAIN_S)
         pending = self.store.outbox.waiting(self.clock.now())
-        late = []
-        for name in self.wiring.receiver_names:
-            if name in pending:
-                count, _ = pending[name]
-                late.append(f"{count} to {name}")
-        if late:
+        names = [name for name in self.wiring.receiver_names if name in pending]
+        if names:
+            late = ", ".join(f"{pending[name][0]} to {name}" for name in names)
             troubles.append(
-                f"messages not delivered: {', '.join(late)}. They stay pending: the daemon or the "
-                "next run-once tries again"
+                f"messages not delivered: {late}. They stay pending: the daemon or the next "
+                "run-once tries again"
             )
         if troubles:
             raise DeliveryError("; ".join(troubles), permanent=False)
@@ -367,7 +364,7 @@ class Gateway:
             push = partial(push, handler=handler)
         try:
             # The library's timeout is for one read, but an answer can arrive byte by byte.
-            BackgroundCall(push, name="push").wait(Deadline.after(TIMEOUT_S))
+            call_in_time(push, timedelta(seconds=TIMEOUT_S), name="push")
         except OverdueError:
             raise DeliveryError(
                 f"Pushgateway at {self.url} did not answer within {TIMEOUT_S:g} s", permanent=False
@@ -420,23 +417,27 @@ def write_metrics(
 
     Yields each error, and continues.
     """
+    if textfile is None and gateway is None:
+        return
     try:
-        if textfile is not None:
-            names = service.publish(comparison)
-            families = service.publisher.final()
-            if comparison is not None:
-                # The series of the other comparisons may be in another file.
-                parts = [families_of_comparison(families, name) for name in names]
-                families = tuple(chain(*parts))
-            write_textfile(textfile, write_families(families))
-    except (MonitorError, OSError) as error:
+        names = service.publish(comparison)
+    except MonitorError as error:
         yield error
-    try:
-        if gateway is not None:
-            names = service.publish(comparison)
-            families = service.publisher.final()
+        return
+    families = service.publisher.final()
+    if textfile is not None:
+        written = families
+        if comparison is not None:
+            # The series of the other comparisons may be in another file.
+            written = tuple(chain(*(families_of_comparison(families, name) for name in names)))
+        try:
+            write_textfile(textfile, write_families(written))
+        except (MonitorError, OSError) as error:
+            yield error
+    if gateway is not None:
+        try:
             # Each comparison has one group. One more group has the other series.
             for name in (*names, None):
                 gateway.put(families_of_comparison(families, name), name or "")
-    except MonitorError as error:
-        yield error
+        except MonitorError as error:
+            yield error

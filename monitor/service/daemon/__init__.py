@@ -1,1 +1,1 @@
-"""The daemon: its schedule, its runs, its delivery loops, its lease and its watchdog."""
+"""The daemon: its schedule, its runs, its deliveries and its lease."""

@@ -1,6 +1,5 @@
-"""The daemon: it starts, reloads and stops the scheduler, the delivery loops and the web server."""
+"""The daemon: it starts, reloads and stops the scheduler and the web server."""
 
-import math
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -15,7 +14,6 @@ import yaml
 from starlette.applications import Starlette
 
 from monitor import __version__
-from monitor.deadline import Deadline
 from monitor.errors import DatabaseError, MonitorError, describe_fault
 from monitor.export.publisher import PrometheusPublisher
 from monitor.model.daemon_state import DaemonState, Refusal, Refused
@@ -36,13 +34,11 @@ from monitor.service.composition import (
     set_known_names,
     wire,
 )
-from monitor.service.daemon.delivery_loops import DeliveryLoops
-from monitor.service.daemon.jobs import DaemonJobs
-from monitor.service.daemon.leadership import ANSWER_S, DaemonRole
+from monitor.service.daemon.jobs import LEASE_JOB, DaemonJobs
+from monitor.service.daemon.leadership import DaemonRole
 from monitor.service.daemon.outage import OutageAlert, OutageMonitor, database_away, open_in_time
-from monitor.service.daemon.scheduler import JobScheduler
-from monitor.service.daemon.slots import SlotChooser
-from monitor.service.daemon.watchdog import Watchdog
+from monitor.service.daemon.scheduler import JobPlan, JobScheduler
+from monitor.service.daemon.threads import Places
 from monitor.service.gate import GateAnswers
 from monitor.service.logs import errors_logged
 from monitor.service.message_pictures import MessagePictures
@@ -53,14 +49,12 @@ from monitor.storage import unopened_store
 from monitor.web.access import open_access
 from monitor.web.app import create_app
 from monitor.web.pages import Site
-from monitor.web.pages.site import Status
+from monitor.web.pages.site import ScheduledRun, Status
 from monitor.web.server import WebServer
 
+# With ANSWER_S and PINGS_S a stop takes less than 30 s. Container platforms often kill after 30 s.
 STOP_S = 10.0
 """How long runs and deliveries may continue during a stop. After this time slots are released."""
-
-STOP_IN_ALL_S = 20.0
-"""The time limit for all steps of a stop. Container platforms often kill after 30 s."""
 WEB_S = 5.0
 """How long pending answers may take when the web server stops."""
 
@@ -92,7 +86,6 @@ class Daemon:
         self._clock = clock or SystemClock()
         self._publisher = PrometheusPublisher(version=__version__, clock=self._clock)
         self._stopping = threading.Event()
-        self._stops_by = Deadline(math.inf)
         self._opened = ExitStack()
         self._has_database = False
         self._changing = threading.RLock()
@@ -124,34 +117,29 @@ class Daemon:
             settings = load_settings(self._config)
             access = open_access(
                 settings.access,
-                name=settings.web_config_file,
+                file_name=settings.web_config_file,
                 hosts=settings.host_names,
             )
             self._wiring = wire(settings, on_ping=partial(self._publisher.count, "pings_total"))
             # This is a lambda, because a reload replaces the wiring.
-            opened.callback(lambda: self._end(self._wiring.close, PINGS_S))
+            opened.callback(lambda: self._wiring.close(PINGS_S))
             self.store = unopened_store(settings.database)
             opened.callback(self.store.close)
             self._assemble()
-            opened.callback(self._end, self._role.leadership.stop, ANSWER_S)
+            opened.callback(self._role.leadership.stop)
             self._web = WebServer(self._pages(), *settings.listen_address, access=access)
             self._publisher.show(
                 "certificate_expiry_timestamp_seconds",
                 lambda: getattr(self._web.access.certificates, "ends_at", None),
             )
             self._web.start()
-            opened.callback(self._end, self._web.stop, WEB_S)
+            opened.callback(self._web.stop, WEB_S)
             # Start pages first, so that probes see why opening the database takes long.
             self._has_database = self._is_opened()
-            opened.callback(self._end, self._loops.stop, STOP_S)
             self._scheduler.start()
             opened.callback(self._runner.give_back_all)
-            opened.callback(self._end, self._scheduler.stop, STOP_S)
+            opened.callback(self._scheduler.stop, STOP_S)
             self._put_in_force()
-            self._watchdog.loop.start()
-            opened.callback(self._end, self._watchdog.loop.stop, STOP_S)
-            self._role.loop.start()
-            opened.callback(self._end, self._role.loop.stop, STOP_S)
             # After this line `stop` closes all these parts, in reverse order.
             self._opened = opened.pop_all()
         log.info(
@@ -168,62 +156,54 @@ class Daemon:
         self._database = OutageMonitor(clock=clock, publisher=publisher)
         self._pictures = MessagePictures(store, self._current_wiring)
         store.database.on_error = self._database.failed
-        self._role = DaemonRole(
-            store,
-            clock,
-            publisher,
-            lasts=self._wiring.settings.lease,
-            on_change=self._follow_lease,
-        )
         self._runner = Runner(
             store=store,
             clock=clock,
             publisher=publisher,
             renew_sources=self._renew_sources,
         )
-        self._loops = DeliveryLoops(sender_of=self._sender_of)
-        slots = SlotChooser(runner=self._runner)
+        self._places = Places(lambda: self._wiring.settings.concurrent_runs, clock.monotonic)
+        publisher.show("runs_waiting", lambda: self._places.waiting)
         self._scheduler = JobScheduler(
             clock,
-            most_runs=lambda: self._wiring.settings.concurrent_runs,
-            on_overlap=slots.note_overlap,
-            on_due=slots.note_due,
-            on_end=self._wake_watchdog,
+            publisher,
+            on_hung=self._rescue,
+            on_look=self._places.look_again,
         )
-        publisher.show("runs_waiting", lambda: self._scheduler.waiting)
+        self._role = DaemonRole(
+            store,
+            clock,
+            publisher,
+            lasts=self._wiring.settings.lease,
+            on_change=partial(self._scheduler.run_now, LEASE_JOB),
+        )
         self._jobs = DaemonJobs(
             publisher=publisher,
             runner=self._runner,
-            loops=self._loops,
+            sender_of=self._sender_of,
             outage_alert=OutageAlert(
                 database=self._database,
                 place=store.place,
                 alert_after=self._alert_after,
                 installation=lambda: self.settings.installation,
             ),
-            slots=slots,
+            places=self._places,
             wiring=self._current_wiring,
             leads=lambda: self._role.leads,
             is_stopping=self._stopping.is_set,
             run_now=self._scheduler.run_now,
             open=self._open,
-        )
-        self._watchdog = Watchdog(
-            jobs=self._scheduler,
-            publisher=publisher,
-            database=self._database,
-            runner=self._runner,
-            renew_sources=self._renew_sources,
+            follow_lease=self._follow_lease,
             renew_store=store.database.renew,
         )
-
-    def _wake_watchdog(self) -> None:
-        self._watchdog.loop.wake()
 
     # A reload replaces the wiring, so these methods read the attribute at each call.
 
     def _current_wiring(self) -> Wiring:
         return self._wiring
+
+    def _rescue(self, job: str, plan: JobPlan) -> None:
+        self._jobs.rescue(job, plan)
 
     def _renew_sources(self, comparison: str) -> None:
         self._wiring.renew_sources(comparison)
@@ -300,12 +280,23 @@ class Daemon:
             daemon=self._state(),
             unready=self.unready(),
             database=self.store.place,
-            schedule=self._scheduler.runs(),
+            schedule=self._schedule(),
             receivers=wiring.receiver_names,
             configuration=yaml.safe_dump(
                 wiring.settings.model_dump(mode="json", exclude_unset=True), sort_keys=False
             ),
         )
+
+    def _schedule(self) -> tuple[ScheduledRun, ...]:
+        runs = []
+        for name in self._wiring.watched:
+            run = ScheduledRun(
+                comparison=name,
+                next_at=self._scheduler.next_at(name),
+                running_s=self._places.running_s(name),
+            )
+            runs.append(run)
+        return tuple(runs)
 
     def stop(self) -> None:
         """Wait up to STOP_S for runs to end, release the slots of other runs, and close everything.
@@ -313,13 +304,8 @@ class Daemon:
         May be called twice, and without a start.
         """
         self._stopping.set()
-        self._stops_by = Deadline.after(STOP_IN_ALL_S)
         self._opened.close()
         log.info("rankwatch stopped")
-
-    def _end(self, stop: Callable[[float], object], most_s: float) -> None:
-        """Call ``stop`` with the remaining seconds, but at most ``most_s``."""
-        stop(min(most_s, self._stops_by.remaining_s))
 
     def reload(self) -> bool:
         """Read the configuration again.
@@ -331,23 +317,19 @@ class Daemon:
                 settings = require_reloadable(load_settings(self._config), self._wiring.settings)
                 access = open_access(
                     settings.access,
-                    name=settings.web_config_file,
+                    file_name=settings.web_config_file,
                     hosts=settings.host_names,
                     old=self._web.access,
                 )
                 new = wire(settings, on_ping=partial(self._publisher.count, "pings_total"))
                 if self._role.leads:
                     reconcile(new, self.store, self._clock)
-            except MonitorError as error:
-                log.error(  # noqa: TRY400 - says all
-                    "configuration not reloaded; the old one stays in force", reason=str(error)
-                )
-                return self._refuse(str(error))
             except Exception as error:  # a bug must not end the daemon
-                log.exception(
-                    "configuration not reloaded because of a bug; the old one stays in force"
-                )
-                return self._refuse(f"rankwatch has a bug: {describe_fault(error)}. See the log")
+                reason = str(error)
+                if not isinstance(error, MonitorError):
+                    log.exception("configuration not reloaded because of a bug")
+                    reason = f"rankwatch has a bug: {describe_fault(error)}. See the log"
+                return self._refuse(reason)
             # The new configuration comes into force only after all its parts were opened.
             old = self._wiring
             self._wiring = new
@@ -360,6 +342,7 @@ class Daemon:
         return True
 
     def _refuse(self, reason: str) -> bool:
+        log.error("configuration not reloaded; the old one stays in force", reason=reason)
         now = self._clock.now()
         self._refusal = Refusal(file=Refused.CONFIGURATION, at=now, reason=reason)
         self._publisher.reloaded(ok=False, at=now)
@@ -376,12 +359,9 @@ class Daemon:
     def _begin_work(self) -> None:
         if self._has_database:
             self._jobs.refresh()
-            self._loops.stop(STOP_S)
         if self._role.leads:
-            # The old loops may have dropped deliveries after the store was reconciled.
             with errors_logged("alerts of removed rules were not ended"):
                 reconcile(self._wiring, self.store, self._clock)
-            self._loops.start(self._wiring.receivers)
         self._scheduler.follow(self._jobs.plans(has_database=self._has_database))
 
     def _is_opened(self) -> bool:
@@ -409,15 +389,13 @@ class Daemon:
                 self._put_in_force()
 
     def _follow_lease(self) -> None:
-        with self._changing:
-            if self._stopping.is_set() or not self._has_database:
-                return
-            if self._role.follow(self._wiring):
+        with self._changing, errors_logged("this daemon's role not changed yet"):
+            if not self._stopping.is_set() and self._role.follow(self._wiring):
                 self._begin_work()
 
     def unhealthy(self) -> str | None:
         """Return why the process must be restarted, or None while its loops are alive."""
-        if not self._watchdog.is_looking:
+        if not self._scheduler.is_alive:
             return "the scheduler has stopped"
         if not self._has_database:
             return None

@@ -1,31 +1,30 @@
 """The jobs of the daemon: run slots, measure late relevance, delete old rows, publish runs."""
 
-import threading
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
-from itertools import count
 
 import structlog
 
+from monitor.deadline import call_in_time
 from monitor.export.publisher import PrometheusPublisher
 from monitor.model.instants import format_instant
-from monitor.model.runs import LatestRun, RunResult, RunStatus, Watermark
-from monitor.ports import Clock, Store
+from monitor.model.runs import Run, RunResult, RunStatus
+from monitor.pipeline.delivery import OutboxSender
+from monitor.ports import Receiver, Store
 from monitor.service.clock import SKEW
 from monitor.service.composition import Wiring, reconcile, show_outbox
-from monitor.service.daemon.delivery_loops import DeliveryLoops
+from monitor.service.daemon.delivery_turns import DeliveryTurns
+from monitor.service.daemon.latest_runs import LatestRuns
 from monitor.service.daemon.outage import OutageAlert, look_again
-from monitor.service.daemon.scheduler import JobPlan
-from monitor.service.daemon.slots import SlotChooser, StalenessMonitor
-from monitor.service.daemon.threads import took_whole_deadline
+from monitor.service.daemon.scheduler import JobPlan, Part
+from monitor.service.daemon.slots import StalenessMonitor, count_skipped
+from monitor.service.daemon.threads import Places, Ticket, took_whole_deadline
 from monitor.service.logs import errors_logged
-from monitor.service.runner import STORING, Runner, backfill_runs
+from monitor.service.runner import STORING, Runner, Watched, backfill_runs
 from monitor.settings.configuration import RetentionOptions
-
-ROUNDS = 20
-"""A comparison is read again after so many refreshes, because old runs may have been deleted."""
+from monitor.settings.schedule import Every
 
 REFRESH = timedelta(seconds=15)
 """The interval for reading changes of other daemons and the outbox, and for abandoning runs."""
@@ -36,88 +35,38 @@ BACKFILL = timedelta(minutes=10)
 """The interval for measuring late relevance. It is also measured after each run."""
 PROBE = timedelta(seconds=10)
 """The interval for checking the database. If it was away at the start, this opens it."""
+PROBE_LIMIT = timedelta(minutes=1)
+"""After this time without an answer the database is away."""
+FOLLOW_LEASE = timedelta(seconds=2)
+"""The interval for following the lease. A change of the lease is followed at once."""
+LEASE_JOB = "-lease"
 NOTIFY = timedelta(seconds=5)
 """The interval for sending due notifications of a database outage."""
+DELIVER = timedelta(seconds=2)
+"""The interval for looking for due deliveries. A new transition is delivered at once."""
+MESSAGES = timedelta(minutes=5)
+"""The time limit for sending the due messages to one receiver."""
 WAITING = timedelta(minutes=4)
 """How long a run may wait for the database, in addition to its deadline and the time to store."""
 log = structlog.get_logger(__name__)
 
 
-class LatestRuns:
-    """Reads and publishes the newest run of each comparison.
-
-    Threads may share it. It has no lock while it reads the database.
-    """
-
-    def __init__(self, store: Store, publisher: PrometheusPublisher, clock: Clock) -> None:
-        self._store = store
-        self._publisher = publisher
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._reads, self._refreshes = count(), count()
-        self._names: tuple[str, ...] = ()
-        self._seen: Watermark | None = None
-        self.read_at: datetime | None = None  # when all comparisons were last read
-        self._cached: dict[str, tuple[int, LatestRun | None]] = {}
-
-    @property
-    def all(self) -> tuple[LatestRun, ...] | None:
-        """The newest run of each comparison, from memory. None before the first read."""
-        if self._seen is None:
-            return None
-        return self.of_all(self._names)
-
-    def of(self, name: str) -> LatestRun | None:
-        """Return the newest run of one comparison, from memory."""
-        return self._cached.get(name, (0, None))[1]
-
-    def of_all(self, names: Iterable[str]) -> tuple[LatestRun, ...]:
-        """Return the newest run of each of these comparisons, from memory."""
-        return tuple(filter(None, map(self.of, names)))
-
-    def read(self, name: str) -> None:
-        """Read and publish one comparison after a change.
-
-        Raises DatabaseError if it cannot be read.
-        """
-        if self._seen is None:
-            self.refresh(self._names)
-        else:
-            self._read((name,))
-
-    def refresh(self, names: Sequence[str]) -> None:
-        """Read what other daemons stored for these comparisons, and publish only these comparisons.
-
-        Raises DatabaseError if the database cannot be read.
-        """
-        began = self._clock.now()
-        self._names = tuple(names)
-        # This daemon does not read its own runs again.
-        marks = {latest.run.comparison: latest.run.mark for latest in self.of_all(names)}
-        before = Watermark(runs=marks, transition=self._seen.transition if self._seen else 0)
-        changed, seen = self._store.history.changes(names, before, until=self._clock.now() + SKEW)
-        unread = [name for name in names if name not in self._cached]
-        self._read({*changed, *unread, *names[next(self._refreshes) % ROUNDS :: ROUNDS]})
-        self._seen = seen
-        self.read_at = began
-
-    def _read(self, names: Collection[str]) -> None:
-        ticket = next(self._reads)
-        latest: Sequence[LatestRun] = ()
-        if names:
-            until = self._clock.now() + SKEW
-            latest = self._store.history.latest(tuple(names), until=until)
-        by_name = {each.run.comparison: each for each in latest}
-        with self._lock:
-            for name in names:
-                read_by, before = self._cached.get(name, (-1, None))
-                # If two reads overlap, the result of the later one is kept.
-                if ticket > read_by:
-                    after = by_name.get(name)
-                    self._cached[name] = ticket, before if before == after else after
-            for name in self._cached.keys() - set(self._names):
-                del self._cached[name]
-            self._publisher.publish(self.of_all(self._cached))
+def _housekeeping(
+    call: Callable[[], object],
+    interval: timedelta,
+    limit: timedelta | None,
+    *,
+    first: timedelta | None = None,
+    part: Part = Part.HOUSEKEEPING,
+) -> JobPlan:
+    """Plan a job whose first start comes after the interval, or after ``first``."""
+    return JobPlan(
+        call=call,
+        when=Every(interval),
+        first=interval if first is None else first,
+        limit=limit,
+        part=part,
+    )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -129,14 +78,16 @@ class DaemonJobs:
 
     publisher: PrometheusPublisher
     runner: Runner
-    loops: DeliveryLoops
+    sender_of: Callable[[Receiver], OutboxSender]
     outage_alert: OutageAlert
-    slots: SlotChooser
+    places: Places
     wiring: Callable[[], Wiring]  # the wiring in force
     leads: Callable[[], bool]
     is_stopping: Callable[[], bool]
-    run_now: Callable[[str], None]  # makes a job due at once
+    run_now: Callable[[str], object]  # makes a job due at once
     open: Callable[[], object]  # opens a database that was away at the start
+    follow_lease: Callable[[], object]
+    renew_store: Callable[[], object]  # drops connections that may hang
     latest: LatestRuns = field(init=False)
     staleness: StalenessMonitor = field(init=False)
 
@@ -147,7 +98,7 @@ class DaemonJobs:
             clock=self.runner.clock,
             away_s_since=store.maintenance.away_s_since,
         )
-        self.latest = LatestRuns(self.runner.store, self.publisher, self.runner.clock)
+        self.latest = LatestRuns(store, self.publisher, self.runner.clock)
 
     def plans(self, *, has_database: bool) -> Mapping[str, JobPlan]:
         """Return the jobs by name. A name is a comparison, or begins with a dash for housekeeping.
@@ -157,65 +108,79 @@ class DaemonJobs:
         minute = timedelta(minutes=1)
         plans = {}
         for receiver in self.wiring().receivers:
-            plans[f"-notify-{receiver.name}"] = JobPlan(
-                call=partial(self.outage_alert.notify, receiver),
-                when=NOTIFY,
-                limit=5 * minute,
+            notify = partial(self.outage_alert.notify, receiver)
+            plans[f"-notify-{receiver.name}"] = _housekeeping(
+                notify, NOTIFY, MESSAGES, part=Part.DELIVERY
             )
         if not has_database:
-            return plans | {"-open": JobPlan(call=self.open, when=PROBE, limit=2 * minute)}
-        plans |= {
-            "-probe": JobPlan(call=self.probe, when=PROBE, limit=minute),
-            "-refresh": JobPlan(call=self.refresh, when=REFRESH, limit=2 * minute),
-        }
+            plans["-open"] = _housekeeping(self.open, PROBE, 2 * minute)
+            return plans
+        plans["-probe"] = _housekeeping(self.probe, PROBE, PROBE_LIMIT)
+        plans["-refresh"] = _housekeeping(self.refresh, REFRESH, 2 * minute)
+        plans[LEASE_JOB] = _housekeeping(self.follow_lease, FOLLOW_LEASE, 5 * minute)
         if self.leads():
-            plans |= self._plans_of_leader()
+            sizes = partial(publish_sizes, self.runner.store, self.publisher)
+            plans["-prune"] = _housekeeping(self.prune, PRUNE, 6 * PRUNE, first=FIRST_PRUNE)
+            plans["-size"] = _housekeeping(sizes, PRUNE, PRUNE, first=timedelta(0))
+            for receiver in self.wiring().receivers:
+                plans[f"-deliver-{receiver.name}"] = self._delivery(receiver)
+            for name, watched in self.wiring().watched.items():
+                run = partial(self.run_slot, name)
+                plans[name] = JobPlan(call=run, when=watched.schedule, part=Part.RUN)
+                if watched.arms.relevance is not None:
+                    backfill = partial(self.backfill, name)
+                    plans[f"-backfill-{name}"] = _housekeeping(backfill, BACKFILL, limit=None)
         return plans
 
-    def _plans_of_leader(self) -> dict[str, JobPlan]:
-        plans = {
-            "-prune": JobPlan(call=self.prune, when=PRUNE, limit=6 * PRUNE, first=FIRST_PRUNE),
-            "-size": JobPlan(
-                call=partial(publish_sizes, self.runner.store, self.publisher),
-                when=PRUNE,
-                limit=PRUNE,
-                first=timedelta(0),
-            ),
-            "-loops": JobPlan(
-                call=self.loops.renew_stalled,
-                when=REFRESH,
-                limit=timedelta(minutes=2),
-            ),
-        }
-        for name, watched in self.wiring().watched.items():
-            deadline = watched.comparison.measuring.deadline
-            plans[name] = JobPlan(
-                call=partial(self.run_slot, name),
-                when=watched.schedule,
-                limit=deadline + STORING + WAITING,
-                is_run=True,
-                has_hung=partial(self._has_hung, name, deadline),
-                slow_after=deadline / 2,
-            )
-            if watched.arms.relevance is not None:
-                plans[f"-backfill-{name}"] = JobPlan(
-                    call=partial(self.backfill, name),
-                    when=BACKFILL,
-                    limit=deadline + PRUNE,
-                    is_run=True,
-                    slow_after=deadline / 2,
-                )
-        return plans
+    def _delivery(self, receiver: Receiver) -> JobPlan:
+        wiring = self.wiring()
 
-    def _has_hung(self, name: str, deadline: timedelta) -> bool:
+        def is_outdated() -> bool:
+            return self.is_stopping() or self.wiring() is not wiring
+
+        turns = DeliveryTurns(sender=self.sender_of(receiver), should_stop=is_outdated)
+        return _housekeeping(turns.take, DELIVER, MESSAGES, first=timedelta(0), part=Part.DELIVERY)
+
+    def deliver_now(self) -> None:
+        """Look for due deliveries at once."""
+        for name in self.wiring().receiver_names:
+            self.run_now(f"-deliver-{name}")
+
+    def rescue(self, job: str, plan: JobPlan) -> None:
+        """Make it possible to start a job again whose call hung and was left behind."""
+        log.error("job hung; restarted", job=job)
+        self.publisher.count("watchdog_restarts_total", plan.part)
+        if plan.part is Part.DELIVERY:
+            return
+        self.renew_store()
+        if plan.part is Part.HOUSEKEEPING:
+            self.outage_alert.database.note_hung("the database does not answer")
+            return
+        # The run's claim has expired, so the hung run can store nothing if it continues.
+        for claim in list(self.runner.claims.values()):
+            if claim.comparison == job:
+                self.runner.claims.pop(claim.run_id, None)
+                self.publisher.count("runs_total", job, RunStatus.ABANDONED)
+        self.runner.renew_sources(job)
+
+    def _take_turn(self, name: str, watched: Watched, call: Callable[[], object]) -> None:
+        """Wait for a place, and make the call. It is left behind if it hangs."""
+        deadline = watched.comparison.measuring.deadline
         newest = self.latest.of(name)
-        return newest is not None and took_whole_deadline(newest.run, deadline)
+        ticket = Ticket(
+            name=name,
+            slow_after_s=deadline.total_seconds() / 2,
+            is_suspect=newest is not None and took_whole_deadline(newest.run, deadline),
+        )
+        limit = deadline + STORING + WAITING
+        with self.places.taken(ticket):
+            if not self.is_stopping():
+                call_in_time(call, limit, name=f"run-{name}")
 
     def run_slot(self, name: str) -> None:
         """Run the newest slot of this comparison, unless the slot was already run."""
-        wiring = self.wiring()
-        watched = wiring.watched.get(name)
-        if watched is None or self.is_stopping():
+        watched = self.wiring().watched.get(name)
+        if watched is None:
             return
         now = self.runner.clock.now()
         if not watched.schedule.is_open(now):
@@ -225,19 +190,43 @@ class DaemonJobs:
                 next=format_instant(watched.schedule.next(now)),
             )
             return
+        self._take_turn(name, watched, partial(self._run_newest, name, due=now))
+
+    def _run_newest(self, name: str, due: datetime) -> None:
+        wiring = self.wiring()
+        watched = wiring.watched.get(name)
+        if watched is None:  # a reload removed it
+            return
+        now = self.runner.clock.now()
+        slot = watched.schedule.latest(now)
+        skipped: Mapping[str, int] = {}
         result = None
         with errors_logged("run not done", comparison=name):
-            choice = self.slots.choose(watched)
-            result = self.runner.run(
-                watched,
-                choice.slot,
-                receivers=wiring.receiver_names,
-                rerun=choice.is_rerun,
-            )
+            history = self.runner.store.history
+            newest = self.runner.patiently(partial(history.runs, comparison=name, limit=1))
+            if newest and newest[0].slot > now + SKEW:
+                self._accept_clock(newest[0], slot)
+            elif newest:
+                skipped = count_skipped(watched.schedule, newest[0], slot, due)
+            result = self.runner.run(watched, slot, receivers=wiring.receiver_names)
         if result is not None:
-            for reason, count in choice.skipped.items():
+            for reason, count in skipped.items():
                 self.publisher.count("slots_skipped_total", name, reason, value=count)
             self._follow_up(name, result, wiring)
+
+    def _accept_clock(self, newest: Run, slot: datetime) -> None:
+        """Allow the slot to change alert states that were judged in later slots.
+
+        Otherwise no alert could change until this clock reaches these slots.
+        """
+        log.error(
+            "a stored slot is in the future: this clock was set back, or another was ahead. "
+            "Compare the clocks of all daemons",
+            comparison=newest.comparison,
+            newest=format_instant(newest.slot),
+        )
+        rewind = partial(self.runner.store.alerts.rewind, newest.comparison, slot=slot)
+        self.runner.patiently(partial(rewind, now=self.runner.clock.now()))
 
     def _follow_up(self, name: str, result: RunResult, wiring: Wiring) -> None:
         if wiring is not self.wiring():
@@ -247,17 +236,19 @@ class DaemonJobs:
                 reconcile(self.wiring(), self.runner.store, self.runner.clock)
         self._show(name)
         if any(transition.is_announced for transition in result.transitions):
-            self.loops.wake()
+            self.deliver_now()
         self.run_now(f"-backfill-{name}")
         if result.status is not RunStatus.OK:
             self.run_now("-refresh")  # the comparison may be stale now
 
     def backfill(self, name: str) -> None:
         """Measure late relevance for the runs of this comparison."""
+        watched = self.wiring().watched.get(name)
+        if watched is not None:
+            self._take_turn(f"-backfill-{name}", watched, partial(self._backfill, name, watched))
+
+    def _backfill(self, name: str, watched: Watched) -> None:
         wiring = self.wiring()
-        watched = wiring.watched.get(name)
-        if watched is None or self.is_stopping():
-            return
         measured = 0
         with errors_logged("relevance not measured", comparison=name):
             for filled in backfill_runs(watched, self.runner.store, self.runner.clock):
@@ -314,7 +305,7 @@ class DaemonJobs:
             latest = self.latest.of_all(names)
             watched = wiring.watched.values()
             for name in self.staleness.look(watched, latest, wiring.receiver_names):
-                self.loops.wake()
+                self.deliver_now()
                 self._show(name)
 
     def prune(self) -> None:

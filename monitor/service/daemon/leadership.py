@@ -10,7 +10,7 @@ from datetime import timedelta
 
 import structlog
 
-from monitor.errors import DatabaseError, MonitorError
+from monitor.errors import DatabaseError
 from monitor.export.publisher import PrometheusPublisher
 from monitor.model.daemon_state import Role, RoleKind
 from monitor.model.runs import Lease, Occupied, RunStatus
@@ -20,10 +20,8 @@ from monitor.service.daemon.threads import LoopThread
 from monitor.service.runner import whoami
 from monitor.storage import SqlStore, open_leases
 
-ANSWER_S = 10.0
+ANSWER_S = 5.0
 """How long a stop waits for the database to answer."""
-AGAIN_S = 2.0
-"""The pause after a failed change of role."""
 
 log = structlog.get_logger(__name__)
 
@@ -169,10 +167,7 @@ class Leadership:
 
 
 class DaemonRole:
-    """Allows the store to write while this daemon has the lease.
-
-    It calls ``on_change`` in a separate thread, so that a renewal never waits.
-    """
+    """Allows the store to write while this daemon has the lease."""
 
     def __init__(
         self,
@@ -187,11 +182,9 @@ class DaemonRole:
         self._clock = clock
         self._publisher = publisher
         self._lasts = lasts
-        self._on_change = on_change
         self._led: Lease | None = None
-        self.loop = LoopThread("follow-lease", self._step, again_s=AGAIN_S)
         leases = open_leases(store.database.url, holder=whoami(), lasts=lasts)
-        self.leadership = Leadership(leases, lasts=lasts, on_change=self.loop.wake)
+        self.leadership = Leadership(leases, lasts=lasts, on_change=on_change)
         store.maintenance.stand_by()
         publisher.show("leader", lambda: self.leadership.is_sure)
         publisher.show("lease_epoch", lambda: self.leadership.epoch)
@@ -230,14 +223,6 @@ class DaemonRole:
 
     def unhealthy(self) -> str | None:
         """Return why the process must be restarted, or None."""
-        if self.leadership.loop.is_alive and self.loop.is_alive:
+        if self.leadership.loop.is_alive:
             return None
         return "the thread that renews the lease has stopped"
-
-    def _step(self) -> float:
-        try:
-            if self.leadership.lease != self._led:
-                self._on_change()
-        except MonitorError as error:
-            log.warning("this daemon's role not changed yet", reason=str(error), again_in_s=AGAIN_S)
-        return AGAIN_S

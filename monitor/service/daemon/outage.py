@@ -10,7 +10,7 @@ from functools import partial
 import structlog
 
 from monitor.alerts.machine import INSTALLATION
-from monitor.deadline import BackgroundCall, Deadline, OverdueError
+from monitor.deadline import OverdueError, call_in_time
 from monitor.errors import DatabaseError, DatabaseTrouble, DeliveryError
 from monitor.export.publisher import PrometheusPublisher
 from monitor.immutable import immutable
@@ -25,14 +25,14 @@ CALM_S = 60.0
 """If the time between two outages is shorter, they are one outage."""
 UNREAD = timedelta(minutes=1)
 """After this time without a read, pages report that the database hangs. This is four refreshes."""
-OPENING_S = 20.0
+OPENING = timedelta(seconds=20)
 """The time limit for opening the database. It is longer than the driver's connection timeout."""
 ALERT = "DatabaseAway"
 WATCHED = "rankwatch"
 """What messages show as the comparison."""
 REPEAT_S = 4 * 3600.0
-FIRST_PAUSE_S = 5.0
-LONGEST_PAUSE_S = 120.0
+PAUSE_S = 30.0
+"""The pause after a failed message."""
 REFUSED_PAUSE_S = 600.0
 """The pause after a permanent rejection. An outage is so important that rankwatch tries again."""
 
@@ -102,6 +102,10 @@ class OutageMonitor:
         self.publisher.show("database_up", 0)
         log.error("database away", reason=str(error))
 
+    def note_hung(self, reason: str) -> None:
+        """Record that the database does not answer."""
+        self.failed(DatabaseError(reason, permanent=False, trouble=DatabaseTrouble.HUNG))
+
     @property
     def lasting(self) -> Outage | None:
         """The present outage, or an outage that ended less than CALM_S seconds ago."""
@@ -146,15 +150,9 @@ def open_in_time(store: SqlStore, database: OutageMonitor) -> bool:
     """
     try:
         prepare = partial(store.maintenance.prepare, create=True)
-        BackgroundCall(prepare, name="open-database").wait(Deadline.after(OPENING_S))
+        call_in_time(prepare, OPENING, name="open-database")
     except OverdueError:
-        database.failed(
-            DatabaseError(
-                f"{store.place} does not answer",
-                permanent=False,
-                trouble=DatabaseTrouble.HUNG,
-            )
-        )
+        database.note_hung(f"{store.place} does not answer")
         # The pool must not reuse the connection that hangs.
         store.database.renew()
         return False
@@ -191,16 +189,11 @@ def _record_end(store: Store, database: OutageMonitor) -> None:
 
 @dataclass(slots=True, kw_only=True)
 class _ReceiverState:
-    """The messages about the outage that one receiver got.
+    """The messages about the outage that one receiver got."""
 
-    ``sent`` is the last start that was sent, at the time ``sent_s``. The time is None if the
-    message may not have arrived. ``unsure`` is a message, with its key, that may have arrived.
-    """
-
-    sent: Transition | None = None
-    sent_s: float | None = None
-    unsure: Message | None = None
-    failures: int = 0
+    start: Transition | None = None  # the start that it has, or may have
+    sent_s: float | None = None  # when it last accepted a message about the present outage
+    unsure: Message | None = None  # a message, with its key, that may have arrived
     rests_until_s: float = float("-inf")
 
 
@@ -224,77 +217,64 @@ class OutageAlert:
         """
         name = receiver.name
         state = self._states.setdefault(name, _ReceiverState())
-        database = self.database
-        steady_s = database.clock.monotonic()
+        clock = self.database.clock
+        publisher = self.database.publisher
         message = self._due_message(state, receiver)
         if message is None:
             return
-        now = database.clock.now()
-        unsure = state.unsure
-        if unsure is not None and unsure.status is message.status:
-            message = unsure
+        now = clock.now()
+        if state.unsure is not None and state.unsure.status is message.status:
+            message = state.unsure
         message = replace(message, key=message_key(message, now))
         try:
             receiver.send(message, now=now)
         except DeliveryError as error:
             self._note_failure(state, message, error)
-            database.publisher.count("delivery_errors_total", name, error.trouble)
-            database.publisher.count("notifications_total", name, "retry")
+            publisher.count("delivery_errors_total", name, error.trouble)
+            publisher.count("notifications_total", name, "retry")
             log.error(  # noqa: TRY400 - says all
                 "receiver not notified of the outage",
                 receiver=name,
                 reason=str(error),
             )
             return
-        state.failures = 0
         state.unsure = None
-        database.publisher.count("notifications_total", name, "sent")
-        state.sent = next(iter(message.firing), None)
-        state.sent_s = steady_s
-        log.warning(
-            "receiver notified of the outage",
-            receiver=name,
-            status=message.status,
-        )
+        state.start = next(iter(message.firing), None)
+        state.sent_s = clock.monotonic()
+        publisher.count("notifications_total", name, "sent")
+        log.warning("receiver notified of the outage", receiver=name, status=message.status)
 
     def _due_message(self, state: _ReceiverState, receiver: Receiver) -> Message | None:
-        sent = state.sent
         clock = self.database.clock
         steady_s = clock.monotonic()
         if steady_s < state.rests_until_s:
             return None
-        if sent is None:
-            return self._start_message(steady_s)
+        if state.start is None:
+            outage = self.database.outage
+            if outage is None or steady_s - outage.since_s < self.alert_after().total_seconds():
+                return None
+            start = start_of(outage, clock.now(), self.place, self.installation())
+            return _outage_message(start)
         if self.database.lasting is None:
-            return _outage_message(end_of(sent, clock.now(), self.place))
+            return _outage_message(end_of(state.start, clock.now(), self.place))
         every_s = min(REPEAT_S, receiver.treatment.resend_every_s or REPEAT_S)
         if state.sent_s is not None and steady_s - state.sent_s < every_s:
             return None
-        return _outage_message(sent, is_repetition=state.sent_s is not None)
-
-    def _start_message(self, steady_s: float) -> Message | None:
-        outage = self.database.outage
-        if outage is None or steady_s - outage.since_s < self.alert_after().total_seconds():
-            return None
-        now = self.database.clock.now()
-        return _outage_message(start_of(outage, now, self.place, self.installation()))
+        return _outage_message(state.start, is_repetition=state.sent_s is not None)
 
     def _note_failure(self, state: _ReceiverState, message: Message, error: DeliveryError) -> None:
-        steady_s = self.database.clock.monotonic()
-        pause_s = min(FIRST_PAUSE_S * 2.0**state.failures, LONGEST_PAUSE_S)
-        if error.permanent:
-            pause_s = REFUSED_PAUSE_S
-        state.failures = min(state.failures + 1, 16)
-        state.rests_until_s = steady_s + max(pause_s, error.retry_after_s or 0.0)
+        pause_s = REFUSED_PAUSE_S if error.permanent else PAUSE_S
+        pause_s = max(pause_s, error.retry_after_s or 0.0)
+        state.rests_until_s = self.database.clock.monotonic() + pause_s
         if error.may_be_known:
             state.unsure = message
         # A receiver that may have the start must get the end.
-        if message.firing and error.may_be_known and state.sent is None:
-            state.sent = message.firing[0]
+        if message.firing and error.may_be_known and state.start is None:
+            state.start = message.firing[0]
             state.sent_s = None
         if not message.firing and error.permanent:
             # The receiver rejects the end. The next outage starts a new incident for this receiver.
-            state.sent = None
+            state.start = None
 
 
 def start_of(

@@ -1,24 +1,21 @@
-"""Chooses the slots that the daemon runs, counts skipped slots, and detects stale comparisons."""
+"""Counts the slots that the daemon skipped, and detects stale comparisons."""
 
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from functools import partial
 
 import structlog
 
 from monitor.alerts.conditions import Staleness, judge_stale
 from monitor.alerts.incidents import assign_incidents
-from monitor.immutable import immutable
-from monitor.model.instants import format_instant
 from monitor.model.root_causes import RootCause
-from monitor.model.runs import LatestRun, RunStatus
+from monitor.model.runs import LatestRun, Run, RunStatus
 from monitor.ports import AlertStore, Clock
-from monitor.service.clock import SKEW, JumpFinder
+from monitor.service.clock import JumpFinder
 from monitor.service.logs import errors_logged
-from monitor.service.runner import Runner, Watched
+from monitor.service.runner import Watched
+from monitor.settings.schedule import Schedule
 from monitor.texts.run_reasons import write_headline
 
 _MOST_COUNTED = 10_000
@@ -26,127 +23,34 @@ _MOST_COUNTED = 10_000
 log = structlog.get_logger(__name__)
 
 
-@immutable
-class SlotChoice:
-    """The slot to run. ``skipped`` has the number of skipped slots before it, by reason.
+def count_skipped(
+    schedule: Schedule, newest: Run, slot: datetime, due: datetime
+) -> Mapping[str, int]:
+    """Return the number of slots between the newest run and ``slot``, by why they were not run.
 
-    If ``is_rerun`` is true, the slot is measured again although it was run before.
+    They fell due while the newest run was at work, while the comparison waited for a place since
+    ``due``, or before.
     """
-
-    slot: datetime
-    is_rerun: bool
-    skipped: Mapping[str, int]
-
-
-@dataclass(slots=True, kw_only=True)
-class SlotChooser:
-    """Chooses the slots of all comparisons.
-
-    If another daemon's clock was ahead of this one, the slots that it ran are run again once.
-    """
-
-    runner: Runner
-    # By comparison, the newest slot that was stored by a clock ahead of this one.
-    ahead: dict[str, datetime] = field(default_factory=dict)
-    # By comparison, the last slot that was run again.
-    repeated: dict[str, datetime] = field(default_factory=dict)
-    # By comparison, the slots that fell due during a run.
-    overlapped: dict[str, set[datetime]] = field(default_factory=dict)
-    # By comparison, when it began to wait for a place.
-    due: dict[str, datetime] = field(default_factory=dict)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def choose(self, watched: Watched) -> SlotChoice:
-        """Return the newest slot of the comparison.
-
-        Raises DatabaseError if the store cannot be read.
-        """
-        name = watched.comparison.name
-        now = self.runner.clock.now()
-        slot = watched.schedule.latest(now)
-        newest = self.runner.patiently(
-            partial(self.runner.store.history.runs, comparison=name, limit=1)
-        )
-        last = newest[0].slot if newest else None
-        if last is not None and last > now + SKEW:
-            # This clock is behind the clock of the daemon that stored the newest slot.
-            self.ahead[name] = last
-        is_rerun = name in self.ahead and slot <= self.ahead[name] and self._rewind(name, slot)
-        skipped = self._count(watched, _slots_between(watched, last, slot))
-        return SlotChoice(slot=slot, is_rerun=is_rerun, skipped=skipped)
-
-    def note_overlap(self, name: str, slots: Iterable[datetime]) -> None:
-        """Record slots that fell due during a run of the comparison."""
-        with self._lock:
-            self.overlapped.setdefault(name, set()).update(slots)
-
-    def note_due(self, name: str, since: datetime) -> None:
-        """Record when the comparison began to wait for a place."""
-        with self._lock:
-            self.due[name] = since
-
-    def _count(self, watched: Watched, passed: Sequence[datetime]) -> Mapping[str, int]:
-        name = watched.comparison.name
-        # Later overlaps belong to the run that begins now, so the next run counts them.
-        with self._lock:
-            overlapped = self.overlapped.pop(name, set())
-            due = self.due.pop(name, None)
-        # While the comparison waited, it missed the slot in which it fell due, and all slots since.
-        first_busy = None if due is None else watched.schedule.latest(due)
-        reasons = []
-        for slot in passed:
-            if slot in overlapped:
-                reasons.append("overlap")
-            elif first_busy is not None and slot >= first_busy:
-                reasons.append("busy")
-            else:
-                reasons.append("missed")
-        return Counter(reasons)
-
-    def _rewind(self, name: str, slot: datetime) -> bool:
-        """Allow the slot to change alert states that were judged in later slots.
-
-        Returns False if this was already done for the slot.
-        """
-        if self.repeated.get(name) == slot:
-            return False
-        # Runs and alerts of future slots would block the runs and alerts of present slots.
-        log.warning(
-            "clock was set back: some slots are run again",
-            comparison=name,
-            newest=format_instant(self.ahead[name]),
-        )
-        now = self.runner.clock.now()
-        self.runner.patiently(partial(self.runner.store.alerts.rewind, name, slot=slot, now=now))
-        self.repeated[name] = slot
-        return True
-
-
-def _slots_between(watched: Watched, last: datetime | None, slot: datetime) -> list[datetime]:
-    if last is None:
-        return []
-    schedule = watched.schedule
-    start = last
+    start = newest.slot
     # After a very long pause only the latest slots are counted.
-    if (slot - last) / schedule.interval > _MOST_COUNTED:
+    if (slot - start) / schedule.interval > _MOST_COUNTED:
         start = slot - _MOST_COUNTED * schedule.interval
-    return [each for each in schedule.between(start, slot) if last < each < slot]
+    first_busy = schedule.latest(due)
+    reasons: Counter[str] = Counter()
+    for skipped in schedule.between(start, slot):
+        if not newest.slot < skipped < slot:
+            continue
+        if newest.finished_at is not None and newest.started_at < skipped <= newest.finished_at:
+            reasons["overlap"] += 1
+        elif skipped >= first_busy:
+            reasons["busy"] += 1
+        else:
+            reasons["missed"] += 1
+    return reasons
 
 
 PAUSE_S = 60.0
 """If two looks are further apart, the process was stopped, or another daemon was the leader."""
-
-
-@immutable
-class FreshnessWatch:
-    """Since when one comparison is watched without a break.
-
-    ``last_ok`` was the newest ok slot at ``start``.
-    """
-
-    start: datetime
-    start_s: float
-    last_ok: datetime | None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -162,7 +66,8 @@ class StalenessMonitor:
     away_s_since: Callable[[datetime], float]
     looked_s: float = float("inf")
     jumps: JumpFinder = field(default_factory=JumpFinder)
-    watches: dict[str, FreshnessWatch] = field(default_factory=dict)
+    # By comparison, since when it is watched without a break, by both clocks.
+    watches: dict[str, tuple[datetime, float]] = field(default_factory=dict)
 
     def look(
         self,
@@ -186,27 +91,23 @@ class StalenessMonitor:
         changed = []
         for each in watched:
             name = each.comparison.name
-            with errors_logged("stale comparison not stored", comparison=name):
-                if self._look(each, by_name.get(name), (now, now_s), receivers):
-                    changed.append(name)
+            start, start_s = self.watches.setdefault(name, (now, now_s))
+            newest = by_name.get(name)
+            wait = measure_wait(each, newest, start, seen_s=now_s - start_s)
+            if wait.is_over(now):
+                with errors_logged("stale comparison not stored", comparison=name):
+                    if self._judge(each, newest, wait, receivers):
+                        changed.append(name)
         return changed
 
-    def _look(
+    def _judge(
         self,
         watched: Watched,
         newest: LatestRun | None,
-        moment: tuple[datetime, float],
+        wait: Staleness,
         receivers: tuple[str, ...],
     ) -> bool:
         name = watched.comparison.name
-        now, now_s = moment
-        last_ok = None if newest is None else newest.last_ok_slot
-        watch = self.watches.get(name)
-        if watch is None or watch.last_ok != last_ok:
-            watch = self.watches[name] = FreshnessWatch(start=now, start_s=now_s, last_ok=last_ok)
-        wait = measure_wait(watched, watch, now_s)
-        if not wait.is_over(now):
-            return False
         wait = replace(wait, cause=self._find_cause(watched, wait.since, newest))
         before = self.alerts.states(name)
         installation = self.alerts.installation(create=True)
@@ -214,7 +115,7 @@ class StalenessMonitor:
             watched.comparison,
             before,
             wait,
-            now,
+            self.clock.now(),
             installation=installation,
         )
         if transitions:
@@ -249,20 +150,26 @@ class StalenessMonitor:
         return RootCause(database_away_s=away_s, run_failure=failure)
 
 
-def measure_wait(watched: Watched, watch: FreshnessWatch, monotonic_s: float) -> Staleness:
-    """Return since when no run has succeeded, and when the comparison is stale."""
+def measure_wait(
+    watched: Watched, newest: LatestRun | None, start: datetime, *, seen_s: float
+) -> Staleness:
+    """Return since when no run has succeeded, and when the comparison is stale.
+
+    It has been watched since ``start``, for ``seen_s`` seconds by the steady clock.
+    """
     schedule = watched.schedule
     deadline = watched.comparison.measuring.deadline
-    since = due = watch.last_ok or watch.start
+    last_ok = None if newest is None else newest.last_ok_slot
+    since = due = last_ok or start
     for _ in range(watched.comparison.judging.stale_after):
         due = schedule.next(due)
     # A run must also have been due by the steady clock. Otherwise a clock that is set forward would
     # make comparisons stale.
-    needed: timedelta = schedule.next(watch.start) + deadline - watch.start
+    needed: timedelta = schedule.next(start) + deadline - start
     return Staleness(
         since=since,
-        has_succeeded=watch.last_ok is not None,
+        has_succeeded=last_ok is not None,
         overdue_at=due + deadline,
-        seen_s=monotonic_s - watch.start_s,
+        seen_s=seen_s,
         needed_s=needed.total_seconds(),
     )

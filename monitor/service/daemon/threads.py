@@ -1,16 +1,13 @@
-"""The threads of the daemon: loops, jobs, and places for runs."""
+"""The threads of the daemon: loops, and places for runs."""
 
 import ctypes
 import threading
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
-from functools import partial
-from typing import Any
 
 import structlog
-from apscheduler.executors.debug import DebugExecutor
 
 from monitor.model.runs import Run
 
@@ -86,19 +83,6 @@ class LoopThread:
             self._wake.clear()
 
 
-class ThreadPerJob(DebugExecutor):  # type: ignore[misc]  # APScheduler ships no types
-    """An executor of APScheduler that starts each job at once in a new daemon thread."""
-
-    # At its end a process waits for the threads of standard pools. So one hung pull would keep a
-    # stopped daemon alive.
-    def _do_submit_job(self, *job: Any) -> None:  # noqa: ANN401 - as its base has it
-        threading.Thread(
-            target=partial(super()._do_submit_job, *job),
-            name="job",
-            daemon=True,
-        ).start()
-
-
 def took_whole_deadline(run: Run, deadline: timedelta) -> bool:
     """Return whether the newest run of a comparison reached its deadline.
 
@@ -109,7 +93,7 @@ def took_whole_deadline(run: Run, deadline: timedelta) -> bool:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Ticket:
-    """A job at work, or a run that waits for a place."""
+    """A run that waits for a place, or has one."""
 
     name: str
     slow_after_s: float  # after this time at work it is slow
@@ -165,18 +149,26 @@ class Places:
         self._queue: list[Ticket] = []
         self._at_work: list[Ticket] = []
 
-    def take(self, ticket: Ticket) -> None:
-        """Wait until this run gets a place."""
+    @contextmanager
+    def taken(self, ticket: Ticket) -> Iterator[None]:
+        """Wait until this run gets a place, and free the place after the block."""
         with self._lock:
             self._queue.append(ticket)
         self.look_again()
         ticket.admitted.wait()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._at_work.remove(ticket)
+            self.look_again()
 
-    def give_back(self, ticket: Ticket) -> None:
-        """Free the place of this run."""
-        with self._lock:
-            self._at_work.remove(ticket)
-        self.look_again()
+    def running_s(self, name: str) -> float | None:
+        """Return how long the run of this name has had its place. None if it has none."""
+        for ticket in list(self._at_work):
+            if ticket.name == name and ticket.begun_s is not None:
+                return self._monotonic() - ticket.begun_s
+        return None
 
     def look_again(self) -> None:
         """Start all runs that may begin now.

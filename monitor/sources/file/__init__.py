@@ -36,31 +36,21 @@ class FileOptions(Options):
     """The files of a slot: one file, all files that match a pattern, or all files of a folder."""
 
     path: Annotated[str, AfterValidator(_resolve), AfterValidator(check_placeholders)] = Field(
-        min_length=1,
-        description="Path of a file, a pattern such as `lists/*.parquet`, or a folder. All files "
-        "of a folder are read, except files whose names begin with `_` or `.`. The path is on "
-        "disk or in "
-        "object storage (`s3://`, `gs://`, `abfs://`). Each storage needs an extra, and its "
-        "credentials come from the environment. `{slot:%Y-%m-%d}` becomes the run's scheduled time "
-        "(UTC), in any strftime format. A relative path starts at the configuration file's "
-        "directory.",
+        min_length=1
     )
-    format: FileFormat | None = Field(
-        default=None,
-        description="Format of the files. By default the suffix decides: `.parquet`, `.csv`, "
-        "`.tsv` (with tabs) or `.jsonl`. All formats except Parquet may be compressed (`.gz`).",
-    )
-    follow_links: Annotated[bool, NOT_IN_HASH] = Field(
-        default=False,
-        description="Whether symbolic links may lead out of the folder in `path`. By default such "
-        "a link is an error.",
-    )
-    max_bytes: Annotated[int, NOT_IN_HASH] = Field(
-        default=2 * _GIB,
-        ge=2**20,
-        le=1024 * _GIB,
-        description="The largest memory for the rows that a run needs from the files, in bytes.",
-    )
+    """Path of a file, a pattern such as `lists/*.parquet`, or a folder. All files of a folder are
+    read, except files whose names begin with `_` or `.`. The path is on disk or in object storage
+    (`s3://`, `gs://`, `abfs://`). Each storage needs an extra, and its credentials come from the
+    environment. `{slot:%Y-%m-%d}` becomes the run's scheduled time (UTC), in any strftime format. A
+    relative path starts at the configuration file's directory."""
+    format: FileFormat | None = None
+    """Format of the files. By default the suffix decides: `.parquet`, `.csv`, `.tsv` (with tabs) or
+    `.jsonl`. All formats except Parquet may be compressed (`.gz`)."""
+    follow_links: Annotated[bool, NOT_IN_HASH] = False
+    """Whether symbolic links may lead out of the folder in `path`. By default such a link is an
+    error."""
+    max_bytes: Annotated[int, NOT_IN_HASH] = Field(default=2 * _GIB, ge=2**20, le=1024 * _GIB)
+    """The largest memory for the rows that a run needs from the files, in bytes."""
 
 
 _Log = Annotated[
@@ -75,11 +65,9 @@ _Log = Annotated[
 class FileSourceOptions(table_options.ListColumnOptions, FileOptions):
     """One arm's lists in a file."""
 
-    in_order: Literal[True] | None = Field(
-        default=None,
-        description="For the long form without `rank`: the rows of each user are in order, best "
-        "first, in the file or its parts.",
-    )
+    in_order: Literal[True] | None = None
+    """For the long form without `rank`: the rows of each user are in order, best first, in the file
+    or its parts."""
     served: _Log = None
 
     def _problems(self) -> Iterator[str]:

@@ -18,32 +18,22 @@ import pyarrow.parquet
 
 from monitor.deadline import (
     Deadline,
-    OverdueError,
     interrupt_when_given_up,
     interrupted_at,
     interrupted_by_signals,
 )
 from monitor.errors import SourceError
-from monitor.foreign_errors import file_cause
 from monitor.model.id_forms import Forms
 from monitor.model.unreadable import Need, Unreadable, require_readable
 from monitor.options import format_duration
-from monitor.reading.ids import (
-    describe_type,
-    id_column,
-    id_sql,
-    is_list,
-    is_text,
-    json_id_sql,
-    short_text_sql,
-)
+from monitor.reading.ids import MAX_ID_LENGTH, describe_type, id_column, is_list, is_text, one_array
+from monitor.reading.lists import parse_cell, parse_column
 from monitor.reading.tally import unreadable_of
-from monitor.scratch import room_trouble, scratch_database, sql_text
+from monitor.scratch import scratch_database, sql_text
 from monitor.sources.columns import require_columns, root_of, spell_column
 from monitor.sources.file import FileSourceOptions, FileUsersOptions
-from monitor.sources.file.diagnosis import diagnosed, utf16_fault
+from monitor.sources.file.diagnosis import MEMORY_MB, file_errors, utf16_fault
 from monitor.sources.file.file_set import LONGEST_LINE, FileSet, opened_parquet, source_errors
-from monitor.sources.list_collector import from_json
 from monitor.sources.table_options import (
     MICROSECONDS,
     MILLISECONDS,
@@ -52,11 +42,6 @@ from monitor.sources.table_options import (
     ServedOptions,
 )
 
-MEMORY_MB = 250
-"""The largest memory of one database. Joins of lists with a hundred items take twice as much.
-
-Further data goes to a temporary folder, which is deleted at the end.
-"""
 KEY = "rankwatch_key"
 """The name of the column of users' keys in our views."""
 PLACE = "rankwatch_place"
@@ -99,7 +84,7 @@ def open_database(
         if file_set.store is not None:
             stores[id(file_set.store)] = file_set.store
     with (
-        _errors_of(files, deadline),
+        file_errors(files, deadline),
         scratch_database(
             f"{memory_mb}MB",
             paths,
@@ -112,45 +97,6 @@ def open_database(
         interrupted_by_signals(database.interrupt),
     ):
         yield database
-
-
-@contextmanager
-def _errors_of(files: Sequence[FileSet], deadline: Deadline | None) -> Iterator[None]:
-    try:
-        where = " and ".join(dict.fromkeys(file_set.where for file_set in files))
-        with readable(where), diagnosed(files):
-            yield
-    except SourceError:
-        # An interrupt at the deadline can appear as any error.
-        if deadline is not None and deadline.is_past:
-            raise OverdueError from None
-        raise
-
-
-@contextmanager
-def readable(where: str) -> Iterator[None]:
-    """Turn errors of DuckDB into a SourceError, and its interrupts into an OverdueError."""
-    try:
-        yield
-    except RuntimeError as error:
-        # DuckDB raises this after a signal. The exception of the signal's handler is lost.
-        if "interrupted" in str(error):
-            raise KeyboardInterrupt from None
-        raise
-    # A stream of batches raises errors of Arrow or of the operating system.
-    except (duckdb.Error, pa.ArrowException, OSError) as error:
-        # A busy database cannot be closed. Then the earlier exception is raised.
-        if error.__context__ is not None and not isinstance(error.__context__, Exception):
-            raise error.__context__ from None
-        if "INTERRUPT" in str(error).partition("\n")[0]:
-            raise OverdueError from None
-        problem = f"{where} cannot be read"
-        cause: object = file_cause(error)
-        trouble = room_trouble(str(error))
-        if trouble is not None:
-            problem += f" in {MEMORY_MB}MB of memory"
-            cause = trouble
-        raise SourceError(f"{problem}: {cause}", permanent=False) from None
 
 
 def sql_name(name: str) -> str:
@@ -184,13 +130,16 @@ class FileView:
             if served.request is not None:
                 log_columns.append(served.request)
             columns = tuple(dict.fromkeys([*columns, *log_columns]))
-        with readable(files.where), diagnosed([files]):
+        with file_errors([files]):
             file_columns = [column for column in columns if column != PLACE]
             rows = _READERS[files.format](database, files, file_columns)
             if PLACE in columns:
                 rows = f"SELECT *, row_number() OVER () AS {PLACE} FROM ({rows})"
             database.execute(f"CREATE TEMP VIEW {name} AS {_uuids_as_text(database, rows)}")
-            empty = database.sql(f"SELECT * FROM {name} LIMIT 0").to_arrow_table()
+            view = database.sql(f"SELECT * FROM {name} LIMIT 0")
+            empty = view.to_arrow_table()
+        self._types = dict(zip(view.columns, view.types, strict=True))
+        self._functions = 0
         self._empty = {column: empty[column].combine_chunks() for column in columns}
         self._halves = set[str]()
         if files.format == "parquet":
@@ -211,31 +160,36 @@ class FileView:
             return column.cast(pa.list_(half) if is_list(column.type) else half)
         if not self.is_json:
             return column
-        return [_json_or_text(cell) for cell in column.to_pylist()]
+        return parse_column(column.to_pylist())
 
     def is_list(self, column: str) -> bool:
         """Whether a column has lists. Lists that are written as text are no lists."""
         return is_list(self._empty[column].type)
 
-    def key(self, column: str, forms: Forms) -> str:
-        """The SQL expression for the users in a column, rewritten in these forms.
+    def ids(self, column: str, forms: Forms = None) -> str:
+        """The SQL expression for the ids in a column as text, rewritten in these forms.
 
-        It is null if a row has no user. Raises SourceError if the type of the column cannot be ids.
+        It is null if a value is no id. Raises SourceError if the type of the column cannot be ids.
         """
-        if not self.is_json:
-            id_column(self._empty[column], column, self.where)
-        if not forms:
-            return self.text(column)
-        name = f"spell_{self.name}"
+        id_column(self.values(column, self._empty[column]), column, self.where)
+        value = sql_name(column)
+        kind: object = self._types[column]
+        if self.is_json:
+            value = f"CAST({value} AS VARCHAR)"
+            kind = "VARCHAR"
+        if self.is_json or is_text(self._empty[column].type):
+            value = _short_text(value)
+
+        def read(cells: pa.Array) -> pa.Array:
+            ids = id_column(self.values(column, one_array(cells)), column, self.where)
+            return spell_column(ids.cast(pa.large_string()), forms).cast(pa.string())
+
+        function = f"ids_{self._functions}_{self.name}"
+        self._functions += 1
         self._database.create_function(
-            name,
-            lambda users: spell_column(users, forms),
-            ["VARCHAR"],
-            "VARCHAR",
-            type="arrow",
-            null_handling="special",
+            function, read, [kind], "VARCHAR", type="arrow", null_handling="special"
         )  # type: ignore[call-overload]
-        return f"{name}({self.text(column)})"
+        return f"{function}({value})"
 
     def count_unreadable(
         self, rows: str, checks: Sequence[tuple[str, Need, str]]
@@ -245,18 +199,24 @@ class FileView:
         A check has a column, what the column needs, and an SQL condition. The condition is true for
         unreadable values.
         """
-        filters = "".join(f", count(*) FILTER (WHERE {condition})" for _, _, condition in checks)
-        query = f"SELECT count(*){filters} FROM {rows}"
+        return self.count(rows, checks)[0]
+
+    def count(
+        self, rows: str, checks: Sequence[tuple[str, Need, str]], more: Sequence[str] = ()
+    ) -> tuple[tuple[Unreadable, ...], list[int]]:
+        """`count_unreadable`, and the values of more SQL aggregates in the same pass."""
+        filters = [f"count(*) FILTER (WHERE {condition})" for _, _, condition in checks]
+        query = f"SELECT {', '.join(['count(*)', *filters, *more])} FROM {rows}"
         ((total, *counts),) = self._database.execute(query).fetchall()
         unreadable = []
-        for (column, need, condition), count in zip(checks, counts, strict=True):
+        for (column, need, condition), count in zip(checks, counts, strict=False):
             if count:
                 query = f"SELECT {sql_name(column)} FROM {rows} WHERE {condition} LIMIT 1"
                 example = self._database.sql(query).to_arrow_table().column(0)[0].as_py()
                 if self.is_json:
-                    example = from_json(example)
+                    example = parse_cell(example)
                 unreadable.append(unreadable_of(self.where, column, need, count, total, example))
-        return tuple(unreadable)
+        return tuple(unreadable), counts[len(checks) :]
 
     def label(self, column: str) -> str:
         """The SQL expression for the segment values in a column.
@@ -268,17 +228,10 @@ class FileView:
         if self.is_json:
             is_other = f"json_type({name}) NOT IN ('ARRAY', 'OBJECT', 'VARCHAR')"
             other = f"CASE WHEN {is_other} THEN CAST({name} AS VARCHAR) END"
-            return f"coalesce({self.text(column)}, {other})"
+            return f"coalesce({self.ids(column)}, {other})"
         if is_text(self._empty[column].type):
-            return self.text(column)
+            return self.ids(column)
         return name
-
-    def text(self, column: str) -> str:
-        """The SQL expression for the ids in a column as text. It is null if a value is no id."""
-        name = sql_name(column)
-        if self.is_json:
-            return json_id_sql(name)
-        return id_sql(pa.float16() if column in self._halves else self._empty[column].type, name)
 
     def raw_text(self, column: str) -> str:
         """The SQL expression for all values in a column as text."""
@@ -290,7 +243,7 @@ class FileView:
         """The SQL expression for the ids in a column. It is null if a text is too long."""
         name = sql_name(column)
         if not self.is_json and is_text(self._empty[column].type):
-            return short_text_sql(name)
+            return _short_text(name)
         return name
 
     def items(self, column: str, k: int | None) -> str:
@@ -301,7 +254,7 @@ class FileView:
         if k is not None:
             lists += f"[:{k}]"
         if is_text(self._empty[column].type.value_type):
-            return f"list_transform({lists}, lambda item: {short_text_sql('item')})"
+            return f"list_transform({lists}, lambda item: {_short_text('item')})"
         return lists
 
     def _select_served(
@@ -317,7 +270,7 @@ class FileView:
         execute = self._database.execute
         conditions = ["TRUE"]
         for column, value in served.arm.items():
-            conditions.append(f"{self.text(column)} = {sql_text(value)}")
+            conditions.append(f"{self.ids(column)} = {sql_text(value)}")
         time = _instant_sql(self.raw_text(served.time))
         checks = [
             (served.time, Need.TIMES, "rankwatch_at IS NULL"),
@@ -325,11 +278,11 @@ class FileView:
         ]
         request = "rankwatch_at"
         if served.request is not None:
-            request = self.text(served.request)
+            request = self.ids(served.request)
             checks.append((served.request, Need.IDS, "rankwatch_as IS NULL"))
         arm = f"arm_{self.name}"
         execute(
-            f"CREATE TEMP VIEW {arm} AS SELECT *, {self.text(log.user)} AS rankwatch_to, {time} "
+            f"CREATE TEMP VIEW {arm} AS SELECT *, {self.ids(log.user)} AS rankwatch_to, {time} "
             f"AS rankwatch_at, {request} AS rankwatch_as FROM {self.name} "
             f"WHERE {' AND '.join(conditions)}"
         )
@@ -384,12 +337,12 @@ class FileView:
                 raise SourceError(msg)
 
 
-def _json_or_text(cell: str | None) -> object:
-    """The value of a JSON text. A text that is nested too deeply is returned itself."""
-    try:
-        return from_json(cell)
-    except ValueError:
-        return cell
+def _short_text(value: str) -> str:
+    """The SQL expression for the text. It is null if the text is too long for any id.
+
+    A character of an id takes at most 12 bytes in JSON.
+    """
+    return f"CASE WHEN strlen({value}) <= {12 * MAX_ID_LENGTH + 2} THEN {value} END"
 
 
 def _instant_sql(text: str) -> str:

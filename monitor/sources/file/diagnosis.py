@@ -17,9 +17,17 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet
 
+from monitor.deadline import Deadline, OverdueError
 from monitor.errors import SourceError
+from monitor.foreign_errors import file_cause
+from monitor.scratch import room_trouble
 from monitor.sources.file.file_set import LONGEST_LINE, FileSet
 
+MEMORY_MB = 250
+"""The largest memory of one database. Joins of lists with a hundred items take twice as much.
+
+Further data goes to a temporary folder, which is deleted at the end.
+"""
 _MOST_BYTES = 1 << 26  # reading these takes one or two seconds
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _LINE_ENDS = {"\r\n": "CR LF", "\n": "LF", "\r": "CR"}
@@ -27,22 +35,46 @@ UNFINISHED = "the file is cut off or still being written"
 
 
 @contextmanager
-def diagnosed(files: Sequence[FileSet]) -> Iterator[None]:
-    """Replace an error of DuckDB by a SourceError if the fault of a file can be named."""
+def file_errors(files: Sequence[FileSet], deadline: Deadline | None = None) -> Iterator[None]:
+    """Turn errors of DuckDB into a SourceError that names the fault of a file, if it is found.
+
+    Interrupts become an OverdueError.
+    """
     try:
         yield
-    except (duckdb.InterruptException, duckdb.OutOfMemoryException):
+    except SourceError:
+        if deadline is not None and deadline.is_past:
+            raise OverdueError from None
         raise
-    # A stream of batches can raise OSError for an error of DuckDB.
+    except RuntimeError as error:
+        # DuckDB raises this after a signal. The exception of the signal's handler is lost.
+        if "interrupted" in str(error):
+            raise KeyboardInterrupt from None
+        raise
+    # A stream of batches raises errors of Arrow or of the operating system.
     except (duckdb.Error, pa.ArrowException, OSError) as error:
-        if "INTERRUPT" in str(error):
-            raise
+        # A busy database cannot be closed. Then the earlier exception is raised.
+        if error.__context__ is not None and not isinstance(error.__context__, Exception):
+            raise error.__context__ from None
+        # An interrupt at the deadline can appear as any error, also as the SourceError above.
+        is_late = deadline is not None and deadline.is_past
+        if is_late or "INTERRUPT" in str(error).partition("\n")[0]:
+            raise OverdueError from None
+        raise SourceError(_problem(files, error), permanent=False) from None
+
+
+def _problem(files: Sequence[FileSet], error: Exception) -> str:
+    where = " and ".join(dict.fromkeys(file_set.where for file_set in files))
+    trouble = room_trouble(str(error))
+    if trouble is not None:
+        return f"{where} cannot be read in {MEMORY_MB}MB of memory: {trouble}"
+    if not isinstance(error, duckdb.OutOfMemoryException):
         for file_set in files:
             for path in file_set.paths:
                 cause = _cause(file_set, path)
                 if cause is not None:
-                    raise SourceError(cause, permanent=False) from None
-        raise
+                    return cause
+    return f"{where} cannot be read: {file_cause(error)}"
 
 
 def _cause(files: FileSet, path: str) -> str | None:

@@ -76,8 +76,8 @@ class FileSet:
         """Raise SourceError if a file was replaced, deleted or added."""
         if self.is_changed():
             msg = (
-                f"{self.where} was replaced while it was read: run the slot again, and replace "
-                "files by renaming a new file"
+                f"{self.where} was replaced while it was read: repeat the run of this "
+                "slot, and from now on replace a file by renaming a complete new file"
             )
             raise SourceError(msg, permanent=False)
 

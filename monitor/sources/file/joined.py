@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from itertools import chain
 from typing import Any, TypeVar
 
 import duckdb
@@ -16,14 +17,15 @@ import pyarrow as pa
 
 from monitor.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.errors import SourceError
-from monitor.model.rankings import Panel, Pull, UserBatch
+from monitor.model.rankings import ALL, AskedUsers, Panel, Pull, UserBatch
 from monitor.model.runs import JoinRequest
 from monitor.model.unreadable import Unreadable, add_up, require_readable_lists
 from monitor.sources.columns import user_index
 from monitor.sources.file import FileSourceOptions, FileUsersOptions
 from monitor.sources.file.database import KEY, open_database, sql_name
 from monitor.sources.file.file_set import FileSet, held_files
-from monitor.sources.file.source import GIVEN, ListView, SegmentColumns, UserView, rows_read
+from monitor.sources.file.source import GIVEN, ListView, UserView, rows_read
+from monitor.sources.lookup_tables import SegmentValues, split_by_values
 
 _BATCH_BYTES = 1 << 27
 _T = TypeVar("_T")
@@ -86,12 +88,7 @@ class JoinedFiles:
                     self._dimensions,
                     list_columns,
                 )
-                segments = SegmentColumns(
-                    database,
-                    users,
-                    self._dimensions,
-                    request.max_segment_values,
-                )
+                segments = users.read_segments(request.max_segment_values)
                 yield _JoinedAnswers(database, users, segments, lists, unread, deadline)
                 for files in all_files:
                     files.require_unchanged()
@@ -128,7 +125,7 @@ class _JoinedAnswers:
         self,
         database: duckdb.DuckDBPyConnection,
         users: UserView,
-        segments: SegmentColumns,
+        segments: Mapping[str, SegmentValues],
         lists: Mapping[str, ListView],
         unread: Mapping[str, str],
         deadline: Deadline,
@@ -138,7 +135,8 @@ class _JoinedAnswers:
         if "noise_floor" in unread:
             # The run continues without these lists and reports this.
             self.lacks = (f"noise_floor: {self._unread.pop('noise_floor')}",)
-        self.asked = segments.asked
+        names = chain.from_iterable(values.names for values in segments.values())
+        self.asked = AskedUsers(count=users.count, segments=(ALL, *names))
         self.unreadable: list[Unreadable] = [*users.unreadable]
         self._users = users
         self._segments = segments
@@ -231,9 +229,12 @@ class _JoinedAnswers:
                     f"SELECT h FROM (SELECT hash({KEY}) AS h FROM {lists.all_rows}) GROUP BY h "
                     "HAVING count(*) > 1 OR h = hash(NULL::VARCHAR)"
                 )
+                execute(f"CREATE OR REPLACE TEMP TABLE repeated_hashes AS {hashes}")
+                if not execute("SELECT 1 FROM repeated_hashes LIMIT 1").fetchall():
+                    continue
                 execute(
                     f"INSERT INTO repeated SELECT {KEY} FROM {lists.all_rows} "
-                    f"WHERE hash({KEY}) IN ({hashes}) GROUP BY {KEY} "
+                    f"WHERE hash({KEY}) IN (FROM repeated_hashes) GROUP BY {KEY} "
                     f"HAVING count(*) > 1 OR {KEY} IS NULL"
                 )
                 without_user = f"DELETE FROM repeated WHERE {KEY} IS NULL RETURNING 1"
@@ -274,8 +275,10 @@ class _JoinedAnswers:
     ) -> UserBatch:
         failed = {name: Pull.failed(users, note=why) for name, why in self._unread.items()}
         pulls = {**failed, **pulls}
+        labels = {column: record[column] for column in self._segments}
+        segments = split_by_values(record.num_rows, labels, self._segments)
         return UserBatch(
-            panel=Panel(users=users, segments=self._segments.of(record)),
+            panel=Panel(users=users, segments=segments),
             baseline=pulls["baseline"],
             candidate=pulls["candidate"],
             again=pulls.get("noise_floor"),

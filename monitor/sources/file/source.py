@@ -15,18 +15,18 @@ from duckdb import DuckDBPyConnection
 
 from monitor.deadline import Deadline, OverdueError
 from monitor.errors import SourceError
-from monitor.model.arrays import Rows
 from monitor.model.model_versions import LONGEST_VERSION
-from monitor.model.rankings import ALL, AskedUsers, CoverageReason, Pull, UserTable
+from monitor.model.rankings import CoverageReason, Pull, UserTable
 from monitor.model.runs import PullRequest
 from monitor.model.unreadable import Need, Unreadable, require_readable
+from monitor.reading.ids import one_array
 from monitor.reading.tally import Tally
 from monitor.slot_templates import fill_slot
-from monitor.sources.columns import one_array, user_index
+from monitor.sources.columns import user_index
 from monitor.sources.file import FileOptions, FileSourceOptions, FileUsersOptions
 from monitor.sources.file.database import KEY, PLACE, FileView, open_database, sql_name
 from monitor.sources.file.file_set import FileSet, find_files, read_files
-from monitor.sources.lookup_tables import SegmentValues, segment_labels, split_by_values, user_table
+from monitor.sources.lookup_tables import SegmentValues, segment_labels, user_table
 from monitor.sources.table_lists import TableBatch, TableLists, check_size
 from monitor.sources.tables import Table
 
@@ -75,8 +75,8 @@ class ListView:
         # This reads no rows. Columns that cannot be lists raise an error before the join.
         self._pull(options, pd.Index([], dtype="str"), [self._file.empty(options.columns)])
         selected = [
-            f"{self._file.key(options.user, options.user_ids)} AS {KEY}",
-            f"{self._file.text(options.user)} AS {GIVEN}",
+            f"{self._file.ids(options.user, options.user_ids)} AS {KEY}",
+            f"{self._file.ids(options.user)} AS {GIVEN}",
         ]
         for column in self.names:
             selected.append(f"{self.taken(column)} AS {sql_name(column)}")
@@ -87,7 +87,8 @@ class ListView:
         database.execute(
             f"{create} {self.rows} AS SELECT * FROM {self.all_rows} WHERE {KEY} IS NOT NULL"
         )
-        joined = f"SELECT * FROM {self.rows}"
+        # A key that is null is never joined. Without a condition, DuckDB reads each key once.
+        joined = f"SELECT * FROM {self.all_rows}"
         if self.is_long:
             quoted = map(sql_name, self.names)
             lists = ", ".join(f"list({column}) AS {column}" for column in quoted)
@@ -164,7 +165,7 @@ class ListView:
     def count_unreadable(self) -> tuple[Unreadable, ...]:
         """The number of rows without a user."""
         user = self.options.user
-        checks = [(user, Need.IDS, f"{self._file.text(user)} IS NULL")]
+        checks = [(user, Need.IDS, f"{self._file.ids(user)} IS NULL")]
         return self._file.count_unreadable(self._file.name, checks)
 
     def _wanted(self, deadline: Deadline) -> Iterator[Mapping[str, Any]]:
@@ -182,7 +183,7 @@ class ListView:
         values = {
             name: self._file.values(name, one_array(column)) for name, column in columns.items()
         }
-        values[self.options.user] = users.to_pylist() if self._file.is_json else users
+        values[self.options.user] = users
         return values
 
     def _pull(
@@ -221,12 +222,14 @@ class UserView:
         also: Sequence[str] = (),
     ) -> None:
         user = options.user
+        self._database = database
+        self._dimensions = dimensions
         self.columns = tuple(f"rankwatch_segment_{place}" for place in range(len(dimensions)))
         self.where = files.where
         self.read = rows_read(files, options)
         names = tuple(dict.fromkeys((user, *dimensions, *also)))
         rows = FileView(database, files, names, "asked_rows", options)
-        selected = [f"{rows.key(user, options.user_ids)} AS {KEY}"]
+        selected = [f"{rows.ids(user, options.user_ids)} AS {KEY}"]
         checks = [(user, Need.IDS, f"{KEY} IS NULL")]
         for column, name in zip(self.columns, dimensions, strict=True):
             selected.append(f"{rows.label(name)} AS {column}")
@@ -234,71 +237,47 @@ class UserView:
         database.execute(
             f"CREATE TEMP VIEW asked_keys AS SELECT {', '.join(selected)}, * FROM {rows.name}"
         )
-        self.unreadable = (*rows.unreadable, *rows.count_unreadable("asked_keys", checks))
+        unreadable, (count, distinct_count) = rows.count(
+            "asked_keys",
+            checks,
+            [f"count({KEY})", f"count(DISTINCT hash({KEY})) FILTER ({KEY} IS NOT NULL)"],
+        )
+        self.unreadable = (*rows.unreadable, *unreadable)
         require_readable(self.unreadable, options.max_unreadable)
-        ((count, distinct_count),) = database.execute(
-            f"SELECT count({KEY}), count(DISTINCT hash({KEY})) FILTER ({KEY} IS NOT NULL) FROM "
-            "asked_keys"
-        ).fetchall()
         if not count:
             raise SourceError(
                 f"{self.where} has no user: check the path, and check the name of the user column"
             )
         self.is_distinct = count == distinct_count
-        result = "*"
-        grouping = ""
+        users_of = "*"
+        rest = ""
+        if any(part.column == user for part in unreadable):
+            rest = f" WHERE {KEY} IS NOT NULL"
         if not self.is_distinct:
-            result = ", ".join([KEY, *(f"min({column}) AS {column}" for column in self.columns)])
-            grouping = f" GROUP BY {KEY}"
-        database.execute(
-            f"CREATE TEMP VIEW {self.name} AS SELECT {result} FROM asked_keys WHERE {KEY} IS NOT "
-            f"NULL{grouping}"
-        )
+            users_of = ", ".join([KEY, *(f"min({column}) AS {column}" for column in self.columns)])
+            rest += f" GROUP BY {KEY}"
+        database.execute(f"CREATE TEMP VIEW {self.name} AS SELECT {users_of} FROM asked_keys{rest}")
+        self.count: int = count
+        if not self.is_distinct:
+            ((self.count,),) = database.execute(f"SELECT count(*) FROM {self.name}").fetchall()
 
-
-class SegmentColumns:
-    """The segments of a `UserView`: the most frequent values of each dimension.
-
-    ``most`` is the largest number of values for each dimension.
-    """
-
-    def __init__(
-        self,
-        database: DuckDBPyConnection,
-        users: UserView,
-        dimensions: Sequence[str],
-        most: int,
-    ) -> None:
-        ((count,),) = database.execute("SELECT count(*) FROM asked").fetchall()
-        self._values = {}
-        segments = [ALL]
-        for column, dimension in zip(users.columns, dimensions, strict=True):
-            values = _segment_values(database, column, dimension, users.where, most)
-            self._values[column] = values
-            segments += values.names
-        self.asked = AskedUsers(count=count, segments=tuple(segments))
-
-    def of(self, record: pa.RecordBatch) -> dict[str, Rows]:
-        """The positions of a batch's users in each segment."""
-        labels = {column: record[column] for column in self._values}
-        return split_by_values(record.num_rows, labels, self._values)
-
-
-def _segment_values(
-    database: DuckDBPyConnection,
-    column: str,
-    name: str,
-    where: str,
-    most: int,
-) -> SegmentValues:
-    ranked = database.sql(
-        f"SELECT {column} FROM asked WHERE {column} IS NOT NULL GROUP BY {column} "
-        f"ORDER BY count(*) DESC, CAST({column} AS VARCHAR) LIMIT {most + 1}"
-    )
-    values = one_array(ranked.to_arrow_table().column(0))
-    labels = segment_labels(values, name, where).drop_null().to_pylist()
-    unknown = database.execute(f"SELECT 1 FROM asked WHERE {column} IS NULL LIMIT 1").fetchall()
-    return SegmentValues(labels, most, name, where, has_unknown=bool(unknown))
+    def read_segments(self, most: int) -> dict[str, SegmentValues]:
+        """The most frequent values of each column of segments, at most ``most`` values."""
+        segments = {}
+        for column, name in zip(self.columns, self._dimensions, strict=True):
+            ranked = self._database.sql(
+                f"SELECT {column} FROM asked WHERE {column} IS NOT NULL GROUP BY {column} "
+                f"ORDER BY count(*) DESC, CAST({column} AS VARCHAR) LIMIT {most + 1}"
+            )
+            values = one_array(ranked.to_arrow_table().column(0))
+            labels = segment_labels(values, name, self.where).drop_null().to_pylist()
+            unknown = self._database.execute(
+                f"SELECT 1 FROM asked WHERE {column} IS NULL LIMIT 1"
+            ).fetchall()
+            segments[column] = SegmentValues(
+                labels, most, name, self.where, has_unknown=bool(unknown)
+            )
+        return segments
 
 
 class FileLists:
@@ -350,9 +329,8 @@ class FileUsers:
             return self._cached[1]
         with open_database([files]) as database:
             view = UserView(database, files, self._options, dimensions)
-            ((count,),) = database.execute(f"SELECT count(*) FROM {view.name}").fetchall()
             # This is checked before any user is read. Reading uses more memory than the keys have.
-            check_size(count * _USER_BYTES, self._options.max_bytes, files.where)
+            check_size(view.count * _USER_BYTES, self._options.max_bytes, files.where)
             rows = []
             query = f"SELECT {', '.join((KEY, *view.columns))} FROM {view.name}"
             for record in database.sql(query).to_arrow_reader(_BATCH_ROWS):
@@ -360,7 +338,7 @@ class FileUsers:
                 rows.append((record[KEY], segments))
         table = replace(user_table(rows, Tally(files.where)), unreadable=view.unreadable)
         files.require_unchanged()
-        self._cached = (cache_key, table) if count <= _CACHED_USERS else None
+        self._cached = (cache_key, table) if view.count <= _CACHED_USERS else None
         return table
 
 

@@ -70,45 +70,34 @@ _is_safe_method = must(
 class HmacOptions(Options):
     """A keyed hash (HMAC) of each request. The hash and the time are sent with the request."""
 
-    secret: SecretStr = Field(min_length=1, description="The key.")
-    signs: str = Field(
-        default="{timestamp}.{body}",
-        description=(
-            "The text to hash. `{method}`, `{target}`, `{timestamp}` and `{body}` are filled in. "
-            "`{target}` is the path and the query as they are sent."
-        ),
-    )
-    digest: Literal["sha256", "sha1", "sha512"] = Field(
-        default="sha256", description="The hash function."
-    )
-    encoding: Literal["hex", "base64"] = Field(
-        default="hex", description="The encoding of the hash."
-    )
-    place: Literal["header", "query"] = Field(
-        default="header",
-        description="Where to send the hash and the time. With `query` the time is in `{target}`.",
-    )
-    timestamp: HeaderText = Field(
-        default="X-Timestamp",
-        description="Name of the header or parameter with the time, in Unix seconds.",
-    )
-    signature: HeaderText = Field(
-        default="X-Signature", description="Name of the header or parameter with the hash."
-    )
+    secret: SecretStr = Field(min_length=1)
+    """The key."""
+    signs: str = "{timestamp}.{body}"
+    """The text to hash. `{method}`, `{target}`, `{timestamp}` and `{body}` are filled in.
+    `{target}` is the path and the query as they are sent."""
+    digest: Literal["sha256", "sha1", "sha512"] = "sha256"
+    """The hash function."""
+    encoding: Literal["hex", "base64"] = "hex"
+    """The encoding of the hash."""
+    place: Literal["header", "query"] = "header"
+    """Where to send the hash and the time. With `query` the time is in `{target}`."""
+    timestamp: HeaderText = "X-Timestamp"
+    """Name of the header or parameter with the time, in Unix seconds."""
+    signature: HeaderText = "X-Signature"
+    """Name of the header or parameter with the hash."""
 
 
 class AwsOptions(Options):
     """Signature version 4 of AWS. Needs the extra ``aws``."""
 
-    region: HeaderText = Field(description="The region, such as eu-west-1.")
-    service: HeaderText = Field(
-        default="execute-api", description="The name of the service in signatures."
-    )
-    access_key: SecretStr | None = Field(
-        default=None,
-        description="Access key. Without it, rankwatch searches credentials as AWS's own tools do.",
-    )
-    secret_key: SecretStr | None = Field(default=None, description="Secret key of the access key.")
+    region: HeaderText
+    """The region, such as eu-west-1."""
+    service: HeaderText = "execute-api"
+    """The name of the service in signatures."""
+    access_key: SecretStr | None = None
+    """Access key. Without it, rankwatch searches credentials as AWS's own tools do."""
+    secret_key: SecretStr | None = None
+    """Secret key of the access key."""
 
     def _problems(self) -> Iterator[str]:
         if bool(self.access_key) is not bool(self.secret_key):
@@ -127,79 +116,60 @@ class OAuth2Options(Options):
     A token is used until it expires. After an answer 401, a new token is fetched.
     """
 
-    token_url: Annotated[SecretStr, _is_token_url] = Field(
-        description="URL that gives tokens. It is a secret and is never shown."
-    )
-    client_id: HeaderText = Field(description="Id of the client.")
-    client_secret: SecretStr = Field(description="Secret of the client.")
-    scope: str | None = Field(default=None, description="Scopes, separated by blanks.")
-    audience: str | None = Field(
-        default=None, description="Audience of the tokens, if the server requires one."
-    )
+    token_url: Annotated[SecretStr, _is_token_url]
+    """URL that gives tokens. It is a secret and is never shown."""
+    client_id: HeaderText
+    """Id of the client."""
+    client_secret: SecretStr
+    """Secret of the client."""
+    scope: str | None = None
+    """Scopes, separated by blanks."""
+    audience: str | None = None
+    """Audience of the tokens, if the server requires one."""
 
 
 class AuthOptions(OneOf):
     """How requests authenticate. Give exactly one of these."""
 
-    hmac: HmacOptions | None = Field(default=None, description="A keyed hash of each request.")
-    aws: AwsOptions | None = Field(default=None, description="Signature version 4 of AWS.")
-    oauth2: OAuth2Options | None = Field(default=None, description="OAuth 2 client credentials.")
+    hmac: HmacOptions | None = None
+    """A keyed hash of each request."""
+    aws: AwsOptions | None = None
+    """Signature version 4 of AWS."""
+    oauth2: OAuth2Options | None = None
+    """OAuth 2 client credentials."""
 
 
 class HttpOptions(Options):
     """The address of a server, and how to send requests to it."""
 
-    url: Annotated[SecretStr, readable_by(_check_url)] = Field(
-        description="The address. `{slot:%Y-%m-%d}` is filled in. Redirects are not followed."
-    )
+    url: Annotated[SecretStr, readable_by(_check_url)]
+    """The address. `{slot:%Y-%m-%d}` is filled in. Redirects are not followed."""
     headers: Annotated[dict[str, SecretStr], AfterValidator(check_headers)] = Field(
-        default_factory=dict,
-        description="Headers to send. `Name_file: path` reads the value of a header from a file.",
+        default_factory=dict
     )
-    token: HeaderSecret | None = Field(
-        default=None, description="Token for the header `Authorization: Bearer`."
-    )
-    auth: Annotated[AuthOptions | None, NOT_IN_HASH] = Field(
-        default=None,
-        description=(
-            "How requests authenticate. You can use `token`, `headers`, or user and password in "
-            "`url` "
-            "instead."
-        ),
-    )
-    ca_file: Annotated[ConfigPath | None, NOT_IN_HASH] = Field(
-        default=None,
-        description="PEM file of the certificate authorities to trust for https, instead of the "
-        "system's authorities.",
-    )
-    cert_file: Annotated[ConfigPath | None, NOT_IN_HASH] = Field(
-        default=None, description="PEM file with the client's certificate, for https."
-    )
-    key_file: Annotated[ConfigPath | None, NOT_IN_HASH] = Field(
-        default=None,
-        description=(
-            "PEM file with the certificate's key, without a password. Not needed if `cert_file` "
-            "contains the key."
-        ),
-    )
+    """Headers to send. `Name_file: path` reads the value of a header from a file."""
+    token: HeaderSecret | None = None
+    """Token for the header `Authorization: Bearer`."""
+    auth: Annotated[AuthOptions | None, NOT_IN_HASH] = None
+    """How requests authenticate. You can use `token`, `headers`, or user and password in `url`
+    instead."""
+    ca_file: Annotated[ConfigPath | None, NOT_IN_HASH] = None
+    """PEM file of the certificate authorities to trust for https, instead of the system's
+    authorities."""
+    cert_file: Annotated[ConfigPath | None, NOT_IN_HASH] = None
+    """PEM file with the client's certificate, for https."""
+    key_file: Annotated[ConfigPath | None, NOT_IN_HASH] = None
+    """PEM file with the certificate's key, without a password. Not needed if `cert_file` contains
+    the key."""
     proxy: Proxy = None
-    allow_link_local: Annotated[bool, NOT_IN_HASH] = Field(
-        default=False,
-        description="Whether `url` and `token_url` may lead to link-local addresses, such as "
-        "169.254.169.254, or other addresses where clouds provide a machine's credentials. "
-        "Private addresses are always allowed.",
-    )
-    timeout: Annotated[Duration, NOT_IN_HASH] = Field(
-        default=timedelta(seconds=5),
-        description="The longest time for one request, from the connection to the last byte.",
-    )
-    max_bytes: Annotated[int, NOT_IN_HASH] = Field(
-        default=2**20,
-        ge=1024,
-        le=2**30,
-        description="The largest answer, in bytes after decompression. A larger answer is an "
-        "error.",
-    )
+    allow_link_local: Annotated[bool, NOT_IN_HASH] = False
+    """Whether `url` and `token_url` may lead to link-local addresses, such as 169.254.169.254, or
+    other addresses where clouds provide a machine's credentials. Private addresses are always
+    allowed."""
+    timeout: Annotated[Duration, NOT_IN_HASH] = timedelta(seconds=5)
+    """The longest time for one request, from the connection to the last byte."""
+    max_bytes: Annotated[int, NOT_IN_HASH] = Field(default=2**20, ge=1024, le=2**30)
+    """The largest answer, in bytes after decompression. A larger answer is an error."""
 
     @property
     def host(self) -> str:
@@ -222,121 +192,70 @@ class HttpOptions(Options):
 class HttpSourceOptions(HttpOptions):
     """A recommender that answers with JSON. An answer has the list of one user or of a batch."""
 
-    url: Annotated[SecretStr, readable_by(_check_url)] = Field(
-        description="The address. `{user}`, `{k}` and `{slot:%Y-%m-%d}` are filled in, "
-        "percent-encoded. `{users}` is a batch of users, separated by commas. Redirects are not "
-        "followed."
-    )
-    profile: Annotated[str | None, NOT_IN_HASH] = Field(
-        default=None,
-        description="A profile with default options for a known API "
-        "(docs/reference/http-profiles.md), or your own file, `./FILE.yaml`. `url` is "
-        "then the server's address. Mappings are merged with those of the profile.",
-    )
+    url: Annotated[SecretStr, readable_by(_check_url)]
+    """The address. `{user}`, `{k}` and `{slot:%Y-%m-%d}` are filled in, percent-encoded. `{users}`
+    is a batch of users, separated by commas. Redirects are not followed."""
+    profile: Annotated[str | None, NOT_IN_HASH] = None
+    """A profile with default options for a known API (docs/reference/http-profiles.md), or your own
+    file, `./FILE.yaml`. `url` is then the server's address. Mappings are merged with those of the
+    profile."""
     with_: Annotated[dict[str, Any] | None, NOT_IN_HASH] = Field(
-        default=None,
-        alias="with",
-        repr=False,
-        exclude=True,
-        description="Values of the profile's variables.",
+        default=None, alias="with", repr=False, exclude=True
     )
-    endpoint: str | None = Field(
-        default=None, description="Appended to `url`. It may have placeholders. Profiles set it."
-    )
-    batch: Annotated[int | None, NOT_IN_HASH] = Field(
-        default=None,
-        ge=1,
-        le=10_000,
-        description="The largest number of users in one request. If the server answers 413, or "
-        "with "
-        "more than `max_bytes`, all further requests are for half as many users.",
-    )
-    answers: Expression | None = Field(
-        default=None,
-        description="With `batch`: JMESPath to the users' answers (default: the whole answer). "
-        "They "
-        "are an object with users' keys, or an array. Without `user`, the array has the order of "
-        "the request. `items`, `scores` and `user` are applied to the answer of each user.",
-    )
-    items: Expression = Field(
-        default="@", description="JMESPath to the array of item ids in the answer, best first."
-    )
-    scores: Expression | None = Field(
-        default=None,
-        description="JMESPath to the array of the model's own scores, in the order of the items. "
-        "Items with equal scores are tied.",
-    )
+    """Values of the profile's variables."""
+    endpoint: str | None = None
+    """Appended to `url`. It may have placeholders. Profiles set it."""
+    batch: Annotated[int | None, NOT_IN_HASH] = Field(default=None, ge=1, le=10_000)
+    """The largest number of users in one request. If the server answers 413, or with more than
+    `max_bytes`, all further requests are for half as many users."""
+    answers: Expression | None = None
+    """With `batch`: JMESPath to the users' answers (default: the whole answer). They are an object
+    with users' keys, or an array. Without `user`, the array has the order of the request. `items`,
+    `scores` and `user` are applied to the answer of each user."""
+    items: Expression = "@"
+    """JMESPath to the array of item ids in the answer, best first."""
+    scores: Expression | None = None
+    """JMESPath to the array of the model's own scores, in the order of the items. Items with equal
+    scores are tied."""
     item_ids: IdForms = None
     no_item: NoItem = None
-    user: Expression | None = Field(
-        default=None,
-        description="JMESPath to the user's key in the answer. An answer about another user is "
-        "counted as wrong_user.",
-    )
-    error: Expression | None = Field(
-        default=None,
-        description="JMESPath to an error in the answer. If its value is true, the answer is "
-        "counted as http_error. With `batch` it is applied to the whole answer, and to the answer "
-        "of each user.",
-    )
-    model_version: Annotated[Expression | None, NOT_IN_HASH] = Field(
-        default=None,
-        description="JMESPath to the version of the model that answered. With `batch` it is "
-        "applied to each user's answer, and to the whole answer if it finds nothing there.",
-    )
-    model_version_header: Annotated[HeaderText | None, NOT_IN_HASH] = Field(
-        default=None,
-        description="Name of the answer's header with the version, used if `model_version` finds "
-        "nothing.",
-    )
-    method: Annotated[Literal["GET", "POST"], BeforeValidator(_is_safe_method.func)] = Field(
-        default="GET", description="The HTTP method. The request must be safe to repeat."
-    )
-    body: Any = Field(
-        default=None,
-        repr=False,  # it may contain a key, so neither repr nor a dump shows it
-        exclude=True,
-        description="JSON to POST. `{user}`, `{k}` and `{slot:...}` in its texts are filled in. "
-        '`"{k}"` alone becomes a number, and so does the key of a user with `"{user:int}"` or '
-        '`"{users:int}"`. With `batch`, `"{users}"` alone becomes the array of keys, and '
-        '`"{count}"` their number. An array of one element that names `{user}` gets this element '
-        "once for each user.",
-    )
-    concurrency: Annotated[int, NOT_IN_HASH] = Field(
-        default=32,
-        ge=1,
-        le=512,
-        description="The largest number of requests at the same time.",
-    )
+    user: Expression | None = None
+    """JMESPath to the user's key in the answer. An answer about another user is counted as
+    wrong_user."""
+    error: Expression | None = None
+    """JMESPath to an error in the answer. If its value is true, the answer is counted as
+    http_error. With `batch` it is applied to the whole answer, and to the answer of each user."""
+    model_version: Annotated[Expression | None, NOT_IN_HASH] = None
+    """JMESPath to the version of the model that answered. With `batch` it is applied to each user's
+    answer, and to the whole answer if it finds nothing there."""
+    model_version_header: Annotated[HeaderText | None, NOT_IN_HASH] = None
+    """Name of the answer's header with the version, used if `model_version` finds nothing."""
+    method: Annotated[Literal["GET", "POST"], BeforeValidator(_is_safe_method.func)] = "GET"
+    """The HTTP method. The request must be safe to repeat."""
+    # The body may contain a key, so neither repr nor a dump shows it.
+    body: Any = Field(default=None, repr=False, exclude=True)
+    """JSON to POST. `{user}`, `{k}` and `{slot:...}` in its texts are filled in. `"{k}"` alone
+    becomes a number, and so does the key of a user with `"{user:int}"` or `"{users:int}"`. With
+    `batch`, `"{users}"` alone becomes the array of keys, and `"{count}"` their number. An array of
+    one element that names `{user}` gets this element once for each user."""
+    concurrency: Annotated[int, NOT_IN_HASH] = Field(default=32, ge=1, le=512)
+    """The largest number of requests at the same time."""
     max_in_flight: Annotated[
         Annotated[int, Field(ge=1)] | Literal["adaptive"] | None, NOT_IN_HASH
-    ] = Field(
-        default=None,
-        description="The largest number of requests at the same time to the host of `url`, from "
-        "all comparisons of the daemon. Requests of this source wait until there are fewer. "
-        "`adaptive` learns how many requests the host can answer before they queue there.",
-    )
-    max_rate: Annotated[float | None, NOT_IN_HASH] = Field(
-        default=None,
-        gt=0,
-        le=1e6,
-        description="The largest number of requests in a second to the host of `url`, from all "
-        "comparisons of the daemon.",
-    )
-    requests_a_day: Annotated[int | None, NOT_IN_HASH] = Field(
-        default=None,
-        ge=1,
-        description="The largest number of requests in a day (UTC) to the host of `url`, from all "
-        "sources that set this. Retries are counted too. Users that remain are `too_slow`. Each "
-        "start of the daemon and each command begins to count at zero.",
-    )
-    retries: Annotated[int, NOT_IN_HASH] = Field(
-        default=2,
-        ge=0,
-        le=10,
-        description="How often a request is retried after a failed connection, a timeout, 429 or "
-        "5xx. If the host asks for a pause (Retry-After), all requests to this host wait.",
-    )
+    ] = None
+    """The largest number of requests at the same time to the host of `url`, from all comparisons of
+    the daemon. Requests of this source wait until there are fewer. `adaptive` learns how many
+    requests the host can answer before they queue there."""
+    max_rate: Annotated[float | None, NOT_IN_HASH] = Field(default=None, gt=0, le=1e6)
+    """The largest number of requests in a second to the host of `url`, from all comparisons of the
+    daemon."""
+    requests_a_day: Annotated[int | None, NOT_IN_HASH] = Field(default=None, ge=1)
+    """The largest number of requests in a day (UTC) to the host of `url`, from all sources that set
+    this. Retries are counted too. Users that remain are `too_slow`. Each start of the daemon and
+    each command begins to count at zero."""
+    retries: Annotated[int, NOT_IN_HASH] = Field(default=2, ge=0, le=10)
+    """How often a request is retried after a failed connection, a timeout, 429 or 5xx. If the host
+    asks for a pause (Retry-After), all requests to this host wait."""
 
     @property
     def is_limited(self) -> bool:
@@ -393,10 +312,10 @@ class HttpSourceOptions(HttpOptions):
 class HttpUsersOptions(UserColumnOptions, HttpOptions):
     """All users, in the answer to one GET. It has an array of keys or of objects with segments."""
 
-    user: ColumnName = Field(default="user", description="Name of the user's key in each object.")
-    users: Expression = Field(
-        default="@", description="JMESPath to the array of users in the answer."
-    )
+    user: ColumnName = "user"
+    """Name of the user's key in each object."""
+    users: Expression = "@"
+    """JMESPath to the array of users in the answer."""
 
     def _problems(self) -> Iterator[str]:
         if placeholders(self.url.get_secret_value()) - {"slot"}:

@@ -11,7 +11,6 @@ import os
 import socket
 import ssl
 import threading
-import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import ContextVar
@@ -35,10 +34,6 @@ Servers keep it open longer. With many hosts, a longer time would use all socket
 """
 _ADDRESS_S = 10
 """How long a host's address is cached."""
-_CHECK_S = 2.0
-"""How long to wait between two checks of whether the thread is busy."""
-_MANY = 4
-"""If there are this many pulls at the same time, they belong to more than one run."""
 
 MAY_BE_LINK_LOCAL = ContextVar("MAY_BE_LINK_LOCAL", default=False)
 """Whether the current pull may connect to link-local addresses."""
@@ -76,13 +71,9 @@ class _DaemonThreads(ThreadPoolExecutor):
 
 
 class _PullLoop:
-    """A thread with an event loop and a session. ``_lock`` protects ``under_way``."""
+    """A thread with an event loop and a session."""
 
     def __init__(self) -> None:
-        self.under_way = 0
-        self.is_busy = False
-        self._checked_at = time.monotonic()
-        self._used_s = 0.0
         self._loop = asyncio.new_event_loop()
         self._loop.set_default_executor(_DaemonThreads())
         self._session: aiohttp.ClientSession | None = None
@@ -114,18 +105,7 @@ class _PullLoop:
                 cookie_jar=aiohttp.DummyCookieJar(),
                 auto_decompress=False,  # read_body decompresses at most max_bytes
             )
-        self._check_load()
         return await pull(self._session)
-
-    def _check_load(self) -> None:
-        """Check whether this thread used half a core since the last check."""
-        now = time.monotonic()
-        elapsed_s = now - self._checked_at
-        if elapsed_s >= _CHECK_S:
-            used_s = time.thread_time()
-            self.is_busy = used_s - self._used_s > elapsed_s / 2
-            self._checked_at = now
-            self._used_s = used_s
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -147,23 +127,12 @@ def run_pull(pull: Callable[[aiohttp.ClientSession], Coroutine[None, None, T]]) 
         if _current is None:
             _current = _PullLoop()
         loop = _current
-        loop.under_way += 1
-    try:
-        return loop.run(pull)
-    finally:
-        with _lock:
-            loop.under_way -= 1
-
-
-def is_busy() -> bool:
-    """Whether the pulls of several runs use half a core."""
-    loop = _current
-    return loop is not None and loop.is_busy and loop.under_way >= _MANY
+    return loop.run(pull)
 
 
 @atexit.register
 def _end() -> None:
-    if _current is not None and not _current.under_way:
+    if _current is not None:
         _current.end()
 
 

@@ -17,11 +17,11 @@ from yarl import URL
 from monitor.model.rankings import CoverageReason
 from monitor.model.runs import PullRequest
 from monitor.reading.ids import user_key
+from monitor.reading.lists import parse_json
 from monitor.slot_templates import fill_slot, placeholders
 from monitor.sources.expressions import Find, NotAppliedError, finder, is_plain, shape_of
 from monitor.sources.http import HttpSourceOptions
 from monitor.sources.http.body import body_for_batch, body_for_user, fill_body
-from monitor.sources.list_collector import from_json
 
 _CHUNK = 64 * 1024
 _WHOLE_NUMBER = re.compile(r"-?[0-9]{1,19}").fullmatch
@@ -120,7 +120,7 @@ class RequestTemplate:
     ) -> AnswersByUser | RequestFailure:
         """Select the list and scores of each user from the answer about these users."""
         try:
-            answer = from_json(content)
+            answer = parse_json(content)
         except ValueError:
             note = f"answered {response.status} with {_describe(content, response)}, not JSON"
             return RequestFailure(CoverageReason.MALFORMED, note)
@@ -150,7 +150,7 @@ class RequestTemplate:
         items = self._items(answer)
         if items is None and answer is not None:
             note = (
-                f"has nothing at the path in items ({self._options.items}), in "
+                f"has nothing at the path that `items` gives ({self._options.items}), in "
                 f"{shape_of(answer, [user])}"
             )
             return RequestFailure(CoverageReason.MALFORMED, note)
@@ -215,7 +215,7 @@ class RequestTemplate:
             note = "gave an answer without an array or object of answers by user"
             if self._options.answers:
                 shape = shape_of(answer, users)
-                note += f" at the path in answers ({self._options.answers}), in {shape}"
+                note += f" at the path that `answers` gives ({self._options.answers}), in {shape}"
             return RequestFailure(CoverageReason.MALFORMED, note)
         if self._user is None:
             if len(answers) == len(users):

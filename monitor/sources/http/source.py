@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
+from itertools import chain, islice
 from typing import Any
 
 import aiohttp
@@ -28,9 +29,7 @@ from monitor.sources.http.authentication import authentication
 from monitor.sources.http.connection_pool import MAY_BE_LINK_LOCAL, run_pull, trust
 from monitor.sources.http.failures import connection_failure, status_failure
 from monitor.sources.http.hosts import HOSTS
-from monitor.sources.http.lockstep import Companion
 from monitor.sources.http.pace import PullPace
-from monitor.sources.http.pull_process import pull_in_place
 from monitor.sources.http.request import (
     AnswersByUser,
     ListAnswer,
@@ -77,12 +76,8 @@ class HttpSource:
 
     def pull(self, request: PullRequest) -> Pull:
         """The lists of the requested users."""
-        return spell_items(pull_in_place(self._options, request, pull_here), self._options.item_ids)
-
-
-def pull_here(options: HttpSourceOptions, request: PullRequest) -> Pull:
-    """The lists of the requested users. This process pulls them."""
-    return run_pull(_HttpPull(options, request).pull)
+        pull = run_pull(_HttpPull(self._options, request).pull)
+        return spell_items(pull, self._options.item_ids)
 
 
 class _HttpPull:
@@ -130,12 +125,12 @@ class _HttpPull:
         ``too_slow``.
         """
         MAY_BE_LINK_LOCAL.set(self._options.allow_link_local)
-        # The pulls of one slot must not begin at the same moment.
+        # The pulls of many comparisons must not begin at the same moment.
         await asyncio.sleep(0.01 * random.random())  # noqa: S311 - jitter
         self._pace = PullPace()
         self._host = HOSTS[self._options.host]
-        users = self._possible(self._remaining)
-        self._companion = Companion(self._request, self._options, users, self._recalled)
+        self._users = self._possible(self._remaining)
+        self._batch = self._options.batch or 1
         workers = [
             asyncio.create_task(self._work(session)) for _ in range(self._options.concurrency)
         ]
@@ -147,7 +142,6 @@ class _HttpPull:
         for worker in unfinished:
             worker.cancel()
         outcomes = await asyncio.gather(*workers, return_exceptions=True)
-        self._companion.leave()
         self._fail_remaining()
         if self._writing is not None:
             await asyncio.wait([self._writing], timeout=_REPORT_S)
@@ -188,12 +182,13 @@ class _HttpPull:
                 self._settle(user, CoverageReason.MALFORMED, problem)
 
     async def _work(self, session: aiohttp.ClientSession) -> None:
-        while not self._given_up and (users := await self._companion.take()):
+        while not self._given_up and (users := tuple(islice(self._users, self._batch))):
             self._under_way[users] = time.monotonic()
             outcome = await self._ask_with_retries(session, users)
             seconds = time.monotonic() - self._under_way.pop(users)
             if isinstance(outcome, RequestFailure) and outcome.is_too_large and len(users) > 1:
-                self._companion.halve(users)
+                self._batch = min(self._batch, len(users) // 2)
+                self._users = chain(users, self._users)
             else:
                 self._record(users, outcome, seconds)
 
@@ -214,16 +209,15 @@ class _HttpPull:
             self._silent_requests = 0
         for user in users:
             answer = outcome if isinstance(outcome, RequestFailure) else outcome[user]
-            if isinstance(answer, ListAnswer):
-                self._add(user, answer)
-            else:
-                self._fail(user, answer)
+            self._add(user, answer)
 
-    def _add(self, user: str, answer: ListAnswer) -> None:
-        try:
+    def _add(self, user: str, answer: ListAnswer | RequestFailure) -> None:
+        if isinstance(answer, ListAnswer):
             self._lists.add(user, answer.items, answer.scores, answer.version)
-        except Exception as error:  # noqa: BLE001 - the answer is from outside
-            self._fail(user, unreadable(error))
+        elif answer.reason is CoverageReason.TIMEOUT:
+            self._timeouts[user] = answer.note
+        else:
+            self._settle(user, answer.reason, answer.note)
 
     async def _ask_with_retries(
         self, session: aiohttp.ClientSession, users: tuple[str, ...]
@@ -251,7 +245,6 @@ class _HttpPull:
         self._queued[users] = time.monotonic()
         send = partial(self._send, session, users)
         outcome = await self._host.ask(send, self._what, self._options, self._deadline)
-        self._companion.mark_requested(users)
         is_unsent = self._queued.pop(users, None) is not None
         if is_unsent and isinstance(outcome, RequestFailure):
             # The host admits no request before the deadline.
@@ -262,7 +255,6 @@ class _HttpPull:
         self, session: aiohttp.ClientSession, users: tuple[str, ...]
     ) -> AnswersByUser | RequestFailure:
         self._under_way[users] += time.monotonic() - self._queued.pop(users)
-        self._companion.mark_requested(users)
         if self._given_up:
             return self._given_up
         url = self._template.url(users)
@@ -311,19 +303,13 @@ class _HttpPull:
         hung = late if late.reason is CoverageReason.TIMEOUT else _HUNG
         for users in self._under_way:
             for user in users:
-                self._fail(user, hung if users in slow else late)
-        for user in self._companion.users:
-            self._fail(user, self._given_up or late)
+                self._add(user, hung if users in slow else late)
+        for user in self._users:
+            self._add(user, self._given_up or late)
         busy = self._pace.busy(with_own_work=False)
         reason = CoverageReason.TOO_SLOW if busy else CoverageReason.TIMEOUT
         for user, note in self._timeouts.items():
             self._settle(user, reason, busy or note)
-
-    def _fail(self, user: str, failure: RequestFailure) -> None:
-        if failure.reason is CoverageReason.TIMEOUT:
-            self._timeouts[user] = failure.note
-        else:
-            self._settle(user, failure.reason, failure.note)
 
     def _settle(self, user: str, reason: CoverageReason, note: str) -> None:
         self._causes[reason][note] += 1
@@ -352,7 +338,7 @@ class _HttpPull:
         shape = self._template.empty
         if shape and len(pull.rankings) == self._count and not len(pull.rankings.items):
             notes[CoverageReason.EMPTY] = (
-                f"{host} gave every user an empty list at the path in items ({self._options.items}), in "
+                f"{host} gave every user an empty list at the path that `items` gives ({self._options.items}), in "
                 f"{shape}: is items right?"
             )
         return notes

@@ -13,6 +13,7 @@ from yarl import URL
 
 from monitor.deadline import Deadline
 from monitor.errors import SourceError, UnreadableError
+from monitor.reading.lists import parse_json
 from monitor.slot_templates import fill_slot
 from monitor.sources.columns import require_columns
 from monitor.sources.expressions import finder, shape_of
@@ -20,7 +21,6 @@ from monitor.sources.http.connection_pool import MAY_BE_LINK_LOCAL, run_pull
 from monitor.sources.http.failures import connection_failure, status_failure
 from monitor.sources.http.request import read_body
 from monitor.sources.http.source import request_options
-from monitor.sources.list_collector import from_json
 from monitor.sources.table_lists import TableBatch
 from monitor.sources.tables import Table
 
@@ -71,12 +71,12 @@ class HttpUsers(Table):
             note = f"answered with more than max_bytes, {options.max_bytes}"
             raise SourceError(f"{options.host} {note}", permanent=False)
         try:
-            answer = from_json(content)
+            answer = parse_json(content)
             users = finder(options.users)(answer)
         except ValueError:
             note = f"answered no JSON to which users ({options.users}) can be applied"
             raise SourceError(f"{options.host} {note}") from None
         if not isinstance(users, list):
-            what = f"{options.host} has no array at the path in users ({options.users})"
+            what = f"{options.host} has no array at the path that `users` gives ({options.users})"
             raise UnreadableError(what, f"{what}, in {shape_of(answer)}")
         return users

@@ -42,55 +42,38 @@ Template = Annotated[
 class RedisOptions(Options):
     """The address of Redis or Valkey."""
 
-    url: Annotated[SecretStr, _is_url] = Field(
-        description="`redis://user:password@host:6379/0`, `unix:///path?db=0`, "
-        "`redis+sentinel://host,host/service/0` or `redis+cluster://host,host`. `rediss` instead "
-        "of `redis` uses TLS. `?ssl_ca_certs=/path`, `&ssl_certfile=...`, `&sentinel_password=...` "
-        "may follow. rankwatch only reads, so use an account that may only read.",
-    )
+    url: Annotated[SecretStr, _is_url]
+    """`redis://user:password@host:6379/0`, `unix:///path?db=0`,
+    `redis+sentinel://host,host/service/0` or `redis+cluster://host,host`. `rediss` instead of
+    `redis` uses TLS. `?ssl_ca_certs=/path`, `&ssl_certfile=...`, `&sentinel_password=...` may
+    follow. rankwatch only reads, so use an account that may only read."""
 
 
 class RedisSourceOptions(RedisOptions):
     """One arm's lists in Redis. Each list has its own key, or its own field of a hash."""
 
-    type: Literal["zset", "list", "string", "hash"] = Field(
-        description="Type of the key: a sorted set or a list of ids, a string with JSON, or a hash "
-        "with JSON in a field.",
-    )
-    key: Template = Field(
-        description="The key, such as `recs:v2:{user}`. `{k}` and `{slot:%Y-%m-%d}` are replaced "
-        "too. Braces around a placeholder remain: `recs:{{user}}` has the hash tag of a cluster.",
-    )
-    field: Template | None = Field(
-        default=None, description="The field of a hash. `{user}` may be here instead of in `key`."
-    )
-    items: Expression = Field(
-        default="@", description="JMESPath to the array of item ids in the JSON, best first."
-    )
-    scores: Expression | Literal[True] | None = Field(
-        default=None,
-        description="The model's own scores: `true` for the scores of a sorted set, or JMESPath to "
-        "their array in the JSON, in the order of the items. Items with equal scores are tied.",
-    )
+    type: Literal["zset", "list", "string", "hash"]
+    """Type of the key: a sorted set or a list of ids, a string with JSON, or a hash with JSON in a
+    field."""
+    key: Template
+    """The key, such as `recs:v2:{user}`. `{k}` and `{slot:%Y-%m-%d}` are replaced too. Braces
+    around a placeholder remain: `recs:{{user}}` has the hash tag of a cluster."""
+    field: Template | None = None
+    """The field of a hash. `{user}` may be here instead of in `key`."""
+    items: Expression = "@"
+    """JMESPath to the array of item ids in the JSON, best first."""
+    scores: Expression | Literal[True] | None = None
+    """The model's own scores: `true` for the scores of a sorted set, or JMESPath to their array in
+    the JSON, in the order of the items. Items with equal scores are tied."""
     item_ids: IdForms = None
     no_item: NoItem = None
     max_unreadable: MaxUnreadable = MAX_UNREADABLE
-    batch: Annotated[int, NOT_IN_HASH] = Field(
-        default=500,
-        ge=1,
-        le=10_000,
-        description="The number of users in one request.",
-    )
-    timeout: Annotated[Duration, NOT_IN_HASH] = Field(
-        default=timedelta(seconds=5),
-        description="The longest time to connect, and to wait for the next part of an answer.",
-    )
-    max_bytes: Annotated[int, NOT_IN_HASH] = Field(
-        default=2**17,
-        ge=1024,
-        le=2**29,
-        description="The largest JSON of one user, in bytes. Larger JSON is an error.",
-    )
+    batch: Annotated[int, NOT_IN_HASH] = Field(default=500, ge=1, le=10_000)
+    """The number of users in one request."""
+    timeout: Annotated[Duration, NOT_IN_HASH] = timedelta(seconds=5)
+    """The longest time to connect, and to wait for the next part of an answer."""
+    max_bytes: Annotated[int, NOT_IN_HASH] = Field(default=2**17, ge=1024, le=2**29)
+    """The largest JSON of one user, in bytes. Larger JSON is an error."""
 
     def _problems(self) -> Iterator[str]:
         has_json = self.type in ("string", "hash")
@@ -113,20 +96,14 @@ class RedisSourceOptions(RedisOptions):
 class RedisUsersOptions(RedisOptions):
     """Users in Redis. They are the members of a set, or parts of the names of keys."""
 
-    key: Template = Field(
-        description="The key of a set, or the form of all users' keys, such as `recs:v2:{user}`. "
-        "SCAN searches for keys of this form. `{slot:%Y-%m-%d}` is replaced.",
-    )
-    timeout: Annotated[Duration, NOT_IN_HASH] = Field(
-        default=timedelta(minutes=5), description="The longest time to read all users."
-    )
+    key: Template
+    """The key of a set, or the form of all users' keys, such as `recs:v2:{user}`. SCAN searches for
+    keys of this form. `{slot:%Y-%m-%d}` is replaced."""
+    timeout: Annotated[Duration, NOT_IN_HASH] = timedelta(minutes=5)
+    """The longest time to read all users."""
     max_unreadable: MaxUnreadable = MAX_UNREADABLE
-    max_rows: Annotated[int, NOT_IN_HASH] = Field(
-        default=5_000_000,
-        ge=1,
-        le=10**8,
-        description="Most users.",
-    )
+    max_rows: Annotated[int, NOT_IN_HASH] = Field(default=5_000_000, ge=1, le=10**8)
+    """Most users."""
 
 
 _SOURCE = "monitor.sources.redis.source"

@@ -9,20 +9,18 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
-import pyarrow as pa
-
 from monitor.deadline import BackgroundCall, Deadline, OverdueError, interrupt_when_given_up
 from monitor.errors import ConfigError, SourceError
 from monitor.foreign_errors import redis_cause
 from monitor.model.rankings import CoverageReason, Pull, UserTable
 from monitor.model.runs import PullRequest
 from monitor.model.unreadable import Need, require_readable
-from monitor.reading.ids import user_key
+from monitor.reading.lists import parse_json
 from monitor.reading.tally import Tally
 from monitor.slot_templates import fill_slot
 from monitor.sources.columns import require_columns
 from monitor.sources.expressions import finder, shape_of
-from monitor.sources.list_collector import ListCollector, from_json, spell_items
+from monitor.sources.list_collector import ListCollector, spell_items
 from monitor.sources.lookup_tables import user_table
 from monitor.sources.redis import RedisSourceOptions, RedisUsersOptions
 
@@ -127,8 +125,9 @@ class RedisSource:
                 lists.fail(user, _reason(error), self._server.describe(error))
         pull = spell_items(lists.pull(), options.item_ids)
         tally = Tally(self._server.where)
-        if lists.unreadable:
-            tally.count(options.key, Need.LISTS, lists.unreadable, len(users), lists.example)
+        unreadable, example = lists.unreadable
+        if unreadable:
+            tally.count(options.key, Need.LISTS, unreadable, len(users), example)
             require_readable(tally.unreadable, options.max_unreadable)
         notes = {reason: f"{self._server.where}: {note}" for reason, note in pull.notes.items()}
         return replace(pull, notes=notes, unreadable=tally.unreadable)
@@ -176,13 +175,6 @@ class RedisSource:
             pipeline.hget(key, field)
 
     def _add(self, lists: ListCollector, user: str, reply: object) -> None:
-        try:
-            self._add_reply(lists, user, reply)
-        except Exception as error:  # noqa: BLE001 - the reply is from outside
-            note = f"the value cannot be read ({type(error).__name__})"
-            lists.fail(user, CoverageReason.MALFORMED, note)
-
-    def _add_reply(self, lists: ListCollector, user: str, reply: object) -> None:
         max_bytes = self._options.max_bytes
         if isinstance(reply, Exception):
             lists.fail(user, _reason(reply), self._server.describe(reply))
@@ -191,11 +183,10 @@ class RedisSource:
                 user, CoverageReason.MISSING, "there is no value at the user's key: check key"
             )
         elif isinstance(reply, list):
+            scores = None
             if self._options.scores is True:
-                items, scores = zip(*reply, strict=True)
-                lists.add(user, items, scores)
-            else:
-                lists.add(user, reply)
+                reply, scores = zip(*reply, strict=True)
+            lists.add(user, reply, scores)
         elif len(str(reply).encode(errors="surrogateescape")) > max_bytes:
             note = f"the user's JSON is longer than max_bytes, {max_bytes}"
             lists.fail(user, CoverageReason.TOO_LARGE, note)
@@ -205,7 +196,7 @@ class RedisSource:
     def _add_json(self, lists: ListCollector, user: str, document: str) -> None:
         scores = None
         try:
-            answer = from_json(document)
+            answer = parse_json(document)
             items = self._items(answer)
             if self._scores is not None:
                 scores = self._scores(answer)
@@ -214,7 +205,7 @@ class RedisSource:
             lists.fail(user, CoverageReason.MALFORMED, note)
             return
         if items is None:
-            note = f"there is nothing at the path in items, in {shape_of(answer, [user])}"
+            note = f"there is nothing at the path that `items` gives, in {shape_of(answer, [user])}"
             lists.fail(user, CoverageReason.MALFORMED, note)
         else:
             lists.add(user, items, scores)
@@ -246,29 +237,21 @@ class RedisUsers:
         require_columns(dimensions, [], where)
         call = BackgroundCall(partial(self._read, key, most + 1), name="redis")
         try:
-            users, example = call.wait(Deadline.after(self._options.timeout.total_seconds()))
+            members = call.wait(Deadline.after(self._options.timeout.total_seconds()))
         except _ERRORS as error:
             raise SourceError(
                 f"{where} cannot be read: {self._server.describe(error)}", permanent=False
             ) from None
-        if len(users) > most:
+        if len(members) > most:
             raise SourceError(f"{where} has more than {most} users: raise max_rows")
         tally = Tally(where)
-        tally.count(key, Need.IDS, users.null_count, len(users), example)
+        users = tally.users(members, key)
         require_readable(tally.unreadable, self._options.max_unreadable)
         return user_table([(users, {})], tally)
 
-    def _read(self, key: str, most: int) -> tuple[pa.Array, str | None]:
-        """The users, and the first member that is no id. Such a member is null among the users."""
-        users = []
-        example = None
+    def _read(self, key: str, most: int) -> list[str]:
         with closing(self._server.open()) as client, interrupt_when_given_up(client.close):
-            for member in islice(_members(client, key), most):
-                user = user_key(member)
-                users.append(user)
-                if user is None and example is None:
-                    example = member
-        return pa.array(users, pa.large_string()), example
+            return list(islice(_members(client, key), most))
 
 
 def _members(client: Any, key: str) -> Iterator[str]:  # noqa: ANN401

@@ -28,28 +28,20 @@ _is_remote = must(
 class SparkOptions(Options):
     """One table for each slot, in a catalogue or at a path."""
 
-    remote: Annotated[SecretStr, _is_remote, NOT_IN_HASH] = Field(
-        description="Address of the Spark Connect server: `sc://host:15002`. Both arms and the "
-        "users must have the same address.",
-    )
-    table: _Place | None = Field(
-        default=None,
-        description="Name of a table in a catalogue of the cluster: `lake.recs.lists`. "
-        "`{slot:%Y%m%d}` becomes the run's scheduled time (UTC).",
-    )
-    path: _Place | None = Field(
-        default=None,
-        description="A path that the cluster can read, in place of `table`, such as "
-        "`s3a://lake/lists/{slot:%Y-%m-%d}`.",
-    )
-    format: Literal["parquet", "delta", "iceberg", "orc"] = Field(
-        default="parquet", description="Format of the files at `path`."
-    )
-    conf: Annotated[Mapping[str, SecretStr], NOT_IN_HASH] = Field(
-        default_factory=dict,
-        description="Settings of the Spark session, such as `spark.sql.execution.pyspark.python` "
-        "for the executors' Python.",
-    )
+    remote: Annotated[SecretStr, _is_remote, NOT_IN_HASH]
+    """Address of the Spark Connect server: `sc://host:15002`. Both arms and the users must have the
+    same address."""
+    table: _Place | None = None
+    """Name of a table in a catalogue of the cluster: `lake.recs.lists`. `{slot:%Y%m%d}` becomes the
+    run's scheduled time (UTC)."""
+    path: _Place | None = None
+    """A path that the cluster can read, in place of `table`, such as
+    `s3a://lake/lists/{slot:%Y-%m-%d}`."""
+    format: Literal["parquet", "delta", "iceberg", "orc"] = "parquet"
+    """Format of the files at `path`."""
+    conf: Annotated[Mapping[str, SecretStr], NOT_IN_HASH] = Field(default_factory=dict)
+    """Settings of the Spark session, such as `spark.sql.execution.pyspark.python` for the
+    executors' Python."""
 
     def _problems(self) -> Iterator[str]:
         if (self.table is None) == (self.path is None):

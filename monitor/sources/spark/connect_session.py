@@ -71,8 +71,8 @@ _REASONS = {
         "conf: spark.sql.execution.pyspark.python"
     ),
     r"FILE_NOT_EXIST|FileNotFoundException|underlying files have been updated|CONCURRENT": (
-        "a table was replaced while it was read: run the slot again, and replace a table in one "
-        "step"
+        "a table was replaced while it was read: repeat the run of this slot, and from now on "
+        "replace the whole table in one transaction"
     ),
     r"SourceError: (?P<name>[^\n]+)": "{name}",
     r"OPERATION_CANCELED|was cancelled": "the job was cancelled on the cluster",

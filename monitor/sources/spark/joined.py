@@ -19,9 +19,9 @@ from monitor.model.rankings import ALL, AskedUsers, Pull, UserTable
 from monitor.model.runs import JoinRequest, PullRequest
 from monitor.model.unreadable import Need, Unreadable, require_readable, require_readable_lists
 from monitor.ports import Measurer
-from monitor.reading.ids import EXACT, MAX_ID_LENGTH, id_column
+from monitor.reading.ids import EXACT, MAX_ID_LENGTH, id_column, one_array
 from monitor.reading.tally import unreadable_of
-from monitor.sources.columns import one_array, require_columns
+from monitor.sources.columns import require_columns
 from monitor.sources.lookup_tables import SegmentValues, segment_labels
 from monitor.sources.spark import SparkOptions, SparkSourceOptions, SparkUsersOptions
 from monitor.sources.spark import connect_session as spark
@@ -171,8 +171,8 @@ class _MeasuredThere:
             yield bytes(row["part"])
         if measured_users != self.asked.count:
             msg = (
-                f"{self._users.where} was replaced while it was read: run the slot again, and "
-                "replace a table in one step"
+                f"{self._users.where} was replaced while it was read: repeat the run of this "
+                "slot, and from now on replace the whole table in one transaction"
             )
             raise SourceError(msg, permanent=False)
         require_readable_lists(unreadable, limits)

@@ -14,7 +14,8 @@ import pyarrow.compute as pc
 from monitor.model.rankings import Panel, Pull, UserBatch
 from monitor.model.unreadable import Need, Unreadable, add_up
 from monitor.ports import Measurer
-from monitor.sources.columns import one_array, user_index
+from monitor.reading.ids import one_array
+from monitor.sources.columns import user_index
 from monitor.sources.lookup_tables import SegmentValues, split_by_values
 from monitor.sources.table_lists import ListColumns, TableLists
 

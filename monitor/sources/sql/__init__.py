@@ -54,26 +54,15 @@ class SqlOptions(Options):
 
     binds: ClassVar[frozenset[str]] = frozenset({"slot"})  # the names that a query may bind
 
-    url: Annotated[SecretStr, AfterValidator(_check_url)] = Field(
-        description="SQLAlchemy URL of the database. rankwatch only reads, so use an account "
-        "that may "
-        "only read.",
-    )
-    table: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(
-        default=None,
-        description="Table or view that is read completely, with its schema if needed: "
-        "`recs.lists`.",
-    )
-    query: QueryText | None = Field(
-        default=None, description="One SELECT of these columns. It may bind `:slot`."
-    )
-    max_rows: Annotated[int, NOT_IN_HASH] = Field(
-        default=20_000_000,
-        ge=1,
-        le=10**10,
-        description="The largest number of rows in one pull. A value may have at most 4 MiB of "
-        "text.",
-    )
+    url: Annotated[SecretStr, AfterValidator(_check_url)]
+    """SQLAlchemy URL of the database. rankwatch only reads, so use an account that may only
+    read."""
+    table: Annotated[str, Field(min_length=1, max_length=200)] | None = None
+    """Table or view that is read completely, with its schema if needed: `recs.lists`."""
+    query: QueryText | None = None
+    """One SELECT of these columns. It may bind `:slot`."""
+    max_rows: Annotated[int, NOT_IN_HASH] = Field(default=20_000_000, ge=1, le=10**10)
+    """The largest number of rows in one pull. A value may have at most 4 MiB of text."""
 
     def _problems(self) -> Iterator[str]:
         if (self.query is None) == (self.table is None):
@@ -109,9 +98,8 @@ class SqlOptions(Options):
 class SqlTableOptions(SqlOptions):
     """A query or a table. One statement reads it completely."""
 
-    timeout: Annotated[Duration, NOT_IN_HASH] = Field(
-        default=timedelta(minutes=5), description="The longest time to read all rows."
-    )
+    timeout: Annotated[Duration, NOT_IN_HASH] = timedelta(minutes=5)
+    """The longest time to read all rows."""
 
 
 class SqlSourceOptions(table_options.ListColumnOptions, SqlOptions):
@@ -119,19 +107,13 @@ class SqlSourceOptions(table_options.ListColumnOptions, SqlOptions):
 
     binds = frozenset({"users", "k", "slot"})
 
-    query: QueryText | None = Field(
-        default=None,
-        description="One SELECT. `user IN :users` or `user = ANY(:users)` selects the panel's "
-        "users, batch by batch. It may also bind `:k` and `:slot`. In PostgreSQL, `:users` may be "
-        "an array, such as `unnest(:users)`.",
-    )
+    query: QueryText | None = None
+    """One SELECT. `user IN :users` or `user = ANY(:users)` selects the panel's users, batch by
+    batch. It may also bind `:k` and `:slot`. In PostgreSQL, `:users` may be an array, such as
+    `unnest(:users)`."""
     served: _Log = None
-    batch: Annotated[int, NOT_IN_HASH] = Field(
-        default=1000,
-        ge=1,
-        le=30_000,
-        description="The number of users that one statement binds to `:users`.",
-    )
+    batch: Annotated[int, NOT_IN_HASH] = Field(default=1000, ge=1, le=30_000)
+    """The number of users that one statement binds to `:users`."""
 
 
 class SqlUsersOptions(table_options.UserColumnOptions, SqlTableOptions):

@@ -2,13 +2,12 @@
 
 import sqlite3
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from itertools import chain
-from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +22,10 @@ from monitor.model.rankings import CoverageReason, Pull
 from monitor.model.runs import PullRequest
 from monitor.model.unreadable import Need, Unreadable, require_readable
 from monitor.options import format_duration
+from monitor.reading.lists import parse_cell
 from monitor.reading.tally import unreadable_of
 from monitor.sources.columns import require_columns, root_of
-from monitor.sources.list_collector import from_json, pull_without
+from monitor.sources.list_collector import pull_without
 from monitor.sources.sql import SqlOptions, SqlSourceOptions, SqlTableOptions, is_file
 from monitor.sources.table_lists import TableBatch, TableLists
 from monitor.sources.table_options import MICROSECONDS, MILLISECONDS, SECONDS, ServedOptions
@@ -79,10 +79,6 @@ class ReadOnlyDatabase:
                     roots = {name: root_of(name, names) for name in columns}
                     require_columns(list(roots.values()), names, f"the answer of {self.where}")
                     fetched = list(dict.fromkeys(roots.values()))
-                    finders = {
-                        name: _field_finder(name, root, fetched.index(root))
-                        for name, root in roots.items()
-                    }
                     for rows in self._fetch(result.columns(*map(names.index, fetched))):
                         total += len(rows)
                         if total > self._max_rows:
@@ -91,7 +87,10 @@ class ReadOnlyDatabase:
                                 "fewer rows, or raise max_rows"
                             )
                         deadline.require_time()
-                        yield {name: list(map(find, rows)) for name, find in finders.items()}
+                        values = dict(zip(fetched, zip(*rows, strict=True), strict=True))
+                        yield {
+                            name: _fields(values[root], name, root) for name, root in roots.items()
+                        }
 
     def roots_of(
         self,
@@ -158,15 +157,10 @@ class ReadOnlyDatabase:
             ) from None
 
 
-def _field_finder(name: str, root: str, place: int) -> Callable[[Sequence[Any]], Any]:
+def _fields(values: Sequence[object], name: str, root: str) -> Sequence[object]:
+    """The values of a column, or of a field of its objects if the name has dots."""
     fields = name.removeprefix(root).split(".")[1:]
-    if not fields:
-        return itemgetter(place)
-
-    def find_field(row: Sequence[Any]) -> object:
-        return _take_field(row[place], fields)
-
-    return find_field
+    return [_take_field(value, fields) for value in values] if fields else values
 
 
 def _take_field(value: object, fields: Sequence[str]) -> object:
@@ -174,10 +168,7 @@ def _take_field(value: object, fields: Sequence[str]) -> object:
 
     Text is read as JSON. The result is None if there is no such field.
     """
-    try:
-        value = from_json(value)
-    except ValueError:
-        return value
+    value = parse_cell(value)
     for field in fields:
         if isinstance(value, list):
             value = [each.get(field) if isinstance(each, dict) else None for each in value]

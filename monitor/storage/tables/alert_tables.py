@@ -15,7 +15,7 @@ from sqlalchemy import (
 from monitor.model.alerts import Outcome, Removed, State
 from monitor.model.notifications import DeliveryStatus
 from monitor.model.rules import Direction, Severity
-from monitor.storage.column_types import Count, Document, Id, Instant, Name, Number, Words
+from monitor.storage.column_types import Count, Document, Id, Instant, Name, Number, Values, Words
 from monitor.storage.tables.metadata import (
     closed,
     filled,
@@ -49,7 +49,7 @@ alert_states = Table(
 transitions = numbered_table(
     "transitions",
     *filled(Name, "comparison", "alert", "segment"),
-    *filled(Instant, "scheduled_for", "changed_at"),
+    *filled(Instant, "slot", "at"),
     *closed("from_state", State),
     *closed("to_state", State),
     *filled(Words, "reason"),
@@ -63,20 +63,14 @@ transitions = numbered_table(
     *optional(Words, "dedup_key", "runbook_url"),
     *filled(Document, "labels"),
     Column("explanation", Words),
-    *optional(Number, "interval_low", "interval_high", "normal"),
+    Column("interval", Values(tuple[float, float])),
+    Column("normal", Number),
     Column("incident", Words),
     Column("is_new_normal", Boolean, nullable=False, server_default=false()),
     Column("headline", Words),
     Column("removed", word_of(Removed)),
-    UniqueConstraint(
-        "comparison",
-        "alert",
-        "segment",
-        "scheduled_for",
-        "to_state",
-        name="uq_transitions_change",
-    ),
-    Index(None, "scheduled_for"),
+    Index(None, "comparison", "slot"),
+    Index(None, "slot"),
     Index(None, "incident"),
 )
 
@@ -115,7 +109,7 @@ deliveries = numbered_table(
 notifications = numbered_table(
     "notifications",
     Column("delivery_id", Id, ForeignKey("deliveries.id", ondelete="CASCADE"), nullable=False),
-    *filled(Instant, "attempted_at"),
+    *filled(Instant, "at"),
     *closed("status", DeliveryStatus),
     Column("reason", Words),
     Column("next_attempt_at", Instant),
@@ -126,7 +120,7 @@ notifications = numbered_table(
 
 silences = numbered_table(
     "silences",
-    *filled(Document, "matchers"),
+    *filled(Values(tuple[str, ...]), "matchers"),
     *filled(Words, "author", "comment"),
     *filled(Instant, "created_at", "starts_at", "ends_at"),
 )

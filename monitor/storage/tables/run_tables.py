@@ -1,10 +1,10 @@
 """Tables of runs and their results, of the daily roll-up and of the lease."""
 
 from sqlalchemy import (
+    Boolean,
     Column,
     Date,
     Double,
-    ForeignKeyConstraint,
     Index,
     Integer,
     LargeBinary,
@@ -15,10 +15,12 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
+from monitor.model.alerts import Standstill
+from monitor.model.explanation import Explanation, Split
 from monitor.model.model_versions import Models
-from monitor.model.rankings import Arm, CoverageReason
+from monitor.model.rankings import Arm
 from monitor.model.run_reasons import RunReasons
-from monitor.model.runs import EvidenceKind, RunStatus
+from monitor.model.runs import EvidenceKind, Histogram, RunStatus
 from monitor.storage.column_types import (
     Count,
     Document,
@@ -26,6 +28,8 @@ from monitor.storage.column_types import (
     Instant,
     Name,
     Number,
+    Numbers,
+    UsersByReason,
     Values,
     Words,
 )
@@ -42,7 +46,7 @@ from monitor.storage.tables.metadata import (
 runs = numbered_table(
     "runs",
     *filled(Name, "comparison"),
-    *filled(Instant, "scheduled_for"),
+    *filled(Instant, "slot"),
     *closed("status", RunStatus),
     Column("reason", Words),
     *filled(Words, "config_hash"),
@@ -58,16 +62,19 @@ runs = numbered_table(
     Column("models", Values(Models)),
     Column("input_hash", Words),
     Column("reasons", Values(RunReasons, absent=())),
-    UniqueConstraint("comparison", "scheduled_for"),
-    Index(None, "comparison", "status", "scheduled_for", postgresql_include=["id"]),
-    Index(None, "scheduled_for"),
+    Column("stage_seconds", Document),
+    Column("split", Values(Split)),
+    Column("standstills", Values(tuple[Standstill, ...], absent=())),
+    UniqueConstraint("comparison", "slot"),
+    Index(None, "comparison", "status", "slot", postgresql_include=["id"]),
+    Index(None, "slot"),
     index_where("claimed_until IS NOT NULL", "ix_runs_claimed", "claimed_until"),
     index_where(
         "labels_until IS NOT NULL AND labelled_at IS NULL",
         "ix_runs_unlabelled",
         "comparison",
         "status",
-        "scheduled_for",
+        "slot",
     ),
 )
 """``claimed_until`` is set while a process runs the slot. A rerun keeps the other columns.
@@ -75,37 +82,18 @@ runs = numbered_table(
 ``labels_until`` is set if metrics of relevance are wanted, ``labelled_at`` once they are stored.
 ``epoch`` is the epoch of the lease under which a daemon claimed the slot; NULL for a command.
 ``models`` is NULL if no version is known. ``reason`` is the text for the values in ``reasons``.
+Later runs are compared with ``split``, and continue the counts in ``standstills``.
 """
-
-stages = table_of_runs(
-    "stages",
-    *filled(Name, "stage"),
-    *filled(Number, "seconds"),
-    key=("stage",),
-)
 
 coverage = table_of_runs(
     "coverage",
     *filled(Name, "segment"),
     *filled(Integer, "position"),
     *filled(Count, "asked", "paired"),
+    *filled(UsersByReason, "users_by_reason"),
     key=("segment",),
 )
-
-coverage_reasons = Table(
-    "coverage_reasons",
-    metadata,
-    *filled(Id, "run_id"),
-    *filled(Name, "segment"),
-    *closed("arm", Arm),
-    *closed("reason", CoverageReason),
-    *filled(Count, "users"),
-    PrimaryKeyConstraint("run_id", "segment", "arm", "reason"),
-    ForeignKeyConstraint(
-        ["run_id", "segment"], ["coverage.run_id", "coverage.segment"], ondelete="CASCADE"
-    ),
-    sqlite_with_rowid=False,
-)
+"""``users_by_reason`` has the number of users by arm and reason."""
 
 summaries = table_of_runs(
     "summaries",
@@ -113,32 +101,19 @@ summaries = table_of_runs(
     *filled(Integer, "position"),
     *filled(Count, "n", "n_undefined"),
     *optional(Number, "mean", "standard_error"),
-    *filled(Number, "histogram_low", "histogram_high"),
-    *filled(Document, "histogram_counts"),
+    *filled(Numbers, "statistics"),
+    *filled(Values(Histogram), "histogram"),
     key=("segment", "metric"),
-)
-
-statistics = Table(
-    "statistics",
-    metadata,
-    *filled(Id, "run_id"),
-    *filled(Name, "segment", "metric", "statistic"),
-    *filled(Number, "value"),
-    PrimaryKeyConstraint("run_id", "segment", "metric", "statistic"),
-    ForeignKeyConstraint(
-        ["run_id", "segment", "metric"],
-        ["summaries.run_id", "summaries.segment", "summaries.metric"],
-        ondelete="CASCADE",
-    ),
-    sqlite_with_rowid=False,
 )
 
 evidence = table_of_runs(
     "evidence",
     *closed("kind", EvidenceKind),
     *filled(Integer, "position"),
-    *filled(Words, "user_id"),
-    *filled(Document, "baseline", "candidate", "scores"),
+    # In PostgreSQL an unquoted column "user" would be the name of the session's role.
+    Column("user_id", Words, key="user", nullable=False),
+    *filled(Values(tuple[str, ...]), "baseline", "candidate"),
+    *filled(Document, "scores"),
     key=("kind", "position"),
 )
 
@@ -156,13 +131,13 @@ arm_scores = table_of_runs(
 expectations = table_of_runs(
     "expectations",
     *filled(Name, "alert", "segment"),
-    *filled(Integer, "learned_from"),
-    *optional(Number, "expected", "bound", "z", "evidence", "evidence_bound", "opposite_bound"),
+    *filled(Integer, "runs"),
+    *optional(Number, "expected", "limit", "opposite", "z", "evidence", "evidence_limit"),
     key=("alert", "segment"),
 )
 """The values that learning rules expected of the run.
 
-The values are NULL if the rule had learned from too few runs (``learned_from``).
+The values are NULL if the rule had learned from too few ``runs``.
 """
 
 lessons = table_of_runs(
@@ -186,38 +161,10 @@ groups. Each group has one number for each segment:
 NaN means that there is no value.
 """
 
-standstills = table_of_runs(
-    "standstills",
-    *filled(Name, "alert"),
-    *closed("arm", Arm),
-    *filled(Integer, "missed", "longest", "changes"),
-    key=("alert",),
-)
-"""For how long an arm's lists had not changed when the run began, for each rule on standstill.
-
-The next run continues the count.
-"""
-
-splits = table_of_runs(
-    "splits",
-    *filled(Name, "segment"),
-    *filled(Integer, "position"),
-    *filled(Name, "metric"),
-    *filled(Count, "asked", "n"),
-    *optional(Number, "by_membership", "by_order", "by_length", "spread"),
-    Column("kinds", Document),
-    key=("segment",),
-)
-"""One metric's mean distance from identical lists, by part. Later runs are compared with it.
-
-``kinds`` says how much each arm's lists changed since the run before. Earlier versions stored one
-row for each segment.
-"""
-
 explanations = table_of_runs(
     "explanations",
     *filled(Words, "sentence"),
-    *filled(Document, "details"),
+    *filled(Values(Explanation), "details"),
     is_large=True,
 )
 """Why a run's mean fell. It has users and their lists, so it is pruned with the evidence."""
@@ -226,11 +173,14 @@ kept_lists = table_of_runs(
     "kept_lists",
     *closed("arm", Arm),
     *filled(Integer, "part"),
-    *filled(LargeBinary, "payload"),
+    *filled(LargeBinary, "first_user", "last_user", "payload"),
     key=("arm", "part"),
     is_large=True,
 )
-"""Lists of all compared users as Parquet, see `monitor.storage.list_parquet`."""
+"""Lists of all compared users as Parquet, see `monitor.storage.list_parquet`.
+
+``first_user`` and ``last_user`` are the ends of the piece's users in UTF-8, by code point.
+"""
 
 leases = Table(
     "leases",
@@ -259,36 +209,24 @@ daily = Table(
     *filled(Id, "n", "n_undefined"),
     *optional(Number, "mean", "standard_error", "lowest", "highest"),
     *filled(Document, "shares_below"),
-    *optional(Number, "histogram_low", "histogram_high"),
-    Column("histogram_counts", Document),
-    *filled(Instant, "built_at"),
+    Column("histogram", Values(Histogram)),
+    *filled(Boolean, "is_final"),
     PrimaryKeyConstraint("comparison", "day", "segment", "metric"),
-    Index(None, "built_at"),
     sqlite_with_rowid=False,
 )
 """The daily roll-up: the sums of the ok runs of one UTC day, see `monitor.storage.prune`.
 
-``built_at``: when the newest of these runs ended or got its labels. A time in the year 9999 means
-that the sums are final.
+The sums are deleted and built again if a run of the day changes, unless they are final.
 """
-
-metrics = Table(
-    "metrics",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    *filled(Name, "name"),
-    UniqueConstraint("name"),
-)
-"""Numbers of metrics, for ``score_places`` only; all other tables use the names."""
 
 PLACES = 8
 """The number of metrics in one row of ``scores``."""
 
 score_places = table_of_runs(
     "score_places",
-    *filled(Integer, "metric_id"),
+    *filled(Name, "metric"),
     *filled(SmallInteger, "part", "place"),
-    key=("metric_id",),
+    key=("metric",),
 )
 """Where ``scores`` has each metric of the run: rows of this ``part``, column ``v<place>``."""
 
@@ -306,7 +244,7 @@ scores = Table(
 )
 """One row for each user and `PLACES` metrics; more metrics are in further parts.
 
-NULL if the score is undefined, or if the column has no metric.
+An undefined score is NULL on SQLite and NaN on PostgreSQL. The view ``user_scores`` shows NULL.
 
 There are no foreign keys, because checking them would take longer than storing the rows. Rows
 are stored in the order of the key, so they are appended. Reading one user of one run takes one

@@ -11,6 +11,13 @@ from typing import Any
 from monitor.web.pages.alerts import AlertPage, AlertsPage, read_alert_page, read_alerts_page
 from monitor.web.pages.comparison import ComparisonPage, read_comparison_page
 from monitor.web.pages.overview import DaemonPage, Overview, read_daemon_page, read_overview_page
+from monitor.web.pages.parameters import (
+    AlertsQuery,
+    ComparisonQuery,
+    NamedUserQuery,
+    PageQuery,
+    UserQuery,
+)
 from monitor.web.pages.run import RunPage, UserPage, read_run_page, read_user_page
 from monitor.web.pages.site import AbsentPageError, Query, Site
 
@@ -19,15 +26,14 @@ from monitor.web.pages.site import AbsentPageError, Query, Site
 class Page:
     """One page: its path as HTML, the function that reads its data, and its template.
 
-    ``shows`` is the type of the data. ``required`` and ``optional`` name parameters of the query.
+    ``shows`` is the type of the data. ``query`` has its parameters.
     """
 
     path: str
     read: Callable[[Site, Query], Any]
     shows: type
     template: str
-    required: tuple[str, ...] = ()
-    optional: tuple[str, ...] = ()
+    query: type[PageQuery] = PageQuery
 
     @property
     def api(self) -> str:
@@ -37,30 +43,11 @@ class Page:
 
 PAGES = (
     Page("/", read_overview_page, Overview, "overview.html"),
-    Page(
-        "/c/{name}",
-        read_comparison_page,
-        ComparisonPage,
-        "comparison.html",
-        optional=("metric", "segment", "period", "from", "to"),
-    ),
+    Page("/c/{name}", read_comparison_page, ComparisonPage, "comparison.html", ComparisonQuery),
     Page("/c/{name}/runs/{slot}", read_run_page, RunPage, "run.html"),
-    Page(
-        "/c/{name}/users",
-        read_user_page,
-        UserPage,
-        "user.html",
-        required=("id",),
-        optional=("slot",),
-    ),
-    Page("/c/{name}/users/{user}", read_user_page, UserPage, "user.html", optional=("slot",)),
-    Page(
-        "/alerts",
-        read_alerts_page,
-        AlertsPage,
-        "alerts.html",
-        optional=("comparison", "severity", "state", "text", "before"),
-    ),
+    Page("/c/{name}/users", read_user_page, UserPage, "user.html", NamedUserQuery),
+    Page("/c/{name}/users/{user}", read_user_page, UserPage, "user.html", UserQuery),
+    Page("/alerts", read_alerts_page, AlertsPage, "alerts.html", AlertsQuery),
     Page("/alerts/{key}", read_alert_page, AlertPage, "alert.html"),
     Page("/daemon", read_daemon_page, DaemonPage, "daemon.html"),
 )

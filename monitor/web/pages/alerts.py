@@ -1,8 +1,8 @@
 """The pages of all incidents and of one incident."""
 
 import shlex
-from collections.abc import Iterator, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from enum import StrEnum
 from itertools import islice
 from operator import attrgetter
@@ -18,11 +18,8 @@ from monitor.pipeline.delivery import brief_message
 from monitor.texts.unmatched_names import write_unmatched
 from monitor.web.pages.site import AbsentPageError, Query, Site
 
-A_PAGE = timedelta(days=1)
-"""A page of ended incidents covers one day, unless `LEAST` or `MOST` changes that."""
-LEAST = 25
-MOST = 100
-"""The smallest and the largest number of ended incidents on one page."""
+MOST = 50
+"""The largest number of ended incidents on one page."""
 _MOST_FIRING = 500
 _MESSAGES = 10
 
@@ -120,8 +117,8 @@ def read_alerts_page(site: Site, query: Query) -> AlertsPage:
         firing = pages.incidents(wanted, is_firing=True, before_number=None, limit=_MOST_FIRING)
     if state is not IncidentState.FIRING:
         candidates = pages.incidents(wanted, is_firing=False, before_number=before, limit=MOST + 1)
-        ended = _one_page(candidates)
-        if len(candidates) > len(ended):
+        ended = candidates[:MOST]
+        if len(candidates) > MOST:
             older = ended[-1].number
     configured = site.comparisons()
     names = {*configured, *(latest.run.comparison for latest in site.latest())}
@@ -143,22 +140,15 @@ def read_alerts_page(site: Site, query: Query) -> AlertsPage:
     )
 
 
-def _one_page(incidents: Sequence[IncidentStart]) -> Sequence[IncidentStart]:
-    """Return the incidents of the newest day, but at least `LEAST` and at most `MOST`."""
-    of_a_day = [start for start in incidents if start.at > incidents[0].at - A_PAGE]
-    return incidents[: min(max(len(of_a_day), LEAST), MOST)]
-
-
 def _read_incidents(site: Site, starts: Sequence[IncidentStart]) -> tuple[Incident, ...]:
     """Return the incidents with all changes, in the order of their starts."""
     if not starts:
         return ()
     firing = {state.dedup_key: state for state in site.store.alerts.states(state=State.FIRING)}
-    changes: dict[str, list[Transition]] = {start.key: [] for start in starts}
-    for change in site.store.pages.incident_changes([*changes]):
-        # Alerts that fired before incidents were stored have no incident.
-        changes[change.incident or str(change.dedup_key)].append(change)
-    return tuple(_incident(key, of_key, firing) for key, of_key in changes.items() if of_key)
+    changes: dict[str | None, list[Transition]] = {start.key: [] for start in starts}
+    for change in site.store.pages.incident_changes([start.key for start in starts]):
+        changes[change.incident].append(change)
+    return tuple(_incident(of_key, firing) for of_key in changes.values() if of_key)
 
 
 def read_alert_page(site: Site, query: Query) -> AlertPage:
@@ -172,8 +162,7 @@ def read_alert_page(site: Site, query: Query) -> AlertPage:
     comparison = transitions[0].comparison
     firing = {}
     for state in site.store.alerts.states(comparison, state=State.FIRING):
-        # The key is that of an incident, or of a firing that was stored before incidents were.
-        if key in (state.incident, state.dedup_key):
+        if state.incident == key:
             firing[state.dedup_key] = state
     lasting = [change for change in transitions if change.is_start and change.dedup_key in firing]
     silences = []
@@ -183,7 +172,7 @@ def read_alert_page(site: Site, query: Query) -> AlertPage:
     latest = site.latest_of(comparison) if firing else None
     explanation = latest.explanation if latest else None
     return AlertPage(
-        details=_incident(key, transitions, firing),
+        details=_incident(transitions, firing),
         transitions=transitions,
         attempts=history.attempts,
         messages=_sent_messages(site, history),
@@ -207,11 +196,8 @@ def _held_alerts(site: Site, starts: Sequence[Transition], now: datetime) -> tup
 
 def read_ended(site: Site, end: Transition) -> Incident | None:
     """Return the incident that ended with this change, or None if its changes were deleted."""
-    key = end.incident or end.dedup_key
-    if not key:
-        return None
-    changes = site.store.pages.incident(key).transitions
-    return _incident(key, changes, {}) if changes else None
+    changes = site.store.pages.incident(str(end.incident)).transitions
+    return _incident(changes, {}) if changes else None
 
 
 def _sent_messages(site: Site, history: IncidentHistory) -> tuple[SentMessage, ...]:
@@ -257,11 +243,7 @@ def _keys_of(changes: Sequence[Transition]) -> frozenset[str]:
     return frozenset(str(change.dedup_key) for change in changes)
 
 
-def _incident(
-    key: str,
-    changes: Sequence[Transition],
-    firing: dict[str | None, AlertState],
-) -> Incident:
+def _incident(changes: Sequence[Transition], firing: Mapping[str | None, AlertState]) -> Incident:
     """Make an incident from its changes, and from the firing states by key.
 
     The changes may have any order, and may contain duplicates.
@@ -276,7 +258,7 @@ def _incident(
             end = None
             acknowledged_by = acknowledged_by or state.acknowledged_by
     return Incident(
-        incident=key,
+        incident=str(first.incident),
         comparison=first.comparison,
         severity=min(map(attrgetter("severity"), starts), key=list(Severity).index),
         alerts=tuple(dict.fromkeys(map(attrgetter("alert"), starts))),

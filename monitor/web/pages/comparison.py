@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import pairwise
+from typing import TypeVar
 
 from monitor.alerts.unmatched import may_concern
 from monitor.immutable import immutable
@@ -43,6 +44,7 @@ _USUAL_RUNS = 28
 _SMALL_RUNS = 24
 MOST_SEGMENTS = 24
 MOST_QUIET = 100
+Value = TypeVar("Value")
 
 
 @immutable
@@ -65,16 +67,11 @@ class ComparisonPage:
     """
 
     comparison: str
-    state: ComparisonState
     progress: tuple[PullProgress, ...]
     grid: Mapping[str, Mapping[str, ComparisonRow]]
     firing: tuple[Firing, ...]
-    sentence: str | None
-    since: datetime | None
     blamed: str | None
-    ended_incident: Incident | None
     reason: str | None
-    slot: datetime | None
     metric: str | None
     metrics: tuple[str, ...]
     segment: str
@@ -83,17 +80,23 @@ class ComparisonPage:
     points: tuple[SeriesPoint, ...]
     marks: tuple[tuple[datetime, str], ...]
     limits: tuple[tuple[str, float], ...]
-    by_chance: float | None
     spans: tuple[AlertSpan, ...]
     silences: tuple[Silence, ...]
     distribution: tuple[tuple[datetime, Histogram], ...]
     coverage: tuple[tuple[datetime, CoverageRow], ...]
     segment_means: tuple[SegmentMeans, ...]
     more_segments: int
-    arm_scores: tuple[ArmScore, ...]
     alert_states: tuple[AlertState, ...]
     quiet_states: tuple[AlertState, ...]
     more_quiet: int
+    # What the newest finished run adds.
+    state: ComparisonState = ComparisonState.NO_DATA
+    slot: datetime | None = None
+    sentence: str | None = None
+    since: datetime | None = None
+    ended_incident: Incident | None = None
+    by_chance: float | None = None
+    arm_scores: tuple[ArmScore, ...] = ()
 
 
 def read_comparison_page(site: Site, query: Query) -> ComparisonPage:
@@ -112,41 +115,41 @@ def read_comparison_page(site: Site, query: Query) -> ComparisonPage:
         metrics = configured.measuring.metrics
     metric = query.chosen.get("metric")
     if metric not in metrics:
-        metric = _default_metric(latest, metrics)
+        metric = next(iter(metrics), None)
+        if latest is not None and latest.leading_metric is not None:
+            metric = latest.leading_metric
     alert = drop_rule(configured, metric)
     segments = tuple(dict.fromkeys(summary.segment for summary in summaries)) or (ALL,)
     blamed = _blamed_segment(explanation, segments)
     segment = query.chosen.get("segment", _opening_segment(alert, blamed, states))
     if segment not in segments:
         segment = ALL
-    period, since, until = _choose_time(query, latest, site.clock.now())
+    now = site.clock.now()
+    period, since, until = _choose_time(query, latest, now)
     pages = site.store.pages
     series = SeriesKey(name, metric or "", segment)
     points = pages.series(series, alert=alert, since=since, until=until, most=MOST_RUNS)
     step = max(1, math.ceil(len(points) / _DETAILS))
     slots = {point.run_id: point.slot for point in points[::step]}
     histograms = pages.histograms([*slots], metric, segment) if metric else {}
-    coverage = pages.coverage([*slots], segment)
     parts: Sequence[SegmentMeans] = ()
     if metric and len(segments) > 1:
         parts = pages.segments(name, metric, until=until, runs=_SMALL_RUNS)
         parts = sorted((part for part in parts if part.segment != ALL), key=_fall, reverse=True)
-    changes = pages.changes(name, segment, since=since, until=max(until, site.clock.now()))
+    changes = pages.changes(name, segment, since=since, until=max(until, now))
     spans = alert_spans(changes, [state for state in states if state.segment == segment], since)
-    silences = site.store.alerts.silences(ending_after=since)
+    silences = []
+    for silence in site.store.alerts.silences(ending_after=since):
+        if silence.starts_at <= until and may_concern(silence, name):
+            silences.append(silence)
     quiet = [state for state in states if state.state is State.QUIET]
     page = ComparisonPage(
         comparison=name,
-        state=ComparisonState.NO_DATA,
         progress=site.progress(name),
         grid=grid,
         firing=firing,
-        sentence=None,
-        since=None,
         blamed=blamed,
-        ended_incident=None,
         reason=None if grid else "no run has ended yet",
-        slot=None,
         metric=metric,
         metrics=metrics,
         segment=segment,
@@ -155,78 +158,66 @@ def read_comparison_page(site: Site, query: Query) -> ComparisonPage:
         points=points,
         marks=tuple(_find_marks(points)),
         limits=tuple(_fixed_limits(configured, metric)),
-        by_chance=None,
         spans=tuple(span for span in spans if span.started_at <= until),
-        silences=tuple(
-            silence
-            for silence in silences
-            if silence.starts_at <= until and may_concern(silence, name)
-        ),
-        distribution=tuple(
-            (slots[run_id], histograms[run_id]) for run_id in slots if run_id in histograms
-        ),
-        coverage=tuple((slots[run_id], coverage[run_id]) for run_id in slots if run_id in coverage),
+        silences=tuple(silences),
+        distribution=_in_time(histograms, slots),
+        coverage=_in_time(pages.coverage([*slots], segment), slots),
         segment_means=tuple(parts[:MOST_SEGMENTS]),
         more_segments=max(0, len(parts) - MOST_SEGMENTS),
-        arm_scores=(),
         alert_states=tuple(state for state in states if state.state is not State.QUIET),
         quiet_states=tuple(quiet[:MOST_QUIET]),
         more_quiet=max(0, len(quiet) - MOST_QUIET),
     )
     if latest is None:
         return page
-    if explanation is not None:
-        page = replace(page, sentence=explanation.sentence, since=explanation.since)
-    if latest.last_end and not firing:
-        page = replace(page, ended_incident=read_ended(site, latest.last_end))
-    if metric:
-        page = replace(page, by_chance=score_by_chance(metric, latest.run))
+    ended = latest.last_end if not firing else None
     return replace(
         page,
         state=state_of(latest),
         reason=latest.run.reason,
         slot=latest.run.slot,
+        sentence=explanation.sentence if explanation else None,
+        since=explanation.since if explanation else None,
+        ended_incident=read_ended(site, ended) if ended else None,
+        by_chance=score_by_chance(metric, latest.run) if metric else None,
         arm_scores=latest.arm_scores,
     )
 
 
-def _default_metric(latest: LatestRun | None, metrics: Sequence[str]) -> str | None:
-    if latest is not None and latest.leading_metric is not None:
-        return latest.leading_metric
-    return next(iter(metrics), None)
+def _in_time(
+    values: Mapping[int, Value], slots: Mapping[int, datetime]
+) -> tuple[tuple[datetime, Value], ...]:
+    """Return the values of runs by their slots, the oldest first. Runs without a value are left out."""
+    return tuple((slot, values[run_id]) for run_id, slot in slots.items() if run_id in values)
 
 
 def _read_grid(site: Site, family: str | None) -> Mapping[str, Mapping[str, ComparisonRow]]:
     """Return the rows of a family with several candidates, by the names of the two arms."""
-    members = {
-        name: comparison.arms
-        for name, comparison in site.comparisons().items()
-        if comparison.family == family
-    }
+    members = []
+    for comparison in site.comparisons().values():
+        if comparison.family == family:
+            members.append(comparison)
     grid: dict[str, dict[str, ComparisonRow]] = {}
     if len(members) > 1:
         rows = {row.comparison: row for row in read_overview_page(site).rows}
-        for name, arms in members.items():
-            first, second = (arm.removeprefix(f"{family}.") for arm in arms)
-            grid.setdefault(first, {})[second] = rows[name]
+        for member in members:
+            first, second = (arm.removeprefix(f"{family}.") for arm in member.arms)
+            grid.setdefault(first, {})[second] = rows[member.name]
     return grid
 
 
 def _blamed_segment(explanation: Explanation | None, segments: Sequence[str]) -> str | None:
     """Return the segment that the explanation names, if the run measured it."""
-    if explanation is None or not explanation.finding:
+    if explanation is None or not explanation.finding or explanation.segment == ALL:
         return None
-    if explanation.segment == ALL or explanation.segment not in segments:
-        return None
-    return explanation.segment
+    return explanation.segment if explanation.segment in segments else None
 
 
 def _opening_segment(alert: str | None, blamed: str | None, states: Iterable[AlertState]) -> str:
     """Return the segment to show first: the blamed one if the alert fires only in segments."""
-    firing = {
-        state.segment for state in states if state.alert == alert and state.state is State.FIRING
-    }
-    return blamed if blamed and firing and ALL not in firing else ALL
+    lasting = [state for state in states if state.alert == alert and state.state is State.FIRING]
+    is_local = lasting and all(state.segment != ALL for state in lasting)
+    return blamed if blamed and is_local else ALL
 
 
 def _choose_time(
@@ -262,8 +253,7 @@ def _usual_period(latest: LatestRun | None) -> str:
 def _find_marks(points: Sequence[SeriesPoint]) -> Iterator[tuple[datetime, str]]:
     for before, point in pairwise(points):
         changes = write_changes(before, point.slot, point.config_hash, point.k, point.models)
-        label = "; ".join(changes)
-        if label:
+        if label := "; ".join(changes):
             yield point.slot, label
 
 
@@ -297,20 +287,24 @@ def alert_spans(
     for change in changes:
         place = (change.alert, change.segment)
         if change.is_start:
-            lasting[place] = _span(change, change.slot, change.incident)
+            lasting[place] = _span(change, change.slot)
         else:
             # A firing without a start here started before ``since``.
-            span = lasting.pop(place, None) or _span(change, since, change.incident)
+            span = lasting.pop(place, None) or _span(change, since)
             ended.append(replace(span, ended_at=change.slot))
     for state in states:
         if state.state is State.FIRING:
             # No change is needed: the state has the time of its start, also one before ``since``.
-            span = _span(state, state.since, state.incident or state.dedup_key)
+            span = _span(state, state.since)
             lasting.setdefault((state.alert, state.segment), span)
     return (*ended, *lasting.values())
 
 
-def _span(of: FiringChange | AlertState, started_at: datetime, incident: str | None) -> AlertSpan:
+def _span(firing: FiringChange | AlertState, started_at: datetime) -> AlertSpan:
     return AlertSpan(
-        alert=of.alert, segment=of.segment, started_at=started_at, ended_at=None, incident=incident
+        alert=firing.alert,
+        segment=firing.segment,
+        started_at=started_at,
+        ended_at=None,
+        incident=firing.incident,
     )

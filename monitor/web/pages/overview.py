@@ -1,9 +1,10 @@
 """The overview, with one row for each comparison, and the page of the daemon."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from datetime import datetime
 from enum import StrEnum
+from operator import attrgetter
 
 from monitor.immutable import immutable
 from monitor.model.alerts import AlertState, State, Transition, normal_band
@@ -28,6 +29,9 @@ class ComparisonState(StrEnum):
     PENDING = "pending"
     LEARNING = "learning"
     QUIET = "quiet"
+
+
+_ORDER = list(ComparisonState)
 
 
 @immutable
@@ -71,9 +75,6 @@ class Overview:
     counts: dict[str, int]
     daemon: DaemonState | None  # None without a daemon
     at: datetime
-
-
-_ORDER = list(ComparisonState)
 
 
 def read_overview_page(site: Site, _: Query | None = None) -> Overview:
@@ -126,9 +127,15 @@ def _new_row(latest: LatestRun, configured: Comparison | None) -> ComparisonRow:
     for expectation in latest.expectations:
         if expectation.alert == alert and expectation.segment == ALL:
             normal = normal_band(expectation.expected, expectation.limit, expectation.opposite)
-    row = ComparisonRow(
+    firing = firing_of(latest.states)
+    sentence = None
+    if firing and latest.explanation is not None:
+        sentence = latest.explanation.sentence
+    return ComparisonRow(
         comparison=run.comparison,
         state=state_of(latest),
+        firing=firing[:_MOST_FIRING],
+        more_firing=max(0, len(firing) - _MOST_FIRING),
         metric=metric,
         similarity=similarity,
         normal_band=normal,
@@ -137,18 +144,8 @@ def _new_row(latest: LatestRun, configured: Comparison | None) -> ComparisonRow:
         paired=run.paired or 0,
         slot=run.slot,
         reason=run.reason,
-    )
-    firing = firing_of(latest.states)
-    if not firing:
-        return replace(row, last_end=latest.last_end)
-    sentence = None
-    if latest.explanation is not None:
-        sentence = latest.explanation.sentence
-    return replace(
-        row,
-        firing=firing[:_MOST_FIRING],
-        more_firing=max(0, len(firing) - _MOST_FIRING),
         sentence=sentence,
+        last_end=None if firing else latest.last_end,
     )
 
 
@@ -160,23 +157,24 @@ def firing_of(states: Sequence[AlertState]) -> tuple[Firing, ...]:
     for state in lasting:
         by_alert.setdefault(state.alert, []).append(state)
     firing = []
-    for alert, of_alert in by_alert.items():
-        severity = min((state.severity for state in of_alert), key=_SEVERITIES.index)
+    for alert, (first, *others) in by_alert.items():
+        of_alert = (first, *others)
         firing.append(
             Firing(
                 alert=alert,
                 segments=tuple(state.segment for state in of_alert),
-                severity=severity,
-                since=min(state.since for state in of_alert),
-                incident=of_alert[0].incident or of_alert[0].dedup_key,
-                acknowledged_by=of_alert[0].acknowledged_by,
+                severity=min(map(attrgetter("severity"), of_alert), key=_SEVERITIES.index),
+                since=min(map(attrgetter("since"), of_alert)),
+                incident=first.incident,
+                acknowledged_by=first.acknowledged_by,
             )
         )
+    firing.sort(key=_urgency)
+    return tuple(firing)
 
-    def urgency(alert: Firing) -> tuple[int, bool, datetime]:
-        return _SEVERITIES.index(alert.severity), alert.segments[0] != ALL, alert.since
 
-    return tuple(sorted(firing, key=urgency))
+def _urgency(firing: Firing) -> tuple[int, bool, datetime]:
+    return _SEVERITIES.index(firing.severity), firing.segments[0] != ALL, firing.since
 
 
 def state_of(latest: LatestRun) -> ComparisonState:
@@ -217,12 +215,12 @@ class DaemonPage:
 
     process: Status
     progress: Mapping[str, tuple[PullProgress, ...]]
-    bytes_by_kind: Mapping[str, int]
-    pending: Mapping[str, tuple[int, float]]
-    held: Mapping[str, tuple[int, float]]
-    records: Mapping[str, ReceiverRecord]
-    deliveries: tuple[Delivery, ...]
     at: datetime
+    bytes_by_kind: Mapping[str, int] = field(default_factory=dict)
+    pending: Mapping[str, tuple[int, float]] = field(default_factory=dict)
+    held: Mapping[str, tuple[int, float]] = field(default_factory=dict)
+    records: Mapping[str, ReceiverRecord] = field(default_factory=dict)
+    deliveries: tuple[Delivery, ...] = ()
 
 
 def read_daemon_page(site: Site, _: Query) -> DaemonPage:
@@ -235,16 +233,7 @@ def read_daemon_page(site: Site, _: Query) -> DaemonPage:
         pulls = site.progress(run.comparison)
         if pulls:
             progress[run.comparison] = pulls
-    page = DaemonPage(
-        process=status,
-        progress=progress,
-        bytes_by_kind={},
-        pending={},
-        held={},
-        records={},
-        deliveries=(),
-        at=now,
-    )
+    page = DaemonPage(process=status, progress=progress, at=now)
     if status.daemon.away is not None:
         return page
     sizes = site.store.maintenance.sizes(refresh=False)

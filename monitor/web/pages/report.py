@@ -25,7 +25,8 @@ MOST_RUNS = 6
 MOST_USERS = 6
 _USER_RUNS = 40
 
-_OF_A_SERVER = re.compile(r'<form\b.*?</form>| data-live\b| rel="(?:prev|next)"', re.DOTALL)
+_FOR_SERVERS = re.compile(r'<form\b.*?</form>| data-live=""| rel="(?:prev|next)"', re.DOTALL)
+"""Parts of pages that work only with a server: forms, updates and the keys for neighbours."""
 _LINK = re.compile(r' href="(/[^"]*)"')
 
 
@@ -155,7 +156,7 @@ def in_one_file(title: str, sections: Iterable[Section]) -> str:
         parts.append(part)
         places[section.address] = anchor
         contents.append((anchor, section.title))
-    body = Markup("".join(_without_server(part, places) for part in parts))  # noqa: S704 - escaped
+    body = Markup("".join(_link_sections(part, places) for part in parts))  # noqa: S704 - escaped
     policy = f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'"
     return render(
         "report.html",
@@ -170,18 +171,19 @@ def in_one_file(title: str, sections: Iterable[Section]) -> str:
     )
 
 
-def _without_server(part: str, places: Mapping[str, str]) -> str:
-    """Return a section's HTML without forms and without links to a server.
+def _link_sections(part: str, places: Mapping[str, str]) -> str:
+    """Return a section's HTML with links to other sections, and without what needs a server.
 
-    A link to another section becomes a link to its anchor. Plain text is never changed, because its
-    quotes are escaped.
+    ``places`` has the anchor of each section by its address on a server. A link to any other page
+    of the server is removed. Names and texts stay as they are: their < and " are escaped, and each
+    pattern contains one of these characters.
     """
 
     def replace_link(link: re.Match[str]) -> str:
         anchor = places.get(Markup(link[1]).unescape())  # noqa: S704 - to be looked up
         return "" if anchor is None else f' href="#{anchor}"'
 
-    return _LINK.sub(replace_link, _OF_A_SERVER.sub("", part))
+    return _LINK.sub(replace_link, _FOR_SERVERS.sub("", part))
 
 
 def _digest(content: str) -> str:

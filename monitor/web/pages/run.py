@@ -9,7 +9,7 @@ from monitor.immutable import immutable
 from monitor.model.explanation import ExampleLists, Explanation
 from monitor.model.pages import FiringChange, UserLists, UserRun
 from monitor.model.rankings import Arm, Coverage
-from monitor.model.runs import ArmScore, Evidence, EvidenceKind, Run, Summary, items_of
+from monitor.model.runs import ArmScore, Evidence, EvidenceKind, Run, RunRecord, Summary, items_of
 from monitor.web.pages.site import AbsentPageError, Query, Site, require_slot
 
 RUNS = 200
@@ -52,9 +52,11 @@ def read_run_page(site: Site, query: Query) -> RunPage:
     run = site.run_at(name, slot)
     pages = site.store.pages
     latest = site.latest_of(name)
-    record = latest if latest and latest.run == run else site.store.history.record(run.id)
-    explanation = record.explanation if record else None
-    summaries = record.summaries if record else ()
+    record: RunRecord | None = latest
+    if latest is None or latest.run != run:
+        record = site.store.history.record(run.id)
+    if record is None:
+        record = RunRecord(run=run, coverage=None, summaries=())
     before, after = pages.neighbours(name, slot)
     is_same_input = False
     means: Mapping[tuple[str, str], float | None] = {}
@@ -63,7 +65,7 @@ def read_run_page(site: Site, query: Query) -> RunPage:
         is_same_input = run_before.input_hash == run.input_hash is not None
         means = pages.means(run_before.id)
     moved: list[float | None] = []
-    for summary in summaries:
+    for summary in record.summaries:
         mean = means.get((summary.segment, summary.metric))
         if summary.mean is None or mean is None:
             moved.append(None)
@@ -74,6 +76,7 @@ def read_run_page(site: Site, query: Query) -> RunPage:
     changes = pages.changes(name, None, since=slot, until=slot)
     starts = [change for change in changes if change.is_start]
     ends = [change for change in changes if not change.is_start]
+    explanation = record.explanation
     moved_items = (*explanation.gained, *explanation.lost) if explanation else ()
     return RunPage(
         comparison=name,
@@ -81,11 +84,11 @@ def read_run_page(site: Site, query: Query) -> RunPage:
         previous_slot=before,
         next_slot=after,
         explanation=explanation,
-        coverage=record.coverage if record else None,
+        coverage=record.coverage,
         is_same_input=is_same_input,
-        summaries=summaries,
+        summaries=record.summaries,
         mean_changes=tuple(moved),
-        arm_scores=record.arm_scores if record else (),
+        arm_scores=record.arm_scores,
         worst=tuple(user for user in evidence if user.kind == EvidenceKind.WORST),
         representative=tuple(user for user in ordinary if user.baseline != user.candidate),
         unchanged=tuple(user for user in ordinary if user.baseline == user.candidate),
@@ -167,13 +170,10 @@ def read_user_page(site: Site, query: Query) -> UserPage:
                 break
     former_slot, former_lists = pages.former_lists(name, user, slot)
     former: tuple[str, ...] = getattr(former_lists, arm, ())
-    moves: tuple[Move, ...] = ()
     items: Collection[str] = ()
     if lists is not None:
         items = {*former, *lists.baseline, *lists.candidate}
     titles = site.titles(name, slot, items)
-    if lists is not None:
-        moves = list_moves(lists, titles)
     return UserPage(
         comparison=name,
         user=user,
@@ -181,7 +181,7 @@ def read_user_page(site: Site, query: Query) -> UserPage:
         previous_slot=before,
         next_slot=after,
         lists=lists,
-        moves=moves,
+        moves=list_moves(lists, titles) if lists else (),
         titles=titles,
         urls=site.item_urls(name, items),
         scores=scores,

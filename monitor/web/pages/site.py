@@ -29,6 +29,14 @@ class UnanswerableError(InputError):
     """The question is valid, but this comparison cannot answer it."""
 
 
+class ForbiddenError(InputError):
+    """This client may not change anything, or not in this way."""
+
+
+class SlowPageError(InputError):
+    """The data of the page could not be read in time."""
+
+
 def _no_daemon(*_: object) -> NoReturn:
     raise AbsentPageError("no daemon answers here: this page needs a running daemon")
 
@@ -128,7 +136,7 @@ class Query:
     """A request for a page: the parts of its path, and the parameters of its query."""
 
     path: Mapping[str, str]
-    chosen: Mapping[str, Any]  # as `read_parameters` returns them
+    chosen: Mapping[str, Any]  # the given parameters by their names in the address
 
 
 def require_slot(part: str) -> datetime:

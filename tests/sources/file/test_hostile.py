@@ -17,7 +17,7 @@ from memory import with_peak_mb
 from monitor.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.errors import SourceError
 from monitor.sources.file import FileUsersOptions
-from monitor.sources.file.database import MEMORY_MB
+from monitor.sources.file.diagnosis import MEMORY_MB
 from monitor.sources.file.source import FileUsers
 from servers.lists import SLOT, pull_of
 from sources.file.test_joined import second_ring

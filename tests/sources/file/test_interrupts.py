@@ -5,6 +5,8 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import duckdb
 import pytest
@@ -12,7 +14,8 @@ import pytest
 from monitor.deadline import OverdueError
 from monitor.errors import SourceError
 from monitor.service.interrupts import terminated, termination_raised
-from monitor.sources.file.database import open_database, readable
+from monitor.sources.file.database import open_database
+from monitor.sources.file.diagnosis import file_errors
 
 pytestmark = pytest.mark.usefixtures("own_databases")
 LONG = "SELECT count(*) FROM range(1000000000000) AS numbers WHERE numbers.range % 7 = 3"
@@ -28,6 +31,7 @@ def kept_handlers() -> Iterator[None]:
 
 
 CLOSING = duckdb.ConnectionException("Cannot close")
+FILES: Any = SimpleNamespace(where="lists.csv", paths=())
 NO_BLOCK = duckdb.IOException("IO Error: no such block")
 
 
@@ -46,7 +50,7 @@ NO_BLOCK = duckdb.IOException("IO Error: no such block")
 )
 def test_an_interrupt_is_raised_as_itself_also_before_an_error_of_closing(first, then, kind, said):
     then.__context__ = first
-    with pytest.raises(kind, match=said), readable("lists.csv"):
+    with pytest.raises(kind, match=said), file_errors([FILES]):
         raise then
 
 

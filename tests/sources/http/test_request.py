@@ -88,7 +88,7 @@ def test_where_items_are_not_where_they_should_be_the_answers_shape_is_told(
 
     pull = pull_of("bad", "good", http={"url": recommender.url, "items": "items"})
 
-    said = f"127.0.0.1:{recommender.port} has nothing at the path in items (items), in {shape}"
+    said = f"127.0.0.1:{recommender.port} has nothing at the path that `items` gives (items), in {shape}"
     assert pull.notes == {CoverageReason.MALFORMED: said}
 
 
@@ -98,7 +98,7 @@ def test_where_items_finds_nothing_in_all_lists_the_expression_is_in_doubt(recom
 
     told = pull_of("a", "b", "c", http=source).notes[CoverageReason.EMPTY]
 
-    found = "gave every user an empty list at the path in items (recs[*].item), in an object of recs: is items right?"
+    found = "gave every user an empty list at the path that `items` gives (recs[*].item), in an object of recs: is items right?"
     assert told == f"127.0.0.1:{recommender.port} {found}"
     recommender.lists["a"] = {"recs": [{"item": 1}]}
     assert not pull_of("a", "b", "c", http=source).notes

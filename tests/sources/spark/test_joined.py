@@ -278,7 +278,8 @@ def test_a_table_that_is_written_anew_while_it_is_read_ends_the_run(spark, files
     with pytest.raises(
         SourceError,
         match=(
-            "was replaced while it was read: run the slot again, and replace a table in one step"
+            "was replaced while it was read: repeat the run of this slot, and from now on replace "
+            "the whole table in one transaction"
         ),
     ):
         measure(there(spark, files))

@@ -3,11 +3,14 @@
 Each module defines its options next to its code.
 """
 
+import ast
+import inspect
 import re
+import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, ClassVar, Self, TypeVar, Union, get_args, get_origin
@@ -21,8 +24,10 @@ from pydantic import (
     Field,
     GetJsonSchemaHandler,
     ModelWrapValidatorHandler,
+    PrivateAttr,
     SecretStr,
     ValidationInfo,
+    ValidatorFunctionWrapHandler,
     WithJsonSchema,
     create_model,
     field_validator,
@@ -32,6 +37,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from monitor.files import read_bounded
+from monitor.options.problems import Partial, Reading, Unusable
 from monitor.plugins import Registry
 from monitor.redaction import display_url
 
@@ -40,10 +46,6 @@ _OneOfT = TypeVar("_OneOfT", bound="OneOf")
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h|d|w))+", re.ASCII)
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)", re.ASCII)
-_NEARLY = re.compile(
-    r"(\d{1,9}(?:\.\d{1,3})?)\s*(milli|ms|s|m|h|d|w)[a-z]*\.?", re.ASCII | re.IGNORECASE
-)
-_CLOCK = re.compile(r"(\d{1,4}):(\d{2})", re.ASCII)
 _LONGEST = timedelta(days=36500)
 _LONGEST_TEXT = 1000
 _LARGEST_SECRET_FILE = 1 << 16
@@ -85,7 +87,9 @@ def parse_duration(value: object) -> timedelta:
     if isinstance(value, timedelta):
         return value
     if not isinstance(value, str) or len(value) > _LONGEST_TEXT or not _DURATION.fullmatch(value):
-        raise ValueError(f"not a duration: {_advice(value)}")
+        raise ValueError(
+            "not a duration: write a number with its unit, such as 30s, 15m, 1h30m or 7d"
+        )
     seconds = sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(value))
     if seconds > _LONGEST.total_seconds():
         raise ValueError("must be at most 36500d")
@@ -97,21 +101,6 @@ def format_duration(value: timedelta) -> str:
     milliseconds = round(value / timedelta(milliseconds=1))
     units = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1))
     return next(f"{milliseconds // size}{unit}" for unit, size in units if milliseconds % size == 0)
-
-
-def _advice(value: object) -> str:
-    text = "" if isinstance(value, bool) else str(value).strip()
-    if re.fullmatch(r"\d{1,9}", text, re.ASCII):
-        return f"a number needs a unit, write {text}s, {text}m or {text}h"
-    clock = _CLOCK.fullmatch(text)
-    if clock:
-        first = int(clock[1])
-        second = int(clock[2])
-        return f"write {first}h{second}m or {first}m{second}s"
-    nearly = _NEARLY.fullmatch(text)
-    if nearly:
-        return f"write {nearly[1]}{nearly[2].lower().replace('milli', 'ms')}"
-    return "write a number with its unit, such as 30s, 15m, 1h30m or 7d"
 
 
 def _is_above_zero(duration: timedelta) -> bool:
@@ -230,25 +219,18 @@ def _secrets_of(options: type[BaseModel]) -> tuple[tuple[str, ...], tuple[str, .
     return secrets, holders
 
 
-@dataclass(frozen=True, slots=True)
-class _Unreadable:
-    """Stands for a secret that could not be read, so that only its field reports the problem."""
-
-    message: str
-
-
-def _read_secret(path: object, base: str | None) -> str | _Unreadable:
+def _read_secret(path: object, base: str | None) -> str | Unusable:
     if not isinstance(path, str):
-        return _Unreadable("must be the path of a file with the value")
+        return Unusable("must be the path of a file with the value")
     try:
         file = Path(base or ".") / _expand_home(path)
         text = read_bounded(file, _LARGEST_SECRET_FILE).decode().rstrip("\r\n")
     except UnicodeDecodeError:
-        return _Unreadable(f"cannot read {path}: it is not UTF-8 text")
+        return Unusable(f"cannot read {path}: it is not UTF-8 text")
     except (OSError, ValueError) as error:
         cause = getattr(error, "strerror", None) or type(error).__name__
-        return _Unreadable(f"cannot read {path}: {cause}")
-    return text or _Unreadable(f"{path} is empty: write the value into it")
+        return Unusable(f"cannot read {path}: {cause}")
+    return text or Unusable(f"{path} is empty: write the value into it")
 
 
 class Options(BaseModel):
@@ -256,7 +238,7 @@ class Options(BaseModel):
 
     A field of type SecretStr, or of a mapping to SecretStr, may be given as ``name_file: path``.
     Its value is then the file's text without the last line break. ``repr`` shows URLs by
-    `display_url`.
+    `display_url`. A docstring below a field describes it in the reference and in the schema.
     """
 
     model_config = ConfigDict(
@@ -266,12 +248,63 @@ class Options(BaseModel):
         validate_default=False,
     )
 
-    @model_validator(mode="before")
+    # Whether options with problems are still checked together with others. Their invalid fields are
+    # None then. Other options with problems become None themselves.
+    stays_partial: ClassVar[bool] = False
+    reads_secret_files: ClassVar[bool] = True
+    _invalid: frozenset[str] = PrivateAttr(default=frozenset())
+
     @classmethod
-    def _read_secret_files(cls, data: Any, info: ValidationInfo) -> Any:  # noqa: ANN401 - raw input
+    def file_keys(cls) -> list[str]:
+        """The keys as written in the file, with ``*_file`` for secrets."""
+        keys: list[str] = []
+        for name, field in cls.model_fields.items():
+            keys.append(field.alias or name)
+            if cls.reads_secret_files and is_secret(field.annotation):
+                keys.append(f"{name}_file")
+        return keys
+
+    def has(self, *names: str) -> bool:
+        """Whether the file has a value, valid or not, for one of these fields."""
+        given = (name for name in names if getattr(self, name) is not None)
+        return not self.model_fields_set.isdisjoint(given) or not self._invalid.isdisjoint(names)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all fields are valid."""
+        return not self._invalid
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _validate(
+        cls,
+        data: Any,  # noqa: ANN401 - raw input is anything
+        handler: ModelWrapValidatorHandler[Self],
+        info: ValidationInfo,
+    ) -> Self:
         if not isinstance(data, Mapping):
-            return data
-        base = (info.context or {}).get("base_dir")
+            return handler(data)
+        context = info.context or {}
+        read: Mapping[str, Any] = data
+        if cls.reads_secret_files:
+            read = cls._with_secrets(data, context.get("base_dir"))
+        reading: Reading | None = context.get("reading")
+        if reading is None:
+            options = handler(read)
+            for problem in options.disagreements():
+                raise ValueError(problem)
+            return options
+        partial: Partial
+        partial, invalid = reading.options(
+            data, cls.file_keys, handler, read, stays_partial=cls.stays_partial
+        )
+        if partial is not None:
+            partial._invalid = invalid  # noqa: SLF001 - of this class
+        result: Self = partial
+        return result
+
+    @classmethod
+    def _with_secrets(cls, data: Mapping[str, Any], base: str | None) -> Mapping[str, Any]:
         secrets, holders = _secrets_of(cls)
         read = _read_files(data, secrets, base)
         for name in holders:
@@ -281,19 +314,21 @@ class Options(BaseModel):
                 read[name] = _read_files(values, keys, base)
         return read
 
-    @field_validator("*", mode="before")
+    @field_validator("*", mode="wrap")
     @classmethod
-    def _report_unreadable(cls, value: Any) -> Any:  # noqa: ANN401 - raw input is anything
-        if isinstance(value, _Unreadable):
+    def _validate_field(
+        cls,
+        value: Any,  # noqa: ANN401 - raw input is anything
+        handler: ValidatorFunctionWrapHandler,
+        info: ValidationInfo,
+    ) -> Any:  # noqa: ANN401 - a value of the field's type
+        reading: Reading | None = (info.context or {}).get("reading")
+        if reading is not None:
+            name = str(info.field_name)
+            return reading.field(name, cls.model_fields[name].alias or name, value, handler)
+        if isinstance(value, Unusable):
             raise ValueError(value.message)  # noqa: TRY004 - pydantic collects ValueError only
-        problems = []
-        if isinstance(value, Mapping):
-            for name, entry in value.items():
-                if isinstance(entry, _Unreadable):
-                    problems.append(f"{name}_file: {entry.message}")
-        if problems:
-            raise ValueError("; ".join(problems))
-        return value
+        return handler(value)
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         """The fields that ``repr`` shows. A URL is shown with its host and database only."""
@@ -307,23 +342,24 @@ class Options(BaseModel):
         """
         return iter(())
 
-    @model_validator(mode="after")
-    def _fit_together(self) -> Self:
+    def disagreements(self) -> Iterator[str]:
+        """The problems of each class in `_problems`, those of base classes first."""
         for base in reversed(type(self).__mro__):
             if "_problems" in vars(base):
-                problem = next(vars(base)["_problems"](self), None)
-                if problem:
-                    raise ValueError(problem)
-        return self
+                yield from vars(base)["_problems"](self)
 
     @classmethod
     def __get_pydantic_json_schema__(
         cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        """Allow ``name_file`` in the schema too, for every secret."""
+        """Describe each field, and allow ``name_file`` in the schema too, for every secret."""
         schema = handler.resolve_ref_schema(handler(core_schema))
         properties = schema.get("properties", {})
+        descriptions = field_docs(cls)
         for name, field in cls.model_fields.items():
+            key = field.alias or name
+            if name in descriptions and key in properties:
+                properties[key]["description"] = descriptions[name]
             if not is_secret(field.annotation) or name not in properties:
                 continue
             properties[f"{name}_file"] = {
@@ -337,6 +373,22 @@ class Options(BaseModel):
                 rule = {"oneOf": forms}
             schema.setdefault("allOf", []).append(rule)
         return schema
+
+
+@cache
+def field_docs(options: type[BaseModel]) -> dict[str, str]:
+    """The docstrings below the fields of a class and of its base classes, by the field's name."""
+    docs: dict[str, str] = {}
+    for base in reversed(options.__mro__):
+        try:
+            source = inspect.getsource(base)
+        except (OSError, TypeError):  # built in, or made by `create_model`
+            continue
+        (definition,) = ast.parse(textwrap.dedent(source)).body
+        for field, below in pairwise(getattr(definition, "body", ())):
+            if isinstance(field, ast.AnnAssign) and isinstance(below, ast.Expr):
+                docs[ast.unparse(field.target)] = " ".join(ast.literal_eval(below.value).split())
+    return docs
 
 
 def _shown(value: object) -> object:
@@ -360,7 +412,7 @@ def _read_files(
             continue
         path = read.pop(key)
         if name in read:
-            read[name] = _Unreadable(f"give either {name} or {key}, not both")
+            read[name] = Unusable(f"give either {name} or {key}, not both")
         else:
             read[name] = _read_secret(path, base)
     return read
@@ -384,6 +436,12 @@ class OneOf(Options):
     def choices(cls) -> tuple[str, ...]:
         """The names of the fields. Exactly one of these fields must have a value."""
         return tuple(name for name in cls.model_fields if name not in cls.also)
+
+    @classmethod
+    def file_keys(cls) -> list[str]:
+        """The keys as written in the file, with those of installed packages."""
+        extended = cls.with_installed()
+        return super(OneOf, extended).file_keys()
 
     @property
     def kind(self) -> str:

@@ -8,16 +8,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from messages import explanation
-from monitor.attribution.decomposition import MeanDrop
-from monitor.attribution.sentences import (
+from monitor.model.explanation import (
+    ExposedItem,
+    FaultKind,
+    Finding,
+    MeanDrop,
+    Part,
+    SegmentFall,
+)
+from monitor.model.rankings import Arm
+from monitor.texts.explanations import (
     LONGEST_SENTENCE,
     shorten_name,
     write_alert_text,
     write_drop,
     write_finding,
 )
-from monitor.model.explanation import ExposedItem, FaultKind, Finding, Part, SegmentFall
-from monitor.model.rankings import Arm
 
 
 def parts_of(**parts: float) -> dict[Part, float]:

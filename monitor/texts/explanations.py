@@ -1,12 +1,22 @@
 """Writes the sentences of an explanation and of an alert's text from figures, one line each."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from datetime import datetime
 from operator import itemgetter
 from textwrap import shorten
 
-from monitor.attribution.decomposition import AND, MeanDrop
-from monitor.model.explanation import Explanation, FaultKind, Finding, Part, PartMeans, SegmentFall
+from monitor.model.explanation import (
+    Explanation,
+    FaultKind,
+    Finding,
+    MeanDrop,
+    Part,
+    PartMeans,
+    SegmentFall,
+)
+from monitor.model.instants import format_instant
 from monitor.model.rankings import ALL, Arm
+from monitor.model.segments import AND
 from monitor.texts.id_mismatches import write_mismatch, write_setting
 from monitor.texts.wording import printable, shorten_to
 
@@ -77,20 +87,31 @@ def write_finding(finding: Finding, drop: MeanDrop | None, *, has_stood: bool | 
         sentences.append(f"{_capitalize(write_setting(finding.spelling))}.")
     if finding.kind is FaultKind.IDENTICAL:
         sentences.append("Is the experiment applied?")
-    if drop is None:
-        sentences.append(f"({_WITHOUT_PAST})")
-    elif finding.explained is not None:
-        sentences.append(f"This explains {_write_explained(finding.explained)} of the drop.")
-    elif drop.is_rise and finding.kind is FaultKind.IDENTICAL:
-        sentences.append(f"The similarity of all users rose by {-drop.amount:.4f}.")
-    elif not drop.is_clear:
-        verb = "hardly fell" if drop.amount > 0 else "did not fall"
-        sentences.append(f"The similarity of all users {verb}.")
+    sentences.append(_write_effect(finding, drop))
     if has_stood is not None:
         (other,) = set(Arm) - set(finding.arms)
         change = "did not change" if has_stood else "changed no more than usual"
         sentences.append(f"The {other} {change}.")
-    return _join(sentences)
+    return _join(filter(None, sentences))
+
+
+def _write_effect(finding: Finding, drop: MeanDrop | None) -> str:
+    """How the similarity of all users changed. Empty for a clear drop without a known share."""
+    if drop is None:
+        return f"({_WITHOUT_PAST})"
+    if finding.explained is not None:
+        return f"This explains {_write_explained(finding.explained)} of the drop."
+    if drop.is_rise and finding.kind is FaultKind.IDENTICAL:
+        return f"The similarity of all users rose by {-drop.amount:.4f}."
+    if drop.is_clear:
+        return ""
+    verb = "hardly fell" if drop.amount > 0 else "did not fall"
+    return f"The similarity of all users {verb}."
+
+
+def write_recalled(sentence: str, slot: datetime) -> str:
+    """The sentence of an explanation that an earlier run made."""
+    return f"Since the run of {format_instant(slot)}: {sentence}"
 
 
 def _write_explained(share: float) -> str:
@@ -263,10 +284,10 @@ def _capitalize(sentence: str) -> str:
     return f"{sentence[:1].upper()}{sentence[1:]}"
 
 
-def _join(sentences: Sequence[str]) -> str:
+def _join(sentences: Iterable[str]) -> str:
     """The first sentence, followed by each further sentence that still fits."""
-    joined = sentences[0]
-    for sentence in sentences[1:]:
+    joined, *others = sentences
+    for sentence in others:
         if len(joined) + len(sentence) < LONGEST_SENTENCE:
             joined = f"{joined} {sentence}"
     return joined

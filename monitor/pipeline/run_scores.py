@@ -1,0 +1,118 @@
+"""Collects the scores of a run, and draws the scores that the run stores."""
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+import numpy as np
+import pandas as pd
+
+from monitor.model.arrays import Flags, Floats
+from monitor.model.rules import Comparison, Keep
+from monitor.model.runs import Scores
+from monitor.model.statistics import parse_derived
+from monitor.ports import ScoreSpool
+from monitor.sampling import select_kept
+
+_T = TypeVar("_T")
+
+HELD_USERS = 1_000_000
+"""The scores of at most this many users are in memory. With more users, a spool stores them."""
+GIVEN_USERS = 100_000
+"""Number of users in one batch of scores."""
+
+
+def without_failed(by_metric: Mapping[str, _T], failed: Collection[str]) -> dict[str, _T]:
+    """The values by metric, without metrics that failed for any user and their derived series."""
+    return {
+        name: value for name, value in by_metric.items() if parse_derived(name)[1] not in failed
+    }
+
+
+class RunScores:
+    """The scores of a run. Each user occurs once. The scores can be read until `close`.
+
+    Iterates over batches. All batches have the same metrics, and users ascend.
+    """
+
+    def __init__(
+        self, open_spool: Callable[[], ScoreSpool] | None = None, held_users: int = HELD_USERS
+    ) -> None:
+        self.count = 0
+        self.failed: Collection[str] = ()  # metrics that the batches leave out
+        self._open_spool = open_spool
+        self._max_held_users = held_users
+        self._held: list[Scores] = []
+        self._spool: ScoreSpool | None = None
+
+    def add(self, scores: Scores) -> None:
+        """Add scores of new users. Raises OutputError if the spool cannot store them."""
+        self.count += len(scores.users)
+        self._held.append(scores)
+        if self._open_spool is not None and self.count > self._max_held_users:
+            self._spool = self._spool or self._open_spool()
+            for held in self._held:
+                self._spool.add(held)
+            self._held = []
+
+    def __iter__(self) -> Iterator[Scores]:
+        batches = self._sorted() if self._spool is None else self._spool.batches()
+        for batch in batches:
+            yield replace(batch, by_metric=without_failed(batch.by_metric, self.failed))
+
+    def _sorted(self) -> Iterator[Scores]:
+        if not self._held:
+            return
+        scores = join_scores(self._held)
+        if not scores.users.is_monotonic_increasing:
+            scores = take_rows(scores, scores.users.argsort())
+        self._held = [scores]
+        for start in range(0, len(scores.users), GIVEN_USERS):
+            yield take_rows(scores, slice(start, start + GIVEN_USERS))
+
+    def close(self) -> None:
+        """Free the scores and delete the spool."""
+        self._held = []
+        if self._spool is not None:
+            self._spool.close()
+
+
+def take_scores(scores: Scores, is_taken: Flags) -> Scores:
+    """The scores of the selected users, bool (n,)."""
+    return scores if is_taken.all() else take_rows(scores, np.flatnonzero(is_taken))
+
+
+def draw_scores(scores: Scores, keep: Keep | int, comparison: Comparison) -> Scores:
+    """Draw the scores that a run stores.
+
+    Scores may be drawn from batches, joined, and drawn again. The result is the same as one draw
+    from all scores. See `select_kept`.
+    """
+    if keep is Keep.ALL:
+        return scores
+    return take_scores(scores, select_kept(scores.users, keep, comparison))
+
+
+def join_scores(parts: Sequence[Scores]) -> Scores:
+    """Join parts into one. Users keep their order. If a part lacks a metric, its scores are NaN."""
+    if len(parts) == 1:
+        return parts[0]
+    names = dict.fromkeys(name for part in parts for name in part.by_metric)
+
+    def column(name: str) -> Floats:
+        columns = []
+        for part in parts:
+            undefined = np.full(len(part.users), np.nan)
+            columns.append(part.by_metric.get(name, undefined))
+        return np.concatenate(columns)
+
+    users: pd.Index[str] = parts[0].users.append([part.users for part in parts[1:]])
+    return Scores(users=users, by_metric={name: column(name) for name in names})
+
+
+def take_rows(scores: Scores, rows: slice | np.ndarray) -> Scores:
+    """The scores of these rows, in this order."""
+    return Scores(
+        users=scores.users[rows],
+        by_metric={name: values[rows] for name, values in scores.by_metric.items()},
+    )

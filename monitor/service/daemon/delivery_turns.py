@@ -1,0 +1,68 @@
+"""Delivery in turns: one job for each receiver, so that a slow receiver delays no other."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import structlog
+
+from monitor.errors import DeliveryError, MonitorError
+from monitor.pipeline.delivery import OutboxSender, asked_pause_s
+
+TURN_S = 60.0
+"""After this time a turn claims no more deliveries."""
+LONGEST_REST_S = 30.0
+"""How long a receiver is left alone at most after a failure, unless it asks for a longer pause."""
+FAILED_REST_S = 10.0
+"""The pause after an error of the database."""
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True, kw_only=True)
+class DeliveryTurns:
+    """Delivers to one receiver. Call ``take`` every few seconds."""
+
+    sender: OutboxSender
+    should_stop: Callable[[], bool] = bool
+    _rests_until_s: float = float("-inf")
+    _next_resend_s: float = float("-inf")
+
+    def take(self) -> None:
+        """Send due deliveries and due repetitions, unless the receiver rests.
+
+        Errors are logged.
+        """
+        if self.sender.clock.monotonic() < self._rests_until_s:
+            return
+        try:
+            self._deliver()
+        except MonitorError as error:
+            name = self.sender.receiver.name
+            log.warning("receiver not notified", receiver=name, reason=str(error))
+            self._rest(FAILED_REST_S)
+            if isinstance(error, DeliveryError):
+                self._rest(max(FAILED_REST_S, asked_pause_s(error.retry_after_s)))
+
+    def _deliver(self) -> None:
+        clock = self.sender.clock
+        ends_at_s = clock.monotonic() + TURN_S
+
+        def is_over() -> bool:
+            return self.should_stop() or clock.monotonic() > ends_at_s
+
+        pause = self.sender.deliver_due(should_stop=is_over)
+        if pause is not None and pause.asked_s > 0:
+            self._rest(pause.asked_s)
+            return
+        if pause is not None:
+            self._rest(min((pause.until - clock.now()).total_seconds(), LONGEST_REST_S))
+        # This uses the job of the deliveries, so that a repetition cannot arrive after the alert's
+        # end.
+        self.sender.repeat_due()
+        every_s = self.sender.receiver.treatment.resend_every_s
+        if every_s is not None and clock.monotonic() >= self._next_resend_s:
+            self._next_resend_s = clock.monotonic() + every_s
+            self.sender.resend_firing()
+
+    def _rest(self, pause_s: float) -> None:
+        self._rests_until_s = self.sender.clock.monotonic() + pause_s

@@ -1,0 +1,91 @@
+"""The newest run of each comparison, in memory, for pages, metrics and staleness."""
+
+import threading
+from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime
+from itertools import count
+
+from monitor.export.publisher import PrometheusPublisher
+from monitor.model.runs import LatestRun, Watermark
+from monitor.ports import Clock, Store
+from monitor.service.clock import SKEW
+
+ROUNDS = 20
+"""A comparison is read again after so many refreshes, because old runs may have been deleted."""
+
+
+class LatestRuns:
+    """Reads and publishes the newest run of each comparison.
+
+    Threads may share it. It has no lock while it reads the database.
+    """
+
+    def __init__(self, store: Store, publisher: PrometheusPublisher, clock: Clock) -> None:
+        self._store = store
+        self._publisher = publisher
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._reads, self._refreshes = count(), count()
+        self._names: tuple[str, ...] = ()
+        self._seen: Watermark | None = None
+        self.read_at: datetime | None = None  # when all comparisons were last read
+        self._cached: dict[str, tuple[int, LatestRun | None]] = {}
+
+    @property
+    def all(self) -> tuple[LatestRun, ...] | None:
+        """The newest run of each comparison, from memory. None before the first read."""
+        if self._seen is None:
+            return None
+        return self.of_all(self._names)
+
+    def of(self, name: str) -> LatestRun | None:
+        """Return the newest run of one comparison, from memory."""
+        return self._cached.get(name, (0, None))[1]
+
+    def of_all(self, names: Iterable[str]) -> tuple[LatestRun, ...]:
+        """Return the newest run of each of these comparisons, from memory."""
+        return tuple(filter(None, map(self.of, names)))
+
+    def read(self, name: str) -> None:
+        """Read and publish one comparison after a change.
+
+        Raises DatabaseError if it cannot be read.
+        """
+        if self._seen is None:
+            self.refresh(self._names)
+        else:
+            self._read((name,))
+
+    def refresh(self, names: Sequence[str]) -> None:
+        """Read what other daemons stored for these comparisons, and publish only these comparisons.
+
+        Raises DatabaseError if the database cannot be read.
+        """
+        began = self._clock.now()
+        self._names = tuple(names)
+        # This daemon does not read its own runs again.
+        marks = {latest.run.comparison: latest.run.mark for latest in self.of_all(names)}
+        before = Watermark(runs=marks, transition=self._seen.transition if self._seen else 0)
+        changed, seen = self._store.history.changes(names, before, until=self._clock.now() + SKEW)
+        unread = [name for name in names if name not in self._cached]
+        self._read({*changed, *unread, *names[next(self._refreshes) % ROUNDS :: ROUNDS]})
+        self._seen = seen
+        self.read_at = began
+
+    def _read(self, names: Collection[str]) -> None:
+        ticket = next(self._reads)
+        latest: Sequence[LatestRun] = ()
+        if names:
+            until = self._clock.now() + SKEW
+            latest = self._store.history.latest(tuple(names), until=until)
+        by_name = {each.run.comparison: each for each in latest}
+        with self._lock:
+            for name in names:
+                read_by, before = self._cached.get(name, (-1, None))
+                # If two reads overlap, the result of the later one is kept.
+                if ticket > read_by:
+                    after = by_name.get(name)
+                    self._cached[name] = ticket, before if before == after else after
+            for name in self._cached.keys() - set(self._names):
+                del self._cached[name]
+            self._publisher.publish(self.of_all(self._cached))

@@ -1,0 +1,56 @@
+"""Why a message is sent later, never, or again. Clauses without a full stop."""
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from monitor.model.notifications import Silence
+from monitor.model.rules import Severity
+
+NEVER_SENT = "its start was never sent"
+ENDED_UNSENT = "it ended before its start was sent"
+ELSEWHERE = "routed to other receivers"
+DRY_RUN = "dry run"
+ACKNOWLEDGED = "acknowledged"
+
+
+def write_silenced(silence: Silence) -> str:
+    """Who silenced the alert, until when, and why."""
+    until = _write_time(silence.ends_at)
+    return f"silence {silence.id} of {silence.author} until {until}: {silence.comment}"
+
+
+def write_maintenance(window: str, ends_at: datetime) -> str:
+    """Which maintenance window holds the message back, and until when."""
+    return f"maintenance {window} until {_write_time(ends_at)}"
+
+
+def write_inhibited(alert: str) -> str:
+    """Which alert on the runs hides alerts on drift."""
+    return f"drift cannot be judged while {alert} fires"
+
+
+def write_waiting_end(alert: str) -> str:
+    """For which other alert of the incident an end waits."""
+    return f"waits for the end of its incident: {alert} is still firing"
+
+
+def write_more_severe(before: Severity, now: Severity) -> str:
+    """Why an incident pages again: its severity rose."""
+    return f"its severity rose from {before} to {now}"
+
+
+def write_more_users(before: float, now: float) -> str:
+    """Why an incident pages again: more users are concerned."""
+    return (
+        f"it now concerns about {now:,.0f} users, compared with about "
+        f"{before:,.0f} at the last page"
+    )
+
+
+def write_joined(faults: Iterable[str]) -> str:
+    """Why an incident pages again: a fault of another kind joined."""
+    return f"another fault joined: {', '.join(faults)}"
+
+
+def _write_time(at: datetime) -> str:
+    return f"{at:%Y-%m-%d %H:%M} UTC"
