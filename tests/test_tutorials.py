@@ -12,14 +12,13 @@ FILE = re.compile(r"```\{code-block\} \w+\n:caption: (\S+)\n\n(.*?)```", re.DOTA
 COMMAND = re.compile(r"```console\n\$ rankwatch (.*?)\n(.*?)```", re.DOTALL)
 
 
-def matches(printed, shown):
+def matches(printed: str, shown: str) -> bool:
     """Whether the output is the one shown. A line `...` stands for any lines."""
     parts = [
         re.escape(line) + "\n" if line != "..." else "(?:.*\n)*" for line in shown.splitlines()
     ]
-    return re.fullmatch(
-        "".join(parts), "".join(f"{line.rstrip()}\n" for line in printed.splitlines())
-    )
+    lines = "".join(f"{line.rstrip()}\n" for line in printed.splitlines())
+    return re.fullmatch("".join(parts), lines) is not None
 
 
 @pytest.mark.parametrize("path", sorted(TUTORIALS.glob("*.md")), ids=lambda path: path.stem)

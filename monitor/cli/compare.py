@@ -299,9 +299,9 @@ def _shaped(
     from monitor.model.column_names import USER_COLUMNS
     from monitor.sources.file import FileSourceOptions
 
-    users: tuple[str, ...] = USER_COLUMNS if user is None else (user,)
+    users: Sequence[str] = USER_COLUMNS if user is None else (user,)
     with suppress(SourceError), _probed(path) as has:
-        users = tuple(name for name in users if has([name])) or users
+        users = [name for name in users if has([name])] or users
         for shape in shapes:
             options = _options(FileSourceOptions, path, {**shape, "user": users[0]})
             if has(options.columns):

@@ -13,6 +13,7 @@ from http.client import HTTPException
 from urllib.parse import urlsplit
 
 import requests
+from requests.utils import DEFAULT_CA_BUNDLE_PATH
 from urllib3 import BaseHTTPResponse
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import HTTPError
@@ -50,7 +51,9 @@ class HttpExchange:
 
         This runs in a background thread. The connection is closed when no thread waits for it.
         """
-        request = requests.Request("POST", self.url, headers=self.headers, data=self.content).prepare()
+        request = requests.Request(
+            "POST", self.url, headers=self.headers, data=self.content
+        ).prepare()
         headers = {"Accept-Encoding": "identity", "User-Agent": USER_AGENT, **request.headers}
         target = request.path_url
         if self.proxy is not None and urlsplit(self.url).scheme == "http":
@@ -94,7 +97,7 @@ class HttpExchange:
             place = (self.proxy.host, self.proxy.port)
         if parts.scheme != "https":
             return HTTPConnection(*place)
-        connection = HTTPSConnection(*place, ca_certs=self.ca_file or requests.certs.where())
+        connection = HTTPSConnection(*place, ca_certs=self.ca_file or DEFAULT_CA_BUNDLE_PATH)
         if self.proxy is not None:
             connection.set_tunnel(host, parts.port or 443, self.proxy.headers)
         return connection

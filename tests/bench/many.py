@@ -215,10 +215,7 @@ def _resident_mb(pid: int) -> float:
 
 def _lags(database: Path, start: float, end: float) -> np.ndarray:
     """Seconds from slot to start of the healthy comparisons' ok runs whose slots lie between the two times."""
-    query = (
-        "SELECT slot, started_at FROM runs WHERE status = 'ok' AND comparison LIKE "
-        "'healthy-%'"
-    )
+    query = "SELECT slot, started_at FROM runs WHERE status = 'ok' AND comparison LIKE 'healthy-%'"
     connection = sqlite3.connect(database)
     rows = [tuple(map(_seconds, row)) for row in connection.execute(query)]
     connection.close()

@@ -266,7 +266,10 @@ def plant_in_users(planter: Planter, url: str) -> None:
     planter.add("users-sqlite", well, "a text is no JSON", query)
     place = planter.serve(lambda _: answer(200, body=json.dumps(dict.fromkeys(USERS, 1)).encode()))
     planter.add(
-        "users-http", well, "has no array at the path that `users` gives", {"http": {"url": f"{place}/users"}}
+        "users-http",
+        well,
+        "has no array at the path that `users` gives",
+        {"http": {"url": f"{place}/users"}},
     )
 
 

@@ -65,7 +65,7 @@ def listed(pull: Pull, count: int) -> list[str | None]:
     lists = as_lists(pull)
     assert set(pull.failures.values()) <= {CoverageReason.MALFORMED}
     assert len(lists) + len(pull.failures) == count
-    return [lists.get(str(user), [None])[0] for user in range(count)]  # type: ignore[list-item]
+    return [lists.get(str(user), [None])[0] for user in range(count)]
 
 
 def framed(lists: Any, expected: list[str | None]) -> list[str | None]:

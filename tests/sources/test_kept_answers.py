@@ -44,7 +44,8 @@ def fill(folder: Path) -> AnswerFile:
     lists = lists_of("n1", "n2")
     file.take(lists)()
     for user in ("t1", "t2"):
-        lists.add(user, *LISTS[user], f"model of {user[0]}")
+        items, scores = LISTS[user]
+        lists.add(user, items, scores, f"model of {user[0]}")
     file.take(lists)()
     return file
 

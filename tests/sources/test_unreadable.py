@@ -228,7 +228,7 @@ def check(given: Row, rows: list[tuple[Any, Any]]) -> None:
         elif None in ids:
             failures[user] = CoverageReason.MALFORMED
         else:
-            listed[user] = ids
+            listed[user] = [item for item in ids if item is not None]
 
     pull = source_with(given, max_unreadable=1).pull(request(*(f"u{n}" for n in range(31))))
 
