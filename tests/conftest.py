@@ -138,11 +138,8 @@ def pytest_collection(session: pytest.Session) -> None:
 
 def pytest_collection_finish() -> None:
     """What stays to the end is not gone through again and again."""
-    import duckdb  # noqa: PLC0415 - the process that starts workers needs none
+    import_module("databases")  # not in the process that starts workers
 
-    import databases  # noqa: PLC0415
-
-    setattr(duckdb, "connect", databases.connect)  # noqa: B010 - the types differ
     gc.freeze()
     gc.enable()
     gc.set_threshold(50_000, 20, 20)  # as the daemon has it
@@ -154,11 +151,8 @@ def own_databases(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("duckdb.connect", import_module("databases").make_database)
 
 
-def pytest_sessionfinish() -> None:
-    if "databases" in sys.modules:
-        sys.modules["databases"].close_all()
-
-
 def pytest_unconfigure() -> None:
     """Let the last collection find it, or DuckDB complains of leaks."""
+    if "databases" in sys.modules:
+        sys.modules["databases"].close_all()
     gc.unfreeze()

@@ -13,7 +13,7 @@ from rings import is_first_ring
 
 make_database = duckdb.connect
 _LOCKS = ("SET enable_external_access", "SET lock_configuration")
-_idle = defaultdict[tuple[object, ...], list[duckdb.DuckDBPyConnection]](list)
+_idle = defaultdict[Any, list[Any]](list)
 
 
 def connect(**given: Any) -> Any:
@@ -55,5 +55,8 @@ class _UsedAgain:
 def close_all() -> None:
     """Close what is not used."""
     for databases in _idle.values():
-        while databases:
-            databases.pop().close()
+        for each in databases:
+            each.close()
+
+
+duckdb.connect = connect  # type: ignore[assignment]

@@ -217,6 +217,7 @@ MISTAKES = """
 --users none.csv | none.csv does not exist
 --user who | who
 --items what | what
+--item-ids [strip | --item-ids '[strip' is not YAML: write forms as in a configuration
 """
 
 

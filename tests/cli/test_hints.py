@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from commands import assert_refused, objects, of_all, rankwatch
+from commands import objects, of_all, rankwatch
 
 LONG = "user_id,item,rank\n"
 COMPARE = "compare base.csv other.csv --item item --rank rank"
@@ -51,13 +51,6 @@ def test_users_that_are_spelled_otherwise_are_named_where_nobody_can_be_compared
     option = "--user-ids " + shlex.quote('[{prefix: "user-"}]')
     assert f"Add {option}: then 1 of 1 match" in done.stderr
     assert rankwatch(f"{COMPARE} {option}").returncode == 0
-
-
-def test_forms_that_cannot_be_read_are_refused():
-    write_long("other.csv", "42")
-    assert_refused(f"""
-        {COMPARE} --item-ids [strip | 2 | --item-ids '[strip' is not YAML: write forms as in a configuration
-    """)
 
 
 CONFIGURATION = """
