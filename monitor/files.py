@@ -193,7 +193,7 @@ def _flush_folder(folder: Path) -> None:
 
 
 def _mode_at(path: Path) -> int | None:
-    """The permissions of the file at the path. None for no file or a symbolic link.
+    """The permissions of the file at the path. None if there is no file or only a symbolic link.
 
     Raises OSError if the path must not be replaced, for example a pipe.
     """

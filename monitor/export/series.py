@@ -157,8 +157,8 @@ _TABLE = {
     "over_floor_mean": _series(
         _GAUGE,
         _SIMILARITY,
-        "Mean, over noise_floor_users, of the distance between candidate and baseline minus the "
-        "distance between the baseline and itself.",
+        "Mean excess over noise_floor_users. A user's excess is the distance of the candidate from "
+        "the baseline, minus the distance of two answers of the baseline.",
     ),
     "over_floor_standard_error": _series(
         _GAUGE,

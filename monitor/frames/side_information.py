@@ -78,8 +78,8 @@ def _read_weights_frame(data: object) -> tuple[Ids, pd.Series]:
         frame = frame[[item, "weight"]]
     if len(frame.columns) != 2:  # noqa: PLR2004 - items and weights
         raise InputError(
-            f"item_weights has columns {shown(frame.columns)}: name two of them item and weight, "
-            "or give only two columns, items and weights"
+            f"item_weights has columns {shown(frame.columns)}: rename two of them to "
+            "'item' and 'weight', or give exactly two columns, first the items and then the weights"
         )
     return from_array(frame.iloc[:, 0], _ITEM_WEIGHTS), frame.iloc[:, 1]
 

@@ -13,7 +13,7 @@ from monitor.pairing.ids import find_users
 from monitor.pipeline.user_batches import take_table
 
 _MAX_IGNORED_SHARE = 0.01
-"""A share of cached answers up to this is not reported, since it hardly changes a mean."""
+"""The largest share of cached answers that is not reported. It hardly changes a mean."""
 _MIN_RUNS = 3
 _MIN_ZEROS = 9
 """Equal answers are suspicious if their chance has more than this many zeros after the point."""

@@ -567,7 +567,7 @@ class Maintenance(Protocol):
         - Keeps states, and transitions with waiting deliveries.
         - Rolls up past days first. Deletes explanations together with evidence.
         - Deletes stored lists earlier, except the newest lists of each comparison and lists that
-          wait for relevance. Deletes scores by full days on PostgreSQL.
+          wait for relevance. PostgreSQL deletes scores of whole days only.
         """
 
     def sizes(self, *, refresh: bool = True) -> Mapping[DataKind, int]:

@@ -12,7 +12,7 @@ from monitor.reference.history import FAR_OUT, find_median, find_scale, pull_in
 LEAST_IN_PHASE = 3
 """A season needs this many recurrences of every phase, such as three weeks or three days."""
 RECURRING = 2
-"""A phase in alarm is a season, and not a fault, if it is far out this often in a row."""
+"""A phase that was in alarm in this number of recurrences in a row is a season, and no fault."""
 LEAST_GAIN = 0.15
 """A season must remove this part of the squared leave-one-out error. Chance rarely does this."""
 DOUBTED = 8

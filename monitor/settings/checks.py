@@ -205,8 +205,8 @@ def _schedule(comparison: Partial) -> Iterator[Problem]:
     if comparison.has("timezone") and not comparison.has("cron", "holidays", "only_between"):
         yield Problem(
             ("timezone",),
-            "is only for cron, only_between and holidays, while a period counts from "
-            "1970-01-01 00:00 UTC: remove it",
+            "applies only to cron, only_between and holidays. A period counts from "
+            "1970-01-01 00:00 UTC: remove timezone",
         )
     if comparison.has("offset") and comparison.has("cron"):
         yield Problem(

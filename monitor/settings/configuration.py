@@ -246,8 +246,8 @@ class Settings(Options):
     """Dead-man pings. They are sent for every run, so that somebody notices if they stop."""
     concurrent_runs: int = Field(default=8, ge=1, le=100)
     """The largest number of runs at the same time. The run that has waited longest starts first.
-    Runs that have used half of their deadline are not counted. A quarter more runs, at least one,
-    are possible for comparisons whose last run used its full deadline."""
+    Runs that have used half of their deadline are not counted. Comparisons whose
+    last run used its full deadline have extra places: a quarter of this number, and at least one."""
     database_alert_after: Duration = timedelta(minutes=2)
     """If the database is unreachable for this time, every receiver is notified directly (alert
     `DatabaseAway`)."""

@@ -221,8 +221,8 @@ class RequestTemplate:
             if len(answers) == len(users):
                 return list(zip(users, answers, strict=True))
             note = (
-                f"gave {len(answers):,} answers to a request for {len(users):,} users: set user to "
-                "match them by key"
+                f"gave {len(answers):,} answers to a request for {len(users):,} users: set "
+                "the option user to the field with the user id"
             )
             return RequestFailure(CoverageReason.MALFORMED, note)
         pairs = list[tuple[object, object]]()

@@ -430,7 +430,7 @@ class SqlSource:
         return pull_without(pull, late, CoverageReason.TIMEOUT, self._late)
 
     def _batches(self, request: PullRequest, waiting: deque[list[str]]) -> Iterator[TableBatch]:
-        """The rows of all statements until the deadline.
+        """Run all statements and return their rows. Stop at the deadline.
 
         When a statement ends, its users are removed from ``waiting``.
         """
