@@ -87,16 +87,23 @@ def rbo_truncated(alignment: Alignment, p: float) -> Floats:
 
         (1-p) sum_{d=1..s} p^(d-1) X_d/d
 
-    The depths below s have the weight p^s, and their agreement is taken as 0. So identical
-    lists score 1 - p^s, not 1. A prefix scores 1 - p^s too. The value is at most `rbo_min`.
-    Items of the longer list below depth s are ignored. Disjoint lists and one empty list score
-    0. Two empty lists score NaN. The metric is symmetric. Cost: O(k) for each pair. """ # The
-    sum is exact in units of 2**-52. So every order of the sum gives the same bits. h =
-    _tables(p, alignment.k).h[: alignment.k + 1] if alignment.is_full: return
-    alignment.sum_by_depth(h[-1] - h[:-1]) ranks = np.arange(alignment.k,
-    dtype=alignment.positions.dtype)[:, None] depths = np.maximum(alignment.positions, ranks)
-    short = alignment.short score: Floats = np.where(depths < short, h.take(short) -
-    h.take(depths), 0.0).sum(axis=0) score[alignment.long == 0] = np.nan return score
+    The depths below s have the weight p^s, and their agreement is taken as 0. So identical lists
+    score 1 - p^s, not 1. A prefix scores 1 - p^s too. The value is at most `rbo_min`.
+
+    Items of the longer list below depth s are ignored. Disjoint lists and one empty list score 0.
+    Two empty lists score NaN. The metric is symmetric.
+    Cost: O(k) for each pair.
+    """
+    # The sum is exact in units of 2**-52. So every order of the sum gives the same bits.
+    h = _tables(p, alignment.k).h[: alignment.k + 1]
+    if alignment.is_full:
+        return alignment.sum_by_depth(h[-1] - h[:-1])
+    ranks = np.arange(alignment.k, dtype=alignment.positions.dtype)[:, None]
+    depths = np.maximum(alignment.positions, ranks)
+    short = alignment.short
+    score: Floats = np.where(depths < short, h.take(short) - h.take(depths), 0.0).sum(axis=0)
+    score[alignment.long == 0] = np.nan
+    return score
 
 
 def rbo_min(alignment: Alignment, p: float) -> Floats:
