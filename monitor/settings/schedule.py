@@ -146,6 +146,16 @@ class Cron(Schedule):
         slots = CronSim(self.expression, (after - _DAY).astimezone(self.zone))
         return next(slot for slot in map(_in_utc, slots) if slot > after)
 
+    def between(self, start: datetime, end: datetime) -> list[datetime]:
+        """See `Schedule`. One search finds all slots."""
+        found: list[datetime] = []
+        for slot in map(_in_utc, CronSim(self.expression, (start - _DAY).astimezone(self.zone))):
+            if slot > end:
+                break
+            if slot >= start and (not found or slot > found[-1]):
+                found.append(slot)
+        return found
+
 
 def _in_utc(slot: datetime) -> datetime:
     return slot.astimezone(UTC)
