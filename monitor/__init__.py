@@ -9,8 +9,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from monitor.frames import compare, compare_many, plot_pair, plot_scores, summarize
-    from monitor.metrics import METRICS, expected_by_chance, parse, rbo_persistence, rbo_weight
+    from monitor.measures.frames import compare, compare_many, plot_pair, plot_scores, summarize
+    from monitor.measures.metrics import (
+        METRICS,
+        expected_by_chance,
+        parse,
+        rbo_persistence,
+        rbo_weight,
+    )
 
 __all__ = [
     "METRICS",
@@ -35,7 +41,10 @@ _FRAMES = ("compare", "compare_many", "plot_pair", "plot_scores", "summarize")
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module("monitor.frames" if name in _FRAMES else "monitor.metrics"), name)
+    return getattr(
+        import_module("monitor.measures.frames" if name in _FRAMES else "monitor.measures.metrics"),
+        name,
+    )
 
 
 def __dir__() -> list[str]:

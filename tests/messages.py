@@ -16,8 +16,8 @@ from monitor.model.explanation import (
     UserGroup,
 )
 from monitor.model.notifications import Briefing, Message
+from monitor.model.ports import Receiver
 from monitor.model.rules import Severity
-from monitor.ports import Receiver
 from monitor.receivers import ReceiverOptions, open_receivers
 
 URL = "http://rankwatch.test:29108"

@@ -3,8 +3,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from monitor import deadline
-from monitor.deadline import BackgroundCall, Deadline, OverdueError
+from monitor.boundary import deadline
+from monitor.boundary.deadline import BackgroundCall, Deadline, OverdueError
 
 
 def test_a_deadline_says_what_is_left_and_when_it_has_passed(monkeypatch):

@@ -11,12 +11,13 @@ from typer.main import get_command
 
 import generated
 from json_keys import KEYS, unlisted
-from monitor import errors, plugin_v1
+from monitor import plugin_v1
 from monitor.cli.main import EPILOG, app
 from monitor.cli.output import INTERNAL_EXIT, OUTPUT_EXIT, SOURCE_EXIT, USAGE_EXIT, VERDICT_EXITS
 from monitor.export.exposition import DAEMON_GAUGES
 from monitor.export.series import PREFIX
-from monitor.metrics import METRICS
+from monitor.measures.metrics import METRICS
+from monitor.model import errors
 from monitor.storage import schema_version
 from monitor.web.app import describe_api
 from servers import require
@@ -126,7 +127,7 @@ def tree(kind: type[errors.MonitorError]) -> Iterator[type[errors.MonitorError]]
 
 
 def test_the_tree_of_errors_states_each_exit_code():
-    ours = [kind for kind in tree(errors.MonitorError) if kind.__module__ == "monitor.errors"]
+    ours = [kind for kind in tree(errors.MonitorError) if kind.__module__ == "monitor.model.errors"]
     stated = dict(re.findall(r"(?m)^[ │├└─]*(\w+Error) +(\d+)", errors.__doc__ or ""))
     assert stated == {kind.__name__: str(kind.exit_code) for kind in ours}
     assert {*stated.values(), str(OUTPUT_EXIT), str(SOURCE_EXIT)} <= {*EXIT_CODES}

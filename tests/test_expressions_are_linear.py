@@ -29,9 +29,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from monitor.measures.reading import dialects
+from monitor.measures.reading.numbers import number_column
 from monitor.model.id_forms import speller
-from monitor.reading import dialects
-from monitor.reading.numbers import number_column
 
 ROOT = Path(__file__).parents[1]
 LENGTH = 30_000

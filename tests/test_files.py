@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from monitor.files import read_bounded, replace_file, replacing, require_replaceable
+from monitor.boundary.files import read_bounded, replace_file, replacing, require_replaceable
 
 
 @contextmanager

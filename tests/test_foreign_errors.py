@@ -18,9 +18,15 @@ import redis
 import structlog
 
 from canary.marks import canary
-from monitor import scratch
-from monitor.errors import SourceError
-from monitor.foreign_errors import describe_error, file_cause, redis_cause, sql_cause, store_cause
+from monitor.boundary import scratch
+from monitor.boundary.foreign_errors import (
+    describe_error,
+    file_cause,
+    redis_cause,
+    sql_cause,
+    store_cause,
+)
+from monitor.model.errors import SourceError
 from monitor.service import logs
 from tables import rows
 

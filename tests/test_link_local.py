@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from monitor.link_local import LinkLocalError, refuse_link_local
+from monitor.boundary.link_local import LinkLocalError, refuse_link_local
 from monitor.sources.http.connection_pool import open_socket
 
 REFUSED = """

@@ -24,9 +24,10 @@ from commands import of_all
 from factories import SLOT, changed, claim, comparison, pull
 from kernels.reference import batch
 from messages import URL, message, start
-from monitor import parse, plugin_v1, plugins
-from monitor.errors import ConfigError, DeliveryError, MetricError, SourceError
-from monitor.metrics import METRICS, score_all, scores
+from monitor import parse, plugin_v1
+from monitor.boundary import plugins
+from monitor.measures.metrics import METRICS, score_all, scores
+from monitor.model.errors import ConfigError, DeliveryError, MetricError, SourceError
 from monitor.model.memory import Memory
 from monitor.model.rules import Comparison
 from monitor.model.statistics import NoiseFloor

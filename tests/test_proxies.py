@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 from pydantic import SecretStr, ValidationError
 
-from monitor.errors import DeliveryError, SourceError
+from monitor.model.errors import DeliveryError, SourceError
 from monitor.receivers.http_client import HttpAnswer, HttpClient
 from monitor.receivers.webhook import WebhookOptions
 from monitor.sources.http import HttpUsersOptions

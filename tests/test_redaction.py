@@ -1,7 +1,7 @@
 import pytest
 from sqlalchemy import make_url
 
-from monitor.redaction import require_whole_password
+from monitor.boundary.redaction import require_whole_password
 
 
 def test_a_password_whose_rest_would_be_taken_for_the_host_is_refused_without_showing_it():

@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 
 from factories import comparison
+from monitor.measures.sampling import draw, frequent, select_kept, split
 from monitor.model.rankings import UserTable
 from monitor.model.rules import Keep, SampleSize
-from monitor.sampling import draw, frequent, select_kept, split
 
 SLOT = datetime(2024, 1, 1, tzinfo=UTC)
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from monitor import scratch
-from monitor.deadline import BackgroundCall, Deadline
-from monitor.scratch import scratch_database
+from monitor.boundary import scratch
+from monitor.boundary.deadline import BackgroundCall, Deadline
+from monitor.boundary.scratch import scratch_database
 
 pytestmark = pytest.mark.usefixtures("own_databases")
 

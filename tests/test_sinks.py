@@ -9,10 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from factories import SLOT
-from monitor import sinks
-from monitor.errors import OutputError
+from monitor.model.errors import OutputError
 from monitor.model.runs import Scores
-from monitor.sinks import ScoreFiles
+from monitor.storage import sinks
+from monitor.storage.sinks import ScoreFiles
 
 NAN = float("nan")
 

@@ -10,10 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from factories import panel
-from monitor import summaries
-from monitor.model.runs import Summary
-from monitor.model.statistics import Statistic
-from monitor.summaries import (
+from monitor.measures import summaries
+from monitor.measures.summaries import (
     ScoreSums,
     SummaryAccumulator,
     ordinary_rows,
@@ -21,6 +19,8 @@ from monitor.summaries import (
     summarize_one,
     worst_rows,
 )
+from monitor.model.runs import Summary
+from monitor.model.statistics import Statistic
 from tables import cells
 
 PERCENTS = (1, 5, 10, 25, 50, 75, 90, 95, 99)

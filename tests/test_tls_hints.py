@@ -11,7 +11,7 @@ import s3fs
 import yaml
 
 from messages import START, send
-from monitor.errors import MonitorError
+from monitor.model.errors import MonitorError
 from monitor.storage import open_store
 from servers.lists import pull_of
 from servers.tls_faults import faulty_tls

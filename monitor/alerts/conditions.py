@@ -6,7 +6,6 @@ from datetime import datetime, timedelta
 
 from monitor.alerts.machine import Evaluation, advance
 from monitor.alerts.verdicts import judge_status, undecided
-from monitor.immutable import immutable
 from monitor.model.alerts import (
     AlertState,
     Outcome,
@@ -15,6 +14,7 @@ from monitor.model.alerts import (
     Transition,
     Verdict,
 )
+from monitor.model.immutable import immutable
 from monitor.model.memory import PastRun
 from monitor.model.rankings import ALL, Arm
 from monitor.model.root_causes import RootCause

@@ -12,8 +12,8 @@ from itertools import chain, groupby
 from operator import attrgetter
 
 from monitor.alerts.machine import stable_key
-from monitor.immutable import immutable
 from monitor.model.alerts import AlertState, State, Transition
+from monitor.model.immutable import immutable
 from monitor.model.rankings import ALL
 from monitor.model.rules import (
     Condition,

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from monitor.immutable import immutable
 from monitor.model.alerts import AlertState, Outcome, Removed, State, Transition, Verdict
+from monitor.model.immutable import immutable
 from monitor.model.rankings import ALL
 from monitor.model.rules import Comparison, Rule
 from monitor.texts.root_causes import write_removed

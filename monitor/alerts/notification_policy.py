@@ -12,9 +12,9 @@ from operator import attrgetter
 from typing import NamedTuple, Self
 
 from monitor.alerts.incidents import Problem, count_pages, find_problem
-from monitor.errors import ConfigError
-from monitor.immutable import immutable
 from monitor.model.alerts import Transition
+from monitor.model.errors import ConfigError
+from monitor.model.immutable import immutable
 from monitor.model.notifications import (
     Delivery,
     DeliveryStatus,

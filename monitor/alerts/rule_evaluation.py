@@ -18,7 +18,6 @@ from monitor.alerts.verdicts import (
     read_similarity,
     undecided,
 )
-from monitor.immutable import immutable
 from monitor.model.alerts import (
     AlertState,
     Expectation,
@@ -28,6 +27,7 @@ from monitor.model.alerts import (
     Transition,
     Verdict,
 )
+from monitor.model.immutable import immutable
 from monitor.model.memory import Memory
 from monitor.model.rankings import ALL, Coverage, CoverageRow
 from monitor.model.rules import (

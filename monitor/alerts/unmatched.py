@@ -4,8 +4,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from monitor.alerts.notification_policy import Matcher
-from monitor.errors import ConfigError
 from monitor.model.alerts import AlertState
+from monitor.model.errors import ConfigError
 from monitor.model.notifications import Silence
 from monitor.model.rankings import ALL
 from monitor.model.rules import Comparison, Rule, RuleKind

@@ -15,7 +15,7 @@ from monitor.charts.svg import (
     write_value,
 )
 from monitor.charts.time_chart import Level
-from monitor.immutable import immutable
+from monitor.model.immutable import immutable
 
 WIDTH = 560.0
 ROW = 26.0

@@ -21,7 +21,7 @@ from monitor.charts.svg import (
     ticks,
     write_value,
 )
-from monitor.immutable import immutable
+from monitor.model.immutable import immutable
 
 WIDTH = 960.0
 HEIGHT = 288.0

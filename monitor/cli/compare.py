@@ -23,7 +23,7 @@ from monitor.cli.output import (
     write_page,
 )
 from monitor.cli.parameters import AsJson
-from monitor.errors import InputError, MetricError, SourceError
+from monitor.model.errors import InputError, MetricError, SourceError
 from monitor.model.instants import utc_now
 
 ALL = "all"
@@ -31,7 +31,7 @@ ALL = "all"
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from monitor.metrics import Metric
+    from monitor.measures.metrics import Metric
     from monitor.model.rankings import CoverageRow
     from monitor.model.runs import Evidence
     from monitor.service.analysis.file_comparison import ChangeBreakdown, FileComparison
@@ -140,7 +140,7 @@ def compare_lists(  # noqa: PLR0913 - the command's options
     A row of a file has one list or one item. The output shows all users together, each segment, and
     both lists of the users with the least similar lists.
     """
-    from monitor.metrics import DEFAULT_METRICS
+    from monitor.measures.metrics import DEFAULT_METRICS
     from monitor.model.column_names import ITEM_COLUMNS, USER_COLUMNS
     from monitor.service.analysis.file_comparison import compare_files
     from monitor.sources.file import FileUsersOptions
@@ -201,8 +201,8 @@ def compare_lists(  # noqa: PLR0913 - the command's options
 
 def _read_metrics(names: Sequence[str], *, has_scores: bool) -> list[Metric]:
     """Parse the metrics. Raises MetricError if a metric needs data that the files do not have."""
-    from monitor.arm_metrics import ARM_METRICS
-    from monitor.metrics import Need, parse
+    from monitor.measures.arm_metrics import ARM_METRICS
+    from monitor.measures.metrics import Need, parse
 
     metrics = []
     for name in names:
@@ -365,8 +365,8 @@ def _metric_records(result: FileComparison, row: CoverageRow) -> list[dict[str, 
 
 def _as_page(result: FileComparison, k: int, titles: Mapping[str, str]) -> dict[str, object]:
     from monitor.charts.bars import Bar, draw_bars
-    from monitor.frames.comparison import draw_pair
-    from monitor.frames.summary import draw_distribution
+    from monitor.measures.frames.comparison import draw_pair
+    from monitor.measures.frames.summary import draw_distribution
 
     records = []
     changes = []

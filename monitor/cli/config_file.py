@@ -21,7 +21,7 @@ from monitor.cli.output import (
     print_line,
 )
 from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config, OneComparison
-from monitor.errors import ConfigError
+from monitor.model.errors import ConfigError
 from monitor.texts.planning import write_checked
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def init(
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
 ) -> None:
     """Write a configuration with comments, as a start."""
-    from monitor.files import replace_file
+    from monitor.boundary.files import replace_file
     from monitor.settings.loader import example_text
 
     target = path or config
@@ -84,7 +84,7 @@ def check_config(
     both lists of each user. The exit code is 3 if an arm could not be read, or if no lists could be
     compared.
     """
-    from monitor.metrics import METRICS
+    from monitor.measures.metrics import METRICS
     from monitor.receivers import RECEIVERS
     from monitor.service.analysis.preview import preview_users
     from monitor.service.clock import SystemClock

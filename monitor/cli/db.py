@@ -9,7 +9,7 @@ import typer
 
 from monitor.cli.output import pick, print_error, print_json, print_line, print_table, progress
 from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config, opened_database
-from monitor.errors import DatabaseError, DatabaseTrouble, SchemaError
+from monitor.model.errors import DatabaseError, DatabaseTrouble, SchemaError
 
 if TYPE_CHECKING:
     from monitor.model.retention import KindSize, Pruned

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import typer
 
-from monitor.deadline import BackgroundCall, Deadline, OverdueError
-from monitor.foreign_errors import system_cause
+from monitor.boundary.deadline import BackgroundCall, Deadline, OverdueError
+from monitor.boundary.foreign_errors import system_cause
 
 _READ_BYTES = 1000
 _OK = 200

@@ -35,7 +35,7 @@ from monitor.cli.output import (
     report_unwritten,
 )
 from monitor.cli.parameters import CONFIG_VARIABLE
-from monitor.errors import MonitorError
+from monitor.model.errors import MonitorError
 
 INTERNAL_FAILURE_EXIT = 1
 EPILOG = (

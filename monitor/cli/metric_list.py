@@ -11,13 +11,13 @@ import typer
 
 from monitor.cli.output import cell, pick, print_error, print_json, print_line, print_table
 from monitor.cli.parameters import AsJson
-from monitor.errors import MetricError
+from monitor.model.errors import MetricError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from monitor.arm_metrics import ArmMetric
-    from monitor.metrics import Metric
+    from monitor.measures.arm_metrics import ArmMetric
+    from monitor.measures.metrics import Metric
 
 PAIRWISE = ("metric", "range", "identical>", "disjoint>", "needs", "meaning")
 ARM_WIDE = ("metric", "range", "needs", "meaning")
@@ -38,8 +38,8 @@ def metrics(
     The properties of a metric are its range, its scores of identical and disjoint lists, its needs
     and its meaning.
     """
-    from monitor.arm_metrics import ARM_METRICS
-    from monitor.metrics import METRICS
+    from monitor.measures.arm_metrics import ARM_METRICS
+    from monitor.measures.metrics import METRICS
 
     if name is not None:
         _show(_find(name), as_json=as_json)
@@ -57,8 +57,8 @@ def metrics(
 
 
 def _find(expression: str) -> Metric | ArmMetric:
-    from monitor.arm_metrics import ARM_METRICS
-    from monitor.metrics import METRICS, parse
+    from monitor.measures.arm_metrics import ARM_METRICS
+    from monitor.measures.metrics import METRICS, parse
 
     name = expression.partition("(")[0].partition("@")[0].strip()
     if name in ARM_METRICS:
@@ -76,7 +76,7 @@ def _find(expression: str) -> Metric | ArmMetric:
 
 
 def _show(metric: Metric | ArmMetric, *, as_json: bool) -> None:
-    from monitor.metrics import Metric
+    from monitor.measures.metrics import Metric
 
     if isinstance(metric, Metric):
         facts = _describe(metric) | _chance(metric)
@@ -119,7 +119,7 @@ def _describe_arm(metric: ArmMetric) -> dict[str, object]:
 
 
 def _chance(metric: Metric) -> dict[str, object]:
-    from monitor.metrics import expected_by_chance
+    from monitor.measures.metrics import expected_by_chance
 
     scores = {str(size): expected_by_chance(metric, CHANCE_K, size) for size in CHANCE_CATALOGUES}
     has_score = any(score is not None for score in scores.values())

@@ -34,7 +34,7 @@ from monitor.cli.parameters import (
     parse_span,
     require_known,
 )
-from monitor.errors import ConfigError
+from monitor.model.errors import ConfigError
 from monitor.model.instants import utc_now
 
 if TYPE_CHECKING:

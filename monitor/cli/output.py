@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 import typer
 
-from monitor.errors import describe_fault
+from monitor.boundary.redaction import escape_controls
+from monitor.model.errors import describe_fault
 from monitor.model.instants import format_instant
-from monitor.redaction import escape_controls
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -290,7 +290,7 @@ def show_pull(bars: Progress, comparison: str, pull: PullProgress) -> None:
 
 def print_evidence(users: Iterable[Evidence], titles: Mapping[str, str]) -> None:
     """Print both lists of each user side by side, with the user's scores."""
-    from monitor.presentation import side_by_side
+    from monitor.measures.presentation import side_by_side
 
     def name(item: str) -> str:
         if item in titles:
@@ -318,7 +318,7 @@ def write_whole(path: Path, text: str) -> None:
     If the path is an open stream, such as ``/dev/stdout``, it writes to the stream. Raises OSError,
     which names the path.
     """
-    from monitor.files import replace_file
+    from monitor.boundary.files import replace_file
 
     stream = _stream_of(path)
     if stream is None:
@@ -350,7 +350,7 @@ def print_written(path: Path) -> None:
 
 def require_writable(path: Path) -> None:
     """Raise OSError if `write_whole` would fail now. It writes nothing."""
-    from monitor.files import require_replaceable
+    from monitor.boundary.files import require_replaceable
 
     if _stream_of(path) is None:
         require_replaceable(path)

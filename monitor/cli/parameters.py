@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from monitor.errors import ConfigError
+from monitor.model.errors import ConfigError
 
 if TYPE_CHECKING:
     from monitor.storage import SqlStore
@@ -130,7 +130,7 @@ def parse_period(start: str | None, end: str | None) -> tuple[datetime | None, d
 
 def parse_span(text: str) -> timedelta:
     """Parse a duration such as ``90d`` or ``12h``. Raises BadParameter for any other text."""
-    from monitor.options import parse_duration
+    from monitor.boundary.options import parse_duration
 
     try:
         span = parse_duration(text)

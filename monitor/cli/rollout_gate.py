@@ -28,7 +28,7 @@ from monitor.cli.output import (
     write_whole,
 )
 from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, ComparisonName, Config, parse_instant
-from monitor.errors import ConfigError, InputError, MonitorError
+from monitor.model.errors import ConfigError, InputError, MonitorError
 
 if TYPE_CHECKING:
     from markupsafe import Markup

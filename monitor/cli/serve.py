@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from monitor.boundary.redaction import escape_controls
 from monitor.cli.output import UNHEALTHY_EXIT
 from monitor.cli.parameters import DEFAULT_CONFIG, Config, parse_address
-from monitor.redaction import escape_controls
 
 if TYPE_CHECKING:
     from monitor.service.daemon.daemon import Daemon

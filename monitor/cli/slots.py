@@ -35,7 +35,7 @@ from monitor.cli.parameters import (
     parse_instant,
     parse_period,
 )
-from monitor.errors import MonitorError
+from monitor.model.errors import MonitorError
 from monitor.texts.wording import count_of
 
 if TYPE_CHECKING:

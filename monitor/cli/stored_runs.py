@@ -32,7 +32,7 @@ from monitor.cli.parameters import (
     parse_period,
     require_known,
 )
-from monitor.errors import InputError
+from monitor.model.errors import InputError
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -226,7 +226,7 @@ def _find(store: SqlStore, comparison: str, slot: datetime | None) -> RunRecord:
 
 
 def _print_run(record: RunRecord) -> None:
-    from monitor.presentation import arm_rows, explanation_tables, explanation_title
+    from monitor.measures.presentation import arm_rows, explanation_tables, explanation_title
 
     run = record.run
     explanation = record.explanation
@@ -271,7 +271,7 @@ def _print_notes(run: Run) -> None:
 
 
 def _summary_dict(run: Run, summary: Summary) -> dict[str, Any]:
-    from monitor.presentation import score_by_chance
+    from monitor.measures.presentation import score_by_chance
 
     by_chance = score_by_chance(summary.metric, run)
     return summary_dict(summary) | {"by_chance": by_chance}

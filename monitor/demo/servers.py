@@ -14,8 +14,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from monitor.immutable import immutable
 from monitor.model.arrays import Floats
+from monitor.model.immutable import immutable
 from monitor.model.instants import utc_now
 from monitor.model.rankings import Arm
 from monitor.web.server import WebServer

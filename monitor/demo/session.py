@@ -15,10 +15,10 @@ import pandas as pd
 from rich.console import Console
 from rich.text import Text
 
+from monitor.boundary.files import replace_file
 from monitor.demo import simulation
 from monitor.demo.servers import OnCall, Recommenders, Shop, serve_routes
-from monitor.errors import ConfigError
-from monitor.files import replace_file
+from monitor.model.errors import ConfigError
 from monitor.service import logs
 from monitor.service.daemon.daemon import Daemon
 from monitor.service.interrupts import termination_raised

@@ -12,12 +12,12 @@ from enum import StrEnum
 from operator import attrgetter
 
 from monitor.demo.servers import BROKEN_COUNTRY, OnCall, ReceivedAlert, Recommenders
-from monitor.immutable import immutable
 from monitor.model.alerts import State, Transition
+from monitor.model.immutable import immutable
 from monitor.model.instants import utc_now
+from monitor.model.ports import Store
 from monitor.model.rankings import ALL
 from monitor.model.runs import RunRecord, RunStatus
-from monitor.ports import Store
 
 DEMO_COMPARISON = "home-feed"
 DEMO_METRICS = ("extended_tau", "rbo(p=0.9)", "overlap")

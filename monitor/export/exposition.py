@@ -14,11 +14,11 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
-from monitor.errors import ConfigError
+from monitor.boundary.files import replace_file, require_replaceable
+from monitor.boundary.redaction import escape_controls
 from monitor.export.series import SERIES, Kind, Series
-from monitor.files import replace_file, require_replaceable
-from monitor.immutable import immutable
-from monitor.redaction import escape_controls
+from monitor.model.errors import ConfigError
+from monitor.model.immutable import immutable
 
 Lines = Mapping[str, tuple[tuple[bytes, bytes], ...]]
 """The lines of each family: those above its samples (``# HELP`` and so on), and its samples.

@@ -21,14 +21,14 @@ from prometheus_client.exposition import gzip_accepted
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from monitor.errors import DatabaseTrouble
 from monitor.export.daemon_metrics import DaemonMetrics
 from monitor.export.exposition import DAEMON_GAUGES, Format, Gauges, Lines, Piece, SampleKey
 from monitor.export.run_metrics import gauges_before_runs, gauges_of_run
 from monitor.export.series import COLLECTORS, SERIES, Kind
+from monitor.model.errors import DatabaseTrouble
+from monitor.model.ports import Clock
 from monitor.model.rankings import ALL
 from monitor.model.runs import LatestRun
-from monitor.ports import Clock
 
 _SEGMENT_POSITIONS = {
     name: series.labels.index("segment")

@@ -5,15 +5,15 @@ from itertools import accumulate, product
 
 import numpy as np
 
-from monitor.errors import ConfigError
 from monitor.export.exposition import Distribution, Gauges
 from monitor.export.series import FINISHED
+from monitor.measures.presentation import score_by_chance
 from monitor.model.alerts import Outcome, State
+from monitor.model.errors import ConfigError
 from monitor.model.rankings import ALL, Arm, Coverage, CoverageReason
 from monitor.model.run_reasons import RunReasonKind, find_reason
 from monitor.model.runs import LatestRun, RunStatus, Summary
 from monitor.model.statistics import DerivedMetric, Statistic, parse_derived
-from monitor.presentation import score_by_chance
 
 _STATES = {State.QUIET: 0, State.PENDING: 1, State.FIRING: 2}
 _JUDGED = (Outcome.OK, Outcome.BREACH)

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 from enum import StrEnum
 from functools import partial
 
-from monitor.errors import DatabaseTrouble, DeliveryTrouble
-from monitor.immutable import immutable
+from monitor.model.errors import DatabaseTrouble, DeliveryTrouble
+from monitor.model.immutable import immutable
 from monitor.model.rankings import Arm, CoverageReason
 from monitor.model.retention import DataKind
 from monitor.model.runs import RunStatus

@@ -6,7 +6,7 @@ from dataclasses import field
 from datetime import datetime
 from enum import StrEnum
 
-from monitor.immutable import immutable
+from monitor.model.immutable import immutable
 from monitor.model.rankings import Arm
 from monitor.model.rules import (
     ALWAYS_MISSED,

@@ -24,4 +24,4 @@ Hashes: TypeAlias = npt.NDArray[np.uint64]
 Ids: TypeAlias = "npt.NDArray[Any] | ExtensionArray"
 """Ids without nulls: int32, int64, pandas ``str``, or a Categorical of these.
 
-`monitor.pairing.ids` defines which ids are equal. For example, 42 and "42" are equal."""
+`monitor.measures.pairing.ids` defines which ids are equal. For example, 42 and "42" are equal."""

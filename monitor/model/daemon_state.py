@@ -3,7 +3,7 @@
 from datetime import datetime
 from enum import StrEnum
 
-from monitor.immutable import immutable
+from monitor.model.immutable import immutable
 
 
 class RoleKind(StrEnum):

@@ -7,7 +7,7 @@ from enum import StrEnum
 from operator import attrgetter
 from typing import TypeAlias
 
-from monitor.immutable import immutable
+from monitor.model.immutable import immutable
 from monitor.model.rankings import Arm
 from monitor.model.run_reasons import IdMismatch
 
@@ -28,7 +28,7 @@ class Part(StrEnum):
 
 
 class Change(StrEnum):
-    """How a user's list changed, worst first. `monitor.attribution.changes.classify` decides."""
+    """How a user's list changed, worst first. `monitor.statistics.attribution.changes.classify` decides."""
 
     REPLACED = "replaced"
     CUT_SHORT = "cut_short"
@@ -104,7 +104,7 @@ class PartMeans:
 
 
 Habits: TypeAlias = Mapping[str, Mapping[str, tuple[float, ...]]]
-"""Shares of users by arm, habit and bin, see `monitor.attribution.habits`."""
+"""Shares of users by arm, habit and bin, see `monitor.statistics.attribution.habits`."""
 
 
 @immutable

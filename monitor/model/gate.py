@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 
-from monitor.immutable import immutable
+from monitor.model.immutable import immutable
 
 
 class GateVerdict(StrEnum):

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from monitor.immutable import immutable
 from monitor.model.alerts import AlertState, Expectation, Standstill, State, Transition
 from monitor.model.explanation import Explanation, Split
+from monitor.model.immutable import immutable
 from monitor.model.model_versions import Models
 from monitor.model.run_reasons import UnmatchedName
 from monitor.model.runs import KeptLists, Run, Summary

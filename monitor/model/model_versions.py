@@ -7,7 +7,7 @@ from dataclasses import field, replace
 from datetime import datetime
 from operator import itemgetter
 
-from monitor.immutable import immutable
+from monitor.model.immutable import immutable
 from monitor.model.rankings import Arm
 
 MOST_KEPT = 8

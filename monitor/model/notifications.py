@@ -5,9 +5,9 @@ from dataclasses import field
 from datetime import datetime
 from enum import StrEnum
 
-from monitor.immutable import immutable
 from monitor.model.alerts import Transition
 from monitor.model.explanation import ExampleLists, Explanation
+from monitor.model.immutable import immutable
 from monitor.model.instants import format_instant
 from monitor.model.rules import Severity
 

@@ -5,8 +5,8 @@ from dataclasses import field
 from datetime import datetime
 from typing import NamedTuple
 
-from monitor.immutable import immutable
 from monitor.model.alerts import Transition
+from monitor.model.immutable import immutable
 from monitor.model.model_versions import Models
 from monitor.model.notifications import DeliveryStatus
 from monitor.model.rules import Severity

@@ -7,7 +7,7 @@ from dataclasses import field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from monitor.immutable import immutable
+from monitor.model.immutable import immutable
 from monitor.model.unreadable import Unreadable
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from dataclasses import field
 from datetime import datetime
 from enum import StrEnum
 
-from monitor.immutable import immutable
+from monitor.model.immutable import immutable
 
 
 class DataKind(StrEnum):

@@ -1,6 +1,6 @@
 """Why no run succeeds. `monitor.texts.root_causes` writes the sentences."""
 
-from monitor.immutable import immutable
+from monitor.model.immutable import immutable
 
 
 @immutable

@@ -7,7 +7,7 @@ from enum import StrEnum
 from math import isfinite
 from typing import ClassVar, Literal, NamedTuple, TypeAlias, TypeGuard
 
-from monitor.immutable import immutable
+from monitor.model.immutable import immutable
 from monitor.model.rankings import Arm
 from monitor.model.statistics import CoverageShare, NoiseFloor, Statistic
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import datetime
 from enum import StrEnum
 
-from monitor.immutable import immutable
+from monitor.model.immutable import immutable
 from monitor.model.rankings import Arm, CoverageReason
 
 

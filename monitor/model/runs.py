@@ -8,9 +8,9 @@ from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from monitor.immutable import immutable
 from monitor.model.alerts import AlertState, Expectation, Standstill, Transition
 from monitor.model.explanation import Explanation, Split
+from monitor.model.immutable import immutable
 from monitor.model.model_versions import Models
 from monitor.model.rankings import Arm, Coverage, Panel, RankingTable
 from monitor.model.run_reasons import IdMismatch, RunReasons

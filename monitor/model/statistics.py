@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Self
 
-from monitor.errors import ConfigError
+from monitor.model.errors import ConfigError
 from monitor.model.rankings import Arm, CoverageReason, CoverageRow
 
 _QUANTILE = re.compile(r"p(\d{2})")

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from enum import StrEnum
 
-from monitor.errors import UnreadableError
-from monitor.immutable import immutable
+from monitor.model.errors import UnreadableError
+from monitor.model.immutable import immutable
 
 MAX_UNREADABLE = 0.01
 """The share of a table's rows that may be unreadable unless an option says otherwise."""

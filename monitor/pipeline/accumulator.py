@@ -11,8 +11,20 @@ from heapq import nsmallest
 
 import numpy as np
 
-from monitor.immutable import immutable
-from monitor.metrics import Metric, parse
+from monitor.measures.metrics import Metric, parse
+from monitor.measures.pairing import ListedItems, keep_lists, sum_coverage
+from monitor.measures.pairing.id_mismatches import IdComparison
+from monitor.measures.pairing.ids import decode, find_users
+from monitor.measures.pairing.pairs import mix
+from monitor.measures.sampling import hash_users, is_sampled, select_kept
+from monitor.measures.summaries import (
+    SegmentRows,
+    SummaryAccumulator,
+    ordinary_rows,
+    rows_of_segments,
+    worst_rows,
+)
+from monitor.model.immutable import immutable
 from monitor.model.model_versions import count_versions
 from monitor.model.rankings import (
     Arm,
@@ -28,10 +40,6 @@ from monitor.model.rankings import (
 from monitor.model.rules import Comparison, Keep
 from monitor.model.runs import Evidence, EvidenceKind, Findings, KeptLists, Scores
 from monitor.model.statistics import parse_derived
-from monitor.pairing import ListedItems, keep_lists, sum_coverage
-from monitor.pairing.id_mismatches import IdComparison
-from monitor.pairing.ids import decode, find_users
-from monitor.pairing.pairs import mix
 from monitor.pipeline.run_scores import join_scores, take_rows, take_scores, without_failed
 from monitor.pipeline.score import leading_metric, score_pairs, wanted_statistics
 from monitor.pipeline.user_batches import (
@@ -42,14 +50,6 @@ from monitor.pipeline.user_batches import (
     sort_users,
     take_kept,
     take_users,
-)
-from monitor.sampling import hash_users, is_sampled, select_kept
-from monitor.summaries import (
-    SegmentRows,
-    SummaryAccumulator,
-    ordinary_rows,
-    rows_of_segments,
-    worst_rows,
 )
 
 SAMPLED_USERS = 100_000

@@ -4,12 +4,12 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from monitor.alerts.notification_policy import Matcher
-from monitor.errors import ConfigError
-from monitor.immutable import immutable
 from monitor.model.alerts import Transition
+from monitor.model.errors import ConfigError
+from monitor.model.immutable import immutable
 from monitor.model.instants import format_instant
 from monitor.model.notifications import Silence
-from monitor.ports import AlertStore
+from monitor.model.ports import AlertStore
 
 
 @immutable

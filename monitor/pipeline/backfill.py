@@ -4,9 +4,10 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from functools import partial
 
-from monitor.errors import DatabaseError, SourceError
-from monitor.immutable import immutable
-from monitor.metrics import Metric
+from monitor.measures.metrics import Metric
+from monitor.model.errors import DatabaseError, SourceError
+from monitor.model.immutable import immutable
+from monitor.model.ports import Clock, RelevanceSource, Store
 from monitor.model.rankings import RelevanceTable
 from monitor.model.rules import Comparison
 from monitor.model.runs import Run, Summary
@@ -17,7 +18,6 @@ from monitor.pipeline.score import (
     score_kept_lists,
     summarize_scores,
 )
-from monitor.ports import Clock, RelevanceSource, Store
 
 
 @immutable

@@ -21,9 +21,9 @@ from monitor.alerts.notification_policy import (
     NotificationPolicy,
     compose_messages,
 )
-from monitor.errors import DeliveryError
-from monitor.immutable import immutable
 from monitor.model.alerts import Transition
+from monitor.model.errors import DeliveryError
+from monitor.model.immutable import immutable
 from monitor.model.notifications import (
     Delivery,
     DeliveryStatus,
@@ -34,7 +34,7 @@ from monitor.model.notifications import (
     Updates,
     message_key,
 )
-from monitor.ports import Clock, DeliveryCounter, Outbox, Receiver
+from monitor.model.ports import Clock, DeliveryCounter, Outbox, Receiver
 
 LEASE = timedelta(seconds=60)
 """How long a delivery is leased. This is longer than any receiver may take for one message."""

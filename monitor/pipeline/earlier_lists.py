@@ -5,13 +5,13 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
-from monitor.arm_metrics import LastLists
-from monitor.immutable import immutable
-from monitor.kernels import PAD, pad
+from monitor.measures.arm_metrics import LastLists
+from monitor.measures.kernels import PAD, pad
+from monitor.measures.pairing.ids import codes_of, find_users
 from monitor.model.arrays import Codes, Rows
+from monitor.model.immutable import immutable
 from monitor.model.rankings import Arm, PairBatch, Pairing, RankingTable
 from monitor.model.runs import KeptLists
-from monitor.pairing.ids import codes_of, find_users
 
 
 @immutable

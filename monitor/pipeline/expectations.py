@@ -32,10 +32,17 @@ from monitor.model.rules import (
 from monitor.model.runs import Findings
 from monitor.model.statistics import Lack
 from monitor.pipeline import rule_series
-from monitor.reference.history import find_fault, find_median, find_scale
-from monitor.reference.prediction import WINDOW, Reference, predict, refer, surprise, to_normal
-from monitor.reference.sampling_error import judge_rare
-from monitor.reference.season import (
+from monitor.statistics.reference.history import find_fault, find_median, find_scale
+from monitor.statistics.reference.prediction import (
+    WINDOW,
+    Reference,
+    predict,
+    refer,
+    surprise,
+    to_normal,
+)
+from monitor.statistics.reference.sampling_error import judge_rare
+from monitor.statistics.reference.season import (
     TrendEvidence,
     correlate,
     count_suspects,
@@ -43,8 +50,8 @@ from monitor.reference.season import (
     no_evidence,
     update_evidence,
 )
-from monitor.reference.spread import SETTLED_RUNS, PastAlarms
-from monitor.reference.thresholds import Budget
+from monitor.statistics.reference.spread import SETTLED_RUNS, PastAlarms
+from monitor.statistics.reference.thresholds import Budget
 from monitor.texts.model_versions import write_model_changes
 
 NEAR_DROP_RUNS = 3

@@ -6,10 +6,10 @@ from math import log10
 
 import numpy as np
 
+from monitor.measures.pairing.ids import find_users
 from monitor.model.arrays import Floats, Rows
 from monitor.model.rankings import Arm, RankingTable
 from monitor.model.run_reasons import FloorDoubt, RunReason, RunReasonKind
-from monitor.pairing.ids import find_users
 from monitor.pipeline.user_batches import take_table
 
 _MAX_IGNORED_SHARE = 0.01

@@ -15,10 +15,12 @@ import numpy as np
 from monitor.alerts.conditions import count_standstills
 from monitor.alerts.incidents import assign_incidents
 from monitor.alerts.rule_evaluation import evaluate_rules
-from monitor.immutable import immutable
-from monitor.metrics import parse
+from monitor.measures.metrics import parse
+from monitor.measures.summaries import summarize_one
 from monitor.model.alerts import AlertState, Expectation, Standstill, State, Transition
+from monitor.model.immutable import immutable
 from monitor.model.memory import Memory, PastRun, to_lessons
+from monitor.model.ports import History
 from monitor.model.rankings import ALL
 from monitor.model.rules import Comparison, RuleKind, SimilarityRule
 from monitor.model.runs import Findings, KeptLists, RunRecord, RunStatus, Summary
@@ -26,9 +28,7 @@ from monitor.model.statistics import parse_derived
 from monitor.pipeline.expectations import REMEMBERED, compute_expectations, learning_rules
 from monitor.pipeline.run_explanation import add_explanations, find_lost
 from monitor.pipeline.score import score_kept_lists, summarize_scores
-from monitor.ports import History
-from monitor.reference.sampling_error import estimate_interval, share_interval
-from monitor.summaries import summarize_one
+from monitor.statistics.reference.sampling_error import estimate_interval, share_interval
 from monitor.texts.model_versions import write_models
 
 RECENT = 10

@@ -11,10 +11,10 @@ from datetime import datetime
 
 import pandas as pd
 
-from monitor.errors import UserDataError
+from monitor.measures.pairing.ids import find_users
+from monitor.model.errors import UserDataError
+from monitor.model.ports import RelevanceSource
 from monitor.model.rankings import Pull, RelevanceTable, UserBatch
-from monitor.pairing.ids import find_users
-from monitor.ports import RelevanceSource
 
 _MARK = "hmac-"
 _DIGITS = 32

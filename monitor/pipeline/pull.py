@@ -16,12 +16,14 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from monitor import ports
 from monitor.alerts.rule_evaluation import segments_of
-from monitor.deadline import BackgroundCall, Deadline, OverdueError
-from monitor.errors import SourceError
-from monitor.immutable import immutable
+from monitor.boundary.deadline import BackgroundCall, Deadline, OverdueError
+from monitor.measures.pairing.ids import find_users
+from monitor.measures.sampling import draw
+from monitor.model import ports
 from monitor.model.arrays import Floats
+from monitor.model.errors import SourceError
+from monitor.model.immutable import immutable
 from monitor.model.memory import Memory
 from monitor.model.rankings import (
     ALL,
@@ -39,11 +41,9 @@ from monitor.model.run_reasons import RunReason
 from monitor.model.runs import JoinRequest, PullProgress, PullRequest, Scores
 from monitor.model.statistics import NoiseFloor
 from monitor.model.unreadable import Unreadable
-from monitor.pairing.ids import find_users
 from monitor.pipeline.freshness import describe_cached, doubt_floor, gaps_between
 from monitor.pipeline.pseudonyms import Pseudonyms
 from monitor.pipeline.user_batches import cut_panel, split_users
-from monitor.sampling import draw
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -306,7 +306,7 @@ def pull_until_certain(
     ``timeout_s`` is the limit for all rounds together.
     """
     # Spark's executors import this module, but have no scipy.
-    from monitor.sequential.gate import is_certain, round_ends  # noqa: PLC0415
+    from monitor.statistics.sequential.gate import is_certain, round_ends  # noqa: PLC0415
 
     deadline = Deadline.after(timeout_s)
     ends = round_ends(len(panel))

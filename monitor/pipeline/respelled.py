@@ -4,14 +4,14 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from monitor.attribution.changes import PairChanges
-from monitor.attribution.decomposition import find_place, rows_of_place
-from monitor.attribution.hypotheses import Scene
-from monitor.kernels.exposure import distinct_items
+from monitor.measures.kernels.exposure import distinct_items
+from monitor.measures.pairing.id_mismatches import find_mismatch
 from monitor.model.explanation import FaultKind, Finding
 from monitor.model.rankings import ALL, Arm
 from monitor.model.run_reasons import IdKind, IdMismatch
-from monitor.pairing.id_mismatches import find_mismatch
+from monitor.statistics.attribution.changes import PairChanges
+from monitor.statistics.attribution.decomposition import find_place, rows_of_place
+from monitor.statistics.attribution.hypotheses import Scene
 
 _OF_ITEMS = (FaultKind.NOISE, FaultKind.MIXED_UP, FaultKind.REPLACED, FaultKind.ITEMS_GONE)
 """A changed spelling of ids is easily mistaken for one of these faults."""

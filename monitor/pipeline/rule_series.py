@@ -16,8 +16,8 @@ from monitor.model.memory import PARTS, PastRun
 from monitor.model.rankings import ALL
 from monitor.model.rules import SeriesRule, SimilarityRule, describe_series
 from monitor.model.runs import Summary
-from monitor.reference.sampling_error import estimate_error, from_angle, to_angle
-from monitor.reference.season import Phases
+from monitor.statistics.reference.sampling_error import estimate_error, from_angle, to_angle
+from monitor.statistics.reference.season import Phases
 
 RuleT_co = TypeVar("RuleT_co", bound=SeriesRule, covariant=True)
 

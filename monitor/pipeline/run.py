@@ -7,9 +7,10 @@ from itertools import chain
 
 from monitor.alerts.rule_evaluation import thin_segments
 from monitor.alerts.unmatched import find_unmatched
-from monitor.errors import OutputError, SourceError
+from monitor.model.errors import OutputError, SourceError
 from monitor.model.instants import format_instant
 from monitor.model.memory import Memory, MemoryRequest
+from monitor.model.ports import Clock, ScoreSink
 from monitor.model.rankings import Arm, CoverageNote, CoverageReason
 from monitor.model.rules import Comparison, Keep, SeriesRule, describe_series
 from monitor.model.run_reasons import (
@@ -28,7 +29,6 @@ from monitor.pipeline.run_explanation import HEALTHY_RUNS, add_explanations, fin
 from monitor.pipeline.run_measurement import Measurement, Stopwatch, measure_slot
 from monitor.pipeline.run_scores import RunScores, draw_scores, join_scores
 from monitor.pipeline.score import relevance_metrics
-from monitor.ports import Clock, ScoreSink
 from monitor.texts.id_mismatches import write_user_spelling
 from monitor.texts.model_versions import write_changes, write_models
 from monitor.texts.run_reasons import write_run_reasons

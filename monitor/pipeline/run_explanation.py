@@ -11,25 +11,8 @@ from typing import TypeAlias
 import numpy as np
 import pandas as pd
 
-from monitor.attribution.changes import (
-    PairChanges,
-    classify,
-    compare_pairs,
-    group_users,
-    share_kinds,
-)
-from monitor.attribution.decomposition import (
-    ExposureShift,
-    compare_exposure,
-    decompose_drop,
-    rows_of_place,
-)
-from monitor.attribution.faults import find_fault, find_missing
-from monitor.attribution.habits import pool_bins, share_bins
-from monitor.attribution.hypotheses import Scene
-from monitor.attribution.parts import Parts, ScoreBatch, average_parts, split_distances
-from monitor.immutable import immutable
-from monitor.metrics import Metric, Need, score_all
+from monitor.measures.metrics import Metric, Need, score_all
+from monitor.measures.pairing.ids import decode
 from monitor.model.alerts import State, Transition
 from monitor.model.arrays import Floats, Rows
 from monitor.model.explanation import (
@@ -42,6 +25,7 @@ from monitor.model.explanation import (
     MeanDrop,
     Split,
 )
+from monitor.model.immutable import immutable
 from monitor.model.rankings import (
     ALL,
     Arm,
@@ -55,11 +39,27 @@ from monitor.model.rules import Comparison, Condition, RuleKind
 from monitor.model.run_reasons import IdMismatch, RunReasonKind, find_reason
 from monitor.model.runs import Findings, RunStatus
 from monitor.model.statistics import ABOUT_ORDER, Lack, parse_derived
-from monitor.pairing.ids import decode
 from monitor.pipeline.accumulator import Sample
 from monitor.pipeline.earlier_lists import RecodedLists
 from monitor.pipeline.respelled import find_respelled
 from monitor.pipeline.score import leading_metric
+from monitor.statistics.attribution.changes import (
+    PairChanges,
+    classify,
+    compare_pairs,
+    group_users,
+    share_kinds,
+)
+from monitor.statistics.attribution.decomposition import (
+    ExposureShift,
+    compare_exposure,
+    decompose_drop,
+    rows_of_place,
+)
+from monitor.statistics.attribution.faults import find_fault, find_missing
+from monitor.statistics.attribution.habits import pool_bins, share_bins
+from monitor.statistics.attribution.hypotheses import Scene
+from monitor.statistics.attribution.parts import Parts, ScoreBatch, average_parts, split_distances
 from monitor.texts.explanations import (
     write_alert_text,
     write_cause,

@@ -10,18 +10,19 @@ from datetime import datetime
 from functools import partial
 from typing import TypeVar
 
-from monitor.arm_metrics import measure_arms, parse_arm_metric
-from monitor.errors import ConfigError, MetricError, SourceError
-from monitor.immutable import immutable
+from monitor.measures.arm_metrics import measure_arms, parse_arm_metric
+from monitor.measures.pairing.id_mismatches import LEAST_COMMON, find_user_mismatch
+from monitor.model.errors import ConfigError, MetricError, SourceError
 from monitor.model.explanation import Explanation
+from monitor.model.immutable import immutable
 from monitor.model.memory import Memory
 from monitor.model.model_versions import follow
+from monitor.model.ports import Clock
 from monitor.model.rankings import Arm, Coverage, CoverageNote, CoverageReason
 from monitor.model.rules import Comparison, Keep, MeasuringPlan
 from monitor.model.run_reasons import IdMismatch, RunReasons
 from monitor.model.runs import ArmScore, Findings, KeptLists, Scores
 from monitor.model.statistics import DerivedMetric, NoiseFloor, parse_derived
-from monitor.pairing.id_mismatches import LEAST_COMMON, find_user_mismatch
 from monitor.pipeline.accumulator import SAMPLED_USERS, RunAccumulator, Sample
 from monitor.pipeline.earlier_lists import RecodedLists, recode_lists
 from monitor.pipeline.freshness import summarize_gaps
@@ -40,7 +41,6 @@ from monitor.pipeline.run_explanation import add_titles, explain_run, explained_
 from monitor.pipeline.run_parts import RemoteMeasurer
 from monitor.pipeline.run_scores import RunScores, draw_scores
 from monitor.pipeline.user_batches import users_at_once
-from monitor.ports import Clock
 
 _T = TypeVar("_T")
 

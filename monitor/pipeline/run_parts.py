@@ -14,7 +14,10 @@ import numpy as np
 import pandas as pd
 from pandas.api.extensions import ExtensionArray
 
-from monitor.errors import SourceError
+from monitor.measures.pairing.id_mismatches import IdComparison
+from monitor.measures.pairing.pairs import DistinctIds, ListedItems
+from monitor.measures.summaries import FineBins, ScoreSums, SummaryAccumulator
+from monitor.model.errors import SourceError
 from monitor.model.rankings import (
     Arm,
     AskedUsers,
@@ -33,12 +36,9 @@ from monitor.model.run_reasons import IdKind, IdMismatch, MismatchKind
 from monitor.model.runs import Evidence, EvidenceKind, KeptLists, Scores
 from monitor.model.statistics import Statistic
 from monitor.model.unreadable import Need, Unreadable
-from monitor.pairing.id_mismatches import IdComparison
-from monitor.pairing.pairs import DistinctIds, ListedItems
 from monitor.pipeline.accumulator import RunAccumulator, RunPart
 from monitor.pipeline.pseudonyms import Pseudonyms
 from monitor.pipeline.run_scores import draw_scores, join_scores
-from monitor.summaries import FineBins, ScoreSums, SummaryAccumulator
 
 _KINDS: dict[str, type] = {
     kind.__name__: kind

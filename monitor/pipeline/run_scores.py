@@ -7,12 +7,12 @@ from typing import TypeVar
 import numpy as np
 import pandas as pd
 
+from monitor.measures.sampling import select_kept
 from monitor.model.arrays import Flags, Floats
+from monitor.model.ports import ScoreSpool
 from monitor.model.rules import Comparison, Keep
 from monitor.model.runs import Scores
 from monitor.model.statistics import parse_derived
-from monitor.ports import ScoreSpool
-from monitor.sampling import select_kept
 
 _T = TypeVar("_T")
 

@@ -4,15 +4,15 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from monitor.immutable import immutable
-from monitor.metrics import Metric, Need, can_score, parse, score_all
+from monitor.measures.metrics import Metric, Need, can_score, parse, score_all
+from monitor.measures.pairing import pair
+from monitor.measures.summaries import Bounds, SummaryAccumulator
 from monitor.model.arrays import Floats, Rows
+from monitor.model.immutable import immutable
 from monitor.model.rankings import Pairing, Pull, RelevanceTable, UserBatch
 from monitor.model.rules import Comparison, MeasuringPlan, SimilarityRule
 from monitor.model.runs import KeptLists, Scores, Summary
 from monitor.model.statistics import DerivedMetric, Statistic, parse_derived
-from monitor.pairing import pair
-from monitor.summaries import Bounds, SummaryAccumulator
 
 _LACK_WORDS = {
     Need.SCORES: "neither arm gives scores",

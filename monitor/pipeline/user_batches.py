@@ -7,14 +7,14 @@ import numpy as np
 import pandas as pd
 from pandas.api.extensions import ExtensionArray
 
-from monitor.kernels.ragged import find_cells, take_lists
+from monitor.measures.kernels.ragged import find_cells, take_lists
+from monitor.measures.pairing import pair
+from monitor.measures.pairing.id_mismatches import IdComparison
+from monitor.measures.pairing.ids import find_users
+from monitor.measures.summaries import SegmentRows, rows_of_segments
 from monitor.model.arrays import Flags, Floats, Ids, Rows
 from monitor.model.rankings import CoverageReason, Pairing, Panel, Pull, RankingTable, UserBatch
 from monitor.model.runs import KeptLists
-from monitor.pairing import pair
-from monitor.pairing.id_mismatches import IdComparison
-from monitor.pairing.ids import find_users
-from monitor.summaries import SegmentRows, rows_of_segments
 
 
 def users_at_once(k: int) -> int:

@@ -3,13 +3,13 @@
 Such packages must import nothing else of `monitor`.
 """
 
-from monitor.errors import DeliveryError, SourceError
-from monitor.kernels import Alignment
-from monitor.metrics.metric import Correlation, Distance, Metric, Need, Similarity
+from monitor.boundary.options import NOT_IN_HASH, ConfigPath, Duration, Options
+from monitor.measures.kernels import Alignment
+from monitor.measures.metrics.metric import Correlation, Distance, Metric, Need, Similarity
+from monitor.model.errors import DeliveryError, SourceError
 from monitor.model.notifications import Message, Treatment, Updates
 from monitor.model.rankings import CoverageReason
 from monitor.model.runs import PullRequest
-from monitor.options import NOT_IN_HASH, ConfigPath, Duration, Options
 from monitor.receivers.fields import ReceiverEntry
 from monitor.receivers.message.content import content_of
 from monitor.receivers.message.plain_text import plain_text

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 
-from monitor.options import OneOf, with_kinds
-from monitor.plugins import Registry
-from monitor.ports import Receiver
+from monitor.boundary.options import OneOf, with_kinds
+from monitor.boundary.plugins import Registry
+from monitor.model.ports import Receiver
 from monitor.receivers.alertmanager import Alertmanager, AlertmanagerOptions
 from monitor.receivers.apprise import AppriseOptions, AppriseReceiver
 from monitor.receivers.email import Email, EmailOptions

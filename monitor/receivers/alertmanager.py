@@ -12,10 +12,10 @@ from typing import Annotated
 from pydantic import Field, SecretStr
 
 from monitor.alerts.incidents import find_leads
+from monitor.boundary.options import Duration, HeaderSecret, LabelName, Options, must
 from monitor.model.alerts import Transition
 from monitor.model.instants import format_instant
 from monitor.model.notifications import Message, Treatment, Updates
-from monitor.options import Duration, HeaderSecret, LabelName, Options, must
 from monitor.receivers.fields import HttpReceiverEntry, ReceiverName, Url, without_path
 from monitor.receivers.http_client import HttpReceiver, encode_json
 from monitor.receivers.message.identity import alert_annotations, alert_labels, started_at

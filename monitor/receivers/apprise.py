@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import AfterValidator, Field, SecretStr
 
-from monitor.deadline import Deadline
-from monitor.errors import ConfigError, DeliveryError
+from monitor.boundary.deadline import Deadline
+from monitor.model.errors import ConfigError, DeliveryError
 from monitor.model.notifications import Message, MessageStatus, message_key
 from monitor.receivers.fields import (
     BaseReceiver,

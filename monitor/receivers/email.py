@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, SecretStr
 
-from monitor.errors import DeliveryError
+from monitor.boundary.options import must
+from monitor.model.errors import DeliveryError
 from monitor.model.notifications import Message, MessageStatus, message_key
 from monitor.model.rules import Severity
-from monitor.options import must
 from monitor.receivers.fields import (
     BaseReceiver,
     CaFile,

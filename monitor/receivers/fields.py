@@ -12,12 +12,20 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, SecretStr
 
-from monitor.errors import ConfigError, DeliveryError
+from monitor.boundary.options import (
+    ConfigPath,
+    Duration,
+    OneOf,
+    Options,
+    check_headers,
+    must,
+    web_url_of,
+)
+from monitor.boundary.plugins import OPENING_S, Guard, PluginError
+from monitor.boundary.web_proxy import Proxy
+from monitor.model.errors import ConfigError, DeliveryError
 from monitor.model.notifications import Message, Treatment, Updates
-from monitor.options import ConfigPath, Duration, OneOf, Options, check_headers, must, web_url_of
-from monitor.plugins import OPENING_S, Guard, PluginError
-from monitor.ports import Receiver
-from monitor.web_proxy import Proxy
+from monitor.model.ports import Receiver
 
 # The lease of a delivery is longer. So no other daemon sends the delivery at the same time.
 LONGEST_TIMEOUT = timedelta(seconds=30)

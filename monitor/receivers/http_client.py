@@ -13,15 +13,15 @@ from typing import ClassVar
 
 from pydantic import SecretStr
 
-from monitor.deadline import BackgroundCall, Deadline, OverdueError
-from monitor.errors import DeliveryError
-from monitor.immutable import immutable
+from monitor.boundary.deadline import BackgroundCall, Deadline, OverdueError
+from monitor.boundary.redaction import origin
+from monitor.boundary.web_proxy import open_proxy
+from monitor.model.errors import DeliveryError
+from monitor.model.immutable import immutable
 from monitor.model.instants import retry_after_s
 from monitor.model.notifications import Treatment
 from monitor.receivers.fields import BaseReceiver, HttpReceiverEntry
 from monitor.receivers.network_failures import failure_reason, proxy_reason
-from monitor.redaction import origin
-from monitor.web_proxy import open_proxy
 
 _ADVICE = {
     401: "check its credentials",

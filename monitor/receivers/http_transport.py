@@ -19,9 +19,9 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import HTTPError
 
 from monitor import USER_AGENT
-from monitor.deadline import Deadline, interrupt_when_given_up
-from monitor.link_local import refuse_link_local
-from monitor.web_proxy import WebProxy, refuse_link_local_behind
+from monitor.boundary.deadline import Deadline, interrupt_when_given_up
+from monitor.boundary.link_local import refuse_link_local
+from monitor.boundary.web_proxy import WebProxy, refuse_link_local_behind
 
 VENDOR_ERRORS = (requests.RequestException, HTTPError, HTTPException, OSError, UnicodeError)
 """The errors of requests, urllib3 and the standard library if there is no answer."""

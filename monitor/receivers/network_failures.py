@@ -4,9 +4,9 @@ import re
 import socket
 from collections.abc import Iterator, Mapping
 
-from monitor.deadline import OverdueError
-from monitor.foreign_errors import find_tls_fault
-from monitor.link_local import LinkLocalError
+from monitor.boundary.deadline import OverdueError
+from monitor.boundary.foreign_errors import find_tls_fault
+from monitor.boundary.link_local import LinkLocalError
 from monitor.model.tls_faults import TlsClient
 from monitor.texts.tls_faults import write_tls_fault
 

@@ -10,10 +10,10 @@ from typing import Annotated
 
 from pydantic import Field, SecretStr
 
-from monitor.errors import DeliveryError
+from monitor.boundary.options import must
+from monitor.model.errors import DeliveryError
 from monitor.model.instants import format_instant
 from monitor.model.notifications import Message, MessageStatus, Updates
-from monitor.options import must
 from monitor.receivers.fields import HttpReceiverEntry, RepeatEvery, Url, repeated, without_path
 from monitor.receivers.http_client import HttpAnswer, HttpReceiver
 from monitor.receivers.message.content import MessageContent, content_of

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit, urlunsplit
 import structlog
 from pydantic import Field
 
-from monitor.errors import DeliveryError
+from monitor.model.errors import DeliveryError
 from monitor.model.instants import format_instant, utc_now
 from monitor.model.runs import Claim
 from monitor.receivers.fields import HttpReceiverEntry, ReceiverName, SecretUrl

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 from pydantic import Field
 
-from monitor.errors import DeliveryError
+from monitor.model.errors import DeliveryError
 from monitor.model.notifications import Message, MessageStatus
 from monitor.receivers.fields import HttpReceiverEntry, RepeatEvery, SecretUrl, repeated
 from monitor.receivers.http_client import HttpAnswer, HttpReceiver

@@ -15,9 +15,14 @@ from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
 
-from monitor.deadline import BackgroundCall, Deadline, OverdueError, interrupt_when_given_up
-from monitor.errors import ConfigError, DeliveryError
-from monitor.immutable import immutable
+from monitor.boundary.deadline import (
+    BackgroundCall,
+    Deadline,
+    OverdueError,
+    interrupt_when_given_up,
+)
+from monitor.model.errors import ConfigError, DeliveryError
+from monitor.model.immutable import immutable
 from monitor.receivers.network_failures import failure_reason
 
 _READY = 220

@@ -9,10 +9,10 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field, SecretStr
 
 from monitor.alerts.incidents import find_leads
+from monitor.boundary.options import HeaderSecret
 from monitor.model.alerts import Transition
 from monitor.model.instants import format_instant
 from monitor.model.notifications import Message, MessageStatus, Updates, message_key
-from monitor.options import HeaderSecret
 from monitor.receivers.fields import (
     HttpReceiverEntry,
     RepeatEvery,

@@ -12,21 +12,20 @@ import structlog
 from monitor.alerts.machine import INSTALLATION, retire_alerts
 from monitor.alerts.notification_policy import NotificationPolicy
 from monitor.alerts.unmatched import share_selectors
-from monitor.errors import ConfigError
 from monitor.export.publisher import PrometheusPublisher
-from monitor.immutable import immutable
+from monitor.model.errors import ConfigError
+from monitor.model.immutable import immutable
+from monitor.model.ports import Clock, Receiver, RelevanceSource, Store, UserSource
 from monitor.model.rankings import Arm
 from monitor.model.rules import Comparison
 from monitor.pipeline.pseudonyms import HiddenRelevance, Pseudonyms
 from monitor.pipeline.pull import Arms, pull_titles
 from monitor.pipeline.shared_answers import SharedAnswers
-from monitor.ports import Clock, Receiver, RelevanceSource, Store, UserSource
 from monitor.receivers import RunPings, open_receivers
 from monitor.service.runner import Watched, ignore
 from monitor.settings.comparison_options import ComparisonOptions
 from monitor.settings.configuration import Settings, read_key
 from monitor.settings.translation import policy_of, to_comparison, to_schedule
-from monitor.sinks import ScoreFiles
 from monitor.sources import (
     UsersOptions,
     all_users_problem,
@@ -39,6 +38,7 @@ from monitor.sources import (
 )
 from monitor.sources.kept_answers import AnswerFolder
 from monitor.storage.database_url import file_of, parse_url
+from monitor.storage.sinks import ScoreFiles
 
 log = structlog.get_logger(__name__)
 

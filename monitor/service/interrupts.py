@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from monitor.deadline import SignalHandler, signals_handled
+from monitor.boundary.deadline import SignalHandler, signals_handled
 
 terminated = threading.Event()
 """Set after SIGTERM. A library may replace the exception of the handler by KeyboardInterrupt."""

@@ -15,7 +15,7 @@ from typing import Literal, TextIO
 
 import structlog
 
-from monitor.errors import MonitorError, describe_fault
+from monitor.model.errors import MonitorError, describe_fault
 from monitor.model.instants import format_instant
 
 log = structlog.get_logger(__name__)

@@ -19,20 +19,26 @@ import stamina
 import structlog
 
 from monitor.alerts.unmatched import find_unmatched_silences, may_concern
-from monitor.deadline import OverdueError, call_in_time
-from monitor.errors import ConfigError, DatabaseError, MonitorError, OutputError, describe_fault
-from monitor.immutable import immutable
+from monitor.boundary.deadline import OverdueError, call_in_time
+from monitor.boundary.options import format_duration
+from monitor.model.errors import (
+    ConfigError,
+    DatabaseError,
+    MonitorError,
+    OutputError,
+    describe_fault,
+)
+from monitor.model.immutable import immutable
 from monitor.model.instants import format_instant
 from monitor.model.memory import Memory
+from monitor.model.ports import Clock, ScoreSpool, Store
 from monitor.model.rules import Comparison
 from monitor.model.run_reasons import UnmatchedName
 from monitor.model.runs import Claim, PullProgress, RunResult, RunStatus
-from monitor.options import format_duration
 from monitor.pipeline.backfill import BackfilledRun, backfill_relevance
 from monitor.pipeline.pull import Arms
 from monitor.pipeline.run import execute, failed_result, memory_request
 from monitor.pipeline.run_scores import RunScores
-from monitor.ports import Clock, ScoreSpool, Store
 from monitor.service.interrupts import interrupts_held
 from monitor.settings.schedule import Schedule
 from monitor.sources.kept_answers import AnswerFolder

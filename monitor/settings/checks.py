@@ -12,12 +12,8 @@ from typing import Any
 
 from pydantic import SecretStr
 
-from monitor.arm_metrics import ArmMetric, ArmNeed, parse_arm_metric
-from monitor.metrics import Metric, Need, parse
-from monitor.model.rankings import Arm
-from monitor.model.rules import Keep, SampleSize, SimilarityRule
-from monitor.options import format_duration
-from monitor.options.problems import (
+from monitor.boundary.options import format_duration
+from monitor.boundary.options.problems import (
     MISSING,
     NAME_TAKEN,
     TWICE,
@@ -27,6 +23,10 @@ from monitor.options.problems import (
     duplicates,
     within,
 )
+from monitor.measures.arm_metrics import ArmMetric, ArmNeed, parse_arm_metric
+from monitor.measures.metrics import Metric, Need, parse
+from monitor.model.rankings import Arm
+from monitor.model.rules import Keep, SampleSize, SimilarityRule
 from monitor.settings.addresses import is_loopback, split_address
 from monitor.settings.configuration import receivers_by_name
 from monitor.settings.excerpt import names_in

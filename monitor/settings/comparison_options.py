@@ -7,12 +7,11 @@ from typing import Annotated, Any, ClassVar, Literal, Self, cast
 
 from pydantic import ConfigDict, Field, PrivateAttr, model_validator
 
-from monitor.arm_metrics import ARM_METRICS
+from monitor.boundary.options import Duration, OneOf, Options
+from monitor.measures.arm_metrics import ARM_METRICS
 from monitor.model.rules import Condition, ConditionRule, Keep, Severity
-from monitor.options import Duration, OneOf, Options
 from monitor.settings import value_types
 from monitor.settings.rule_options import RuleOptions, RulesOrDefault
-from monitor.sinks import ScoresToOptions
 from monitor.sources import (
     ItemTitlesOptions,
     ItemWeightsOptions,
@@ -20,6 +19,7 @@ from monitor.sources import (
     SourceOptions,
     UsersOptions,
 )
+from monitor.storage.sinks import ScoresToOptions
 
 # The names of the alerts. A rule with the same name replaces the alert.
 CONDITION_ALERTS = {

@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 from pydantic import Field, PrivateAttr, SecretStr
 
 from monitor.alerts.notification_policy import MaintenanceWindow, Matcher, Route
-from monitor.files import describe_exposure, read_bounded
+from monitor.boundary.files import describe_exposure, read_bounded
+from monitor.boundary.options import ConfigPath, Duration, Options, readable_by
 from monitor.model.retention import Cutoffs
-from monitor.options import ConfigPath, Duration, Options, readable_by
 from monitor.receivers import PingOptions, ReceiverOptions
 from monitor.settings.addresses import DEFAULT_LISTEN, split_address
 from monitor.settings.comparison_options import ComparisonOptions, ConditionsOptions

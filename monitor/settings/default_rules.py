@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 from functools import cache
 
-from monitor.metrics import Metric, Need, parse
+from monitor.measures.metrics import Metric, Need, parse
 from monitor.model.rankings import Arm
 from monitor.model.rules import Keep
 from monitor.model.statistics import CHURN, TRAITS, CoverageShare, DerivedMetric, Lack

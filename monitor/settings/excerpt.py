@@ -11,9 +11,9 @@ from typing import Any
 
 from pydantic import SecretStr
 
-from monitor.errors import ConfigError
-from monitor.immutable import immutable
-from monitor.options.problems import KeyPath
+from monitor.boundary.options.problems import KeyPath
+from monitor.model.errors import ConfigError
+from monitor.model.immutable import immutable
 from monitor.settings.validation import read_text
 from monitor.settings.yaml_document import parse_yaml
 from monitor.storage import absolute_url

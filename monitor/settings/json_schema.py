@@ -6,8 +6,8 @@ from typing import Any
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core.core_schema import NullableSchema
 
+from monitor.boundary.options import format_duration
 from monitor.model.statistics import Statistic
-from monitor.options import format_duration
 from monitor.settings.configuration import Settings
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"

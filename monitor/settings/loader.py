@@ -3,8 +3,8 @@
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from monitor.errors import ConfigError
-from monitor.options.problems import KeyPath
+from monitor.boundary.options.problems import KeyPath
+from monitor.model.errors import ConfigError
 from monitor.settings.checks import check_settings
 from monitor.settings.comparison_options import ComparisonOptions
 from monitor.settings.configuration import Settings

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-from monitor.metrics import Need
+from monitor.boundary.options.problems import TWICE, Partial, Problem, duplicates, suggestion
+from monitor.measures.metrics import Need
 from monitor.model.rankings import ALL
 from monitor.model.rules import Direction, Keep
 from monitor.model.statistics import Lack
-from monitor.options.problems import TWICE, Partial, Problem, duplicates, suggestion
 from monitor.settings.rule_options import RuleOptions
 
 _OF_FROZEN = (

@@ -5,12 +5,12 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, ConfigDict, Field, FiniteFloat
 
-from monitor.immutable import immutable
-from monitor.metrics import Metric
+from monitor.boundary.options import LabelName, Options, must
+from monitor.measures.metrics import Metric
 from monitor.model import rules
+from monitor.model.immutable import immutable
 from monitor.model.rankings import Arm
 from monitor.model.statistics import DerivedMetric, parse_derived
-from monitor.options import LabelName, Options, must
 from monitor.settings import value_types
 
 _OF_EVERY_RULE = {

@@ -15,11 +15,11 @@ from pydantic import BaseModel, SecretStr
 
 from monitor.alerts.incidents import GROUP_FOR
 from monitor.alerts.notification_policy import NotificationPolicy
-from monitor.arm_metrics import ArmNeed, parse_arm_metric
-from monitor.metrics import parse
+from monitor.boundary.options import NOT_IN_HASH
+from monitor.measures.arm_metrics import ArmNeed, parse_arm_metric
+from monitor.measures.metrics import parse
 from monitor.model.rules import Comparison, JudgingPlan, Keep, MeasuringPlan, Rule
 from monitor.model.statistics import NoiseFloor
-from monitor.options import NOT_IN_HASH
 from monitor.settings.comparison_options import ComparisonOptions
 from monitor.settings.configuration import Settings, receivers_by_name
 from monitor.settings.default_rules import arm_metrics_of, rules_of

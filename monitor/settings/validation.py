@@ -12,9 +12,8 @@ from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from monitor.errors import ConfigError
-from monitor.files import read_bounded
-from monitor.options.problems import (
+from monitor.boundary.files import read_bounded
+from monitor.boundary.options.problems import (
     MAX_PROBLEMS,
     KeyPath,
     Problem,
@@ -22,6 +21,7 @@ from monitor.options.problems import (
     dotted_path,
     messages,
 )
+from monitor.model.errors import ConfigError
 from monitor.settings.yaml_document import MAX_BYTES, YamlDocument
 
 _ModelT = TypeVar("_ModelT", bound=BaseModel)

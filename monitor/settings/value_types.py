@@ -18,14 +18,14 @@ from pydantic import (
 )
 from pydantic_core import core_schema
 
-from monitor.arm_metrics import parse_arm_metric
-from monitor.errors import ConfigError, MonitorError
-from monitor.metrics import Metric, parse
+from monitor.boundary.options import Duration, must, readable_by, web_url_of
+from monitor.measures.arm_metrics import parse_arm_metric
+from monitor.measures.metrics import Metric, parse
+from monitor.model.errors import ConfigError, MonitorError
 from monitor.model.rankings import ALL
 from monitor.model.rules import Keep
 from monitor.model.segments import name_segment
 from monitor.model.statistics import CoverageShare, Statistic
-from monitor.options import Duration, must, readable_by, web_url_of
 from monitor.settings.addresses import split_address
 from monitor.settings.schedule import Cron, parse_hours, parse_zone
 from monitor.storage.database_url import absolute_url, parse_url

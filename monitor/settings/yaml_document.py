@@ -16,8 +16,8 @@ import yaml
 from yaml import MappingNode, Node, ScalarNode
 from yaml.composer import Composer
 
-from monitor.errors import ConfigError
-from monitor.options.problems import KeyPath, Problem
+from monitor.boundary.options.problems import KeyPath, Problem
+from monitor.model.errors import ConfigError
 
 _REFERENCE = re.compile(
     r"\$\$\{|\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}|\$\{"

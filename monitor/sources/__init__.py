@@ -11,11 +11,10 @@ from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import AfterValidator, Field
 
-from monitor.errors import ConfigError
-from monitor.model.rules import SampleSize
-from monitor.options import NOT_IN_HASH, Duration, Kinds, OneOf, Options, must, with_kinds
-from monitor.plugins import Registry
-from monitor.ports import (
+from monitor.boundary.options import NOT_IN_HASH, Duration, Kinds, OneOf, Options, must, with_kinds
+from monitor.boundary.plugins import Registry
+from monitor.model.errors import ConfigError
+from monitor.model.ports import (
     ItemTitleSource,
     ItemWeightSource,
     JoinedSource,
@@ -23,6 +22,7 @@ from monitor.ports import (
     Source,
     UserSource,
 )
+from monitor.model.rules import SampleSize
 from monitor.sources.file import FILE
 from monitor.sources.http import HTTP
 from monitor.sources.kinds import Reader, SourceKind, read_kind

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pandas as pd
 import pyarrow as pa
 
-from monitor.errors import UnreadableError
+from monitor.model.errors import UnreadableError
 from monitor.model.id_forms import Forms, speller
 
 _MOST_NAMES = 20  # the number of columns that an error names

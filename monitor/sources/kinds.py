@@ -9,10 +9,10 @@ from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any
 
-from monitor.errors import ConfigError
-from monitor.immutable import immutable
-from monitor.options import OneOf, Options
-from monitor.plugins import OPENING_S, Guard, PluginError
+from monitor.boundary.options import OneOf, Options
+from monitor.boundary.plugins import OPENING_S, Guard, PluginError
+from monitor.model.errors import ConfigError
+from monitor.model.immutable import immutable
 
 
 @dataclass(frozen=True, slots=True)

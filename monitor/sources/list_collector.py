@@ -8,11 +8,11 @@ from itertools import chain, compress, islice
 import numpy as np
 import pandas as pd
 
-from monitor.kernels.ragged import offsets_of
+from monitor.measures.kernels.ragged import offsets_of
+from monitor.measures.reading.lists import FlatLists, NoItems, join_lists, read_lists
 from monitor.model.id_forms import Forms, speller
 from monitor.model.model_versions import count_versions
 from monitor.model.rankings import CoverageReason, Pull, RankingTable
-from monitor.reading.lists import FlatLists, NoItems, join_lists, read_lists
 
 _TOGETHER = 5_000
 """The lists of this many users are converted at the same time. Then an integer takes 8 bytes."""

@@ -13,13 +13,9 @@ import pyarrow.compute as pc
 from pandas.api.extensions import ExtensionArray
 from pyarrow import types as arrow_types
 
-from monitor.errors import SourceError, UserDataError
-from monitor.kernels.labels import best_of_each
-from monitor.kernels.ragged import offsets_of
-from monitor.model.arrays import Floats, Integers, Rows
-from monitor.model.rankings import LEAST_WEIGHT, MOST_WEIGHT, ItemWeights, RelevanceTable, UserTable
-from monitor.model.unreadable import Need
-from monitor.reading.ids import (
+from monitor.measures.kernels.labels import best_of_each
+from monitor.measures.kernels.ragged import offsets_of
+from monitor.measures.reading.ids import (
     decode_categories,
     describe_type,
     id_column,
@@ -28,10 +24,14 @@ from monitor.reading.ids import (
     one_array,
     to_ids,
 )
-from monitor.reading.lists import Cells, read_lists
-from monitor.reading.numbers import is_numeric, number_column
-from monitor.reading.tally import Tally
-from monitor.sampling import split
+from monitor.measures.reading.lists import Cells, read_lists
+from monitor.measures.reading.numbers import is_numeric, number_column
+from monitor.measures.reading.tally import Tally
+from monitor.measures.sampling import split
+from monitor.model.arrays import Floats, Integers, Rows
+from monitor.model.errors import SourceError, UserDataError
+from monitor.model.rankings import LEAST_WEIGHT, MOST_WEIGHT, ItemWeights, RelevanceTable, UserTable
+from monitor.model.unreadable import Need
 from monitor.sources.columns import on_one_line
 
 MAX_TITLE_LENGTH = 200  # the number of characters; longer titles are cut

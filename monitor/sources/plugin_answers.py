@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from monitor.errors import SourceError
+from monitor.boundary.options import Options
+from monitor.boundary.plugins import Guard
+from monitor.measures.reading.numbers import numbers_of
+from monitor.model.errors import SourceError
 from monitor.model.rankings import CoverageReason, Pull
 from monitor.model.runs import PullRequest
-from monitor.options import Options
-from monitor.plugins import Guard
-from monitor.reading.numbers import numbers_of
 from monitor.sources.columns import on_one_line
 from monitor.sources.list_collector import ListCollector
 from monitor.sources.tables import Table

@@ -18,17 +18,10 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from monitor.errors import SourceError
-from monitor.foreign_errors import file_cause
-from monitor.immutable import immutable
-from monitor.kernels.ragged import offsets_of
-from monitor.model.arrays import Flags, Integers
-from monitor.model.id_forms import Forms
-from monitor.model.model_versions import count_versions
-from monitor.model.rankings import CoverageReason, Pull, RankingTable
-from monitor.model.unreadable import Need
-from monitor.reading.ids import describe_type, id_column, is_list, is_text, to_ids
-from monitor.reading.lists import (
+from monitor.boundary.foreign_errors import file_cause
+from monitor.measures.kernels.ragged import offsets_of
+from monitor.measures.reading.ids import describe_type, id_column, is_list, is_text, to_ids
+from monitor.measures.reading.lists import (
     FlatLists,
     NoItems,
     is_padding,
@@ -37,8 +30,15 @@ from monitor.reading.lists import (
     parse_cell,
     read_lists,
 )
-from monitor.reading.numbers import number_column, value_array
-from monitor.reading.tally import Tally
+from monitor.measures.reading.numbers import number_column, value_array
+from monitor.measures.reading.tally import Tally
+from monitor.model.arrays import Flags, Integers
+from monitor.model.errors import SourceError
+from monitor.model.id_forms import Forms
+from monitor.model.immutable import immutable
+from monitor.model.model_versions import count_versions
+from monitor.model.rankings import CoverageReason, Pull, RankingTable
+from monitor.model.unreadable import Need
 from monitor.sources import columns
 from monitor.sources.list_collector import pull_without, spell_items
 

@@ -5,9 +5,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from monitor.boundary.options import NOT_IN_HASH, Duration, Options, readable_by
 from monitor.model.id_forms import speller
 from monitor.model.unreadable import MAX_UNREADABLE
-from monitor.options import NOT_IN_HASH, Duration, Options, readable_by
 
 ColumnName = Annotated[str, Field(min_length=1, max_length=200)]
 _Text = Annotated[str, Field(min_length=1, max_length=1000)]

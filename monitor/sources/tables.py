@@ -10,12 +10,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from monitor.errors import SourceError
+from monitor.measures.reading.ids import id_column, is_text
+from monitor.measures.reading.numbers import number_column, value_array
+from monitor.measures.reading.tally import Tally
+from monitor.model.errors import SourceError
 from monitor.model.rankings import ItemWeights, RelevanceTable, UserTable
 from monitor.model.unreadable import MAX_UNREADABLE, require_readable
-from monitor.reading.ids import id_column, is_text
-from monitor.reading.numbers import number_column, value_array
-from monitor.reading.tally import Tally
 from monitor.sources import table_lists
 from monitor.sources.columns import spell_column
 from monitor.sources.lookup_tables import GradedItems, item_titles, item_weights, user_table

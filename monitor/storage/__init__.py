@@ -7,7 +7,7 @@ from contextlib import closing
 
 from pydantic import SecretStr
 
-from monitor.ports import AlertStore, History, Outbox, PageStore, RunStore
+from monitor.model.ports import AlertStore, History, Outbox, PageStore, RunStore
 from monitor.storage.alert_store import SqlAlertStore
 from monitor.storage.database_url import absolute_url, describe, parse_url
 from monitor.storage.leases import open_leases

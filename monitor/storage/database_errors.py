@@ -13,8 +13,8 @@ from sqlalchemy import URL
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError, StatementError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from monitor.errors import DatabaseError, DatabaseTrouble, SchemaError
-from monitor.foreign_errors import find_tls_fault, note_error, sqlstate_of
+from monitor.boundary.foreign_errors import find_tls_fault, note_error, sqlstate_of
+from monitor.model.errors import DatabaseError, DatabaseTrouble, SchemaError
 from monitor.model.tls_faults import TlsClient
 from monitor.storage.database_url import describe, file_of
 from monitor.texts.tls_faults import write_tls_fault

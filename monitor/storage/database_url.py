@@ -6,8 +6,8 @@ from pydantic import SecretStr
 from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
-from monitor.errors import ConfigError
-from monitor.redaction import require_whole_password
+from monitor.boundary.redaction import require_whole_password
+from monitor.model.errors import ConfigError
 
 _DRIVERS = {
     "sqlite": "sqlite+pysqlite",

@@ -21,10 +21,10 @@ from sqlalchemy import (
     update,
 )
 
-from monitor.errors import DatabaseError
+from monitor.model.errors import DatabaseError
 from monitor.model.instants import format_instant
+from monitor.model.ports import Leases
 from monitor.model.runs import Lease, Occupied
-from monitor.ports import Leases
 from monitor.storage.column_types import Instant
 from monitor.storage.database_url import describe, file_of
 from monitor.storage.rows import insert, is_sqlite

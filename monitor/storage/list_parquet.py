@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from monitor.immutable import immutable
 from monitor.model.arrays import Integers, Rows
+from monitor.model.immutable import immutable
 from monitor.model.rankings import Arm, RankingTable
 from monitor.model.runs import KeptLists
 

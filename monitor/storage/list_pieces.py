@@ -16,8 +16,8 @@ from sqlalchemy import (
     select,
 )
 
-from monitor.errors import DatabaseError
 from monitor.model.alerts import State
+from monitor.model.errors import DatabaseError
 from monitor.model.pages import UserLists
 from monitor.model.rankings import Arm
 from monitor.model.rules import METRIC_LABELS, RuleKind

@@ -23,8 +23,8 @@ from sqlalchemy import (
     update,
 )
 
-from monitor.errors import DatabaseError
 from monitor.model.alerts import State, Transition
+from monitor.model.errors import DatabaseError
 from monitor.model.explanation import ExampleLists
 from monitor.model.notifications import (
     Briefing,

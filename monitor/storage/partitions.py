@@ -31,8 +31,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import DBAPIError
 
-from monitor.errors import DatabaseError
-from monitor.immutable import immutable
+from monitor.model.errors import DatabaseError
+from monitor.model.immutable import immutable
 from monitor.model.runs import RunStatus
 from monitor.storage.database_errors import translate
 from monitor.storage.rows import is_sqlite

@@ -10,8 +10,8 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, column, func, select, values
 
-from monitor.errors import DatabaseError
 from monitor.model.alerts import Expectation, State, Transition
+from monitor.model.errors import DatabaseError
 from monitor.model.explanation import Explanation, Split
 from monitor.model.memory import Memory, MemoryRequest, PastRun
 from monitor.model.rankings import ALL

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from pydantic import SecretStr
 from sqlalchemy import Connection, func, inspect, select, text
 
-from monitor.errors import DatabaseError, SchemaError
-from monitor.foreign_errors import note_error
+from monitor.boundary.foreign_errors import note_error
+from monitor.model.errors import DatabaseError, SchemaError
 from monitor.storage.database_errors import UPGRADE, translated
 from monitor.storage.database_url import describe, file_of, parse_url
 from monitor.storage.leases import read_lease

@@ -7,10 +7,10 @@ import duckdb
 import pandas as pd
 import pyarrow as pa
 
-from monitor.errors import OutputError
-from monitor.foreign_errors import file_cause
+from monitor.boundary.foreign_errors import file_cause
+from monitor.boundary.scratch import room_trouble, scratch_database
+from monitor.model.errors import OutputError
 from monitor.model.runs import Scores
-from monitor.scratch import room_trouble, scratch_database
 
 MEMORY = "100MB"
 THREADS = 2

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from sqlalchemy import URL
 
-from monitor.errors import DatabaseError
-from monitor.files import describe_exposure
+from monitor.boundary.files import describe_exposure
+from monitor.model.errors import DatabaseError
 from monitor.model.instants import format_instant, utc_now
 from monitor.storage.database_url import file_of
 

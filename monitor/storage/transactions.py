@@ -16,8 +16,8 @@ from sqlalchemy.engine import URL, Connection, Engine, Row
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import ConnectionPoolEntry
 
-from monitor.errors import ConfigError, DatabaseError, DatabaseTrouble, LeaseLostError
-from monitor.immutable import immutable
+from monitor.model.errors import ConfigError, DatabaseError, DatabaseTrouble, LeaseLostError
+from monitor.model.immutable import immutable
 from monitor.model.runs import Lease
 from monitor.storage.database_errors import translated
 from monitor.storage.database_url import describe, file_of

@@ -13,9 +13,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from monitor.errors import DeliveryError
-from monitor.frames import compare_many
-from monitor.metrics import Metric, parse
+from monitor.measures.frames import compare_many
+from monitor.measures.metrics import Metric, parse
+from monitor.model.errors import DeliveryError
 from monitor.model.rankings import CoverageReason, Pull
 from monitor.model.runs import PullRequest
 from monitor.receivers import ReceiverOptions, open_receivers

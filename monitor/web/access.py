@@ -19,11 +19,11 @@ import bcrypt
 import structlog
 from pydantic import SecretStr
 
-from monitor.errors import ConfigError, MonitorError
-from monitor.files import read_bounded
-from monitor.foreign_errors import describe_error
-from monitor.immutable import immutable
+from monitor.boundary.files import read_bounded
+from monitor.boundary.foreign_errors import describe_error
 from monitor.model.daemon_state import Refusal, Refused
+from monitor.model.errors import ConfigError, MonitorError
+from monitor.model.immutable import immutable
 from monitor.model.instants import utc_now
 from monitor.web.access_options import AccessOptions, TlsOptions, cost_of
 

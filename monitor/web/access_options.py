@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, SecretStr
 
-from monitor.options import ConfigPath, Options, must, readable_by
+from monitor.boundary.options import ConfigPath, Options, must, readable_by
 
 _HASH = re.compile(r"\$2[aby]\$\d\d\$[./A-Za-z0-9]{21}[.Oeu][./A-Za-z0-9]{31}", re.ASCII)
 _LEAST_COST = 4

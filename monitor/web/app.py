@@ -20,7 +20,7 @@ from starlette.responses import (
 )
 from starlette.routing import Route
 
-from monitor.errors import ConfigError, DatabaseError, InputError, MonitorError, SourceError
+from monitor.model.errors import ConfigError, DatabaseError, InputError, MonitorError, SourceError
 from monitor.web.forms import (
     FAILURE,
     GATE,

@@ -10,7 +10,7 @@ from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from monitor.immutable import immutable
+from monitor.model.immutable import immutable
 from monitor.web.access import Access
 
 _GOODBYE_S = 5.0

@@ -17,10 +17,10 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from monitor.alerts.unmatched import find_unmatched_silences
-from monitor.errors import ConfigError, InputError
-from monitor.immutable import immutable
+from monitor.boundary.options import parse_duration
 from monitor.model.alerts import Transition
-from monitor.options import parse_duration
+from monitor.model.errors import ConfigError, InputError
+from monitor.model.immutable import immutable
 from monitor.pipeline.alert_actions import Signature, change_firing, make_silence
 from monitor.web.pages.parameters import Slot, Text, describe_path, describe_query, read_query
 from monitor.web.pages.site import ForbiddenError, Site, UnanswerableError

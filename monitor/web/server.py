@@ -19,8 +19,8 @@ from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from monitor.deadline import Deadline
-from monitor.errors import ConfigError, MonitorError
+from monitor.boundary.deadline import Deadline
+from monitor.model.errors import ConfigError, MonitorError
 from monitor.web.access import Access, Credentials, client_name
 from monitor.web.connections import CONNECTION, Connection, Front, Limits
 

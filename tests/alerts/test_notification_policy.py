@@ -28,8 +28,8 @@ from monitor.alerts.notification_policy import (
     matches_all,
     propose_matchers,
 )
-from monitor.errors import ConfigError
 from monitor.model.alerts import AlertState, State, Transition
+from monitor.model.errors import ConfigError
 from monitor.model.notifications import (
     Delivery,
     DeliveryStatus,

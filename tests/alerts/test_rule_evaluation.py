@@ -8,8 +8,8 @@ import pytest
 
 from factories import DAY, SLOT, comparison, coverage_rule, evaluate, rule, summary
 from monitor.alerts.rule_evaluation import JUDGES, Figures, thin_segments
-from monitor.errors import ConfigError
 from monitor.model.alerts import AlertState, Outcome, State, Transition
+from monitor.model.errors import ConfigError
 from monitor.model.rankings import Arm, Coverage, CoverageReason, CoverageRow
 from monitor.model.rules import (
     KIND_OF_LABEL,

@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 
 from factories import findings, rule, summary
 from monitor.alerts.verdicts import apply_bounds, bound_statistic, judge_reading, read_similarity
+from monitor.measures.summaries import summarize_one
 from monitor.model.alerts import Expectation, Outcome, Verdict
 from monitor.model.rankings import CoverageRow
 from monitor.model.rules import Direction, Learning, SimilarityRule
 from monitor.model.runs import RunStatus, Summary
 from monitor.model.statistics import Statistic
-from monitor.summaries import summarize_one
 from tables import cells
 
 

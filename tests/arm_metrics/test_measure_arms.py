@@ -13,9 +13,21 @@ from hypothesis import strategies as st
 
 from kernels import reference
 from kernels.reference import padded
-from monitor.arm_metrics import ARM_METRICS, ArmNeed, LastLists, measure_arms, parse_arm_metric
-from monitor.errors import MetricError
-from monitor.kernels.exposure import churn, compact_codes, count_items, gini, kolmogorov_smirnov
+from monitor.measures.arm_metrics import (
+    ARM_METRICS,
+    ArmNeed,
+    LastLists,
+    measure_arms,
+    parse_arm_metric,
+)
+from monitor.measures.kernels.exposure import (
+    churn,
+    compact_codes,
+    count_items,
+    gini,
+    kolmogorov_smirnov,
+)
+from monitor.model.errors import MetricError
 from monitor.model.rankings import Arm, ByArm
 from tables import cells
 

@@ -18,7 +18,13 @@ from factories import comparison, pull
 from faults import Fault, Kind, Shop, draw_fault, draw_shop
 from kernels import reference
 from kernels.reference import pairs
-from monitor.attribution.changes import (
+from monitor.measures.metrics import parse, score_all
+from monitor.model.explanation import Change, ExampleLists, FaultKind
+from monitor.model.memory import Memory
+from monitor.model.rankings import Arm, PairBatch
+from monitor.model.rules import Keep
+from monitor.pipeline.user_batches import take_kept
+from monitor.statistics.attribution.changes import (
     CHANGES,
     OwnLists,
     PairChanges,
@@ -27,14 +33,8 @@ from monitor.attribution.changes import (
     group_users,
     share_kinds,
 )
-from monitor.attribution.habits import Habit, bin_lists, find_excess, least_share
-from monitor.attribution.parts import Parts
-from monitor.metrics import parse, score_all
-from monitor.model.explanation import Change, ExampleLists, FaultKind
-from monitor.model.memory import Memory
-from monitor.model.rankings import Arm, PairBatch
-from monitor.model.rules import Keep
-from monitor.pipeline.user_batches import take_kept
+from monitor.statistics.attribution.habits import Habit, bin_lists, find_excess, least_share
+from monitor.statistics.attribution.parts import Parts
 from pipeline.canned import ran, users
 from tables import cells
 

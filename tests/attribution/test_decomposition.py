@@ -7,16 +7,16 @@ import numpy as np
 import pytest
 
 from kernels import reference
-from monitor.attribution.changes import PairChanges
-from monitor.attribution.decomposition import (
+from monitor.model.explanation import MeanDrop, Part
+from monitor.model.rankings import Arm
+from monitor.statistics.attribution.changes import PairChanges
+from monitor.statistics.attribution.decomposition import (
     OTHERS,
     decompose_drop,
     find_place,
     rows_of_place,
 )
-from monitor.attribution.parts import Parts
-from monitor.model.explanation import MeanDrop, Part
-from monitor.model.rankings import Arm
+from monitor.statistics.attribution.parts import Parts
 from tables import cells
 
 Rows = dict[str, np.ndarray]

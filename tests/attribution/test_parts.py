@@ -9,11 +9,11 @@ import pytest
 
 from kernels import reference
 from metrics import known_pairs
-from monitor.attribution.decomposition import compare_exposure
-from monitor.attribution.parts import Parts, split_distances
-from monitor.metrics import METRICS, Metric, Need, parse, score_all
+from monitor.measures.metrics import METRICS, Metric, Need, parse, score_all
 from monitor.model.rankings import PairBatch
 from monitor.receivers.message.content import item_lines
+from monitor.statistics.attribution.decomposition import compare_exposure
+from monitor.statistics.attribution.parts import Parts, split_distances
 from tables import cells
 
 

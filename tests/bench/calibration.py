@@ -23,10 +23,10 @@ from monitor.alerts.verdicts import MOST_AGAIN, NORMAL_AGAIN
 from monitor.model.rankings import ALL
 from monitor.model.rules import MIN_HEALTHY_RUNS, Direction, Learning
 from monitor.pipeline.expectations import find_odd, find_waiting
-from monitor.reference.history import find_fault
-from monitor.reference.prediction import refer, surprise, to_normal
-from monitor.reference.sampling_error import judge_rare, to_angle
-from monitor.reference.season import (
+from monitor.statistics.reference.history import find_fault
+from monitor.statistics.reference.prediction import refer, surprise, to_normal
+from monitor.statistics.reference.sampling_error import judge_rare, to_angle
+from monitor.statistics.reference.season import (
     Phases,
     TrendEvidence,
     correlate,
@@ -35,8 +35,8 @@ from monitor.reference.season import (
     no_evidence,
     update_evidence,
 )
-from monitor.reference.spread import PastAlarms
-from monitor.reference.thresholds import SHARE_OF_ALL, Budget, propose
+from monitor.statistics.reference.spread import PastAlarms
+from monitor.statistics.reference.thresholds import SHARE_OF_ALL, Budget, propose
 
 Floats = npt.NDArray[np.float64]
 

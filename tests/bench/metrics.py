@@ -26,10 +26,10 @@ from scipy.stats import kendalltau
 
 from kernels.reference import places
 from monitor import compare_many
-from monitor.kernels.engines.choice import VARIABLE, Engine
-from monitor.metrics import METRICS, Metric, parse, score_all
+from monitor.measures.kernels.engines.choice import VARIABLE, Engine
+from monitor.measures.metrics import METRICS, Metric, parse, score_all
+from monitor.measures.pairing.ids import encode
 from monitor.model.rankings import PairBatch
-from monitor.pairing.ids import encode
 
 REPEATS = 3
 P = 0.9

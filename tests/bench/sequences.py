@@ -18,7 +18,7 @@ from scipy.stats import binomtest
 from bench import show
 from drift_lists import lists_folder
 from monitor import compare_many
-from monitor.sequential.gate import Scale, follow_capital
+from monitor.statistics.sequential.gate import Scale, follow_capital
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]

@@ -17,8 +17,8 @@ from typer.testing import CliRunner
 
 import monitor.cli
 from forking import Done, ended, run_command, start
+from monitor.boundary.deadline import BackgroundCall
 from monitor.cli.main import app
-from monitor.deadline import BackgroundCall
 from monitor.service.daemon.daemon import Daemon
 from service.lists_world import write_world
 

@@ -10,7 +10,7 @@ from monitor.storage import open_store
 
 pytestmark = pytest.mark.integration
 LIBRARIES = (
-    "pandas numpy scipy monitor.options pyarrow sqlalchemy alembic aiohttp requests "
+    "pandas numpy scipy monitor.boundary.options pyarrow sqlalchemy alembic aiohttp requests "
     "starlette uvicorn structlog"
 )
 STEPS = f"""
@@ -58,8 +58,8 @@ def test_each_step_loads_only_what_it_needs(tmp_path):
         "{0, 1}",
         "",
         "{0}",
-        "monitor.options sqlalchemy",
-        "monitor.options numpy sqlalchemy structlog",
+        "monitor.boundary.options sqlalchemy",
+        "monitor.boundary.options numpy sqlalchemy structlog",
         "",
     ]
 

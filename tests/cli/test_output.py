@@ -5,8 +5,8 @@ import json
 import pytest
 
 from commands import assert_refused, rankwatch, read_json
-from monitor.arm_metrics import ARM_METRICS
-from monitor.metrics import METRICS
+from monitor.measures.arm_metrics import ARM_METRICS
+from monitor.measures.metrics import METRICS
 from service.lists_world import APART, SIMILAR, write_lists
 
 COMMANDS = (

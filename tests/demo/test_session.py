@@ -29,7 +29,7 @@ from monitor.demo.simulation import (
     StoryDay,
     next_day,
 )
-from monitor.errors import ConfigError
+from monitor.model.errors import ConfigError
 from monitor.service.daemon.daemon import Daemon
 
 Factory = Callable[[Path], Any]

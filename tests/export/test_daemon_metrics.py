@@ -9,10 +9,10 @@ import pytest
 
 import published
 from export.page import scraped
-from monitor.errors import DatabaseTrouble, DeliveryError, DeliveryTrouble
 from monitor.export import exposition
 from monitor.export.publisher import PrometheusPublisher
 from monitor.export.series import SERIES, Kind
+from monitor.model.errors import DatabaseTrouble, DeliveryError, DeliveryTrouble
 from monitor.model.retention import DataKind
 from monitor.model.runs import RunStatus
 

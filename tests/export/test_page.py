@@ -12,10 +12,10 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 import published
 from export.page import ALERT, scraped
-from monitor.errors import DatabaseTrouble
 from monitor.export.exposition import write_families
 from monitor.export.publisher import SHOWN_UNCONFIRMED_S, PrometheusPublisher
 from monitor.export.series import SERIES, Kind
+from monitor.model.errors import DatabaseTrouble
 from servers import require
 
 PROMETHEUS_2 = (

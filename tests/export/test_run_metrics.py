@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 import published
 from export.page import ALERT, scraped
+from monitor.boundary.redaction import escape_controls
 from monitor.export.exposition import Gauges
 from monitor.export.publisher import PrometheusPublisher, choose_segments, removable_segments
 from monitor.model.alerts import Outcome, State
 from monitor.model.rankings import ALL, Coverage, CoverageRow
 from monitor.model.rules import Severity
 from monitor.model.runs import RunStatus
-from monitor.redaction import escape_controls
 
 
 def test_a_summary_shows_as_gauges_with_its_exact_numbers(publisher):

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 import monitor
 from kernels import reference
-from monitor.errors import InputError
-from monitor.frames import chunks
-from monitor.reading.ids import user_key
+from monitor.measures.frames import chunks
+from monitor.measures.reading.ids import user_key
+from monitor.model.errors import InputError
 
 pytestmark = pytest.mark.filterwarnings("ignore:.* users were compared; users left out:UserWarning")
 

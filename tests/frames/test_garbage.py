@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import monitor
-from monitor.errors import InputError
+from monitor.model.errors import InputError
 
 OVERLAP = "overlap"
 

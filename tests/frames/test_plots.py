@@ -15,7 +15,7 @@ import pytest
 
 import monitor
 from monitor.charts.svg import Plot
-from monitor.errors import InputError
+from monitor.model.errors import InputError
 from servers.chromium import TROUBLE, browsing
 from tables import parsed
 
@@ -114,7 +114,7 @@ def test_a_table_of_users_splits_them_by_each_of_its_columns(make):
         monitor.summarize(frame, make({"user": ["u1"]}))
 
 
-NOTEBOOK = Path(__file__).parents[2] / "monitor/frames/example.ipynb"
+NOTEBOOK = Path(__file__).parents[2] / "monitor/measures/frames/example.ipynb"
 DRAWN = """[...document.querySelectorAll('section')].map((cell) => ({
     charts: [...cell.querySelectorAll('.slopes, svg:not(.slopes svg)')].map((svg) => svg.getBoundingClientRect().height > 60
         && [...svg.querySelectorAll('text, line, rect, li')].filter((one) => one.getBoundingClientRect().height > 3).length),

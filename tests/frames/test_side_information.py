@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import monitor
-from monitor.errors import InputError, MetricError
-from monitor.metrics import METRICS as REGISTRY
-from monitor.metrics import Need
+from monitor.measures.metrics import METRICS as REGISTRY
+from monitor.measures.metrics import Need
+from monitor.model.errors import InputError, MetricError
 
 WEIGHTED = "element_weighted_tau"
 WEIGHTS = {"a": 1.0, "b": 2.0, "c": 4.0, "z": 9.0}

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import monitor
-from monitor.errors import InputError
+from monitor.model.errors import InputError
 
 FRAME = pd.DataFrame(
     {"overlap": [0.0, 0.5, 1.0, np.nan], "rbo(p=0.9)": [0.1, 0.1, 0.1, 0.1]},

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from monitor.kernels import alignment
-from monitor.kernels.engines import choice, positions
+from monitor.measures.kernels import alignment
+from monitor.measures.kernels.engines import choice, positions
 
 
 def in_each_way(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 
 from kernels import reference
-from monitor.kernels import Alignment, align
-from monitor.kernels.labels import place_grades
+from monitor.measures.kernels import Alignment, align
+from monitor.measures.kernels.labels import place_grades
 from monitor.model.arrays import Codes
 from monitor.model.rankings import Labels, PairBatch
 

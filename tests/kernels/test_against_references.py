@@ -15,9 +15,9 @@ from kernels import reference, reference_rbo, reference_relevance
 from kernels import reference_kendall as slow
 from kernels.conftest import in_each_way
 from kernels.reference import LONG, SHORT, TOPS
-from monitor.kernels import align, blocks
-from monitor.kernels.kendall.element_weighted import DISCOUNTS
-from monitor.metrics import parse
+from monitor.measures.kernels import align, blocks
+from monitor.measures.kernels.kendall.element_weighted import DISCOUNTS
+from monitor.measures.metrics import parse
 from monitor.model.rankings import PairBatch
 
 Measures = dict[str, Callable[..., float]]
@@ -155,7 +155,7 @@ def test_measures_are_their_definitions(case, even, monkeypatch):
     ("cells", "k", "bounds"), [(1, 3, [0, 1, 2, 3]), (6, 3, [0, 2, 3]), (2, 1, [0, 2, 3])]
 )
 def test_blocks_are_all_rows_in_order(cells, k, bounds, monkeypatch):
-    monkeypatch.setattr("monitor.kernels.alignment.BLOCK_CELLS", cells)
+    monkeypatch.setattr("monitor.measures.kernels.alignment.BLOCK_CELLS", cells)
 
     found = [rows for rows, _ in blocks(reference.batch([([1], [1])] * 3, k=k))]
 

@@ -10,10 +10,10 @@ import pytest
 
 from kernels import reference
 from kernels.conftest import constants
-from monitor.errors import ConfigError
-from monitor.kernels import Alignment, align
-from monitor.kernels.engines import choice
-from monitor.kernels.engines.choice import MAX_K, VARIABLE, Engines
+from monitor.measures.kernels import Alignment, align
+from monitor.measures.kernels.engines import choice
+from monitor.measures.kernels.engines.choice import MAX_K, VARIABLE, Engines
+from monitor.model.errors import ConfigError
 from monitor.model.rankings import PairBatch
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor.kernels import pad, ragged
+from monitor.measures.kernels import pad, ragged
 
 
 @pytest.mark.parametrize(

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 
 from kernels import reference, reference_rbo
 from kernels.reference_rbo import draw
-from monitor.errors import MetricError
-from monitor.kernels import Alignment, align
-from monitor.kernels.rbo.ties import rbo_a, rbo_b, rbo_w
-from monitor.kernels.rbo.untied import (
+from monitor.measures.kernels import Alignment, align
+from monitor.measures.kernels.rbo.ties import rbo_a, rbo_b, rbo_w
+from monitor.measures.kernels.rbo.untied import (
     rbo_min,
     rbo_persistence,
     rbo_weight,
 )
+from monitor.model.errors import MetricError
 
 
 def test_longer_lists_beside_it_change_no_bit_of_the_least_of_a_pair():

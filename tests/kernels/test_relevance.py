@@ -9,9 +9,9 @@ import pytest
 
 from kernels import reference
 from kernels import reference_relevance as slow
-from monitor.kernels import labels as module
-from monitor.kernels.relevance import cg, dcg, ndcg, of_arm
-from monitor.metrics import parse
+from monitor.measures.kernels import labels as module
+from monitor.measures.kernels.relevance import cg, dcg, ndcg, of_arm
+from monitor.measures.metrics import parse
 
 
 def column(*grades: float) -> np.ndarray:

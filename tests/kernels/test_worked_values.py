@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from kernels import reference, reference_rbo
 from kernels.conftest import in_each_way
 from kernels.reference import padded, with_weights
-from monitor.kernels import align
-from monitor.kernels.exposure import (
+from monitor.measures.kernels import align
+from monitor.measures.kernels.exposure import (
     first_differs,
     is_identical,
     is_top_reversed,
@@ -23,9 +23,9 @@ from monitor.kernels.exposure import (
     largest_group,
     number_repeated,
 )
-from monitor.kernels.kendall.weighted import rank_tied
-from monitor.kernels.sets import common_by_chance
-from monitor.metrics import parse
+from monitor.measures.kernels.kendall.weighted import rank_tied
+from monitor.measures.kernels.sets import common_by_chance
+from monitor.measures.metrics import parse
 from monitor.model.rankings import PairBatch
 from tables import cells
 

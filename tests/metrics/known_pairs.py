@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from kernels.reference_relevance import labelled
-from monitor.metrics import Metric, score_all
+from monitor.measures.metrics import Metric, score_all
 from monitor.model.arrays import Floats
 from monitor.model.rankings import ByArm, PairBatch
 

@@ -8,7 +8,7 @@ import math
 import numpy as np
 
 from kernels import reference
-from monitor.metrics import METRICS, Metric, expected_by_chance, score_all
+from monitor.measures.metrics import METRICS, Metric, expected_by_chance, score_all
 
 K = 10
 CATALOGUE = 1000

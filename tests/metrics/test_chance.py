@@ -10,8 +10,8 @@ import pytest
 
 from kernels import reference
 from metrics import known_pairs
-from monitor.errors import MetricError
-from monitor.metrics import METRICS, expected_by_chance, parse, score_all
+from monitor.measures.metrics import METRICS, expected_by_chance, parse, score_all
+from monitor.model.errors import MetricError
 
 FREE = [kind() for kind in METRICS.values() if kind.need is None]
 VARIANTS = """

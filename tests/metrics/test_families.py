@@ -9,14 +9,14 @@ import pytest
 from kernels import reference
 from kernels import reference_relevance as slow
 from metrics import known_pairs
-from monitor.errors import MetricError
-from monitor.kernels import alignment
-from monitor.kernels.engines.choice import VARIABLE
-from monitor.kernels.rbo.untied import rbo_weight
-from monitor.metrics import METRICS as REGISTRY
-from monitor.metrics import expected_by_chance, parse, score_all
-from monitor.metrics import scores as scoring
-from monitor.metrics.rbo import Rbo, RboA, RboB, RboMax, RboMin, RboRes, RboTruncated, RboW
+from monitor.measures.kernels import alignment
+from monitor.measures.kernels.engines.choice import VARIABLE
+from monitor.measures.kernels.rbo.untied import rbo_weight
+from monitor.measures.metrics import METRICS as REGISTRY
+from monitor.measures.metrics import expected_by_chance, parse, score_all
+from monitor.measures.metrics import scores as scoring
+from monitor.measures.metrics.rbo import Rbo, RboA, RboB, RboMax, RboMin, RboRes, RboTruncated, RboW
+from monitor.model.errors import MetricError
 from tables import cells
 
 

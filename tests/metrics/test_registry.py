@@ -12,10 +12,10 @@ import pytest
 
 from kernels import reference
 from metrics import known_pairs
-from monitor.arm_metrics import ARM_METRICS
-from monitor.errors import MetricError
-from monitor.frames import compare_many
-from monitor.metrics import METRICS, Metric, parse, score_all
+from monitor.measures.arm_metrics import ARM_METRICS
+from monitor.measures.frames import compare_many
+from monitor.measures.metrics import METRICS, Metric, parse, score_all
+from monitor.model.errors import MetricError
 from monitor.testing import MetricContract
 from tables import cells
 

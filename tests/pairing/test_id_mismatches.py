@@ -7,11 +7,11 @@ import pytest
 import yaml
 
 from factories import rankings
+from monitor.measures.pairing.batches import encode_arms
+from monitor.measures.pairing.id_mismatches import IdComparison, find_mismatch, find_user_mismatch
 from monitor.model.id_forms import speller
 from monitor.model.rankings import RankingTable
 from monitor.model.run_reasons import IdKind, IdMismatch, MismatchKind
-from monitor.pairing.batches import encode_arms
-from monitor.pairing.id_mismatches import IdComparison, find_mismatch, find_user_mismatch
 from monitor.texts.id_mismatches import write_mismatch
 from tables import parsed
 

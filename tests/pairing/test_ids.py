@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor.frames.lists import from_array, from_objects
-from monitor.kernels.exposure import distinct_items
-from monitor.pairing import ids
+from monitor.measures.frames.lists import from_array, from_objects
+from monitor.measures.kernels.exposure import distinct_items
+from monitor.measures.pairing import ids
 
 PARTS: dict[str, Any] = {
     "text": pd.Series(["1", "b", "1", "a"], dtype="str"),

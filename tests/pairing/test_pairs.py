@@ -11,7 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from factories import panel, pull, rankings
-from monitor.metrics import METRICS, Need, parse, score_all
+from monitor.measures.metrics import METRICS, Need, parse, score_all
+from monitor.measures.pairing import ListedItems, keep_lists, pair
+from monitor.measures.pairing.ids import decode
 from monitor.model.rankings import (
     Arm,
     CoverageReason,
@@ -20,8 +22,6 @@ from monitor.model.rankings import (
     Pull,
     RelevanceTable,
 )
-from monitor.pairing import ListedItems, keep_lists, pair
-from monitor.pairing.ids import decode
 
 B, C = Arm.BASELINE, Arm.CANDIDATE
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from factories import DAY, SLOT, comparison, rule
-from monitor.errors import SourceError
 from monitor.model.alerts import Outcome
+from monitor.model.errors import SourceError
 from monitor.model.memory import Memory
 from monitor.model.rules import Comparison, Keep
 from monitor.pipeline.backfill import BackfilledRun, backfill_relevance

@@ -9,8 +9,8 @@ import pytest
 
 from factories import DAY, HOUR, MINUTE, HeldClock, comparison, rule
 from monitor.alerts.notification_policy import NotificationPolicy
-from monitor.errors import DeliveryError, DeliveryTrouble
 from monitor.model.alerts import Transition
+from monitor.model.errors import DeliveryError, DeliveryTrouble
 from monitor.model.notifications import Message, Silence, Treatment, Updates
 from monitor.model.rules import Severity
 from monitor.pipeline.delivery import LEASE, RESEND_ENDS_FOR, OutboxSender, drain

@@ -9,7 +9,7 @@ from factories import DAY, HOUR, MINUTE, SLOT, HeldClock, comparison, rule
 from messages import explanation, message, start
 from monitor.alerts.machine import retire_alerts
 from monitor.alerts.notification_policy import NotificationPolicy, Route
-from monitor.errors import DeliveryError
+from monitor.model.errors import DeliveryError
 from monitor.model.explanation import FaultKind, Finding
 from monitor.model.notifications import Briefing, MessageStatus, Treatment, Updates
 from monitor.model.rankings import Arm

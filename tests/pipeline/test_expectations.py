@@ -14,7 +14,7 @@ from monitor.model.memory import PastRun, to_lessons
 from monitor.model.rankings import Arm
 from monitor.model.rules import Comparison, Direction, Learning, Rule, StandstillRule
 from monitor.model.runs import Summary
-from monitor.reference.thresholds import SAFETY
+from monitor.statistics.reference.thresholds import SAFETY
 
 N = 10_000
 

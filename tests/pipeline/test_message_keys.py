@@ -6,7 +6,7 @@ What joined goes into the next one.
 import pytest
 
 from factories import DAY, HOUR, MINUTE
-from monitor.errors import DeliveryError
+from monitor.model.errors import DeliveryError
 from monitor.model.notifications import Message, Treatment
 from monitor.storage import SqlStore
 from pipeline.test_delivery import DOWN, SILENT, FakeReceiver, Scene

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from factories import SLOT, changed, comparison, pull, rule
-from monitor.errors import SourceError
 from monitor.model.alerts import Outcome
+from monitor.model.errors import SourceError
 from monitor.model.memory import Memory
 from monitor.model.rankings import Pull, Traces
 from monitor.model.rules import Direction, Keep

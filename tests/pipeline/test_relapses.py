@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from factories import DAY, HOUR, MINUTE, SLOT
+from monitor.measures.summaries import summarize_one
 from monitor.model.alerts import State
 from monitor.model.memory import PastRun
 from monitor.model.rules import Comparison
 from monitor.model.runs import Summary
 from monitor.pipeline.judgement import Rejudgement
-from monitor.summaries import summarize_one
 from published import record
 from settings.minimal import MINIMAL, comparison_of
 

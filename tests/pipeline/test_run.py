@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from factories import DAY, SLOT, changed, claim, comparison, coverage_rule, pull, rule
-from monitor.errors import OutputError, SourceError
 from monitor.model.alerts import Outcome, State
+from monitor.model.errors import OutputError, SourceError
 from monitor.model.memory import Memory
 from monitor.model.model_versions import follow
 from monitor.model.rankings import Arm, CoverageReason, Traces
@@ -21,7 +21,7 @@ from monitor.pipeline import pull as pulling
 from monitor.pipeline import run as running
 from monitor.pipeline.pseudonyms import Pseudonyms
 from monitor.pipeline.run import execute
-from monitor.sequential.gate import CERTAIN, is_certain, round_ends
+from monitor.statistics.sequential.gate import CERTAIN, is_certain, round_ends
 from monitor.texts.run_reasons import write_headline
 from pipeline.canned import Canned, CannedRelevance, CannedWeights, StillClock, arms, ran, users
 from published import run

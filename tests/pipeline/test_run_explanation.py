@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from factories import SLOT, changed, comparison, coverage_rule, pull, rule, transition
-from monitor.metrics import parse
+from monitor.measures.metrics import parse
 from monitor.model.alerts import State
 from monitor.model.explanation import Explanation, FaultKind, Finding
 from monitor.model.instants import format_instant

@@ -14,8 +14,9 @@ import pytest
 from pandas.api.extensions import ExtensionArray
 
 from factories import SLOT, changed, comparison, pull, rule
-from monitor.errors import SourceError, UserDataError
+from monitor.model.errors import SourceError, UserDataError
 from monitor.model.memory import Memory
+from monitor.model.ports import Measurer
 from monitor.model.rankings import CoverageReason, Pull
 from monitor.model.rules import Comparison, Keep, SampleSize
 from monitor.model.runs import EvidenceKind, Findings, JoinRequest
@@ -25,7 +26,6 @@ from monitor.pipeline.pull import Arms, draw_panel, pull_all
 from monitor.pipeline.run_measurement import Measurement, Stopwatch, measure_slot
 from monitor.pipeline.run_parts import unpack_part
 from monitor.pipeline.run_scores import RunScores
-from monitor.ports import Measurer
 from pipeline.canned import Canned, CannedRelevance, CannedWeights, StillClock, arms, users
 
 ASKED = [f"user-{number:03}" for number in range(300)]

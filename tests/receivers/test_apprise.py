@@ -7,8 +7,8 @@ import pytest
 
 from factories import SLOT, transition
 from messages import END, START, message, opened
-from monitor.errors import DeliveryError
-from monitor.ports import Receiver
+from monitor.model.errors import DeliveryError
+from monitor.model.ports import Receiver
 from monitor.receivers.apprise import AppriseOptions, defuse
 from servers.webhook import Collector, answer, disconnect, hang, serve
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from messages import HOSTILE, URL, hostile_message, message, send, start
-from monitor.errors import DeliveryError
+from monitor.model.errors import DeliveryError
 from monitor.receivers import ReceiverOptions
 from monitor.testing import ReceiverContract
 from servers.pagerduty import KEY

@@ -9,7 +9,7 @@ import pytest
 
 from factories import SLOT
 from messages import BRITISH, ENDED, FIRING, SEEN, START, URL, message, opened, send
-from monitor.errors import ConfigError, DeliveryError
+from monitor.model.errors import ConfigError, DeliveryError
 from monitor.receivers.email import LEGEND, EmailOptions
 from servers.smtp import LOGIN, Mail, MailServer, cut, flood, hang, talk_nonsense, trickle
 

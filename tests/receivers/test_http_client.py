@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from factories import SLOT
-from monitor import link_local
-from monitor.errors import DeliveryError
+from monitor.boundary import link_local
+from monitor.boundary.redaction import origin
+from monitor.model.errors import DeliveryError
 from monitor.model.instants import retry_after_s
 from monitor.receivers.http_client import HttpAnswer, HttpClient, require_accepted
 from monitor.receivers.http_transport import MAX_BODY_BYTES
-from monitor.redaction import origin
 from servers import free_port, hanging_name, webhook
 from servers.daemon import wait_for
 

@@ -10,8 +10,8 @@ from pydantic import ValidationError
 
 from messages import opened
 from monitor import receivers
+from monitor.boundary.options import Options
 from monitor.model.notifications import Treatment, Updates
-from monitor.options import Options
 from monitor.receivers import RECEIVERS, ReceiverOptions, open_receivers
 from monitor.receivers.fields import HttpReceiverEntry, ReceiverEntry
 

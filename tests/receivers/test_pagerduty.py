@@ -6,7 +6,7 @@ import pytest
 
 import messages
 from messages import BRITISH, EVERYBODY, acknowledgement, briefing, end, message, repetition
-from monitor.errors import DeliveryError
+from monitor.model.errors import DeliveryError
 from monitor.model.notifications import Message
 from monitor.model.rules import Severity
 from servers.pagerduty import KEY, FakePagerDuty

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import messages
-from monitor.errors import DeliveryError
+from monitor.model.errors import DeliveryError
 from monitor.model.notifications import Message
 from monitor.receivers.message.content import content_of
 from monitor.receivers.slack import bold, escape_mrkdwn, fence, link, slack_body, stack

@@ -7,11 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from factories import summary
+from monitor.measures.summaries import summarize_one
 from monitor.model.rules import Direction
 from monitor.model.runs import Summary
 from monitor.model.statistics import Statistic
-from monitor.reference.prediction import predict, refer, surprise
-from monitor.reference.sampling_error import (
+from monitor.statistics.reference.prediction import predict, refer, surprise
+from monitor.statistics.reference.sampling_error import (
     CountReference,
     estimate_error,
     estimate_interval,
@@ -20,7 +21,6 @@ from monitor.reference.sampling_error import (
     to_angle,
     to_count,
 )
-from monitor.summaries import summarize_one
 
 USERS, SHARE = 1500, 4e-5
 

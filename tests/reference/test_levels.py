@@ -6,8 +6,8 @@ import scipy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from monitor.reference.prediction import Reference, refer
-from monitor.reference.spread import SETTLED_RUNS, PastAlarms, find_outliers
+from monitor.statistics.reference.prediction import Reference, refer
+from monitor.statistics.reference.spread import SETTLED_RUNS, PastAlarms, find_outliers
 
 HEALTHY = [1.0, 1.2] * 10
 FAULT = [0.0, 0.2] * 10

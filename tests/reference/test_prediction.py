@@ -3,7 +3,7 @@ import pytest
 import scipy
 
 from monitor.model.rules import Direction
-from monitor.reference.prediction import WINDOW, predict, refer, surprise, to_normal
+from monitor.statistics.reference.prediction import WINDOW, predict, refer, surprise, to_normal
 
 FIVE = np.array([[1.0], [2], [3], [4], [5]])
 ONES = np.ones((5, 1))

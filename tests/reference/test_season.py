@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from monitor.reference.prediction import refer, surprise
-from monitor.reference.season import (
+from monitor.statistics.reference.prediction import refer, surprise
+from monitor.statistics.reference.season import (
     DRIFTS,
     MOST_Z,
     Phases,
@@ -18,7 +18,7 @@ from monitor.reference.season import (
     remove_seasons,
     update_evidence,
 )
-from monitor.reference.spread import PastAlarms
+from monitor.statistics.reference.spread import PastAlarms
 
 
 def draw(*shape: int, seed: int = 3) -> np.ndarray:

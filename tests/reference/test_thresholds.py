@@ -6,10 +6,10 @@ import scipy
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor.errors import InputError
+from monitor.model.errors import InputError
 from monitor.model.rules import Direction
-from monitor.reference.prediction import predict, refer
-from monitor.reference.thresholds import SAFETY, Budget, DropSearch, propose
+from monitor.statistics.reference.prediction import predict, refer
+from monitor.statistics.reference.thresholds import SAFETY, Budget, DropSearch, propose
 from reference.test_prediction import column
 
 FIVE = refer(column(1, 2, 3, 4, 5), column(0, 0, 0, 0, 0))

@@ -9,9 +9,9 @@ import scipy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from monitor.errors import InputError
-from monitor.sequential import gate
-from monitor.sequential.gate import (
+from monitor.model.errors import InputError
+from monitor.statistics.sequential import gate
+from monitor.statistics.sequential.gate import (
     STAKES,
     WEIGHTS,
     Scale,

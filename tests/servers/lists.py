@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 import sqlalchemy as sa
 
+from monitor.model.ports import Source
 from monitor.model.rankings import Pull
-from monitor.ports import Source
 from monitor.sources import SourceOptions, open_source
 from monitor.testing.contracts import SLOT, as_lists, request
 from servers.proxy import proxying

@@ -15,7 +15,7 @@ import pytest
 from commands import rankwatch, read_json
 from drift_lists import compare, lists_folder, write_config
 from factories import DAY, pull
-from monitor.errors import ConfigError, SourceError
+from monitor.model.errors import ConfigError, SourceError
 from monitor.model.rankings import Pull
 from monitor.model.runs import RunStatus
 from monitor.service.analysis.backtest import Backtest, backtest_rules

@@ -27,7 +27,7 @@ from commands import rankwatch
 from factories import SLOT
 from forking import Done, ended, running
 from messages import START
-from monitor.errors import MonitorError
+from monitor.model.errors import MonitorError
 from monitor.model.runs import PullRequest
 from monitor.receivers import verify
 from monitor.receivers.webhook import TIMESTAMP

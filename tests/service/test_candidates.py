@@ -15,8 +15,8 @@ import pytest
 
 from commands import rankwatch, read_json
 from factories import SLOT, comparison, pull
-from monitor.deadline import BackgroundCall, Deadline
-from monitor.errors import SourceError
+from monitor.boundary.deadline import BackgroundCall, Deadline
+from monitor.model.errors import SourceError
 from monitor.model.rankings import CoverageReason
 from monitor.pipeline.pull import Answers, draw_panel, pull_all
 from monitor.pipeline.shared_answers import SharedAnswers

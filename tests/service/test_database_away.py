@@ -11,9 +11,9 @@ from sqlalchemy import make_url
 
 from factories import HOUR, HeldClock
 from logs import captured
-from monitor.errors import DatabaseError, DatabaseTrouble
 from monitor.export.publisher import PrometheusPublisher
 from monitor.model.daemon_state import DatabaseAway
+from monitor.model.errors import DatabaseError, DatabaseTrouble
 from monitor.model.notifications import MessageStatus, Treatment
 from monitor.service.daemon import jobs, outage
 from monitor.service.daemon.daemon import Daemon

@@ -15,13 +15,13 @@ import yaml
 
 import factories
 from factories import DAY, SLOT, HeldClock, changed
-from monitor.errors import InputError, MonitorError
+from monitor.measures.sampling import draw
+from monitor.model.errors import InputError, MonitorError
 from monitor.model.gate import LeftOut
 from monitor.model.rankings import Coverage, CoverageRow, Panel, UserTable
 from monitor.model.rules import Comparison, SampleSize
 from monitor.model.runs import KeptLists, RunStatus, Scores
 from monitor.model.statistics import DerivedMetric, NoiseFloor
-from monitor.sampling import draw
 from monitor.service.gate import Certificate, make_question
 from monitor.service.gate.decision import judge_stored
 from monitor.service.gate.question import Yardstick

@@ -12,9 +12,9 @@ import published
 from alerts.test_conditions import condition
 from export.page import scraped
 from factories import DAY, MINUTE, SLOT, HeldClock, comparison, lost_lists, pull, rule
-from monitor.errors import DatabaseError, DatabaseTrouble
 from monitor.export.publisher import PrometheusPublisher
 from monitor.model.alerts import Transition
+from monitor.model.errors import DatabaseError, DatabaseTrouble
 from monitor.model.rules import Condition
 from monitor.model.runs import RunStatus
 from monitor.pipeline.pull import Arms

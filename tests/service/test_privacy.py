@@ -17,8 +17,8 @@ import requests
 from typer.testing import CliRunner
 
 from monitor.cli.main import app
+from monitor.measures.reading.ids import MAX_ID_LENGTH
 from monitor.pipeline.pseudonyms import Pseudonyms
-from monitor.reading.ids import MAX_ID_LENGTH
 from monitor.service import logs
 from servers.daemon import wait_for
 from servers.webhook import serve as serve_hook

@@ -208,7 +208,7 @@ HANGING_LOOKUP = """
 import socket, threading
 from datetime import UTC, datetime
 import pandas as pd
-from monitor.deadline import BackgroundCall, Deadline, OverdueError
+from monitor.boundary.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.model.runs import PullRequest
 from monitor.sources.http import HttpSourceOptions
 from monitor.sources.http.source import HttpSource

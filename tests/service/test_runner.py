@@ -24,8 +24,8 @@ import structlog
 
 from commands import rankwatch
 from factories import SLOT, comparison, pull
-from monitor import scratch
-from monitor.errors import DatabaseError, OutputError
+from monitor.boundary import scratch
+from monitor.model.errors import DatabaseError, OutputError
 from monitor.model.runs import RunStatus, Scores
 from monitor.pipeline.run_scores import RunScores
 from monitor.service import runner as runner_module

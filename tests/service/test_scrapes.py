@@ -11,7 +11,7 @@ import requests
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from factories import DAY, HOUR, SLOT, HeldClock
-from monitor.errors import DatabaseError
+from monitor.model.errors import DatabaseError
 from monitor.model.runs import RunStatus
 from monitor.service.daemon import daemon as daemon_module
 from monitor.service.daemon.latest_runs import LatestRuns

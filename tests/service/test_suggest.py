@@ -11,13 +11,13 @@ import scipy
 
 from commands import assert_refused, rankwatch, read_json
 from factories import DAY, SLOT, summary
-from monitor.errors import ConfigError
+from monitor.model.errors import ConfigError
 from monitor.model.rules import Comparison
 from monitor.model.runs import Summary
-from monitor.reference.thresholds import SAFETY
 from monitor.service.analysis.backtest import Suggestion, suggest_thresholds
 from monitor.settings.loader import load_settings
 from monitor.settings.translation import to_comparison
+from monitor.statistics.reference.thresholds import SAFETY
 from monitor.storage import SqlStore
 from storage import worked
 

@@ -12,8 +12,8 @@ import pytest
 import requests
 
 from factories import HeldClock
-from monitor.errors import DatabaseError
 from monitor.model.daemon_state import Role, RoleKind
+from monitor.model.errors import DatabaseError
 from monitor.model.runs import Lease, Occupied, Run, RunStatus
 from monitor.service.daemon.leadership import Leadership
 from monitor.storage import open_store

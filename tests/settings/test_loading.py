@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor.errors import ConfigError
+from monitor.model.errors import ConfigError
 from monitor.model.rules import Keep
 from monitor.settings.loader import load_settings, parse_settings
 from monitor.sources.file import FileUsersOptions

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import Field, SecretStr, TypeAdapter, ValidationError
 
-from monitor.errors import ConfigError
-from monitor.options import Duration, Options, format_duration, parse_duration
-from monitor.redaction import display_url
+from monitor.boundary.options import Duration, Options, format_duration, parse_duration
+from monitor.boundary.redaction import display_url
+from monitor.model.errors import ConfigError
 from monitor.settings.loader import example_text, parse_settings
 from monitor.settings.translation import config_hash
 from settings.minimal import MINIMAL, load_comparison, load_text

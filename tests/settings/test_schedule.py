@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from monitor.options import parse_duration
+from monitor.boundary.options import parse_duration
 from monitor.settings.schedule import Cron, Every, Schedule, schedule_of
 from tables import rows
 

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from factories import DAY, SLOT
+from monitor.boundary.options import parse_duration
 from monitor.cli.parameters import parse_instant
-from monitor.metrics import parse
+from monitor.measures.metrics import parse
 from monitor.model.rules import Keep, SampleSize, Severity
-from monitor.options import parse_duration
 from monitor.settings.configuration import RetentionOptions
 from monitor.settings.loader import parse_settings
 from monitor.settings.schedule import Cron, Every

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from monitor.errors import ConfigError
+from monitor.model.errors import ConfigError
 from monitor.settings.configuration import Settings
 from monitor.settings.loader import load_settings, parse_settings
 from monitor.web.access_options import AccessOptions

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from multidict import CIMultiDict
 
-from monitor.deadline import BackgroundCall, Deadline
-from monitor.errors import SourceError
+from monitor.boundary.deadline import BackgroundCall, Deadline
+from monitor.boundary.plugins import Guard
+from monitor.model.errors import SourceError
 from monitor.model.rankings import CoverageReason, Pull
-from monitor.plugins import Guard
 from monitor.sources.http import HttpSourceOptions
 from monitor.sources.http.source import _HttpPull
 from servers.lists import as_lists, pull_of, request

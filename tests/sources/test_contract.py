@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from monitor.errors import SourceError
+from monitor.model.errors import SourceError
 from monitor.model.id_forms import speller
 from monitor.model.rankings import CoverageReason
 from monitor.sources import SOURCES as KINDS

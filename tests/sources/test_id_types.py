@@ -16,10 +16,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import monitor
-from monitor.errors import InputError, SourceError
-from monitor.frames.columns import FrameColumns, read_lists
+from monitor.measures.frames.columns import FrameColumns, read_lists
+from monitor.measures.reading import ids
+from monitor.model.errors import InputError, SourceError
 from monitor.model.rankings import CoverageReason, Pull
-from monitor.reading import ids
 from monitor.sources.list_collector import ListCollector
 from servers.lists import as_lists, pull_of
 from sources.tables import WRITERS

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from monitor.errors import SourceError
+from monitor.model.errors import SourceError
 from monitor.model.rankings import ItemWeights
 from monitor.sources import (
     ItemTitlesOptions,

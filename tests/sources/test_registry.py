@@ -9,7 +9,7 @@ import yaml
 from pydantic import ValidationError
 
 from monitor import sources
-from monitor.options import NOT_IN_HASH, OneOf
+from monitor.boundary.options import NOT_IN_HASH, OneOf
 from monitor.sources import (
     SOURCES,
     ItemTitlesOptions,

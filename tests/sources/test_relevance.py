@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from monitor.errors import SourceError
+from monitor.model.errors import SourceError
 from monitor.sources import RelevanceOptions, open_relevance
 from servers.lists import SLOT
 from sources.tables import Write, case, writers

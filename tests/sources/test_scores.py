@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from monitor.errors import SourceError
+from monitor.model.errors import SourceError
 from monitor.model.rankings import CoverageReason
 from servers.lists import as_lists, pull_of
 from sources.tables import parquet, writers

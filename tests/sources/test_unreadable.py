@@ -16,11 +16,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import monitor
-from monitor.errors import InputError, SourceError, UnreadableError
+from monitor.measures.reading.ids import user_key
+from monitor.model.errors import InputError, SourceError, UnreadableError
 from monitor.model.rankings import CoverageReason
 from monitor.model.unreadable import Need, Unreadable, add_up, require_readable
 from monitor.pipeline.pseudonyms import Pseudonyms
-from monitor.reading.ids import user_key
 from monitor.sources import (
     RelevanceOptions,
     open_relevance,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from monitor.errors import ConfigError, SourceError
+from monitor.model.errors import ConfigError, SourceError
 from monitor.model.rankings import UserTable
 from monitor.service.composition import wire
 from monitor.settings.configuration import Settings

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from pydantic import SecretStr
 
-from monitor.errors import ConfigError, DatabaseError, DatabaseTrouble
+from monitor.model.errors import ConfigError, DatabaseError, DatabaseTrouble
 from monitor.storage import open_store, parse_url, unopened_store
 from monitor.storage.database_errors import translate
 from servers import free_port

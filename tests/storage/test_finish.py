@@ -12,7 +12,7 @@ from sqlalchemy import func, select
 
 import factories
 from factories import HOUR, SLOT, lost_lists, state
-from monitor.errors import DatabaseError
+from monitor.model.errors import DatabaseError
 from monitor.model.model_versions import ArmModel
 from monitor.model.rankings import Arm, Coverage, CoverageReason, CoverageRow
 from monitor.model.run_reasons import IdKind, IdMismatch, MismatchKind, RunReason, RunReasonKind

@@ -14,9 +14,9 @@ import pytest
 from sqlalchemy import text
 
 from factories import HOUR, SLOT
-from monitor.errors import DatabaseError, LeaseLostError
+from monitor.model.errors import DatabaseError, LeaseLostError
+from monitor.model.ports import Leases
 from monitor.model.runs import Lease, Occupied, RunStatus
-from monitor.ports import Leases
 from monitor.storage import SqlStore, open_leases, open_store, parse_url
 from servers.daemon import wait_for
 from storage.conftest import emptied

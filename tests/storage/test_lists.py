@@ -14,8 +14,8 @@ from sqlalchemy import select, text
 import factories
 import published
 from factories import DAY, HOUR, SLOT
-from monitor.errors import DatabaseError
 from monitor.model.alerts import State
+from monitor.model.errors import DatabaseError
 from monitor.model.memory import Memory, MemoryRequest
 from monitor.model.rankings import Arm
 from monitor.model.runs import KeptLists, RunStatus, Scores

@@ -18,7 +18,7 @@ from sqlalchemy import select
 
 from factories import DAY, HOUR, MINUTE, SLOT, comparison, summary
 from factories import rule as alert_rule
-from monitor.errors import DeliveryError
+from monitor.model.errors import DeliveryError
 from monitor.model.notifications import Delivery, DeliveryStatus, Message, Treatment, Updates
 from monitor.model.pages import ReceiverRecord
 from monitor.pipeline.delivery import OutboxSender

@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import select
 
 from factories import DAY, HOUR, SLOT
-from monitor.errors import DatabaseError
+from monitor.model.errors import DatabaseError
 from monitor.storage import SqlStore, open_store, partitions, schema_version
 from monitor.storage.tables.run_tables import daily
 from monitor.storage.transactions import Database

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import Connection, create_engine, inspect, text
 
 from forking import context
-from monitor.errors import DatabaseError, SchemaError
+from monitor.model.errors import DatabaseError, SchemaError
 from monitor.storage import open_store, schema_version
 from monitor.storage.tables.metadata import metadata
 from storage.worked import attempt

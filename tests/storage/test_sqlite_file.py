@@ -10,7 +10,7 @@ from contextlib import closing
 import pytest
 from sqlalchemy import make_url
 
-from monitor.errors import DatabaseError
+from monitor.model.errors import DatabaseError
 from monitor.storage import SqlStore, exposure, open_store
 from monitor.storage.sqlite_file import FileLock, holder_of, make_private
 

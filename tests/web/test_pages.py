@@ -14,9 +14,9 @@ import pytest
 import factories
 import published
 from factories import HOUR
-from monitor.errors import DatabaseError
 from monitor.model.alerts import State
 from monitor.model.daemon_state import DaemonState, DatabaseAway, Refusal, Refused, Role, RoleKind
+from monitor.model.errors import DatabaseError
 from monitor.model.explanation import FaultKind, Finding
 from monitor.model.instants import format_instant
 from monitor.model.pages import ReceiverRecord

@@ -12,7 +12,7 @@ import pytest
 import factories
 import published
 from factories import DAY, HeldClock
-from monitor.errors import SourceError
+from monitor.model.errors import SourceError
 from monitor.service.composition import TitleCache
 from monitor.storage import SqlStore
 from monitor.web.pages import report

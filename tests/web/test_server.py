@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 import published
-from monitor.errors import MonitorError
+from monitor.model.errors import MonitorError
 from monitor.web import app as web_app
 from monitor.web.access import Access
 from monitor.web.connections import Limits

@@ -12,7 +12,7 @@ import yaml
 from structlog.testing import LogCapture
 
 from logs import captured
-from monitor.errors import ConfigError
+from monitor.model.errors import ConfigError
 from monitor.web import access as rotating
 from monitor.web.access import Access, CertificateStore, open_access, server_tls_context
 from monitor.web.access_options import AccessOptions, TlsOptions

@@ -5,14 +5,14 @@ from dataclasses import replace
 from itertools import islice
 
 from monitor.alerts.incidents import find_leads
-from monitor.immutable import immutable
+from monitor.measures.presentation import explanation_title, side_by_side
 from monitor.model.alerts import Transition
 from monitor.model.explanation import ExampleLists, Explanation, ExposedItem, FaultKind
+from monitor.model.immutable import immutable
 from monitor.model.instants import format_instant
 from monitor.model.notifications import Briefing, Message, MessageStatus
 from monitor.model.rankings import ALL, Arm
 from monitor.model.rules import RuleKind, Severity
-from monitor.presentation import explanation_title, side_by_side
 from monitor.receivers.message.identity import since_label
 from monitor.receivers.message.safe_text import bounded_line, cause_of, clean, commands_of, links_of
 from monitor.texts.explanations import PART_WORDS, write_falls

@@ -6,10 +6,10 @@ import unicodedata
 from itertools import groupby
 from urllib.parse import quote
 
+from monitor.boundary.options import web_url_of
 from monitor.model.alerts import Removed, Transition
 from monitor.model.instants import format_instant
 from monitor.model.rules import RuleKind
-from monitor.options import web_url_of
 from monitor.texts.wording import printable
 
 MAX_LINE = 2000

@@ -12,11 +12,12 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 
-from monitor.errors import ConfigError
-from monitor.immutable import immutable
-from monitor.metrics import Metric, Need, parse
+from monitor.measures.metrics import Metric, Need, parse
 from monitor.model.alerts import ACCEPTED, Transition
+from monitor.model.errors import ConfigError
+from monitor.model.immutable import immutable
 from monitor.model.memory import MemoryRequest, PastRun
+from monitor.model.ports import History, Store
 from monitor.model.rankings import ALL
 from monitor.model.rules import (
     MIN_HEALTHY_RUNS,
@@ -31,13 +32,12 @@ from monitor.model.statistics import Statistic
 from monitor.pipeline.expectations import REMEMBERED
 from monitor.pipeline.judgement import Rejudgement, complete_record
 from monitor.pipeline.rule_series import RuleSeries
-from monitor.ports import History, Store
-from monitor.reference.prediction import refer
-from monitor.reference.thresholds import Budget, Threshold, propose
 from monitor.service.runner import pick_comparison
 from monitor.settings.configuration import Settings
 from monitor.settings.default_rules import name_metrics
 from monitor.settings.translation import to_comparison, to_schedule
+from monitor.statistics.reference.prediction import refer
+from monitor.statistics.reference.thresholds import Budget, Threshold, propose
 from monitor.texts.planning import (
     write_not_stored,
     write_too_few_healthy,

@@ -11,26 +11,26 @@ from datetime import datetime, timedelta
 import numpy as np
 import pandas as pd
 
-from monitor.attribution.changes import classify, share_kinds
-from monitor.attribution.parts import average_parts
-from monitor.errors import InputError, SourceError
-from monitor.immutable import immutable
-from monitor.metrics import Metric, chance_scores, typical_length
+from monitor.measures.metrics import Metric, chance_scores, typical_length
+from monitor.measures.pairing.id_mismatches import LEAST_COMMON, find_user_mismatch
 from monitor.model.arrays import Rows
+from monitor.model.errors import InputError, SourceError
 from monitor.model.explanation import Change, PartMeans
+from monitor.model.immutable import immutable
 from monitor.model.instants import utc_now
+from monitor.model.ports import UserSource
 from monitor.model.rankings import Coverage, CoverageReason, CoverageRow, PairBatch, UserTable
 from monitor.model.rules import Comparison, JudgingPlan, Keep, MeasuringPlan
 from monitor.model.run_reasons import IdMismatch
 from monitor.model.runs import Evidence, EvidenceKind, Summary
-from monitor.pairing.id_mismatches import LEAST_COMMON, find_user_mismatch
 from monitor.pipeline.accumulator import RunAccumulator
 from monitor.pipeline.pull import Arms, draw_panel, pull_all
 from monitor.pipeline.run_explanation import can_split, split_metric
 from monitor.pipeline.user_batches import users_at_once
-from monitor.ports import UserSource
 from monitor.sources.file import FileSourceOptions, FileUsersOptions
 from monitor.sources.file.source import FileLists, FileUsers
+from monitor.statistics.attribution.changes import classify, share_kinds
+from monitor.statistics.attribution.parts import average_parts
 from monitor.texts.id_mismatches import Surface, write_mismatch
 
 MOST_SEGMENTS = 100

@@ -8,8 +8,8 @@ from functools import partial
 from itertools import chain
 
 from monitor.alerts.unmatched import find_unmatched
-from monitor.errors import ConfigError, MonitorError, SourceError
-from monitor.immutable import immutable
+from monitor.model.errors import ConfigError, MonitorError, SourceError
+from monitor.model.immutable import immutable
 from monitor.model.memory import Memory
 from monitor.model.rankings import Arm, Coverage, CoverageReason
 from monitor.model.rules import Comparison, SampleSize

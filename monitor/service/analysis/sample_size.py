@@ -11,11 +11,12 @@ from typing import TypeVar
 import numpy as np
 
 from monitor.alerts.rule_evaluation import Figures, segments_of
-from monitor.errors import ConfigError
-from monitor.immutable import immutable
-from monitor.metrics import parse
+from monitor.measures.metrics import parse
 from monitor.model.arrays import Floats
+from monitor.model.errors import ConfigError
+from monitor.model.immutable import immutable
 from monitor.model.memory import PastRun
+from monitor.model.ports import History
 from monitor.model.rules import (
     MEAN,
     MIN_HEALTHY_RUNS,
@@ -31,12 +32,11 @@ from monitor.model.rules import (
 from monitor.model.runs import Summary
 from monitor.pipeline.expectations import share_out
 from monitor.pipeline.rule_series import RuleSeries
-from monitor.ports import History
-from monitor.reference.prediction import WINDOW, refer
-from monitor.reference.sampling_error import from_angle, to_angle
-from monitor.reference.thresholds import Budget, DropSearch
-from monitor.sequential.gate import is_certain, round_ends
 from monitor.service.analysis.backtest import newest_runs, pick_healthy
+from monitor.statistics.reference.prediction import WINDOW, refer
+from monitor.statistics.reference.sampling_error import from_angle, to_angle
+from monitor.statistics.reference.thresholds import Budget, DropSearch
+from monitor.statistics.sequential.gate import is_certain, round_ends
 from monitor.texts.planning import write_no_runs_suffice, write_no_users_suffice
 
 SeriesRuleT = TypeVar("SeriesRuleT", bound=SeriesRule)

@@ -16,8 +16,9 @@ from prometheus_client.exposition import basic_auth_handler
 from prometheus_client.metrics_core import Metric
 
 from monitor import __version__
-from monitor.deadline import OverdueError, call_in_time
-from monitor.errors import ConfigError, DeliveryError, MonitorError, SlotTakenError
+from monitor.boundary.deadline import OverdueError, call_in_time
+from monitor.boundary.foreign_errors import note_error, system_cause
+from monitor.boundary.options import web_url_of
 from monitor.export.exposition import (
     FamilyCollector,
     families_of_comparison,
@@ -26,14 +27,13 @@ from monitor.export.exposition import (
     write_textfile,
 )
 from monitor.export.publisher import PrometheusPublisher
-from monitor.foreign_errors import note_error, system_cause
-from monitor.immutable import immutable
+from monitor.model.errors import ConfigError, DeliveryError, MonitorError, SlotTakenError
+from monitor.model.immutable import immutable
 from monitor.model.instants import format_instant
+from monitor.model.ports import Clock, Store
 from monitor.model.runs import PullProgress, RunResult, RunStatus, kept_name
-from monitor.options import web_url_of
 from monitor.pipeline.backfill import BackfilledRun
 from monitor.pipeline.delivery import OutboxSender, drain
-from monitor.ports import Clock, Store
 from monitor.receivers.alertmanager import Alertmanager
 from monitor.service.clock import SKEW, SlotClock, SystemClock
 from monitor.service.composition import Wiring, reconcile, set_known_names, show_outbox, wire

@@ -10,13 +10,13 @@ from dataclasses import replace
 from datetime import timedelta
 from itertools import chain
 
-from monitor.errors import ConfigError, DeliveryError
-from monitor.immutable import immutable
 from monitor.model.alerts import State, Transition
+from monitor.model.errors import ConfigError, DeliveryError
+from monitor.model.immutable import immutable
 from monitor.model.instants import format_instant
 from monitor.model.notifications import Message, MessageStatus
+from monitor.model.ports import Clock, Receiver
 from monitor.model.rankings import ALL
-from monitor.ports import Clock, Receiver
 from monitor.receivers import open_receivers
 from monitor.settings.configuration import Settings
 

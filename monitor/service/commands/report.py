@@ -8,7 +8,7 @@ from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
-from monitor.errors import ConfigError
+from monitor.model.errors import ConfigError
 from monitor.pipeline.pull import pull_titles
 from monitor.service.clock import SystemClock
 from monitor.service.composition import TitleCache, Wiring, watch

@@ -14,14 +14,14 @@ import yaml
 from starlette.applications import Starlette
 
 from monitor import __version__
-from monitor.errors import DatabaseError, MonitorError, describe_fault
 from monitor.export.publisher import PrometheusPublisher
 from monitor.model.daemon_state import DaemonState, Refusal, Refused
+from monitor.model.errors import DatabaseError, MonitorError, describe_fault
 from monitor.model.notifications import Message
+from monitor.model.ports import Clock, Receiver
 from monitor.model.rules import Comparison
 from monitor.model.runs import PullProgress
 from monitor.pipeline.delivery import OutboxSender
-from monitor.ports import Clock, Receiver
 from monitor.receivers.message.content import content_of
 from monitor.receivers.message.plain_text import plain_text
 from monitor.service.clock import SystemClock

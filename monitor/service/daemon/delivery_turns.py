@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from monitor.errors import DeliveryError, MonitorError
+from monitor.model.errors import DeliveryError, MonitorError
 from monitor.pipeline.delivery import OutboxSender, asked_pause_s
 
 TURN_S = 60.0

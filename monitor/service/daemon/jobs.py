@@ -7,12 +7,12 @@ from functools import partial
 
 import structlog
 
-from monitor.deadline import call_in_time
+from monitor.boundary.deadline import call_in_time
 from monitor.export.publisher import PrometheusPublisher
 from monitor.model.instants import format_instant
+from monitor.model.ports import Receiver, Store
 from monitor.model.runs import Run, RunResult, RunStatus
 from monitor.pipeline.delivery import OutboxSender
-from monitor.ports import Receiver, Store
 from monitor.service.clock import SKEW
 from monitor.service.composition import Wiring, reconcile, show_outbox
 from monitor.service.daemon.delivery_turns import DeliveryTurns

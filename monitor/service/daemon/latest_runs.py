@@ -6,8 +6,8 @@ from datetime import datetime
 from itertools import count
 
 from monitor.export.publisher import PrometheusPublisher
+from monitor.model.ports import Clock, Store
 from monitor.model.runs import LatestRun, Watermark
-from monitor.ports import Clock, Store
 from monitor.service.clock import SKEW
 
 ROUNDS = 20

@@ -10,11 +10,11 @@ from datetime import timedelta
 
 import structlog
 
-from monitor.errors import DatabaseError
 from monitor.export.publisher import PrometheusPublisher
 from monitor.model.daemon_state import Role, RoleKind
+from monitor.model.errors import DatabaseError
+from monitor.model.ports import Clock, Leases
 from monitor.model.runs import Lease, Occupied, RunStatus
-from monitor.ports import Clock, Leases
 from monitor.service.composition import Wiring, reconcile
 from monitor.service.daemon.threads import LoopThread
 from monitor.service.runner import whoami

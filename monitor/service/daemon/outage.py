@@ -10,15 +10,15 @@ from functools import partial
 import structlog
 
 from monitor.alerts.machine import INSTALLATION
-from monitor.deadline import OverdueError, call_in_time
-from monitor.errors import DatabaseError, DatabaseTrouble, DeliveryError
+from monitor.boundary.deadline import OverdueError, call_in_time
 from monitor.export.publisher import PrometheusPublisher
-from monitor.immutable import immutable
 from monitor.model.alerts import State, Transition
 from monitor.model.daemon_state import DatabaseAway
+from monitor.model.errors import DatabaseError, DatabaseTrouble, DeliveryError
+from monitor.model.immutable import immutable
 from monitor.model.notifications import Message, message_key
+from monitor.model.ports import Clock, Receiver, Store
 from monitor.model.rules import Severity
-from monitor.ports import Clock, Receiver, Store
 from monitor.storage import SqlStore, exposure
 
 CALM_S = 60.0

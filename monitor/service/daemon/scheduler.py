@@ -15,10 +15,10 @@ from apscheduler.jobstores.base import JobLookupError
 from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.base import BaseTrigger
 
-from monitor.deadline import Deadline, OverdueError, call_in_time
+from monitor.boundary.deadline import Deadline, OverdueError, call_in_time
 from monitor.export.publisher import PrometheusPublisher
-from monitor.immutable import immutable
-from monitor.ports import Clock
+from monitor.model.immutable import immutable
+from monitor.model.ports import Clock
 from monitor.service.clock import JumpFinder
 from monitor.service.daemon.threads import LoopThread
 from monitor.settings.schedule import Schedule

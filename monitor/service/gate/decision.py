@@ -14,14 +14,13 @@ from typing import Any
 import numpy as np
 
 from monitor import __version__
-from monitor.errors import InputError
-from monitor.immutable import immutable
+from monitor.model.errors import InputError
 from monitor.model.gate import GateReason, GateResult, GateVerdict, LeftOut
+from monitor.model.immutable import immutable
+from monitor.model.ports import Clock, History
 from monitor.model.rankings import ALL
 from monitor.model.rules import Comparison
 from monitor.model.runs import Watermark
-from monitor.ports import Clock, History
-from monitor.sequential.gate import UserSample, gate_samples, tally
 from monitor.service.gate.question import (
     EACH,
     Question,
@@ -35,6 +34,7 @@ from monitor.service.gate.question import (
 )
 from monitor.settings.configuration import Settings
 from monitor.sources import open_users
+from monitor.statistics.sequential.gate import UserSample, gate_samples, tally
 from monitor.texts.gate import write_census, write_no_runs, write_verdict
 
 _CACHED_S = 600

@@ -9,20 +9,20 @@ from enum import StrEnum
 import numpy as np
 import pandas as pd
 
-from monitor.errors import ConfigError, InputError
-from monitor.immutable import immutable
-from monitor.metrics import Metric, Need, parse
+from monitor.measures.metrics import Metric, Need, parse
+from monitor.measures.sampling import draw, select_kept
 from monitor.model.arrays import Floats, Rows
+from monitor.model.errors import ConfigError, InputError
 from monitor.model.gate import LeftOut
+from monitor.model.immutable import immutable
 from monitor.model.instants import format_instant
+from monitor.model.ports import History
 from monitor.model.rankings import ALL, Panel, UserTable
 from monitor.model.rules import Comparison, Keep
 from monitor.model.runs import Run, RunStatus
 from monitor.model.statistics import DerivedMetric, NoiseFloor, parse_derived
-from monitor.ports import History
-from monitor.sampling import draw, select_kept
-from monitor.sequential.gate import Scale, require_level
 from monitor.service.runner import pick_comparison
+from monitor.statistics.sequential.gate import Scale, require_level
 
 EACH = "each"
 """In place of a segment's name: every segment but ``all``."""

@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, ValidationInfo
 
-from monitor.options import NOT_IN_HASH, Options, resolve_path
-from monitor.slot_templates import check_placeholders, placeholders
+from monitor.boundary.options import NOT_IN_HASH, Options, resolve_path
+from monitor.boundary.slot_templates import check_placeholders, placeholders
 from monitor.sources import table_options
 from monitor.sources.kinds import Reader, SourceKind
 

@@ -16,20 +16,27 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet
 
-from monitor.deadline import (
+from monitor.boundary.deadline import (
     Deadline,
     interrupt_when_given_up,
     interrupted_at,
     interrupted_by_signals,
 )
-from monitor.errors import SourceError
+from monitor.boundary.options import format_duration
+from monitor.boundary.scratch import scratch_database, sql_text
+from monitor.measures.reading.ids import (
+    MAX_ID_LENGTH,
+    describe_type,
+    id_column,
+    is_list,
+    is_text,
+    one_array,
+)
+from monitor.measures.reading.lists import parse_cell, parse_column
+from monitor.measures.reading.tally import unreadable_of
+from monitor.model.errors import SourceError
 from monitor.model.id_forms import Forms
 from monitor.model.unreadable import Need, Unreadable, require_readable
-from monitor.options import format_duration
-from monitor.reading.ids import MAX_ID_LENGTH, describe_type, id_column, is_list, is_text, one_array
-from monitor.reading.lists import parse_cell, parse_column
-from monitor.reading.tally import unreadable_of
-from monitor.scratch import scratch_database, sql_text
 from monitor.sources.columns import require_columns, root_of, spell_column
 from monitor.sources.file import FileSourceOptions, FileUsersOptions
 from monitor.sources.file.diagnosis import MEMORY_MB, file_errors, utf16_fault

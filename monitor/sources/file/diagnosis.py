@@ -17,10 +17,10 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet
 
-from monitor.deadline import Deadline, OverdueError
-from monitor.errors import SourceError
-from monitor.foreign_errors import file_cause
-from monitor.scratch import room_trouble
+from monitor.boundary.deadline import Deadline, OverdueError
+from monitor.boundary.foreign_errors import file_cause
+from monitor.boundary.scratch import room_trouble
+from monitor.model.errors import SourceError
 from monitor.sources.file.file_set import LONGEST_LINE, FileSet
 
 MEMORY_MB = 250

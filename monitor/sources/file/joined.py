@@ -15,8 +15,8 @@ import duckdb
 import pandas as pd
 import pyarrow as pa
 
-from monitor.deadline import BackgroundCall, Deadline, OverdueError
-from monitor.errors import SourceError
+from monitor.boundary.deadline import BackgroundCall, Deadline, OverdueError
+from monitor.model.errors import SourceError
 from monitor.model.rankings import ALL, AskedUsers, Panel, Pull, UserBatch
 from monitor.model.runs import JoinRequest
 from monitor.model.unreadable import Unreadable, add_up, require_readable_lists

@@ -13,15 +13,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from duckdb import DuckDBPyConnection
 
-from monitor.deadline import Deadline, OverdueError
-from monitor.errors import SourceError
+from monitor.boundary.deadline import Deadline, OverdueError
+from monitor.boundary.slot_templates import fill_slot
+from monitor.measures.reading.ids import one_array
+from monitor.measures.reading.tally import Tally
+from monitor.model.errors import SourceError
 from monitor.model.model_versions import LONGEST_VERSION
 from monitor.model.rankings import CoverageReason, Pull, UserTable
 from monitor.model.runs import PullRequest
 from monitor.model.unreadable import Need, Unreadable, require_readable
-from monitor.reading.ids import one_array
-from monitor.reading.tally import Tally
-from monitor.slot_templates import fill_slot
 from monitor.sources.columns import user_index
 from monitor.sources.file import FileOptions, FileSourceOptions, FileUsersOptions
 from monitor.sources.file.database import KEY, PLACE, FileView, open_database, sql_name

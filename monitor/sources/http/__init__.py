@@ -16,7 +16,7 @@ from pydantic import (
     model_validator,
 )
 
-from monitor.options import (
+from monitor.boundary.options import (
     NOT_IN_HASH,
     ConfigPath,
     Duration,
@@ -29,13 +29,13 @@ from monitor.options import (
     readable_by,
     web_url_of,
 )
-from monitor.slot_templates import check_placeholders, placeholders
+from monitor.boundary.slot_templates import check_placeholders, placeholders
+from monitor.boundary.web_proxy import Proxy
 from monitor.sources.expressions import Expression
 from monitor.sources.http.body import body_for_batch
 from monitor.sources.http.profiles import with_profile
 from monitor.sources.kinds import Reader, SourceKind
 from monitor.sources.table_options import ColumnName, IdForms, NoItem, UserColumnOptions
-from monitor.web_proxy import Proxy
 
 
 def _check_url(url: str) -> None:

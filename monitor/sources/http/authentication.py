@@ -18,10 +18,10 @@ import aiohttp
 from aiohttp import ClientHandlerType, ClientMiddlewareType, ClientRequest, ClientResponse
 
 from monitor import USER_AGENT
-from monitor.deadline import BackgroundCall, Deadline, OverdueError
-from monitor.errors import SourceError
-from monitor.foreign_errors import find_tls_fault
-from monitor.link_local import LinkLocalError
+from monitor.boundary.deadline import BackgroundCall, Deadline, OverdueError
+from monitor.boundary.foreign_errors import find_tls_fault
+from monitor.boundary.link_local import LinkLocalError
+from monitor.model.errors import SourceError
 from monitor.model.instants import utc_now
 from monitor.model.tls_faults import TlsClient
 from monitor.sources.http import AuthOptions, AwsOptions, HmacOptions, OAuth2Options

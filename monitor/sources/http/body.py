@@ -3,8 +3,8 @@
 import json
 from collections.abc import Callable, Sequence
 
+from monitor.boundary.slot_templates import fill_slot, placeholders
 from monitor.model.runs import PullRequest
-from monitor.slot_templates import fill_slot, placeholders
 
 
 def fill_body(body: object, request: PullRequest) -> object:

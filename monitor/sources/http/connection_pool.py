@@ -21,8 +21,8 @@ from typing import TypeVar
 import aiohttp
 from aiohttp.connector import AddrInfoType
 
-from monitor.errors import SourceError
-from monitor.link_local import refuse_link_local
+from monitor.boundary.link_local import refuse_link_local
+from monitor.model.errors import SourceError
 from monitor.sources.http import HttpOptions
 
 T = TypeVar("T")

@@ -6,8 +6,9 @@ from http import HTTPStatus
 
 import aiohttp
 
-from monitor.foreign_errors import find_tls_fault
-from monitor.link_local import LinkLocalError
+from monitor.boundary.foreign_errors import find_tls_fault
+from monitor.boundary.link_local import LinkLocalError
+from monitor.boundary.web_proxy import WebProxy, open_proxy
 from monitor.model.instants import retry_after_s, utc_now
 from monitor.model.rankings import CoverageReason
 from monitor.model.tls_faults import TlsClient, TlsFault
@@ -15,7 +16,6 @@ from monitor.sources.http import HttpOptions
 from monitor.sources.http.authentication import TokenError
 from monitor.sources.http.request import RequestFailure
 from monitor.texts.tls_faults import write_tls_fault
-from monitor.web_proxy import WebProxy, open_proxy
 
 _PHRASES = {status.value: status.phrase for status in HTTPStatus}
 

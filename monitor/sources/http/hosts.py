@@ -15,7 +15,7 @@ from datetime import date, datetime, timedelta
 from math import inf, sqrt
 from statistics import quantiles
 
-from monitor.deadline import Deadline
+from monitor.boundary.deadline import Deadline
 from monitor.model.instants import utc_now
 from monitor.model.rankings import CoverageReason
 from monitor.sources.http import HttpSourceOptions

@@ -14,11 +14,11 @@ from urllib.parse import quote
 import aiohttp
 from yarl import URL
 
+from monitor.boundary.slot_templates import fill_slot, placeholders
+from monitor.measures.reading.ids import user_key
+from monitor.measures.reading.lists import parse_json
 from monitor.model.rankings import CoverageReason
 from monitor.model.runs import PullRequest
-from monitor.reading.ids import user_key
-from monitor.reading.lists import parse_json
-from monitor.slot_templates import fill_slot, placeholders
 from monitor.sources.expressions import Find, NotAppliedError, finder, is_plain, shape_of
 from monitor.sources.http import HttpSourceOptions
 from monitor.sources.http.body import body_for_batch, body_for_user, fill_body

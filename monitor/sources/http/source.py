@@ -18,12 +18,13 @@ from multidict import CIMultiDict
 from pydantic import SecretStr
 
 from monitor import USER_AGENT
-from monitor.deadline import Deadline
-from monitor.errors import ConfigError, SourceError
-from monitor.link_local import LinkLocalError
+from monitor.boundary.deadline import Deadline
+from monitor.boundary.link_local import LinkLocalError
+from monitor.boundary.options import NOT_IN_HASH
+from monitor.boundary.web_proxy import refuse_link_local_behind
+from monitor.model.errors import ConfigError, SourceError
 from monitor.model.rankings import CoverageReason, Pull
 from monitor.model.runs import PullProgress, PullRequest
-from monitor.options import NOT_IN_HASH
 from monitor.sources.http import HttpOptions, HttpSourceOptions
 from monitor.sources.http.authentication import authentication
 from monitor.sources.http.connection_pool import MAY_BE_LINK_LOCAL, run_pull, trust
@@ -41,7 +42,6 @@ from monitor.sources.http.request import (
 from monitor.sources.http.traces import TraceCollector
 from monitor.sources.kept_answers import AnswerFile
 from monitor.sources.list_collector import ListCollector, spell_items
-from monitor.web_proxy import refuse_link_local_behind
 
 LASTS_S = 3.0
 """A shorter pull reports no progress and stores no answers, because it is easy to repeat."""

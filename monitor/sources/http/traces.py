@@ -10,8 +10,8 @@ from zlib import crc32
 import numpy as np
 import pandas as pd
 
+from monitor.measures.pairing.ids import find_users
 from monitor.model.rankings import Traces
-from monitor.pairing.ids import find_users
 
 # These are headers of nginx and similar servers, CloudFront, Fastly, Akamai and Azure, Cloudflare,
 # Vercel, Varnish, and RFC 9211.

@@ -11,10 +11,10 @@ from urllib.parse import quote
 import aiohttp
 from yarl import URL
 
-from monitor.deadline import Deadline
-from monitor.errors import SourceError, UnreadableError
-from monitor.reading.lists import parse_json
-from monitor.slot_templates import fill_slot
+from monitor.boundary.deadline import Deadline
+from monitor.boundary.slot_templates import fill_slot
+from monitor.measures.reading.lists import parse_json
+from monitor.model.errors import SourceError, UnreadableError
 from monitor.sources.columns import require_columns
 from monitor.sources.expressions import finder, shape_of
 from monitor.sources.http.connection_pool import MAY_BE_LINK_LOCAL, run_pull

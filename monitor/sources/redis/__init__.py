@@ -7,9 +7,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field, SecretStr
 
+from monitor.boundary.options import NOT_IN_HASH, Duration, Options, must, readable_by
+from monitor.boundary.slot_templates import check_placeholders, placeholders
 from monitor.model.unreadable import MAX_UNREADABLE
-from monitor.options import NOT_IN_HASH, Duration, Options, must, readable_by
-from monitor.slot_templates import check_placeholders, placeholders
 from monitor.sources.expressions import Expression
 from monitor.sources.kinds import Reader, SourceKind
 from monitor.sources.table_options import IdForms, MaxUnreadable, NoItem

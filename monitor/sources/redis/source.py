@@ -9,15 +9,20 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
-from monitor.deadline import BackgroundCall, Deadline, OverdueError, interrupt_when_given_up
-from monitor.errors import ConfigError, SourceError
-from monitor.foreign_errors import redis_cause
+from monitor.boundary.deadline import (
+    BackgroundCall,
+    Deadline,
+    OverdueError,
+    interrupt_when_given_up,
+)
+from monitor.boundary.foreign_errors import redis_cause
+from monitor.boundary.slot_templates import fill_slot
+from monitor.measures.reading.lists import parse_json
+from monitor.measures.reading.tally import Tally
+from monitor.model.errors import ConfigError, SourceError
 from monitor.model.rankings import CoverageReason, Pull, UserTable
 from monitor.model.runs import PullRequest
 from monitor.model.unreadable import Need, require_readable
-from monitor.reading.lists import parse_json
-from monitor.reading.tally import Tally
-from monitor.slot_templates import fill_slot
 from monitor.sources.columns import require_columns
 from monitor.sources.expressions import finder, shape_of
 from monitor.sources.list_collector import ListCollector, spell_items

@@ -6,8 +6,8 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, SecretStr
 
-from monitor.options import NOT_IN_HASH, Options, must
-from monitor.slot_templates import check_placeholders, placeholders
+from monitor.boundary.options import NOT_IN_HASH, Options, must
+from monitor.boundary.slot_templates import check_placeholders, placeholders
 from monitor.sources.kinds import Reader, SourceKind
 from monitor.sources.table_options import ListColumnOptions, UserColumnOptions
 

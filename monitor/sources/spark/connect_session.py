@@ -13,10 +13,10 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import monitor
-from monitor.deadline import Deadline
-from monitor.errors import ConfigError, SourceError
-from monitor.foreign_errors import note_error
-from monitor.slot_templates import fill_slot
+from monitor.boundary.deadline import Deadline
+from monitor.boundary.foreign_errors import note_error
+from monitor.boundary.slot_templates import fill_slot
+from monitor.model.errors import ConfigError, SourceError
 from monitor.sources.columns import on_one_line
 from monitor.sources.spark import SparkOptions
 

@@ -13,14 +13,14 @@ from datetime import datetime
 import pandas as pd
 import pyarrow as pa
 
-from monitor.deadline import Deadline
-from monitor.errors import SourceError
+from monitor.boundary.deadline import Deadline
+from monitor.measures.reading.ids import EXACT, MAX_ID_LENGTH, id_column, one_array
+from monitor.measures.reading.tally import unreadable_of
+from monitor.model.errors import SourceError
+from monitor.model.ports import Measurer
 from monitor.model.rankings import ALL, AskedUsers, Pull, UserTable
 from monitor.model.runs import JoinRequest, PullRequest
 from monitor.model.unreadable import Need, Unreadable, require_readable, require_readable_lists
-from monitor.ports import Measurer
-from monitor.reading.ids import EXACT, MAX_ID_LENGTH, id_column, one_array
-from monitor.reading.tally import unreadable_of
 from monitor.sources.columns import require_columns
 from monitor.sources.lookup_tables import SegmentValues, segment_labels
 from monitor.sources.spark import SparkOptions, SparkSourceOptions, SparkUsersOptions

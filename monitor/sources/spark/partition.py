@@ -11,10 +11,10 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from monitor.measures.reading.ids import one_array
+from monitor.model.ports import Measurer
 from monitor.model.rankings import Panel, Pull, UserBatch
 from monitor.model.unreadable import Need, Unreadable, add_up
-from monitor.ports import Measurer
-from monitor.reading.ids import one_array
 from monitor.sources.columns import user_index
 from monitor.sources.lookup_tables import SegmentValues, split_by_values
 from monitor.sources.table_lists import ListColumns, TableLists

@@ -8,9 +8,9 @@ import sqlalchemy as sa
 from pydantic import AfterValidator, Field, SecretStr, ValidationInfo
 from sqlalchemy.exc import ArgumentError
 
-from monitor.errors import ConfigError
-from monitor.options import NOT_IN_HASH, Duration, Options, resolve_path
-from monitor.redaction import require_whole_password
+from monitor.boundary.options import NOT_IN_HASH, Duration, Options, resolve_path
+from monitor.boundary.redaction import require_whole_password
+from monitor.model.errors import ConfigError
 from monitor.sources import table_options
 from monitor.sources.kinds import Reader, SourceKind
 from monitor.sources.sql.query import Query, parse_query

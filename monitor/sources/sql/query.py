@@ -9,7 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from monitor.immutable import immutable
+from monitor.model.immutable import immutable
 
 USERS_FORM = "write WHERE user_id IN :users"
 _BACKSLASHES = frozenset({"mysql", "mariadb"})  # in these dialects, strings have escapes

@@ -15,15 +15,15 @@ import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
-from monitor.deadline import BackgroundCall, Deadline, OverdueError
-from monitor.errors import ConfigError, SourceError
-from monitor.foreign_errors import note_error, sql_cause
+from monitor.boundary.deadline import BackgroundCall, Deadline, OverdueError
+from monitor.boundary.foreign_errors import note_error, sql_cause
+from monitor.boundary.options import format_duration
+from monitor.measures.reading.lists import parse_cell
+from monitor.measures.reading.tally import unreadable_of
+from monitor.model.errors import ConfigError, SourceError
 from monitor.model.rankings import CoverageReason, Pull
 from monitor.model.runs import PullRequest
 from monitor.model.unreadable import Need, Unreadable, require_readable
-from monitor.options import format_duration
-from monitor.reading.lists import parse_cell
-from monitor.reading.tally import unreadable_of
 from monitor.sources.columns import require_columns, root_of
 from monitor.sources.list_collector import pull_without
 from monitor.sources.sql import SqlOptions, SqlSourceOptions, SqlTableOptions, is_file

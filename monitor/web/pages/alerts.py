@@ -9,8 +9,8 @@ from operator import attrgetter
 
 from monitor.alerts.notification_policy import compose_messages, is_silenced, propose_matchers
 from monitor.alerts.unmatched import find_unmatched_silences
-from monitor.immutable import immutable
 from monitor.model.alerts import AlertState, State, Transition
+from monitor.model.immutable import immutable
 from monitor.model.notifications import DeliveryStatus, FiringSnapshot, Message, Silence
 from monitor.model.pages import Attempt, IncidentFilter, IncidentHistory, IncidentStart
 from monitor.model.rules import Severity

@@ -8,15 +8,15 @@ from itertools import pairwise
 from typing import TypeVar
 
 from monitor.alerts.unmatched import may_concern
-from monitor.immutable import immutable
+from monitor.measures.presentation import score_by_chance
 from monitor.model.alerts import AlertState, State
 from monitor.model.explanation import Explanation
+from monitor.model.immutable import immutable
 from monitor.model.notifications import Silence
 from monitor.model.pages import FiringChange, SegmentMeans, SeriesKey, SeriesPoint
 from monitor.model.rankings import ALL, CoverageRow
 from monitor.model.rules import Comparison, FixedLimit
 from monitor.model.runs import ArmScore, Histogram, LatestRun, PullProgress
-from monitor.presentation import score_by_chance
 from monitor.texts.model_versions import write_changes
 from monitor.web.pages.alerts import Incident, read_ended
 from monitor.web.pages.overview import (

@@ -6,9 +6,9 @@ from datetime import datetime
 from enum import StrEnum
 from operator import attrgetter
 
-from monitor.immutable import immutable
 from monitor.model.alerts import AlertState, State, Transition, normal_band
 from monitor.model.daemon_state import DaemonState
+from monitor.model.immutable import immutable
 from monitor.model.notifications import Delivery
 from monitor.model.pages import ReceiverRecord
 from monitor.model.rankings import ALL

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 from starlette.requests import Request
 
-from monitor.errors import InputError
+from monitor.model.errors import InputError
 from monitor.model.instants import read_since
 
 LONGEST_TEXT = 500

@@ -9,16 +9,16 @@ from operator import attrgetter
 import jinja2
 from markupsafe import Markup, escape
 
+from monitor.boundary.redaction import escape_controls
 from monitor.charts.bars import Bar, draw_bars, draw_heat_map, draw_waterfall
 from monitor.charts.slope_chart import draw_slopes, draw_thumbnail
 from monitor.charts.svg import element, link_to, read_style
 from monitor.charts.time_chart import Level, Point, Span, draw_series, draw_sparkline, draw_stack
+from monitor.measures.presentation import arm_rows, explanation_tables, explanation_title
 from monitor.model.explanation import Explanation
 from monitor.model.pages import UserRun
 from monitor.model.rankings import Arm, Coverage, CoverageReason
 from monitor.model.rules import Severity
-from monitor.presentation import arm_rows, explanation_tables, explanation_title
-from monitor.redaction import escape_controls
 from monitor.web.pages import site as addresses
 from monitor.web.pages.comparison import PERIODS, ComparisonPage
 from monitor.web.pages.run import RunPage

@@ -10,8 +10,8 @@ from typing import Any
 
 from markupsafe import Markup
 
-from monitor.immutable import immutable
 from monitor.model.alerts import AlertState, State, Transition
+from monitor.model.immutable import immutable
 from monitor.model.instants import format_instant
 from monitor.model.runs import LatestRun
 from monitor.web.pages.comparison import read_comparison_page

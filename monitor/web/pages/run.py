@@ -5,8 +5,8 @@ from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 
 from monitor.charts.slope_chart import describe_move
-from monitor.immutable import immutable
 from monitor.model.explanation import ExampleLists, Explanation
+from monitor.model.immutable import immutable
 from monitor.model.pages import FiringChange, UserLists, UserRun
 from monitor.model.rankings import Arm, Coverage
 from monitor.model.runs import ArmScore, Evidence, EvidenceKind, Run, RunRecord, Summary, items_of

@@ -8,14 +8,14 @@ from typing import Any, NoReturn
 from urllib.parse import quote, urlencode
 
 from monitor.alerts.notification_policy import NotificationPolicy
-from monitor.errors import InputError
-from monitor.immutable import immutable
 from monitor.model.daemon_state import DaemonState
+from monitor.model.errors import InputError
+from monitor.model.immutable import immutable
 from monitor.model.instants import format_instant, read_instant
 from monitor.model.notifications import Message
+from monitor.model.ports import Clock, Store
 from monitor.model.rules import Comparison
 from monitor.model.runs import LatestRun, PullProgress, Run
-from monitor.ports import Clock, Store
 
 Titles = Callable[[str, datetime, Collection[str]], Mapping[str, str]]
 """Returns titles of items of a comparison at a slot. Omits titles that the source does not have."""

@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from memory import with_peak_mb
-from monitor.deadline import BackgroundCall, Deadline, OverdueError
-from monitor.errors import SourceError
+from monitor.boundary.deadline import BackgroundCall, Deadline, OverdueError
+from monitor.model.errors import SourceError
 from monitor.sources.file import FileUsersOptions
 from monitor.sources.file.diagnosis import MEMORY_MB
 from monitor.sources.file.source import FileUsers

@@ -11,8 +11,8 @@ from typing import Any
 import duckdb
 import pytest
 
-from monitor.deadline import OverdueError
-from monitor.errors import SourceError
+from monitor.boundary.deadline import OverdueError
+from monitor.model.errors import SourceError
 from monitor.service.interrupts import terminated, termination_raised
 from monitor.sources.file.database import open_database
 from monitor.sources.file.diagnosis import file_errors

@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from factories import SLOT, comparison, rule
-from monitor import scratch
-from monitor.errors import SourceError
+from monitor.boundary import scratch
+from monitor.model.errors import SourceError
 from monitor.model.memory import Memory
 from monitor.model.rankings import Arm, CoverageReason
 from monitor.model.runs import JoinRequest

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from monitor.errors import SourceError
+from monitor.model.errors import SourceError
 from servers.lists import as_lists, pull_of
 
 pytestmark = pytest.mark.usefixtures("own_databases")

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from monitor.errors import SourceError
+from monitor.model.errors import SourceError
 from monitor.model.rankings import CoverageReason, Pull
 from servers.lists import as_lists, pull_of
 from sources.file.test_joined import WRITERS

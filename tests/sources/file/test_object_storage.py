@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from botocore.exceptions import ClientError
 
-from monitor.errors import SourceError
+from monitor.model.errors import SourceError
 from monitor.sources.file import FileSourceOptions
 from servers.buckets import running_buckets
 from servers.lists import pull_of

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from monitor.errors import SourceError
+from monitor.model.errors import SourceError
 from monitor.model.rankings import Arm, CoverageReason
 from monitor.sources.file import FILE, FileSourceOptions
 from monitor.sources.file.source import ListView

@@ -14,7 +14,7 @@ from botocore.credentials import Credentials
 from clocks import set_clock
 from factories import SLOT
 from monitor import USER_AGENT
-from monitor.errors import SourceError
+from monitor.model.errors import SourceError
 from monitor.model.rankings import CoverageReason, Pull
 from monitor.sources.http import authentication
 from servers.answering import answering

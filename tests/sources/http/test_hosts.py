@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from factories import HeldClock
-from monitor.deadline import Deadline
+from monitor.boundary.deadline import Deadline
 from monitor.model.rankings import CoverageReason, Pull
 from monitor.sources.http import HttpSourceOptions
 from monitor.sources.http.hosts import Host, Knee

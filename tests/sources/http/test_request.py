@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from multidict import CIMultiDict
 
-from monitor import link_local
+from monitor.boundary import link_local
 from monitor.model.rankings import CoverageReason
 from monitor.sources.http.traces import TraceCollector
 from servers.lists import as_lists, pull_of, request, source_of

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import redis
 
-from monitor.errors import SourceError
+from monitor.model.errors import SourceError
 from monitor.model.rankings import CoverageReason, Pull
 from monitor.sources.list_collector import ListCollector
 from monitor.sources.redis import RedisUsersOptions

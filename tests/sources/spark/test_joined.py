@@ -17,14 +17,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from factories import SLOT
-from monitor.errors import SourceError, UnreadableError
+from monitor.boundary.slot_templates import fill_slot
+from monitor.model.errors import SourceError, UnreadableError
 from monitor.model.rankings import Arm, CoverageReason, UserBatch
 from monitor.model.rules import Keep
 from monitor.model.statistics import NoiseFloor
 from monitor.pipeline import run_measurement
 from monitor.pipeline.pull import Arms
 from monitor.pipeline.run_parts import RemoteMeasurer
-from monitor.slot_templates import fill_slot
 from monitor.sources.file import FileSourceOptions, FileUsersOptions
 from monitor.sources.spark import SparkSourceOptions, SparkUsersOptions
 from pipeline.test_user_batches import plain

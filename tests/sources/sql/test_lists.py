@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from monitor.errors import ConfigError, SourceError
+from monitor.model.errors import ConfigError, SourceError
 from monitor.model.rankings import CoverageReason
 from monitor.sources import SourceOptions, UsersOptions, open_source, open_users
 from servers.lists import SLOT, as_lists, fill_database, pull_of, request, source_of, sql_sources

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from monitor.errors import SourceError
+from monitor.model.errors import SourceError
 from monitor.model.rankings import CoverageReason
 from servers.lists import as_lists, fill_database, pull_of, sql_sources
 from servers.mariadb import running_mariadb

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from monitor.files import read_bounded
+from monitor.boundary.files import read_bounded
 
 FOLDER = Path(__file__).parent
 _MAX_BYTES = 1 << 16

@@ -1,7 +1,0 @@
-"""Compares rankings in Python: two lists, or the lists of many users.
-
-This package needs neither the daemon nor a database.
-"""
-
-from monitor.frames.comparison import compare, compare_many, plot_pair
-from monitor.frames.summary import plot_scores, summarize

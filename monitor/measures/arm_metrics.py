@@ -1,0 +1,421 @@
+"""Measures what one arm lists to all users together. Each metric is an `ArmMetric` with a name."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
+from enum import StrEnum
+from functools import cached_property
+from operator import attrgetter
+
+import numpy as np
+
+from monitor.measures.kernels import exposure
+from monitor.model.arrays import Codes, Flags, Floats, Integers, Rows
+from monitor.model.errors import MetricError
+from monitor.model.immutable import immutable
+from monitor.model.rankings import Arm, PairBatch
+from monitor.model.runs import ArmScore
+from monitor.model.statistics import CHURN, Lack
+
+
+@immutable
+class LastLists:
+    """What one arm listed in its last run to the n users of this run's batch.
+
+    The codes are those of the batch. Items that are not in the batch have other codes >= 0.
+    """
+
+    codes: Codes  # (n, k), cut to this run's k, padded with -1
+    lengths: Codes  # (n,), 0 for a user who was not in the last run
+    exposed: Codes  # all items that the arm listed to any user, in any order. May have repetitions
+
+
+@immutable
+class ArmLists:
+    """The lists of n users from one arm."""
+
+    codes: Codes  # (n, k), codes from 0 to ``items`` - 1, padded with -1
+    items: int
+    catalogue: int  # number of items that can be listed
+    repeated: Integers  # (n,), equal for users with the same list, -1 if only one user has the list
+    # Values by name: (n,) for users, or (n, k) for places. Unknown values are NaN
+    values: Mapping[str, Floats]
+    is_new: Flags | None  # (items,), whether no user had the item in the last run
+
+
+class Listing:
+    """What an arm lists to the users of one segment. ``rows`` are the rows of these users.
+
+    ``catalogue`` and ``is_new`` are the same for all segments.
+    """
+
+    def __init__(self, lists: ArmLists, rows: Rows) -> None:
+        self._lists = lists
+        self._rows = rows
+        self.catalogue = lists.catalogue
+        self.is_new = lists.is_new
+
+    @cached_property
+    def n(self) -> int:
+        """The number of lists that are not empty."""
+        return int((self._lists.codes[self._rows, 0] >= 0).sum())
+
+    @cached_property
+    def exposure(self) -> tuple[Integers, Integers]:
+        """The m listed items, ascending, and how often each is listed. Integers, (m,) each."""
+        return exposure.count_items(self._lists.codes, self._rows, self._lists.items)
+
+    @property
+    def counts(self) -> Integers:
+        """How often each item of ``exposure`` is listed. Integers (m,), at least 1."""
+        return self.exposure[1]
+
+    @property
+    def largest_group(self) -> int:
+        """The number of users who have the most common list."""
+        return exposure.largest_group(self._lists.repeated[self._rows])
+
+    def values(self, name: str) -> Floats:
+        """The known values with this name, as a flat float64 array. It may be empty."""
+        if name not in self._lists.values:
+            return np.empty(0)
+        values = self._lists.values[name][self._rows]
+        return values[~np.isnan(values)]
+
+
+class ArmNeed(StrEnum):
+    """The data that a metric needs in addition to the lists.
+
+    Each value is the configuration key that provides the data.
+    """
+
+    SCORES = "scores"
+    ITEM_WEIGHTS = "item_weights"
+    KEEP_LISTS = "keep_lists"
+
+
+@immutable
+class ArmMetric:
+    """A named metric of what one arm lists to all users of a segment. It has no parameters."""
+
+    name: str
+    meaning: str  # what the metric measures and what a high value means, without a judgement
+    source: str
+    # Returns the value of a listing with at least one item. None if the value is not defined, or
+    # if its data are missing
+    measure: Callable[[Listing], float | None]
+    count: Callable[[Listing], int] = attrgetter("n")  # number of lists that the value is based on
+    low: float = 0.0
+    high: float = 1.0  # infinite if the value has no upper limit
+    need: ArmNeed | None = None
+    arms: tuple[Arm, ...] = tuple(Arm)  # the arms for which the metric is measured
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def _catalogue_coverage(listing: Listing) -> float:
+    return exposure.catalogue_coverage(listing.counts, listing.catalogue)
+
+
+def _gini(listing: Listing) -> float:
+    return exposure.gini(listing.counts, listing.catalogue)
+
+
+def _shared_list_share(listing: Listing) -> float:
+    return listing.largest_group / listing.n
+
+
+def _entropy(listing: Listing) -> float:
+    return exposure.entropy(listing.counts)
+
+
+def _normalized_entropy(listing: Listing) -> float | None:
+    if listing.catalogue < 2:  # noqa: PLR2004 - the entropy of a single item is always 0
+        return None
+    # Rounding may give a value a little above 1.
+    return min(1.0, exposure.entropy(listing.counts) / math.log2(listing.catalogue))
+
+
+def _mean(values: Floats) -> float | None:
+    if not len(values):
+        return None
+    return float(values.mean())
+
+
+def _mean_weight(listing: Listing) -> float | None:
+    return _mean(listing.values("weights"))
+
+
+def _novelty(listing: Listing) -> float | None:
+    if listing.is_new is None:
+        return None
+    items, counts = listing.exposure
+    return float(counts[listing.is_new[items]].sum() / counts.sum())
+
+
+def _score_shift(listing: Listing) -> float | None:
+    baseline = listing.values("baseline_scores")
+    candidate = listing.values("candidate_scores")
+    if not len(baseline) or not len(candidate):
+        return None
+    return exposure.kolmogorov_smirnov(baseline, candidate)
+
+
+def _mean_over_users(
+    name: str,
+    *,
+    meaning: str,
+    source: str,
+    arms: tuple[Arm, ...] = tuple(Arm),
+    need: ArmNeed | None = None,
+) -> ArmMetric:
+    """A metric that is the mean of the users' known values with this name."""
+
+    def measure(listing: Listing) -> float | None:
+        return _mean(listing.values(name))
+
+    def count(listing: Listing) -> int:
+        return len(listing.values(name))
+
+    return ArmMetric(
+        name=name,
+        measure=measure,
+        count=count,
+        meaning=meaning,
+        source=source,
+        arms=arms,
+        need=need,
+    )
+
+
+_MEASURES = (
+    ArmMetric(
+        name="catalogue_coverage",
+        measure=_catalogue_coverage,
+        meaning="Share of the catalogue that is listed to any user; high: many items are shown",
+        source=(
+            "Ge, Delgado-Battenfeld and Jannach (2010), Beyond accuracy, RecSys: catalogue coverage"
+        ),
+    ),
+    ArmMetric(
+        name="exposure_entropy",
+        measure=_entropy,
+        high=math.inf,
+        meaning=(
+            "Variety of what is listed, in bits; one bit more means twice as many items that are "
+            "listed equally often"
+        ),
+        source="Shannon (1948), A mathematical theory of communication, section 6",
+    ),
+    ArmMetric(
+        name="exposure_entropy_normalized",
+        measure=_normalized_entropy,
+        meaning=(
+            "Variety of what is listed, as a share of the variety if all items of the catalogue "
+            "were listed equally often; high: evenly spread"
+        ),
+        source=(
+            "Shannon (1948), A mathematical theory of communication, section 7: relative entropy"
+        ),
+    ),
+    ArmMetric(
+        name="exposure_gini",
+        measure=_gini,
+        meaning=(
+            "Inequality of the items' exposure, including items never listed; high: few items "
+            "have most places"
+        ),
+        source="Gini (1912); Fleder and Hosanagar (2009), Blockbuster culture's next rise or fall",
+    ),
+    # This metric has one number for both arms, which is stored for the candidate.
+    _mean_over_users(
+        Lack.FIRST_DIFFERS.value,
+        meaning=(
+            "Share of the users whose first item differs between the arms; high: another "
+            "item on top"
+        ),
+        arms=(Arm.CANDIDATE,),
+        source="overlap at depth 1, Webber, Moffat and Zobel (2010), equation 1",
+    ),
+    _mean_over_users(
+        Lack.IDENTICAL.value,
+        meaning=(
+            "Share of the users with the same list in both arms, item by item; high: the "
+            "candidate may not be applied"
+        ),
+        arms=(Arm.CANDIDATE,),
+        source="the discrete metric on lists",
+    ),
+    ArmMetric(
+        name="mean_popularity",
+        measure=_mean_weight,
+        high=math.inf,
+        meaning=(
+            "Mean weight, such as popularity or price, of the items at all listed places; high: "
+            "many items with large weights"
+        ),
+        need=ArmNeed.ITEM_WEIGHTS,
+        source=(
+            "average recommendation popularity, Yin et al. (2012), Challenging the long tail "
+            "recommendation, over places"
+        ),
+    ),
+    # A small panel sees few items. An item that was listed to other users only looks new. So
+    # compare the two arms.
+    ArmMetric(
+        name="novelty",
+        measure=_novelty,
+        meaning=(
+            "Share of places with an item that the arm listed to no user in its last run; high: "
+            "many new items"
+        ),
+        need=ArmNeed.KEEP_LISTS,
+        source=(
+            "Lathia et al. (2010), Temporal diversity in recommender systems, SIGIR: novelty, "
+            "against the last run, over places"
+        ),
+    ),
+    # This metric has one number for both arms, which is stored for the candidate. If the models
+    # have scores on different scales, it is 1. Then only a change of it matters.
+    ArmMetric(
+        name="score_shift",
+        measure=_score_shift,
+        meaning="Distance between the distributions of the two arms' scores; high: scores differ",
+        need=ArmNeed.SCORES,
+        arms=(Arm.CANDIDATE,),
+        source="Smirnov (1939), two-sample statistic",
+    ),
+    # Only users with a list in both runs are measured.
+    _mean_over_users(
+        CHURN,
+        meaning="Share of a user's list that the arm replaced since its last run; high: unstable",
+        need=ArmNeed.KEEP_LISTS,
+        source=(
+            "Lathia et al. (2010), Temporal diversity in recommender systems, SIGIR: "
+            "diversity of consecutive lists"
+        ),
+    ),
+    ArmMetric(
+        name=Lack.SHARED.value,
+        measure=_shared_list_share,
+        meaning=(
+            "Share of the users who get the most common list; high: one list for many, such "
+            "as the most popular items"
+        ),
+        source=(
+            "Simpson (1949), Measurement of diversity, Nature 163; of lists, by Berger and "
+            "Parker (1970): the largest share"
+        ),
+    ),
+    _mean_over_users(
+        Lack.REVERSED.value,
+        meaning=(
+            "Of the users with the same three first items in both arms, the share with at least "
+            "two of the three pairs in opposite order; high: lists are reordered"
+        ),
+        arms=(Arm.CANDIDATE,),
+        source="Kendall (1938): tau of the three items below 0",
+    ),
+    _mean_over_users(
+        Lack.UNCHANGED.value,
+        meaning=(
+            "Share of the users whose list equals their list in the arm's last run; high: old "
+            "lists are served"
+        ),
+        need=ArmNeed.KEEP_LISTS,
+        source="the discrete metric on lists",
+    ),
+)
+ARM_METRICS: Mapping[str, ArmMetric] = {metric.name: metric for metric in _MEASURES}
+
+
+def parse_arm_metric(text: object) -> ArmMetric:
+    """The arm-wide metric with this name. Raises MetricError with a suggestion if there is none."""
+    name = text.strip() if isinstance(text, str) else ""
+    if name in ARM_METRICS:
+        return ARM_METRICS[name]
+    near = get_close_matches(name.lower(), ARM_METRICS, n=1)
+    if near:
+        advice = f"did you mean {near[0]!r}?"
+    else:
+        advice = f"use one of: {', '.join(ARM_METRICS)}"
+    raise MetricError(f"unknown arm-wide metric {text!r}; {advice}")
+
+
+def measure_arms(
+    batch: PairBatch,
+    segments: Mapping[str, Rows],
+    metrics: Sequence[ArmMetric],
+    *,
+    catalogue_size: int | None = None,
+    last: Mapping[Arm, LastLists] | None = None,
+) -> tuple[ArmScore, ...]:
+    """Measure each metric for each segment and arm. Ordered by segment, metric and arm.
+
+    ``segments`` are rows of the batch. ``catalogue_size`` is the number of items that can be
+    listed. If it is missing, or smaller than the number of items in the lists, that number is used.
+    If a value is undefined or unknown, it is None and its ``n`` is 0.
+
+    The time is one pass over the places of each segment, a second pass for popularity, and a sort
+    for score shift. The memory is one copy of the places.
+    """
+    # The catalogue is determined once for all segments.
+    lists = _arm_lists(batch, catalogue_size, last or {})
+    scores: list[ArmScore] = []
+    for segment, rows in segments.items():
+        listings = {arm: Listing(lists[arm], rows) for arm in lists}
+        for metric in metrics:
+            scores += [_score(segment, arm, metric, listings[arm]) for arm in metric.arms]
+    return tuple(scores)
+
+
+def _score(segment: str, arm: Arm, metric: ArmMetric, listing: Listing) -> ArmScore:
+    value = None
+    n = 0
+    if listing.n:
+        value = metric.measure(listing)
+    if value is not None:
+        n = metric.count(listing)
+    return ArmScore(segment=segment, arm=arm, metric=metric.name, value=value, n=n)
+
+
+def _arm_lists(
+    batch: PairBatch,
+    catalogue_size: int | None,
+    last: Mapping[Arm, LastLists],
+) -> dict[Arm, ArmLists]:
+    baseline, candidate, items = exposure.compact_codes(batch.baseline, batch.candidate)
+    # Values that describe both arms together are stored for the candidate.
+    values: dict[Arm, dict[str, Floats]] = {
+        Arm.BASELINE: {},
+        Arm.CANDIDATE: {
+            Lack.REVERSED: exposure.is_top_reversed(baseline, candidate),
+            Lack.FIRST_DIFFERS: exposure.first_differs(baseline, candidate),
+            Lack.IDENTICAL: exposure.is_identical(baseline, candidate),
+        },
+    }
+    if batch.scores:
+        values[Arm.CANDIDATE]["baseline_scores"] = batch.scores.baseline
+        values[Arm.CANDIDATE]["candidate_scores"] = batch.scores.candidate
+    lists = {}
+    for arm, codes in ((Arm.BASELINE, baseline), (Arm.CANDIDATE, candidate)):
+        of_arm = values[arm]
+        is_new = None
+        if batch.weights:
+            of_arm["weights"] = batch.weights.of(arm)
+        if arm in last:
+            pair = *batch.of(arm), last[arm].codes, last[arm].lengths
+            of_arm[CHURN] = exposure.churn(*pair)
+            of_arm[Lack.UNCHANGED] = exposure.is_unchanged(*pair)
+            is_new = ~np.isin(items, last[arm].exposed)
+        lists[arm] = ArmLists(
+            codes=codes,
+            items=len(items),
+            # If the catalogue were smaller than what is listed, the coverage would be above 1.
+            catalogue=max(catalogue_size or 0, len(items)),
+            repeated=exposure.number_repeated(codes),
+            values=of_arm,
+            is_new=is_new,
+        )
+    return lists

@@ -1,0 +1,7 @@
+"""Compares rankings in Python: two lists, or the lists of many users.
+
+This package needs neither the daemon nor a database.
+"""
+
+from monitor.measures.frames.comparison import compare, compare_many, plot_pair
+from monitor.measures.frames.summary import plot_scores, summarize

@@ -1,0 +1,328 @@
+"""Reads lists from long and wide frames, from Arrow tables, and from other Python data."""
+
+import re
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from monitor.measures.frames.lists import (
+    ArrowTable,
+    as_frame,
+    as_scores,
+    checked_users,
+    from_array,
+    read_column,
+    read_matrix,
+    read_rows,
+    read_scores,
+    shown,
+    take_field,
+)
+from monitor.measures.kernels.ragged import offsets_of
+from monitor.measures.reading.lists import order_rows
+from monitor.model.arrays import Array, Floats, Integers, Rows
+from monitor.model.column_names import find_column, write_absent
+from monitor.model.errors import InputError
+from monitor.model.immutable import immutable
+from monitor.model.rankings import RankingTable
+
+_RANKED = re.compile(r"(?P<stem>.*\D)(?P<rank>\d{1,4})")
+Rankings = Mapping[Any, Any] | pd.Series | pd.DataFrame | ArrowTable | Array | Sequence[Any]
+"""A mapping or Series of user -> list, a long or wide frame, a 2-D array, or a list of lists."""
+
+
+@immutable
+class FrameColumns:
+    """The names of the columns of a frame."""
+
+    user: Hashable
+    item: Hashable  # long frames have ``item``, ``rank`` and ``score``
+    rank: Hashable | None  # None means that the rows are best first
+    items: Hashable  # wide frames have ``items`` and ``scores``
+    score: Hashable | None
+    scores: Hashable | None
+
+
+def read_frame(frame: pd.DataFrame, columns: FrameColumns, arm: str) -> RankingTable:
+    """Lists from a frame. Its columns decide whether it is long or wide."""
+    columns = _match_names(columns, frame)
+    items = columns.items
+    frame = _with_field(_with_users(frame, columns.user), items)
+    is_long = columns.item in frame.columns
+    is_wide = items in frame.columns
+    if is_long and is_wide and columns.item != items:
+        raise InputError(
+            f"{arm} has both a column {columns.item!r} (long form) and {items!r} (wide "
+            "form): drop or rename one"
+        )
+    if is_wide:
+        return _read_wide(frame, columns, arm)
+    if is_long:
+        return read_long(frame, columns, arm)
+    ranked = _ranked_columns(frame)
+    if not ranked:
+        raise InputError(
+            f"{arm} has no column {columns.item!r} (one item in each row), no column "
+            f"{items!r} (one list in each row), and no columns rec_0, rec_1 ... (one for each "
+            f"rank). It has {shown(frame.columns)}: name the right columns with item=, rank=, "
+            "items="
+        )
+    return _read_ranked(frame, ranked, columns.user, arm)
+
+
+def _ranked_columns(frame: pd.DataFrame) -> list[str]:
+    """Columns that have the items of one rank each, such as rec_0 to rec_9, best rank first.
+
+    The result is empty if there are no such columns, or several groups of them.
+    """
+    by_stem: dict[str, dict[int, str]] = {}
+    for name in frame.columns:
+        match = _RANKED.fullmatch(str(name))
+        if match:
+            by_stem.setdefault(match["stem"], {})[int(match["rank"])] = name
+    if len(by_stem) != 1:
+        return []
+    (by_rank,) = by_stem.values()
+    ranks = sorted(by_rank)
+    first = ranks[0]
+    if first > 1 or ranks != list(range(first, first + len(ranks))):
+        return []
+    return [by_rank[rank] for rank in ranks]
+
+
+def _read_ranked(
+    frame: pd.DataFrame,
+    names: Sequence[str],
+    user: Hashable,
+    arm: str,
+) -> RankingTable:
+    """Lists from a frame with one column for each rank.
+
+    A list ends before the first missing value.
+    """
+    users = _read_users(frame, user, arm)
+    _require_one_list(users, arm)
+    is_item = frame[names].notna().to_numpy()
+    if (is_item[:, 1:] & ~is_item[:, :-1]).any():
+        raise InputError(
+            f"{arm} has a missing item before another item in the columns {names[0]} to "
+            f"{names[-1]}: leave no gap in a list"
+        )
+    # The columns are concatenated. ``places`` takes their items row by row.
+    places = np.arange(is_item.size).reshape(len(names), len(frame)).T[is_item]
+    items = pd.concat([frame[name] for name in names], ignore_index=True).iloc[places]
+    offsets = offsets_of(is_item.sum(axis=1))
+    return RankingTable(
+        users=users,
+        offsets=offsets,
+        items=from_array(items, f"lists of the {arm}"),
+    )
+
+
+def _read_wide(frame: pd.DataFrame, columns: FrameColumns, arm: str) -> RankingTable:
+    users = _read_users(frame, columns.user, arm)
+    _require_one_list(users, arm)
+    column = _take_column(frame, columns.items, "items", arm)
+    list_column = _read_list_column(column)
+    if list_column is None:
+        lists = read_rows(column.tolist(), f"lists of the {arm}", users)
+    else:
+        lengths, values = list_column
+        items = from_array(values, f"lists of the {arm}")
+        lists = RankingTable(users=users, offsets=offsets_of(lengths), items=items)
+    if not _has_column(frame, columns.scores, "scores", arm):
+        return lists
+    column = frame[columns.scores]
+    lengths = np.diff(lists.offsets)
+    what = f"scores of the {arm}"
+    list_column = _read_list_column(column)
+    # If the lengths differ, the lists are read row by row. The error then names the wrong row.
+    if list_column is not None and np.array_equal(list_column[0], lengths):
+        scores = as_scores(list_column[1], what)
+    else:
+        scores = read_scores(column.tolist(), lengths, what)
+    return replace(lists, scores=scores)
+
+
+def _read_list_column(column: pd.Series) -> tuple[Integers, pd.Series] | None:
+    """The lengths of the lists of an Arrow list column, and all their items in one column.
+
+    The result is None if the column is of another type, or if a list is missing.
+    """
+    if not hasattr(column, "list") or column.hasnans:
+        return None
+    # One Python object for each row would cost more than the comparison. ``Series.list.flatten``
+    # would repeat each user's label.
+    parts = [
+        pd.Series(pd.arrays.ArrowExtensionArray(chunk.flatten()))
+        for chunk in column.array.__arrow_array__().chunks
+    ]
+    if parts:
+        items = pd.concat(parts, ignore_index=True)
+    else:
+        items = column.list.flatten()
+    return column.list.len().to_numpy(dtype=np.int64), items
+
+
+def _with_field(frame: pd.DataFrame, name: Hashable) -> pd.DataFrame:
+    """The frame with one more column if the name is one such as ``recs.id``.
+
+    The new column has the field ``id`` of the objects in the lists of the Arrow column ``recs``.
+    """
+    column, _, field = str(name).partition(".")
+    if name in frame.columns or column not in frame.columns:
+        return frame
+    if not isinstance(frame[column].dtype, pd.ArrowDtype):
+        return frame
+    try:
+        values = take_field(frame[column].array, field)
+    except KeyError:
+        raise InputError(
+            f"column {column!r} has no lists of objects with a field {field!r}: name another field"
+        ) from None
+    return frame.assign(**{str(name): pd.Series(values, index=frame.index)})
+
+
+def _with_users(frame: pd.DataFrame, user: Hashable) -> pd.DataFrame:
+    """The frame with the users in a column. Users in the index move to a column."""
+    if user in frame.columns or user not in frame.index.names:
+        return frame
+    return frame.reset_index()
+
+
+def _match_names(columns: FrameColumns, frame: pd.DataFrame) -> FrameColumns:
+    present = [*frame.columns, *frame.index.names]
+    return replace(
+        columns,
+        user=find_column(columns.user, present),
+        item=find_column(columns.item, present),
+    )
+
+
+def read_long(frame: pd.DataFrame, columns: FrameColumns, arm: str) -> RankingTable:
+    """Lists from a frame with one item in each row."""
+    columns = _match_names(columns, frame)
+    frame = _with_users(frame, columns.user)
+    codes, users = pd.factorize(_read_users(frame, columns.user, arm))
+    items = from_array(_take_column(frame, columns.item, "item", arm), f"lists of the {arm}")
+    scores = None
+    if _has_column(frame, columns.score, "score", arm):
+        scores = as_scores(_take_column(frame, columns.score, "score", arm), f"scores of the {arm}")
+    if scores is not None and columns.rank == "rank" and "rank" not in frame.columns:
+        _require_scores(codes, scores, users, arm)
+        order = order_rows(codes, -scores, items)
+    elif columns.rank is None:
+        order = order_rows(codes, np.arange(len(codes)))
+    else:
+        rank = _read_ranks(_take_column(frame, columns.rank, "rank", arm), arm)
+        order = order_rows(codes, rank)
+        if order is not None:
+            _refuse_ties(codes[order], rank[order], users, arm)
+    if order is not None:
+        items = items.take(order)
+        scores = None if scores is None else scores.take(order)
+    offsets = offsets_of(np.bincount(codes, minlength=len(users)))
+    return RankingTable(users=users, offsets=offsets, items=items, scores=scores)
+
+
+def _read_users(frame: pd.DataFrame, name: Hashable, arm: str) -> pd.Index:
+    """The users in the column ``name``. Raises InputError if a user is missing."""
+    column = _take_column(frame, name, "user", arm)
+    if isinstance(column.dtype, pd.ArrowDtype):
+        column = read_column(column)
+    return checked_users(pd.Index(column), arm)
+
+
+def _require_one_list(users: pd.Index, arm: str) -> None:
+    if users.has_duplicates:
+        twice = users[users.duplicated()].tolist()[0]
+        raise InputError(f"{arm} has user {twice!r} twice: give each user exactly one list")
+
+
+def _has_column(
+    frame: pd.DataFrame,
+    name: Hashable | None,
+    role: str,
+    arm: str,
+) -> bool:
+    """Whether the frame has the column ``name``."""
+    # The column may be missing only if it has its default name.
+    if name is None or (name == role and name not in frame.columns):
+        return False
+    _take_column(frame, name, role, arm)
+    return True
+
+
+def _refuse_ties(codes: Rows, rank: Array, users: pd.Index, arm: str) -> None:
+    tied = np.flatnonzero((codes[1:] == codes[:-1]) & (rank[1:] == rank[:-1]))
+    if len(tied):
+        user = users[codes[tied[:1]]].tolist()[0]
+        raise InputError(
+            f"{arm} has two items at rank {rank[tied[0]]} of user {user!r}: give each item of a "
+            "list its own rank"
+        )
+
+
+def _require_scores(codes: Rows, scores: Floats, users: pd.Index, arm: str) -> None:
+    missing = np.flatnonzero(np.isnan(scores))
+    if len(missing):
+        user = users[codes[missing[:1]]].tolist()[0]
+        raise InputError(
+            f"{arm} has an item without a score for user {user!r}: give each item a score, or name "
+            "a rank column with rank="
+        )
+
+
+def _read_ranks(column: pd.Series, arm: str) -> Array:
+    is_number = pd.api.types.is_any_real_numeric_dtype(column.dtype)
+    if not is_number or column.isna().any():
+        raise InputError(
+            f"{arm}: rank column {column.name!r} has a missing value or a value that is no number: "
+            "give each item a number, the smallest for the best item"
+        )
+    return column.to_numpy()
+
+
+def _take_column(
+    frame: pd.DataFrame,
+    name: Hashable,
+    role: str,
+    arm: str,
+) -> pd.Series:
+    """The column ``name``. Raises InputError if there is no such column, or more than one."""
+    if name not in list(frame.columns):  # a list, because a name may be unhashable
+        raise InputError(
+            f"{arm} has no column {write_absent(name, frame.columns)}: name the right column with "
+            f"{role}="
+        )
+    column: pd.Series | pd.DataFrame = frame[name]
+    if isinstance(column, pd.DataFrame):
+        raise InputError(f"{arm} has several columns {name!r}: rename all but one of them")
+    return column
+
+
+def read_lists(data: Rankings, columns: FrameColumns, arm: str) -> RankingTable:
+    """Lists from data of any supported shape.
+
+    Raises InputError for any other data. The error names the arm.
+    """
+    if isinstance(data, pd.Series):
+        lists = pd.DataFrame({columns.user: data.index, columns.items: data.array})
+        return _read_wide(lists, replace(columns, scores=None), arm)
+    frame = as_frame(data, arm)
+    if isinstance(frame, pd.DataFrame):
+        return read_frame(frame, columns, arm)
+    if isinstance(data, Mapping):
+        users = pd.Index(list(data), tupleize_cols=False)
+        return read_rows(list(data.values()), f"lists of the {arm}", checked_users(users, arm))
+    if isinstance(data, np.ndarray):
+        return read_matrix(data, arm)
+    if isinstance(data, list | tuple):
+        return read_rows(data, f"lists of the {arm}")
+    raise InputError(
+        f"{arm} is of type {type(data).__name__}: give a dict or Series of user -> list, a "
+        "DataFrame, an Arrow table, a 2-D array, or a list with one list for each user"
+    )

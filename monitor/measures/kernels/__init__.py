@@ -1,0 +1,10 @@
+"""Computes the similarity of two top-k lists for all users at once.
+
+All inputs and results are numpy arrays. Arrays have the layout (k, users). `align` finds the
+position of each baseline item in the candidate's list. It does this once for all metrics. Every
+metric is a small function of this alignment. A docstring often gives the type, shape and range of
+the result after a colon.
+"""
+
+from monitor.measures.kernels.alignment import Alignment, align, blocks
+from monitor.measures.kernels.ragged import PAD, pad

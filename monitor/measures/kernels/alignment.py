@@ -1,0 +1,375 @@
+"""Aligns pairs of lists: finds where each item of one list is in the other list.
+
+All pairwise metrics use this alignment. This module also ranks and counts the common items.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property, wraps
+from typing import Any, TypeVar
+
+import numpy as np
+
+from monitor.measures.kernels.engines import choice
+from monitor.measures.kernels.engines.choice import MAX_K
+from monitor.measures.kernels.engines.positions import (
+    ALL_PAIRS_MAX_K,
+    AlignedRanks,
+    Ranks,
+    find_positions,
+    inversions,
+)
+from monitor.model.arrays import Array, Codes, Flags, Floats, Integers
+from monitor.model.immutable import immutable
+from monitor.model.rankings import ByArm, Labels, PairBatch
+
+Value = TypeVar("Value")
+
+# The number of ranks that are aligned at once. They fit into the cache. They are also numerous
+# enough that the cost of a numpy call does not matter.
+BLOCK_CELLS = 1 << 18
+
+# With fewer pairs, a numpy call for each depth costs more than its computation. This was measured
+# at k = 300 and k = 1000.
+_FEW_PAIRS = 128
+
+
+@dataclass(eq=False, repr=False)
+class Alignment:
+    """The positions of the baseline's items in the candidate's lists, for n users.
+
+    An alignment never changes. Derived values are cached. ``scores``, ``weights`` and ``labels``
+    come from the batch. Their arrays have the layout of ``positions``, which is (k, n). Each is
+    None if the batch does not have it.
+    """
+
+    positions: (
+        Ranks  # (k, n): each baseline item's rank (from 0) in the candidate's list, k if absent
+    )
+    baseline_lengths: Codes  # (n,), at most k
+    candidate_lengths: Codes
+    scores: ByArm | None = field(default=None, kw_only=True)
+    weights: ByArm | None = field(default=None, kw_only=True)
+    labels: Labels | None = field(default=None, kw_only=True)
+    derived: dict[Callable[["Alignment"], Any], Any] = field(default_factory=dict, init=False)
+
+    @property
+    def k(self) -> int:
+        """The depth of the aligned lists."""
+        return len(self.positions)
+
+    @cached_property
+    def is_full(self) -> bool:
+        """Whether every list of both arms has length k."""
+        return bool(
+            (self.baseline_lengths == self.k).all() and (self.candidate_lengths == self.k).all()
+        )
+
+    @cached_property
+    def short(self) -> Codes:
+        """The length of the shorter list of each pair."""
+        return np.minimum(self.baseline_lengths, self.candidate_lengths)
+
+    @cached_property
+    def long(self) -> Codes:
+        """The length of the longer list of each pair."""
+        return np.maximum(self.baseline_lengths, self.candidate_lengths)
+
+    @property
+    def common(self) -> Array:
+        """The number of items that the lists of each pair have in common."""
+        common: Array = self.agreement[-1]
+        return common
+
+    @cached_property
+    def position_sums(self) -> Array:
+        """The sum of each column of ``positions``. An absent item has position k."""
+        sums: Array = np.add.reduce(
+            self.positions,
+            axis=0,
+            dtype=np.min_scalar_type(self.k * self.k),
+        )
+        return sums
+
+    @cached_property
+    def candidate_positions(self) -> Ranks:
+        """The rank (from 0) of each candidate item in the baseline's list: (k, n).
+
+        An absent item has rank k.
+        """
+        n = self.positions.shape[1]
+        back = np.full((self.k + 1, n), self.k, dtype=self.positions.dtype)
+        cells = self.positions * np.intp(n) + np.arange(n)
+        back.ravel()[cells] = np.arange(self.k, dtype=back.dtype)[:, None]
+        return back[:-1]
+
+    @cached_property
+    def inversions(self) -> Integers:
+        """The number of pairs of baseline items that the candidate's list has in opposite order.
+
+        Absent items are treated as tied items at the end of the candidate's list.
+        """
+        return inversions(self.positions)
+
+    @cached_property
+    def agreement(self) -> Ranks:
+        """How many items the first d places of both lists share, for d = 1 to k: (k, n)."""
+        if self.k <= ALL_PAIRS_MAX_K:
+            return _agree_by_pairs(self.positions)
+        return _agree_by_counting(self.positions)
+
+    def sum_by_depth(self, weights: Floats) -> Floats:
+        """The sum of the weights of all common items.
+
+        An item at the positions i and j has the weight ``weights[max(i, j)]``. There are k weights,
+        one for each depth.
+        """
+        # The sum is added depth by depth from the top. So it depends neither on the engine nor on
+        # the other pairs.
+        steps = -np.diff(weights, append=0.0)
+        compiled = choice.compiled() if self.k <= MAX_K else None
+        if compiled is not None:
+            weighted: Floats = compiled.weigh_counts(self.agreement, steps)
+            return weighted
+        if self.positions.shape[1] < _FEW_PAIRS:
+            # These are the same sums in the same order. Adding 0 replaces -0 by 0.
+            sums: Floats = np.add.accumulate(steps[:, None] * self.agreement, axis=0)[-1] + 0.0
+            return sums
+        total = np.zeros(self.positions.shape[1], dtype=np.float64)
+        for step, shared in zip(steps, self.agreement, strict=True):
+            total += step * shared
+        return total
+
+    def common_within(self, depths: Integers) -> Array:
+        """How many items the first ``depths[i]`` places of both lists of pair i share.
+
+        Depths are from 0 to k.
+        """
+        cells = (np.maximum(depths, 1) - 1) * np.intp(len(depths)) + np.arange(len(depths))
+        within: Array = self.agreement.take(cells) * (depths > 0)
+        return within
+
+    def cut(self, depth: int) -> "Alignment":
+        """The alignment of the same lists cut to their first ``depth`` items."""
+        if depth >= self.k and (self.labels is None or depth >= len(self.labels.ideal)):
+            return self
+
+        def cut_ranks(ranks: Floats) -> Floats:
+            return ranks[:depth]
+
+        cut = Alignment(
+            np.minimum(self.positions[:depth], self.positions.dtype.type(min(depth, self.k))),
+            np.minimum(self.baseline_lengths, depth),
+            np.minimum(self.candidate_lengths, depth),
+            scores=self.scores and self.scores.map(cut_ranks),
+            weights=self.weights and self.weights.map(cut_ranks),
+            labels=self.labels and _change_labels(self.labels, cut_ranks, cut_ranks),
+        )
+        if "agreement" in self.__dict__:
+            cut.agreement = self.agreement[:depth]
+        return cut
+
+
+def derive_once(derive: Callable[[Alignment], Value]) -> Callable[[Alignment], Value]:
+    """Cache the result of a function in each alignment. Callers must not change the result."""
+
+    @wraps(derive)
+    def cached(alignment: Alignment) -> Value:
+        if derive not in alignment.derived:
+            alignment.derived[derive] = derive(alignment)
+        value: Value = alignment.derived[derive]
+        return value
+
+    return cached
+
+
+def _agree_by_pairs(positions: Ranks) -> Ranks:
+    agreement = np.empty_like(positions)
+    inside = np.empty(positions.shape, dtype=np.bool_)
+    for depth in range(1, len(positions) + 1):
+        np.less(positions[:depth], depth, out=inside[:depth])
+        np.add.reduce(inside[:depth].view(np.uint8), axis=0, out=agreement[depth - 1])
+    return agreement
+
+
+def _agree_by_counting(positions: Ranks) -> Ranks:
+    k, n = positions.shape
+    depths = np.maximum(positions, np.arange(k, dtype=positions.dtype)[:, None])
+    cells = depths * np.intp(n) + np.arange(n)
+    counts = np.bincount(cells.ravel(), minlength=(k + 1) * n).reshape(k + 1, n)
+    return np.cumsum(counts[:-1], axis=0, dtype=positions.dtype)
+
+
+def _change_labels(
+    labels: Labels,
+    change: Callable[[Floats], Floats],
+    change_ideal: Callable[[Floats], Floats],
+) -> Labels:
+    return Labels(
+        grades=labels.grades.map(change),
+        ideal=change_ideal(labels.ideal),
+        relevant=labels.relevant,
+    )
+
+
+def align(batch: PairBatch) -> Alignment:
+    """Align a batch at once. The memory grows with the batch, so use `blocks` for a large batch.
+
+    numpy makes k² comparisons for each pair if k is at most `ALL_PAIRS_MAX_K`. The cost of longer
+    lists is O(k log k) for each pair. Machine code costs less. Columns that have only padding are
+    skipped.
+    """
+    longest = max(
+        1, int(batch.baseline_lengths.max(initial=0)), int(batch.candidate_lengths.max(initial=0))
+    )
+    aligned: AlignedRanks | None = None
+    if longest <= MAX_K:
+        compiled = choice.compiled(len(batch) * longest * longest)
+        if compiled is not None:
+            lengths = batch.baseline_lengths, batch.candidate_lengths
+            aligned = compiled.find(batch.baseline, batch.candidate, lengths, longest)
+    if aligned is None:
+        positions = find_positions(batch.baseline[:, :longest], batch.candidate[:, :longest])
+    else:
+        positions = aligned.positions
+
+    def by_rank(places: Floats) -> Floats:
+        return np.ascontiguousarray(places[:, :longest].T)
+
+    # The ideal list is not cut to the longest list: the result must not depend on the block.
+    def ideal_by_rank(ideal: Floats) -> Floats:
+        return np.ascontiguousarray(ideal.T)
+
+    alignment = Alignment(
+        positions,
+        batch.baseline_lengths,
+        batch.candidate_lengths,
+        scores=batch.scores and batch.scores.map(by_rank),
+        weights=batch.weights and batch.weights.map(by_rank),
+        labels=batch.labels and _change_labels(batch.labels, by_rank, ideal_by_rank),
+    )
+    if aligned is not None:  # machine code has computed these values already
+        alignment.agreement = aligned.agreement
+        alignment.inversions = aligned.inversions
+        alignment.position_sums = aligned.position_sums
+    return alignment
+
+
+def row_blocks(batch: PairBatch) -> Iterator[slice]:
+    """The rows of blocks that fit into the cache, in order. Each block is aligned separately."""
+    step = max(1, BLOCK_CELLS // max(1, batch.baseline.shape[1]))
+    for low in range(0, len(batch), step):
+        yield slice(low, min(low + step, len(batch)))
+
+
+def blocks(batch: PairBatch) -> Iterator[tuple[slice, Alignment]]:
+    """Go through a batch in blocks that fit into the cache.
+
+    Each step gives the rows of a block and their alignment.
+    """
+    for rows in row_blocks(batch):
+        yield rows, align(batch.take(rows))
+
+
+@immutable
+class Shared:
+    """The common items, at their ranks in the baseline's list: arrays (k, n).
+
+    The value of an absent item is 0 or False.
+    """
+
+    is_common: Flags
+    baseline: Integers  # the item's rank from 0 among the common items of the baseline's list
+    candidate: Integers  # the same for the candidate's list
+    count: Integers  # (n,), the number of common items
+
+
+@derive_once
+def rank_shared(alignment: Alignment) -> Shared:
+    """The ranks of the common items. The cost is O(k) for each pair."""
+    k = alignment.k
+    is_common = alignment.positions < k
+    ours = np.cumsum(is_common, axis=0, dtype=np.int32)
+    theirs_by_rank = np.cumsum(alignment.candidate_positions < k, axis=0, dtype=np.int32)
+    places = np.minimum(alignment.positions, k - 1).astype(np.intp)
+    theirs = np.take_along_axis(theirs_by_rank, places, axis=0)
+    return Shared(
+        is_common=is_common,
+        baseline=np.where(is_common, ours - 1, 0),
+        candidate=np.where(is_common, theirs - 1, 0),
+        count=ours[-1].astype(np.int64),
+    )
+
+
+def count_shared(alignment: Alignment) -> Integers:
+    """The number of common items as int64 (n,), which is wide enough for products."""
+    return alignment.common.astype(np.int64)
+
+
+def pairs(count: Integers) -> Integers:
+    """The number of pairs that ``count`` items have."""
+    chosen: Integers = count * (count - 1) // 2
+    return chosen
+
+
+@derive_once
+def count_discordant(alignment: Alignment) -> Integers:
+    """The number of pairs of common items in opposite order: int64 (n,).
+
+    These are `Alignment.inversions` without the inversions that have an absent item.
+    """
+    is_common = alignment.positions < alignment.k
+    places = np.add.reduce(is_common * np.arange(alignment.k, dtype=np.int64)[:, None], axis=0)
+    absent_ahead: Integers = places - pairs(np.add.reduce(is_common, axis=0, dtype=np.int64))
+    return alignment.inversions.astype(np.int64) - absent_ahead
+
+
+def reverse(alignment: Alignment) -> Alignment:
+    """The same pairs with exchanged arms. The result has no labels."""
+    return Alignment(
+        alignment.candidate_positions,
+        alignment.candidate_lengths,
+        alignment.baseline_lengths,
+        scores=alignment.scores and _exchange(alignment.scores),
+        weights=alignment.weights and _exchange(alignment.weights),
+    )
+
+
+def measure_both_ways(measure: Callable[[Alignment], Floats], alignment: Alignment) -> Floats:
+    """The mean of a metric and of the same metric with exchanged arms.
+
+    Exchanging the arms does not change any bit of the result.
+    """
+    mean: Floats = (measure(alignment) + measure(reverse(alignment))) / 2
+    return mean
+
+
+def by_candidate_rank(alignment: Alignment, values: Floats) -> Floats:
+    """Moves the values of the baseline's items to the ranks of these items in the candidate's list.
+
+    The value at the rank of any other item is 0.
+    """
+    moved = np.zeros((alignment.k + 1, values.shape[1]))
+    np.put_along_axis(moved, alignment.positions.astype(np.intp), values, axis=0)
+    return moved[:-1]
+
+
+def sum_ranks(places: Floats) -> Floats:
+    """The sum of each column, added from the top rank down."""
+    if places.shape[1] == 1:
+        # numpy adds a single column in another order. This would change the last bit.
+        last: Floats = places.cumsum(axis=0)[-1]
+        return last
+    total: Floats = places.sum(axis=0)
+    return total
+
+
+def divide(numerator: Floats | Integers, denominator: Floats | Integers) -> Floats:
+    """The quotients. A quotient is NaN if its denominator is not above 0."""
+    quotient = np.full(np.broadcast_shapes(numerator.shape, denominator.shape), np.nan)
+    np.divide(numerator, denominator, out=quotient, where=denominator > 0)
+    return quotient
+
+
+def _exchange(values: ByArm) -> ByArm:
+    return ByArm(baseline=values.candidate, candidate=values.baseline)

@@ -1,0 +1,137 @@
+"""Writes the grades and weights of items to the places of lists.
+
+This module uses codes and rows, not ids.
+"""
+
+import numpy as np
+
+from monitor.measures.kernels.ragged import find_cells
+from monitor.model.arrays import Codes, Floats, Integers, Offsets, Rows
+from monitor.model.rankings import ByArm, Labels
+
+_BLOCK_CELLS = 1 << 18
+# The distance between the keys of two rows. It is larger than the range of all codes, including
+# negative codes.
+_ROOM = 1 << 32
+
+
+def place_grades(
+    baseline: Codes,
+    candidate: Codes,
+    rows: Rows,
+    offsets: Offsets,
+    items: Codes,
+    grades: Floats,
+) -> Labels:
+    """The grade of each listed item, and the ideal list of each user, for n pairs of lists.
+
+    ``baseline`` and ``candidate`` are the compared codes: (n, k), padded with -1. The other
+    arguments are a table of grades. ``rows`` (n,) has the table's row of each pair's user, -1 for a
+    user without grades. Row r graded the items ``items[offsets[r]:offsets[r + 1]]``. These are
+    codes of the lists. An item that is in no list has a negative code. It is used for the ideal
+    list, and it is counted as a relevant item. Grades are at least 0. A row must not have the same
+    item >= 0 twice (see `best_of_each`). The time is O(g log g) for the g grades of these users,
+    and O(k log g) for each pair. The memory is that of the result and one block.
+    """
+    n, k = baseline.shape
+    placed = ByArm(baseline=np.zeros((n, k)), candidate=np.zeros((n, k)))
+    ideal = np.zeros((n, k))
+    relevant = np.zeros(n, dtype=np.int32)
+    # Each block has one sorted join by pair and item.
+    step = max(1, _BLOCK_CELLS // k)
+    for low in range(0, n, step):
+        part = slice(low, min(low + step, n))
+        pairs, keys, graded = _join_grades(rows[part], offsets, items, grades)
+        _fill_grades(placed.baseline[part], baseline[part], keys, graded)
+        _fill_grades(placed.candidate[part], candidate[part], keys, graded)
+        _fill_ideal(ideal[part], pairs, graded)
+        relevant[part] = np.bincount(pairs[graded > 0], minlength=len(relevant[part]))
+    return Labels(grades=placed, ideal=ideal, relevant=relevant)
+
+
+def best_of_each(rows: Integers, items: Integers, grades: Floats) -> Rows:
+    """For each distinct pair of row and item, its place in the input.
+
+    The result is sorted by row and item. If a row grades an item several times, the result has the
+    place of the highest grade.
+    """
+    order = np.lexsort((-grades, items, rows))
+    row = rows[order]
+    item = items[order]
+    is_first = np.ones(len(order), dtype=np.bool_)
+    is_first[1:] = (row[1:] != row[:-1]) | (item[1:] != item[:-1])
+    return order[is_first]
+
+
+def place_weights(
+    codes: Codes,
+    items: Codes,
+    weights: Floats,
+    otherwise: float,
+) -> Floats:
+    """The weight of each listed item: float64 in the shape of ``codes``, NaN at padding (-1).
+
+    ``items`` are unique codes of the lists. An item that is in no list has a negative code. Items
+    that are not in ``items`` have the weight ``otherwise``.
+    Cost: O(1) for each place with a table. Without a table it is O(log m) for m items.
+    """
+    is_listed = items >= 0
+    items = items[is_listed]
+    weights = weights[is_listed]
+    top = int(codes.max(initial=-1))
+    if top < 4 * (codes.size + len(items)):
+        # The code of padding, -1, selects the last entry.
+        table = np.full(top + 2, otherwise)
+        table[items[items <= top]] = weights[items <= top]
+        table[-1] = np.nan
+        return table.take(codes)
+    order = np.argsort(items)
+    weighed = _look_up(codes, items[order], weights[order], otherwise)
+    weighed[codes < 0] = np.nan
+    return weighed
+
+
+def _join_grades(
+    rows: Rows,
+    offsets: Offsets,
+    items: Codes,
+    grades: Floats,
+) -> tuple[Integers, Integers, Floats]:
+    """The pair, key and grade of every item that the users of the pairs graded.
+
+    The result is ordered by ascending key.
+    """
+    # Row -1 selects an appended list, which is empty.
+    cells, bounds = find_cells(np.append(offsets, offsets[-1]), rows)
+    pairs = np.repeat(np.arange(len(rows), dtype=np.int64), np.diff(bounds))
+    keys = pairs * _ROOM + items[cells]
+    order = np.argsort(keys, kind="stable")
+    return pairs[order], keys[order], grades[cells][order]
+
+
+def _fill_grades(places: Floats, codes: Codes, keys: Integers, graded: Floats) -> None:
+    wanted = np.arange(len(codes), dtype=np.int64)[:, None] * _ROOM + codes
+    places[:] = _look_up(wanted, keys, graded, 0.0)
+    places[codes < 0] = 0.0
+
+
+def _fill_ideal(ideal: Floats, pairs: Integers, graded: Floats) -> None:
+    """Write the highest grades of each pair from the left. ``pairs`` must be in ascending order."""
+    order = np.lexsort((-graded, pairs))
+    first = np.searchsorted(pairs, np.arange(len(ideal)))
+    place = np.arange(len(pairs)) - first[pairs]
+    fits = place < ideal.shape[1]
+    ideal[pairs[fits], place[fits]] = graded[order][fits]
+
+
+def _look_up(
+    wanted: Integers | Codes,
+    keys: Integers | Codes,
+    values: Floats,
+    otherwise: float,
+) -> Floats:
+    """The value of each wanted key. It is ``otherwise`` for absent keys. ``keys`` must ascend."""
+    if not len(keys):
+        return np.full(wanted.shape, otherwise)
+    at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    return np.where(keys[at] == wanted, values[at], otherwise)

@@ -1,0 +1,253 @@
+"""Rank-biased overlap (RBO) of lists with tied items, by three definitions of a tie."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from monitor.measures.kernels.alignment import Alignment
+from monitor.measures.kernels.rbo.untied import to_units
+from monitor.model.arrays import Codes, Floats, Integers
+from monitor.model.immutable import immutable
+
+_Counts = Integers
+
+
+def rbo_w(alignment: Alignment, p: float) -> Floats:
+    """RBO_ext where tied items share one rank, as in sports: float64 (n,) in [0, 1].
+
+    Use it if a tie means equality. Let a group of tied items have the ranks t to b. Each of these
+    items is in the top d if d is at least t. So the top d may contain more than d items. The
+    agreement at depth d is ``A_d = 2 X_d / (|S_d| + |T_d|)``. S_d and T_d are the top d of both
+    lists. X_d is the number of their common items.
+
+    A list compared with itself scores exactly 1, even with ties. Disjoint lists and one empty list
+    score exactly 0. Two empty lists score NaN. The metric is symmetric. If no items are tied, it
+    equals `rbo`. `_extrapolate` describes what the three definitions have in common.
+    Source: Webber, Moffat and Zobel (2010), equation 28; Corsi and Urbano (2024), RBO^w.
+    """
+    return _extrapolate(alignment, p, _mean_size, is_shared=True)
+
+
+def rbo_a(alignment: Alignment, p: float) -> Floats:
+    """RBO_ext averaged over all orders of the tied items: float64 (n,) in [0, 1].
+
+    Use it if a tie means that the order is unknown. Let a group of tied items have the ranks t to
+    b. Each of these items is in the top d with probability ``(d - t + 1) / (b - t + 1)``. The
+    agreement at depth d is ``A_d = X_d / d``. X_d is the expected overlap.
+
+    For lists of equal length, this is exactly the mean of `rbo` over all orders of the tied items.
+    All orders are equally likely, and the orders of the two lists are independent. The same is true
+    for lists of unequal length, with one exception: a tied group of the longer list begins above
+    the end of the shorter list and ends below it. In this case an unseen item is weighted by the
+    probability that it has appeared. The authors define it so. Equation 32 does not do this.
+
+    A list compared with itself scores 1 if no items are tied. If items are tied, it scores less,
+    because two orders of the tied items differ. Disjoint lists and one empty list score exactly 0.
+    Two empty lists score NaN. The metric is symmetric. If no items are tied, it equals `rbo`.
+    `_extrapolate` describes what the three definitions have in common.
+    Source: Corsi and Urbano (2024), RBO^a.
+    """
+    return _extrapolate(alignment, p, _depth, is_shared=False)
+
+
+def rbo_b(alignment: Alignment, p: float) -> Floats:
+    """RBO_ext corrected for the uncertainty of ties, as tau-b is: float64 (n,) in [0, 1].
+
+    Use it if a tie means that the order is unknown, and lists with the same ties should agree. Let
+    c_S and c_T be an item's probabilities in both lists, as defined in `rbo_a`. The agreement at
+    depth d is ``A_d = sum c_S c_T / sqrt(sum c_S^2 sum c_T^2)``. The score is never below `rbo_a`.
+    It has the same special values and symmetry as `rbo_w`. If no items are tied, it equals `rbo`.
+    Source: Corsi and Urbano (2024), RBO^b.
+    """
+    return _extrapolate(alignment, p, _geometric_size, is_shared=False)
+
+
+@immutable
+class _Arm:
+    """The tied groups of one arm's lists at each depth: (k, n)."""
+
+    before: _Counts  # the number of items in groups that end before the depth
+    through: _Counts  # the same for groups that begin at the depth or before it
+    share: Floats  # how much of each item of the group at this depth belongs to the top
+    length: Codes
+
+
+@immutable
+class _Common:
+    """The number of common items at each depth, by the state of their tied groups: (k, n)."""
+
+    ended: _Counts  # their groups have ended in both lists
+    ended_in_baseline: _Counts
+    ended_in_candidate: _Counts
+    begun: _Counts  # their groups have begun in both lists
+
+
+_Norm = Callable[[_Counts, _Arm, _Arm], Floats]
+
+
+def _extrapolate(
+    alignment: Alignment,
+    p: float,
+    norm: _Norm,
+    *,
+    is_shared: bool,
+) -> Floats:
+    """RBO_ext of the agreements ``A_d = X_d / norm``: float64 (n,).
+
+    A common item adds the product of its shares in both lists to the overlap X_d. l is the length
+    of the longer list. The result is ``(1-p) sum_{d=1..l} p^(d-1) A_d + p^l A_l``. Below the longer
+    list, the agreement is assumed to stay the same.
+
+    Let s be the length of the shorter list. At a depth d below its end, this list has d - s empty
+    places. It is assumed that each place has an untied item, which is in the longer list with
+    probability A_s. Such an item adds a mean share. The mean is over the items in the top d of the
+    longer list that are not common (Corsi and Urbano, section 5).
+
+    Neighbours with equal scores are tied. A score of NaN is never tied. If the end of a list cuts a
+    tied group, only the items in the list belong to the group.
+    Cost: O(k) for each pair, because all counts are integers.
+    """
+    if alignment.scores is None:
+        raise ValueError("the alignment has no scores, which ties need: give the batch scores")
+    depth = np.arange(1, alignment.k + 1, dtype=np.int32)[:, None]
+    our_bounds = _find_groups(alignment.scores.baseline)
+    their_bounds = _find_groups(alignment.scores.candidate)
+    common = _count_common(alignment, our_bounds, their_bounds)
+    ours = _make_arm(depth, *our_bounds, alignment.baseline_lengths, is_shared=is_shared)
+    theirs = _make_arm(depth, *their_bounds, alignment.candidate_lengths, is_shared=is_shared)
+    size = norm(depth, ours, theirs)
+    overlap = _overlap(common, ours, theirs)
+    if not alignment.is_full:
+        at_end = _take_depths(overlap / size, alignment.short)
+        overlap += at_end * _unseen_overlap(depth, ours, theirs, common, common.ended_in_baseline)
+        overlap += at_end * _unseen_overlap(depth, theirs, ours, common, common.ended_in_candidate)
+    return _sum_by_depth(alignment, p, np.minimum(overlap / size, 1.0))
+
+
+def _find_groups(scores: Floats) -> tuple[_Counts, _Counts]:
+    """For each place, the first place of its tied group and the place after the group: (k, n)."""
+    place = np.broadcast_to(np.arange(len(scores), dtype=np.int32)[:, None], scores.shape)
+    is_tied = scores[1:] == scores[:-1]
+    start = place.copy()
+    end = place + 1
+    start[1:][is_tied] = 0
+    end[:-1][is_tied] = len(scores)
+    return np.maximum.accumulate(start, axis=0), np.minimum.accumulate(end[::-1], axis=0)[::-1]
+
+
+def _make_arm(
+    depth: _Counts,
+    start: _Counts,
+    end: _Counts,
+    length: Codes,
+    *,
+    is_shared: bool,
+) -> _Arm:
+    if is_shared:
+        share = np.ones(start.shape)
+    else:
+        share = (depth - start) / (end - start)
+    return _Arm(
+        before=np.minimum(start, length),
+        through=np.minimum(end, length),
+        share=share,
+        length=length,
+    )
+
+
+def _count_common(
+    alignment: Alignment,
+    ours: tuple[_Counts, _Counts],
+    theirs: tuple[_Counts, _Counts],
+) -> _Common:
+    k, n = alignment.positions.shape
+    here = np.flatnonzero(alignment.positions < k)
+    user = here % max(n, 1)
+    there = alignment.positions.ravel()[here].astype(np.intp) * n + user
+    start, end = (bound.ravel()[here] for bound in ours)
+    other_start, other_end = (bound.ravel()[there] for bound in theirs)
+
+    def count(first: _Counts) -> _Counts:
+        """The number of items at each depth. An item is counted at row ``first`` and below."""
+        cells = first.astype(np.intp) * n + user
+        counts = np.bincount(cells, minlength=(k + 1) * n).reshape(k + 1, n)
+        return counts[:k].cumsum(axis=0, dtype=np.int32)
+
+    return _Common(
+        ended=count(np.maximum(end, other_end)),
+        ended_in_baseline=count(np.maximum(end, other_start)),
+        ended_in_candidate=count(np.maximum(start, other_end)),
+        begun=count(np.maximum(start, other_start)),
+    )
+
+
+def _overlap(common: _Common, ours: _Arm, theirs: _Arm) -> Floats:
+    entering_ours = ours.share * (common.ended_in_candidate - common.ended)
+    entering_theirs = theirs.share * (common.ended_in_baseline - common.ended)
+    both = common.begun - common.ended_in_baseline - common.ended_in_candidate + common.ended
+    overlap: Floats = (
+        common.ended + (entering_ours + entering_theirs) + (ours.share * theirs.share) * both
+    )
+    return overlap
+
+
+def _unseen_overlap(
+    depth: _Counts,
+    shorter: _Arm,
+    longer: _Arm,
+    common: _Common,
+    begun: _Counts,
+) -> Floats:
+    """The overlap that the empty places of ``shorter`` add if all have items of ``longer``.
+
+        ``begun`` counts common items: their tie group in ``shorter`` has ended, and their tie group in
+    ``longer`` has begun. The result is 0 for pairs in which ``shorter`` is not the shorter list.
+    """
+    is_empty = (depth > shorter.length) & (depth <= longer.length)
+    ended = longer.before - common.ended
+    candidates = longer.through - begun
+    weight = ended + longer.share * (candidates - ended)
+    mean = np.divide(weight, candidates, out=np.zeros(weight.shape), where=is_empty)
+    unseen: Floats = (depth - shorter.length) * mean
+    return unseen
+
+
+def _take_depths(values: Floats, depths: Codes) -> Floats:
+    """The value of each user at the user's depth: (n,). It is 0 at depth 0."""
+    at = np.take_along_axis(values, np.maximum(depths, 1)[None].astype(np.intp) - 1, axis=0)[0]
+    return np.where(depths > 0, at, 0.0)
+
+
+def _sum_by_depth(alignment: Alignment, p: float, agreement: Floats) -> Floats:
+    # Weights are differences of multiples of 2**-52. So their sum is exactly 1. cumsum adds the
+    # ranks one by one, for any number of users.
+    k = alignment.k
+    long = alignment.long
+    power = to_units(p ** np.arange(k + 1.0))
+    weighted = np.where(np.arange(k)[:, None] < long, agreement * -np.diff(power)[:, None], 0.0)
+    score: Floats = np.cumsum(weighted, axis=0)[-1] + _take_depths(agreement, long) * power.take(
+        long
+    )
+    score[alignment.short == 0] = 0.0
+    score[long == 0] = np.nan
+    return score
+
+
+def _size(depth: _Counts, arm: _Arm) -> Floats:
+    squares = arm.before + (arm.share * arm.share) * (arm.through - arm.before)
+    return np.where(depth > arm.length, depth, squares)
+
+
+def _mean_size(depth: _Counts, ours: _Arm, theirs: _Arm) -> Floats:
+    size: Floats = (_size(depth, ours) + _size(depth, theirs)) / 2
+    return size
+
+
+def _geometric_size(depth: _Counts, ours: _Arm, theirs: _Arm) -> Floats:
+    size: Floats = np.sqrt(_size(depth, ours) * _size(depth, theirs))
+    return size
+
+
+def _depth(depth: _Counts, ours: _Arm, theirs: _Arm) -> Floats:
+    del ours, theirs
+    return depth.astype(np.float64)

@@ -1,0 +1,137 @@
+"""Shares of common items: of full lists, averaged over depths, and of random lists."""
+
+import math
+from functools import lru_cache
+
+import numpy as np
+
+from monitor.measures.kernels.alignment import Alignment, divide
+from monitor.model.arrays import Floats
+
+
+def overlap(alignment: Alignment) -> Floats:
+    """The number of common items divided by the longer length: float64 (n,) in [0, 1].
+
+    For two lists A and B of k items this is overlap@k, |A ∩ B| / k. A prefix of a list scores below
+    1 against the full list. The order is ignored. Identical lists score 1. Disjoint lists and one
+    empty list score 0. Two empty lists score NaN. The metric is symmetric.
+    """
+    return divide(alignment.common, alignment.long)
+
+
+def jaccard(alignment: Alignment) -> Floats:
+    """The number of common items divided by that of all distinct items: float64 (n,) in [0, 1].
+
+    For two lists of k items with overlap o, this is o / (2 - o). The first s of l items score s / l
+    against all l items. The order is ignored. Identical lists score 1. Disjoint lists and one empty
+    list score 0. Two empty lists score NaN. The metric is symmetric. 1 - jaccard is a metric in the
+    mathematical sense.
+    Source: Jaccard (1901), Étude comparative de la distribution florale.
+    """
+    common = alignment.common.astype(np.int64)
+    return divide(common, alignment.short.astype(np.int64) + alignment.long - common)
+
+
+def average_overlap(alignment: Alignment) -> Floats:
+    """The mean of the overlaps of the first 1 to l places: float64 (n,) in [0, 1].
+
+    l is the length of the longer list. X_d is the number of common items in the first d places of
+    both lists. The mean is ``1/l sum_{d=1..l} X_d / d``. For two lists of k items, this is the
+    average overlap of Webber, Moffat and Zobel, and the average accuracy of Wu and Crestani. It is
+    also 1 minus the intersection metric of Fagin, Kumar and Sivakumar.
+
+    These papers assume lists of equal length. Here a list has no items after its end, as in
+    `overlap`. So a prefix scores below 1. Nothing is extrapolated. Unlike RBO, the score depends on
+    where the lists were cut. Let m be the larger of a common item's two positions, counted from 0.
+    The item adds sum_{d=m+1..l} 1/d / l.
+
+    Identical lists score exactly 1. Disjoint lists and one empty list score exactly 0. Two empty
+    lists score NaN. The metric is symmetric.
+    Cost: O(k) for each pair.
+    Source: Webber, Moffat and Zobel (2010), section 3.3; Wu and Crestani, Methods for ranking
+    information retrieval systems without relevance judgments (2003); Fagin, Kumar and Sivakumar
+    (2003), section 3.1.
+    """
+    # The sum is exact in units of 2**-52 times a power of two, which is k rounded up. So every
+    # order of the sum gives the same bits.
+    below, residue = _harmonic(alignment.k)
+    long = alignment.long
+    total = alignment.sum_by_depth(below[:-1]) - alignment.common * below.take(long)
+    # Lists that score 1 have the same first item. So the first rank corrects the rounding error.
+    total += (alignment.positions[0] == 0) * residue.take(long)
+    return divide(total, long)
+
+
+@lru_cache(maxsize=32)
+def _harmonic(k: int) -> tuple[Floats, Floats]:
+    """The sum of 1/e over d < e <= k for each d from 0 to k, and the rounding errors.
+
+    The rounding error for length l is l minus the sum that identical lists of length l have.
+    """
+    unit = 2.0**-52 * 2 ** int(k).bit_length()
+    below = np.round(np.append(np.cumsum(1.0 / np.arange(k, 0, -1))[::-1], 0.0) / unit) * unit
+    lengths = np.arange(k + 1)
+    seen = np.append(0.0, np.cumsum(below[:-1]))
+    return below, lengths - (seen - lengths * below)
+
+
+def common_by_chance(k: int, catalogue: int) -> Floats:
+    """The probability that two random lists of k items share z items, for z = 0 to k.
+
+    The result is float64 (k + 1,). The lists are drawn from ``catalogue`` items. The distribution
+    is hypergeometric.
+    """
+    least = max(0, 2 * k - catalogue)
+    x = np.arange(least, k, dtype=np.float64)
+    strangers = float(catalogue - 2 * k) + x + 1.0
+    # This uses logarithms of the ratios of neighbours. Counts would overflow. lgamma loses digits.
+    steps = 2 * np.log(k - x) - np.log(x + 1) - np.log(strangers)
+    logs = np.concatenate(([0.0], np.cumsum(steps)))
+    likely = np.exp(logs - logs.max())
+    return np.concatenate((np.zeros(least), likely / likely.sum()))
+
+
+def expect_over_shared(
+    k: int,
+    catalogue: int,
+    values: Floats,
+    least: int = 0,
+) -> float | None:
+    """The mean of ``values[z]``, where z is the number of items that two random lists share.
+
+    The lists have k items, and ``values`` has k + 1 values. Only z of at least ``least`` are used.
+    The result is None if no such z is possible.
+    """
+    odds = common_by_chance(k, catalogue)[least:]
+    if not odds.any():
+        return None
+    return float(odds @ values[least:] / odds.sum())
+
+
+def draw_twice(k: int, catalogue: int) -> float:
+    """The probability that two given items are both among k items drawn from a catalogue."""
+    return k * (k - 1) / (catalogue * (catalogue - 1)) if catalogue > 1 else 0.0
+
+
+def expect_extended_surplus(k: int, catalogue: int) -> float:
+    """The mean of S of extended tau for two random lists of k items.
+
+    S is the number of concordant pairs minus the number of discordant pairs. Over the full
+    catalogue of N items, the mean is 0. The universe of extended tau has z dummy items instead of
+    the N - 2 k + z items that are in no list. Each of these items is concordant with each of the z
+    common items. So E[S] = E[z] (2 k - N), and E[z] = k² / N.
+    """
+    return math.fsum([2 * k**3 / catalogue, -(k**2)])
+
+
+def expect_topk_kendall(k: int, catalogue: int, penalty: float) -> float:
+    """The mean of Fagin, Kumar and Sivakumar's K^(p) for two random lists of k items.
+
+    K0 is (k² + z (z - 1) / 2 - S) / 2. S is defined in `expect_extended_surplus`. K^(p) adds the
+    penalty for each pair of items that are both in one list and both missing from the other list.
+    The other list lacks N - k items of the catalogue. So the probability of such a pair is the
+    probability that both items are among these N - k items.
+    """
+    shared = k * (k - 1) * draw_twice(k, catalogue) / 2
+    missing = k * (k - 1) * draw_twice(catalogue - k, catalogue)
+    return (k * k + shared - expect_extended_surplus(k, catalogue)) / 2 + penalty * missing

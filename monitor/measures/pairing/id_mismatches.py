@@ -1,0 +1,411 @@
+"""Finds why the arms have hardly any id in common, and which spelling makes the ids equal."""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from os.path import commonprefix
+
+import numpy as np
+import pandas as pd
+
+from monitor.measures.kernels.exposure import distinct_items
+from monitor.measures.pairing.batches import CodedLists
+from monitor.measures.pairing.ids import ids_of
+from monitor.model.arrays import Integers
+from monitor.model.id_forms import speller
+from monitor.model.immutable import immutable
+from monitor.model.rankings import Arm
+from monitor.model.run_reasons import IdKind, IdMismatch, MismatchKind
+
+LEAST_COMMON = 0.05
+"""The least share of the smaller arm's distinct ids that both arms must have in common.
+
+Below this share, the ids of the arms are reported as a mismatch. Real arms share 0.55 or more
+(drift-lists, 13 arms, 14 days).
+"""
+_LEAST_MATCH = 0.1
+"""A spelling is proposed only if it puts at least this share of the tried ids into both arms."""
+_LEAST_LISTS = 10
+"""A mismatch of an unknown kind is reported only if each arm has this many lists.
+
+Fewer lists may have no item in common by chance. Two users share no item in 4 to 29 % of the cases.
+"""
+_TRIED = 1_000
+_SEARCHED = 100_000
+_FIRST = 1_000
+"""How many items and lists the quick first check reads.
+
+The check takes less than a millisecond if the arms share many ids.
+"""
+_LEAST_FILLED = 0.01
+_FILLERS = frozenset({"-1", "None", "null", "nan", "NaN", "<pad>"})
+"""These items are padding even in a single list.
+
+Any other item is padding only if it ends at least `_LEAST_LISTS` lists.
+"""
+
+_PREFIX = re.compile(r"[^\W\d_]+([^\w\s]+|_|(?=\d))")
+_PAIR = re.compile(r"""[(\[]\s*(["']?)(.+?)\1\s*,\s*[-+]?[0-9.]+(?:e[-+]?[0-9]+)?\s*[)\]]""")
+_LONGEST_PAIR = 400
+"""Longer texts are not matched, because matching the expression takes quadratic time."""
+_QUOTED = {"regex": "b?['\"](.*)['\"]"}
+_NUMBER = re.compile(r"[-+]?\d+")
+_NO_LETTERS = re.compile(r"[\W_]+")
+
+
+@immutable
+class _Attempt:
+    """Another spelling of ids.
+
+    ``forms`` are the entries of the setting `item_ids` that rewrite ids in this spelling. They are
+    empty if the setting cannot rewrite ids in this way.
+    """
+
+    kind: MismatchKind
+    spell: Callable[[object], str]
+    forms: Sequence[str | Mapping[str, str]] = ()
+
+
+@dataclass(slots=True)
+class IdComparison:
+    """Compares the items of both arms in each batch, and collects the mismatches."""
+
+    batches: list[tuple[IdMismatch, ...]] = field(default_factory=list)
+
+    def add(
+        self,
+        arms: Sequence[CodedLists],
+        vocabulary: pd.Index | None,
+        k: int | None = None,
+    ) -> None:
+        """Compare the next batch.
+
+        In most batches, only the first lists are compared. If they have few items in common, all
+        lists are compared. If all lists have few items in common too, another spelling is searched.
+        The search runs once. No search runs after a batch whose arms share many items.
+        """
+        if not all(len(arm.codes) for arm in arms):
+            return
+        items: Iterable[IdMismatch] = ()
+        if all(map(_spellings, self.batches)):
+            earlier = _spellings(self.batches[0]) if self.batches else []
+            items = _compare_items(arms, vocabulary, earlier)
+        self.batches.append((*items, *_find_padding(arms, vocabulary, k)))
+
+    @property
+    def mismatches(self) -> tuple[IdMismatch, ...]:
+        """The mismatch of item ids that every batch has, and the padding in all batches."""
+        mismatches: list[IdMismatch] = []
+        if self.batches and all(map(_spellings, self.batches)):
+            mismatches = _spellings(self.batches[0])
+        every = chain.from_iterable(self.batches)
+        padding = [each for each in every if each.kind is MismatchKind.PADDING]
+        if padding:
+            times = sum(each.common for each in padding)
+            lists = sum(each.compared for each in padding)
+            mismatches.append(replace(padding[0], common=times, compared=lists))
+        return tuple(mismatches)
+
+
+def _spellings(batch: Sequence[IdMismatch]) -> list[IdMismatch]:
+    return [each for each in batch if each.kind is not MismatchKind.PADDING]
+
+
+def _compare_items(
+    arms: Sequence[CodedLists],
+    vocabulary: pd.Index | None,
+    earlier: Sequence[IdMismatch],
+) -> Iterator[IdMismatch]:
+    """Why the arms have hardly any item in common.
+
+    If ``earlier`` has the mismatch of an earlier batch, this is the result. If not, it is searched.
+    """
+    first, others = (set(arm.codes[:_FIRST].tolist()) for arm in arms)
+    if len(first & others) >= LEAST_COMMON * min(len(first), len(others)):
+        return
+    ours, theirs = (distinct_items(arm.codes) for arm in arms)
+    common = np.intersect1d(ours, theirs, assume_unique=True)
+    if len(common) >= LEAST_COMMON * min(len(ours), len(theirs)):
+        return
+    if earlier:
+        yield earlier[0]
+        return
+    lists = min(len(arm.lengths) for arm in arms)
+    mismatch = find_mismatch(
+        ids_of(ours, vocabulary),
+        ids_of(theirs, vocabulary),
+        IdKind.ITEM,
+        common=len(common),
+        is_many=lists >= _LEAST_LISTS,
+    )
+    if mismatch is not None:
+        yield mismatch
+
+
+def find_user_mismatch(baseline: pd.Index, candidate: pd.Index) -> IdMismatch | None:
+    """Why the arms have hardly any of these distinct users in common.
+
+    The result is None if the arms share many users, or if an arm has no users.
+    """
+    common = int(baseline.isin(candidate).sum())
+    if common >= LEAST_COMMON * min(len(baseline), len(candidate)):
+        return None
+    return find_mismatch(
+        baseline.tolist(),
+        candidate.tolist(),
+        IdKind.USER,
+        common=common,
+        is_many=True,
+    )
+
+
+def find_mismatch(
+    baseline: Sequence[object],
+    candidate: Sequence[object],
+    ids: IdKind,
+    *,
+    common: int,
+    is_many: bool,
+) -> IdMismatch | None:
+    """The spelling that makes the largest number of these distinct ids equal.
+
+    The search takes up to 1,000 ids of the smaller arm and up to 100,000 ids of the larger arm. If
+    no spelling makes more ids equal, the kind of the result is UNKNOWN. The result is None instead
+    if ``is_many`` is false, unless the ids of exactly one arm are numbers.
+    """
+    ours = _thin(baseline)
+    theirs = _thin(candidate)
+    few, many = sorted((ours, theirs), key=len)
+    few = few[:: max(1, len(few) // _TRIED)][:_TRIED]
+    best = None
+    most = _count_matches(str, few, many)
+    least = max(most + 1, _LEAST_MATCH * len(few))
+    for attempt in _attempts(list(map(str, few)), list(map(str, many))):
+        count = _count_matches(attempt.spell, few, many)
+        if count >= least:
+            best = attempt
+            most = count
+            least = count + 1
+    compared = min(len(baseline), len(candidate))
+    if best is not None and best.kind is MismatchKind.SEVERAL:
+        best = _leave_out_forms(best, few, many, most)
+    if best is None:
+        if not is_many and _are_numbers(ours) == _are_numbers(theirs):
+            return None
+        return IdMismatch(
+            kind=MismatchKind.UNKNOWN,
+            ids=ids,
+            common=common,
+            compared=compared,
+            examples=(str(ours[0]), str(theirs[0])),
+        )
+    examples = _find_examples(best, ours, theirs)
+    return IdMismatch(
+        kind=_name(best.kind, examples),
+        ids=ids,
+        common=common,
+        compared=compared,
+        would_match=most,
+        tried=len(few),
+        forms=tuple(map(_write_form, best.forms)),
+        examples=examples,
+    )
+
+
+def _count_matches(
+    spell: Callable[[object], str],
+    few: Sequence[object],
+    many: Sequence[object],
+) -> int:
+    spelled = set(map(spell, many))
+    return sum(spell(each) in spelled for each in few)
+
+
+def _leave_out_forms(
+    attempt: _Attempt,
+    few: Sequence[object],
+    many: Sequence[object],
+    most: int,
+) -> _Attempt:
+    """Drops the forms that do not raise the number of equal ids."""
+    for form in attempt.forms:
+        forms = [each for each in attempt.forms if each is not form]
+        spell = _spell_by(forms)
+        if _count_matches(spell, few, many) >= most:
+            attempt = replace(attempt, forms=forms, spell=spell)
+    return attempt
+
+
+def _are_numbers(ids: Sequence[object]) -> bool:
+    return all(_NUMBER.fullmatch(str(each)) for each in ids[:_TRIED])
+
+
+def _thin(ids: Sequence[object]) -> Sequence[object]:
+    return ids[:: -(-len(ids) // _SEARCHED)]
+
+
+def _attempts(few: Sequence[str], many: Sequence[str]) -> Iterator[_Attempt]:
+    """Other spellings, the simplest first.
+
+    If two spellings make the same number of ids equal, the first one is proposed.
+    """
+    step = max(1, len(many) // _TRIED)
+    sides = [list(map(str.strip, ids)) for ids in (few, many[::step])]
+    starts = dict.fromkeys(filter(None, map(_usual_prefix, sides)))
+    ends = dict.fromkeys(filter(None, map(_usual_suffix, sides)))
+    prefixes = [{"prefix": start} for start in starts]
+    suffixes = [{"regex": f"(.+){re.escape(end)}"} for end in ends]
+    by_forms: list[tuple[MismatchKind, list[str | dict[str, str]]]] = [
+        (MismatchKind.BLANKS, ["strip"]),
+        (MismatchKind.CASE, ["lower"]),
+        (MismatchKind.TYPE, ["int"]),
+        (MismatchKind.QUOTES, [_QUOTED]),
+        (MismatchKind.PREFIX, [*prefixes]),
+        (MismatchKind.SUFFIX, [*suffixes]),
+        (MismatchKind.SEVERAL, ["strip", "lower", "int"]),
+        (MismatchKind.SEVERAL, ["strip", *prefixes, *suffixes, "lower", "int"]),
+    ]
+    for kind, forms in by_forms:
+        if forms:
+            yield _Attempt(kind=kind, spell=_spell_by(forms), forms=forms)
+    yield _Attempt(kind=MismatchKind.SEPARATORS, spell=_spell_without_separators)
+    yield _Attempt(kind=MismatchKind.PAIRS, spell=_spell_first)
+
+
+def _spell_by(forms: Sequence[str | Mapping[str, str]]) -> Callable[[object], str]:
+    spell = speller(forms)
+
+    def spell_one(item: object) -> str:
+        text = str(item)
+        return spell([text])[0] or text
+
+    return spell_one
+
+
+def _spell_without_separators(item: object) -> str:
+    return _NO_LETTERS.sub("", str(item)).lower() or str(item)
+
+
+def _spell_first(item: object) -> str:
+    """The first value of a pair. An id that is no pair is returned as text."""
+    if isinstance(item, tuple) and item:
+        return str(item[0])
+    text = str(item)
+    if len(text) > _LONGEST_PAIR:
+        return text
+    pair = _PAIR.fullmatch(text)
+    return pair[2] if pair else text
+
+
+def _usual_prefix(ids: Sequence[str]) -> str | None:
+    """The prefix that ends at a separator and that all ids have.
+
+    If there is none, this is a prefix that at least half of the ids have.
+    """
+    start = re.match(r"(?s).*[\W_]", _common_start(ids))
+    if start and start[0].strip():
+        return start[0]
+    starts = Counter(match[0] for match in map(_PREFIX.match, ids) if match)
+    for usual, count in starts.most_common(1):
+        if 2 * count >= len(ids):
+            return usual
+    return None
+
+
+def _usual_suffix(ids: Sequence[str]) -> str | None:
+    """The suffix that begins with a separator and that all ids have."""
+    common_end = _common_start([each[::-1] for each in ids])[::-1]
+    end = re.search(r"(?s)[\W_].*", common_end)
+    return end[0] if end and end[0].strip() else None
+
+
+def _common_start(texts: Sequence[str]) -> str:
+    """The longest prefix that all these distinct texts have. It is empty for a single text."""
+    if len(texts) < 2:  # noqa: PLR2004 - one id has no common prefix
+        return ""
+    return commonprefix(texts)  # noqa: RUF071 - these are no paths
+
+
+def _find_examples(
+    attempt: _Attempt,
+    ours: Sequence[object],
+    theirs: Sequence[object],
+) -> tuple[str, str]:
+    """One id in the spelling of each arm.
+
+    The two spellings differ if there is such an id among the first ids.
+    """
+    by_spelling = {attempt.spell(each): str(each) for each in theirs}
+    alike: list[str] = []
+    for each in ours:
+        other = by_spelling.get(attempt.spell(each))
+        if other is None:
+            continue
+        if other != str(each):
+            return str(each), other
+        alike.append(other)
+        if len(alike) == _TRIED:
+            break
+    return alike[0], alike[0]
+
+
+def _name(kind: MismatchKind, examples: tuple[str, str]) -> MismatchKind:
+    if kind is MismatchKind.TYPE and not any("." in each for each in examples):
+        return MismatchKind.LEADING_ZEROS
+    if kind is MismatchKind.QUOTES and any(each.startswith("b") for each in examples):
+        return MismatchKind.BYTES
+    return kind
+
+
+def _write_form(form: str | Mapping[str, str]) -> str:
+    if isinstance(form, str):
+        return form
+    ((name, text),) = form.items()
+    return f"{{{name}: {json.dumps(text, ensure_ascii=False)}}}"
+
+
+def _find_padding(
+    arms: Sequence[CodedLists],
+    vocabulary: pd.Index | None,
+    k: int | None,
+) -> Iterator[IdMismatch]:
+    """The item that ends the largest number of lists, if that number is high enough."""
+    if not any(len(_fillers(lists, k, _FIRST)) for lists in arms):
+        return
+    counts = {
+        arm: Counter(_fillers(lists, k).tolist()) for arm, lists in zip(Arm, arms, strict=True)
+    }
+    both = counts[Arm.BASELINE] + counts[Arm.CANDIDATE]
+    ((code, times),) = both.most_common(1)
+    item = str(ids_of(np.array([code]), vocabulary)[0])
+    numbers = {arm: len(lists.lengths) for arm, lists in zip(Arm, arms, strict=True)}
+    least = 1 if item in _FILLERS else _LEAST_LISTS
+    if times < max(least, _LEAST_FILLED * sum(numbers.values())):
+        return
+    alone = next((arm for arm in Arm if not counts[arm.other][code]), None)
+    yield IdMismatch(
+        kind=MismatchKind.PADDING,
+        ids=IdKind.ITEM,
+        common=times,
+        compared=sum(numbers.values()) if alone is None else numbers[alone],
+        examples=(item, item),
+        arm=alone,
+    )
+
+
+def _fillers(lists: CodedLists, k: int | None, first: int | None = None) -> Integers:
+    """The last item of each list whose last two items are the same.
+
+    ``first`` limits the number of lists that are read.
+    """
+    starts = lists.offsets[:-1][:first]
+    ends = lists.offsets[1:][:first]
+    if k is not None:
+        ends = np.minimum(ends, starts + k)
+    ends = ends[ends - starts > 1] - 1
+    last = lists.codes[ends]
+    filled: Integers = last[last == lists.codes[ends - 1]]
+    return filled

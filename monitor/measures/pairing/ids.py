@@ -1,0 +1,174 @@
+"""Integer codes for the ids of items and users, and the rule that decides which ids are equal.
+
+`monitor.measures.reading.ids` makes integers and texts of all ids. Two ids are equal if their texts are
+equal: 42 equals "42", because one arm may use JSON and the other CSV. "042", "42.0" and " 42" are
+different ids.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from monitor.measures.kernels.exposure import look_up
+from monitor.model.arrays import Array, Codes, Hashes, Ids, Integers, Rows
+
+WORTH_A_THREAD = 1 << 17
+"""Two threads are faster than one thread if there are at least this many ids."""
+_CODE_LIMIT = 2**31
+_CODE = re.compile(r"0|[1-9][0-9]{0,9}")
+
+
+def encode(*arms: Ids) -> tuple[list[Integers], pd.Index | None]:
+    """Codes of each arm's ids, and the vocabulary: the id of each code.
+
+    Codes are integers from 0 to 2**31 - 1. Equal ids have equal codes. If all ids are integers in
+    this range, they are their own codes and the vocabulary is None. If not, codes are numbered in
+    the order in which their ids first appear.
+
+    Each arm is encoded alone. Threads do this if they are faster. Then the distinct ids of all arms
+    get shared codes.
+    """
+    if all(isinstance(ids, np.ndarray) and _are_codes(ids) for ids in arms):
+        return list(map(np.asarray, arms)), None
+    if len(arms) > 1 and max(map(len, arms)) >= WORTH_A_THREAD:
+        with ThreadPoolExecutor(max_workers=2) as threads:
+            coded = list(threads.map(_encode_one, arms))
+    else:
+        coded = list(map(_encode_one, arms))
+    codes, distinct_ids = zip(*coded, strict=True)
+    shared, vocabulary = _encode_vocabularies(distinct_ids)
+    return list(map(_share, codes, shared)), vocabulary
+
+
+def hash_ids(vocabulary: pd.Index) -> Hashes:
+    """A hash of each id. Equal ids have equal hashes.
+
+    The hash of a whole number is the number itself, because `encode` may use the number as a code.
+    """
+    if _kind(vocabulary) == "i":
+        return vocabulary.to_numpy().astype(np.uint64)
+    texts = vocabulary.astype("str")
+    hashes = pd.util.hash_array(texts.to_numpy(dtype=object), categorize=False)
+    is_whole = np.asarray(texts.str.fullmatch("0|-?[1-9][0-9]{0,17}"), dtype=np.bool_)
+    hashes[is_whole] = texts[is_whole].astype(np.int64)
+    return hashes
+
+
+def codes_of(ids: Ids, vocabulary: pd.Index | None) -> Codes:
+    """The code of each id in a vocabulary of `encode`. It is -1 if the vocabulary lacks the id."""
+    if vocabulary is None and _kind(ids) == "i":
+        numbers = np.asarray(ids)
+        is_code = (numbers >= 0) & (numbers < _CODE_LIMIT)
+        return np.where(is_code, numbers, -1).astype(np.int32)
+    if isinstance(ids, pd.Categorical):
+        return codes_of(_array(ids.categories), vocabulary).take(ids.codes)
+    if vocabulary is None:
+        return np.fromiter(map(_text_as_code, ids.tolist()), dtype=np.int32, count=len(ids))
+    return _positions(ids, vocabulary).astype(np.int32)
+
+
+def decode(codes: Codes, vocabulary: pd.Index | None) -> tuple[str, ...]:
+    """The item ids of one padded row as text, without the padding."""
+    return tuple(map(str, ids_of(codes[codes >= 0], vocabulary)))
+
+
+def ids_of(codes: Array, vocabulary: pd.Index | None) -> list[Any]:
+    """The id of each of these codes. Among equal ids, this is the one that came first."""
+    ids = codes if vocabulary is None else vocabulary.take(codes)
+    return list(ids.tolist())
+
+
+def rank_by_text(codes: Array, vocabulary: pd.Index | None) -> Rows:
+    """The rank of each of these distinct codes, ordered by their ids as text."""
+    ids = pd.Index(codes) if vocabulary is None else vocabulary.take(codes)
+    ranks = np.empty(len(codes), dtype=np.intp)
+    ranks[ids.astype("str").argsort()] = np.arange(len(codes))
+    return ranks
+
+
+def find_users(wanted: pd.Index, present: pd.Index) -> Rows:
+    """The position of each wanted user among the present users, -1 for an absent user.
+
+    The present users must be distinct.
+    """
+    if present is wanted or present.equals(wanted):
+        return np.arange(len(wanted), dtype=np.intp)
+    if not _kind(wanted) == _kind(present) == "text":
+        return _positions(_array(wanted), present)
+    # One pass codes both arrays. An index of text would build a hash table of Python objects.
+    codes, _ = pd.factorize(pd.concat([pd.Series(wanted), pd.Series(present)], ignore_index=True))
+    row_of = np.full(len(codes), -1, dtype=np.intp)
+    row_of[codes[len(wanted) :]] = np.arange(len(present))
+    return row_of[: len(wanted)]
+
+
+def _kind(ids: Ids | pd.Index) -> str:
+    """``i`` for integers, ``text``, or ``other`` for an index of both."""
+    if isinstance(ids.dtype, pd.StringDtype):
+        return "text"
+    return "i" if ids.dtype.kind == "i" else "other"
+
+
+def _array(ids: pd.Index | pd.Series) -> Ids:
+    return ids.to_numpy() if isinstance(ids.dtype, np.dtype) else ids.array
+
+
+def _are_codes(ids: Array) -> bool:
+    if ids.dtype not in (np.int32, np.int64):
+        return False
+    # As unsigned integers, negative numbers are above the limit too.
+    unsigned = np.uint32 if ids.dtype == np.int32 else np.uint64
+    return bool(ids.view(unsigned).max(initial=0) < _CODE_LIMIT)
+
+
+def _text_as_code(text: str) -> int:
+    """The id as a code, if ids are their own codes. It is -1 if the id cannot be a code."""
+    code = int(text) if _CODE.fullmatch(text) else -1
+    return code if code < _CODE_LIMIT else -1
+
+
+def _share(codes: Array, shared: Codes) -> Integers:
+    """Replaces one arm's codes by shared codes. The first arm's codes usually stay the same."""
+    if codes.dtype == np.int32 and np.array_equal(shared, np.arange(len(shared))):
+        return codes
+    return look_up(shared, codes)
+
+
+def _encode_one(ids: Ids) -> tuple[Array, Ids]:
+    """The codes of one arm's ids, and the distinct id of each code."""
+    if isinstance(ids, pd.Categorical):
+        return ids.codes, _array(ids.categories)
+    if ids.dtype == np.int32:
+        ids = np.asarray(ids, dtype=np.int64)
+    values: Any = ids if isinstance(ids, np.ndarray) else pd.Series(ids, copy=False).array
+    codes, distinct = pd.factorize(values)
+    return codes, distinct
+
+
+def _encode_vocabularies(arms: Sequence[Ids]) -> tuple[list[Codes], pd.Index]:
+    """Shared codes for the distinct ids of all arms, and the vocabulary of these codes."""
+    columns = [pd.Series(ids) for ids in arms if len(ids)] or [pd.Series([], dtype="str")]
+    if len({column.dtype.kind for column in columns}) > 1:
+        # For example, one arm uses JSON and the other CSV.
+        columns = [column.astype("str") for column in columns]
+    codes, ids = _encode_one(_array(pd.concat(columns, ignore_index=True)))
+    bounds = np.cumsum(list(map(len, arms)))[:-1]
+    return np.split(codes.astype(np.int32), bounds), pd.Index(ids, tupleize_cols=False)
+
+
+def _positions(wanted: Ids, present: pd.Index) -> Rows:
+    """The position of each wanted id among the present ids, -1 for an absent id.
+
+    The present ids must be distinct.
+    """
+    index: pd.Index = pd.Index(wanted)
+    if not _kind(index) == _kind(present) == "i":
+        index = index.astype("str")
+        present = present.astype("str")
+    return present.get_indexer(index)

@@ -1,0 +1,341 @@
+"""Pairs the lists of both arms by user, and counts the outcome for each user.
+
+This module also returns the paired lists as ids, and counts the distinct listed items.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from monitor.measures.kernels.exposure import distinct_items
+from monitor.measures.pairing.batches import (
+    PaddedLists,
+    attach,
+    encode_arms,
+    encode_knowledge,
+    make_batch,
+    pad_both,
+)
+from monitor.measures.pairing.id_mismatches import IdComparison
+from monitor.measures.pairing.ids import encode, find_users, hash_ids
+from monitor.model.arrays import Codes, Flags, Floats, Hashes, Ids, Integers, Rows
+from monitor.model.immutable import immutable
+from monitor.model.rankings import (
+    Arm,
+    Coverage,
+    CoverageReason,
+    CoverageRow,
+    ItemWeights,
+    Pairing,
+    Panel,
+    Pull,
+    RankingTable,
+    RelevanceTable,
+)
+from monitor.model.runs import KeptLists
+
+LISTED = 0
+"""The outcome for a user whose list can be compared."""
+_FACTOR = np.uint64(0x9E3779B97F4A7C15)
+mix = partial(pd.util.hash_array, categorize=False)
+"""Hashes whole numbers by SplitMix64.
+
+Each bit of a hash depends on all bits of the number. So sums of hashes differ too.
+"""
+_CODES = {reason: code for code, reason in enumerate(CoverageReason, start=LISTED + 1)}
+
+
+@immutable
+class ArmOutcome:
+    """The outcome for each of n panel users in one arm.
+
+    ``reason`` is LISTED, or the code of the reason why the user has no list. The flags are set for
+    listed users only.
+    """
+
+    reason: npt.NDArray[np.int8]
+    is_short: Flags
+    is_duplicated: Flags
+
+
+def pair(  # noqa: PLR0913 - two arms and further inputs
+    panel: Panel,
+    baseline: Pull,
+    candidate: Pull,
+    k: int,
+    *,
+    item_weights: ItemWeights | None = None,
+    relevance: RelevanceTable | None = None,
+    compares: IdComparison | None = None,
+) -> Pairing:
+    """Pair the panel's users who have a list from both arms.
+
+    Lists are cut to k. Only the first of several equal items stays. Items with equal scores are
+    ordered by their ids. A user is paired if both lists have at least one item. Any other user is
+    counted under the reason of each arm that has no list. ``compares`` compares the ids of both
+    arms.
+    """
+    arms, vocabulary = encode_arms(baseline.rankings, candidate.rankings)
+    if compares is not None:
+        compares.add(arms, vocabulary, k)
+    padded = pad_both(arms, (None, None), k, max(len(arm.codes) for arm in arms))
+    rows = [find_users(panel.users, pull.rankings.users) for pull in (baseline, candidate)]
+    baseline_outcome = _outcome(panel, baseline, padded[0], rows[0], k)
+    candidate_outcome = _outcome(panel, candidate, padded[1], rows[1], k)
+    is_paired = (baseline_outcome.reason == LISTED) & (candidate_outcome.reason == LISTED)
+    panel_rows = np.flatnonzero(is_paired)
+    batch = make_batch(
+        padded[0].take(rows[0][panel_rows]), padded[1].take(rows[1][panel_rows]), vocabulary
+    )
+    graded_rows = None
+    if relevance is not None:
+        graded_rows = find_users(panel.users[panel_rows], relevance.users)
+    outcomes = {Arm.BASELINE: baseline_outcome, Arm.CANDIDATE: candidate_outcome}
+    return Pairing(
+        batch=attach(batch, encode_knowledge(item_weights, relevance, vocabulary), graded_rows),
+        panel_rows=panel_rows,
+        vocabulary=vocabulary,
+        coverage=_count_coverage(panel.segments, outcomes, is_paired),
+        input_hashes=_hash_input(padded, rows, vocabulary),
+    )
+
+
+def _hash_input(
+    arms: Sequence[PaddedLists],
+    rows: Sequence[Rows],
+    vocabulary: pd.Index | None,
+) -> Hashes:
+    """A hash of each panel user's two lists. It depends on the items and their places.
+
+    ``rows`` are the rows of the users in each arm. A row is -1 if the arm has no list of the user.
+    """
+    item_hashes = None
+    if vocabulary is not None:
+        item_hashes = np.append(hash_ids(vocabulary), ~np.uint64(0))  # the last is for padding
+    hashes = np.zeros(len(rows[0]), dtype=np.uint64)
+    for lists, rows_of_arm in zip(arms, rows, strict=True):
+        sums = lists.lengths.astype(np.uint64)  # the hash of an id may equal that of padding
+        for column in lists.codes.T:
+            items = column.astype(np.uint64) if item_hashes is None else item_hashes[column]
+            sums = sums * _FACTOR + items
+        hashes = mix(hashes + np.append(mix(sums), np.uint64(0))[rows_of_arm])
+    return hashes
+
+
+def _outcome(
+    panel: Panel,
+    pull: Pull,
+    lists: PaddedLists,
+    row_of: Rows,
+    k: int,
+) -> ArmOutcome:
+    has_row = row_of >= 0
+    rows = row_of[has_row]
+    lengths = lists.lengths[rows]
+    reason = np.full(len(panel), _CODES[CoverageReason.MISSING], dtype=np.int8)
+    reason[has_row] = np.where(lengths > 0, LISTED, _CODES[CoverageReason.EMPTY])
+    if pull.failures:  # a user who failed and has a list is counted as failed
+        failed = pd.Index(list(pull.failures), dtype="str")
+        positions = panel.users.get_indexer(failed)
+        failure_codes = np.array(list(map(_CODES.get, pull.failures.values())), dtype=np.int8)
+        reason[positions[positions >= 0]] = failure_codes[positions >= 0]
+    is_short = np.zeros(len(panel), dtype=np.bool_)
+    is_short[has_row] = lengths < k  # these lengths do not include duplicates
+    is_duplicated = np.zeros(len(panel), dtype=np.bool_)
+    is_duplicated[has_row] = lists.had_duplicates[rows]
+    is_listed = reason == LISTED
+    return ArmOutcome(
+        reason=reason,
+        is_short=is_short & is_listed,
+        is_duplicated=is_duplicated & is_listed,
+    )
+
+
+def _count_coverage(
+    segments: Mapping[str, Rows],
+    outcomes: Mapping[Arm, ArmOutcome],
+    is_paired: Flags,
+) -> Coverage:
+    """The coverage of one batch: one row for each segment, in the order of the segments."""
+    rows = []
+    for name, positions in segments.items():
+        reasons = {}
+        for arm, outcome in outcomes.items():
+            for reason, count in _counts(outcome, positions).items():
+                if count:
+                    reasons[arm, reason] = count
+        paired = int(is_paired[positions].sum())
+        rows.append(
+            CoverageRow(segment=name, asked=len(positions), paired=paired, users_by_reason=reasons)
+        )
+    return Coverage(rows=tuple(rows))
+
+
+def sum_coverage(parts: Sequence[Coverage], segments: Iterable[str]) -> Coverage:
+    """The sum of these parts: one row for each of these segments, in their order."""
+    rows: dict[str, list[CoverageRow]] = {name: [] for name in segments}
+    for part in parts:
+        for row in part.rows:
+            rows[row.segment].append(row)
+    return Coverage(rows=tuple(map(_sum_rows, rows.keys(), rows.values())))
+
+
+def _sum_rows(segment: str, rows: Sequence[CoverageRow]) -> CoverageRow:
+    counts: Counter[tuple[Arm, CoverageReason]] = Counter()
+    for row in rows:
+        counts.update(row.users_by_reason)
+    return CoverageRow(
+        segment=segment,
+        asked=sum(row.asked for row in rows),
+        paired=sum(row.paired for row in rows),
+        users_by_reason=dict(counts),
+    )
+
+
+def _counts(outcome: ArmOutcome, positions: Rows) -> dict[CoverageReason, int]:
+    by_code = np.bincount(outcome.reason[positions], minlength=len(_CODES) + 1)
+    counts = {reason: int(by_code[code]) for reason, code in _CODES.items()}
+    counts[CoverageReason.SHORT] = int(outcome.is_short[positions].sum())
+    counts[CoverageReason.DUPLICATED] = int(outcome.is_duplicated[positions].sum())
+    return counts
+
+
+def keep_lists(pairing: Pairing, users: pd.Index[str], segments: Mapping[str, Rows]) -> KeptLists:
+    """The paired lists of both arms as ids, with their scores if there are any.
+
+    ``users`` has one user for each row of the pairing. ``segments`` has the rows of each segment.
+    """
+    batch = pairing.batch
+    vocabulary = pairing.vocabulary
+    baseline_scores = candidate_scores = None
+    if batch.scores is not None:
+        baseline_scores = batch.scores.baseline
+        candidate_scores = batch.scores.candidate
+    return KeptLists(
+        baseline=_table(users, batch.baseline, batch.baseline_lengths, baseline_scores, vocabulary),
+        candidate=_table(
+            users,
+            batch.candidate,
+            batch.candidate_lengths,
+            candidate_scores,
+            vocabulary,
+        ),
+        segments=segments,
+    )
+
+
+def _table(
+    users: pd.Index[str],
+    codes: Codes,
+    lengths: Codes,
+    scores: Floats | None,
+    vocabulary: pd.Index | None,
+) -> RankingTable:
+    is_listed = codes >= 0
+    flat = codes[is_listed].astype(np.int64)
+    items = pd.Index(flat) if vocabulary is None else vocabulary.take(flat)
+    return RankingTable(
+        users=users,
+        offsets=np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]),
+        items=items.to_numpy() if items.dtype == np.int64 else items.array,
+        scores=None if scores is None else scores[is_listed],
+    )
+
+
+_TOGETHER = 16
+"""The ids of this many batches are merged, so that an id in several batches is stored once."""
+
+
+@dataclass(slots=True)
+class DistinctIds:
+    """The distinct ids of many batches, each with its own vocabulary."""
+
+    parts: list[Ids] = field(default_factory=list)
+
+    def add(self, codes: Integers, vocabulary: pd.Index | None) -> None:
+        """Add the ids of distinct codes. A code that has no vocabulary is its own id."""
+        ids = pd.Index(codes.astype(np.int64)) if vocabulary is None else vocabulary.take(codes)
+        self._take(ids.to_numpy() if isinstance(ids.dtype, np.dtype) else ids.array)
+
+    def merge(self, other: DistinctIds) -> None:
+        """Add the ids of another `DistinctIds`."""
+        for ids in other.parts:
+            self._take(ids)
+
+    def _take(self, ids: Ids) -> None:
+        self.parts.append(ids)
+        if len(self.parts) == _TOGETHER:
+            self._join()
+
+    @property
+    def count(self) -> int:
+        """The number of distinct ids."""
+        if len(self.parts) > 1:
+            self._join()
+        return sum(map(len, self.parts))
+
+    def _join(self) -> None:
+        coded, vocabulary = encode(*self.parts)
+        self.parts = []
+        self.add(distinct_items(*coded), vocabulary)
+
+
+@dataclass(slots=True)
+class ListedItems:
+    """Counts the distinct items of several batches. Each batch has its own vocabulary.
+
+    ``lacking`` are items without a weight, and ``lacking_users`` is the number of users who have
+    such items.
+    """
+
+    listed: DistinctIds = field(default_factory=DistinctIds)
+    lacking: DistinctIds = field(default_factory=DistinctIds)
+    users: int = 0
+    lacking_users: int = 0
+
+    def add(self, pairing: Pairing) -> None:
+        """Count the items of a batch."""
+        batch = pairing.batch
+        vocabulary = pairing.vocabulary
+        self.users += len(batch)
+        self.listed.add(distinct_items(batch.baseline, batch.candidate), vocabulary)
+        if batch.weights is None:
+            return
+        is_lacking = (batch.baseline >= 0) & np.isnan(batch.weights.baseline)
+        lacks_other = (batch.candidate >= 0) & np.isnan(batch.weights.candidate)
+        self.lacking_users += int((is_lacking.any(axis=1) | lacks_other.any(axis=1)).sum())
+        items = distinct_items(batch.baseline[is_lacking], batch.candidate[lacks_other])
+        self.lacking.add(items, vocabulary)
+
+    def merge(self, other: ListedItems) -> None:
+        """Add the counts of another `ListedItems`."""
+        self.listed.merge(other.listed)
+        self.lacking.merge(other.lacking)
+        self.users += other.users
+        self.lacking_users += other.lacking_users
+
+    @property
+    def count(self) -> int:
+        """The number of distinct listed items. This is the part of the catalogue that is seen."""
+        return self.listed.count
+
+    @property
+    def unweighted_note(self) -> str | None:
+        """The number of listed items without a weight, and of the users who have such items.
+
+        The result is None if every listed item has a weight.
+        """
+        if not self.lacking_users:
+            return None
+        return (
+            f"item_weights: {self.lacking.count:,} of {self.count:,} listed items have no weight, "
+            f"so metrics that need weights leave out {self.lacking_users:,} of {self.users:,} "
+            "users: give every listed item a weight"
+        )

@@ -1,0 +1,177 @@
+"""Texts and small tables of a run for terminals, pages and messages. They are not escaped."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from itertools import compress, islice, zip_longest
+
+from monitor.measures.metrics import expected_by_chance, parse
+from monitor.model.errors import MetricError
+from monitor.model.explanation import Cause, Explanation, ExposedItem, Part, SegmentFall, UserGroup
+from monitor.model.immutable import immutable
+from monitor.model.rankings import Arm
+from monitor.model.runs import ArmScore, Run
+from monitor.texts.wording import count_of
+
+SEGMENTS = 8
+"""How many segments of the leading dimension are shown."""
+
+
+@immutable
+class TextTable:
+    """A table: column names and rows of text. A name that ends in ``>`` is aligned right."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+def side_by_side(
+    baseline: Sequence[str], candidate: Sequence[str]
+) -> Iterator[tuple[str, str, str]]:
+    """For each rank, the items of both arms, and the baseline's rank of the candidate's item.
+
+    Items are empty after a list's end. The baseline's rank is ``was 3``, ``new``, or empty if the
+    rank is the same.
+    """
+    rank_before = {item: rank for rank, item in enumerate(baseline, start=1)}
+    for rank, (left, right) in enumerate(zip_longest(baseline, candidate, fillvalue=""), start=1):
+        before = rank_before.get(right)
+        if not right or before == rank:
+            change = ""
+        elif before is None:
+            change = "new"
+        else:
+            change = f"was {before}"
+        yield left, right, change
+
+
+def explanation_title(explanation: Explanation) -> str:
+    """The title of an explanation: the metric, and the lists that were compared."""
+    if explanation.before is None:
+        return f"Both arms compared by {explanation.metric}"
+    earlier = "an earlier run"
+    if explanation.since is not None:
+        earlier = f"the run of {explanation.since:%Y-%m-%d %H:%M}"
+    users = count_of(explanation.paired, "user")
+    return f"Compared with {earlier} by {explanation.metric}, for {users}"
+
+
+def explanation_tables(explanation: Explanation) -> tuple[TextTable, ...]:
+    """The tables of an explanation that have rows: parts of the drop, segments, items, users."""
+    tables = (
+        TextTable(
+            title="Pieces of the drop",
+            columns=("part", "drop>", "share>"),
+            rows=tuple(_piece_row(cause, explanation.drop) for cause in explanation.causes),
+        ),
+        TextTable(
+            title="Segments",
+            columns=("segment", "users>", "before>", "drop>", "share>", *map("{}>".format, Part)),
+            rows=tuple(_segment_row(fall, explanation.drop) for fall in _leading(explanation)),
+        ),
+        TextTable(
+            title=f"Items, users of {explanation.segment}",
+            columns=(
+                "item",
+                "title",
+                "exposure>",
+                "exposure before>",
+                "in lists>",
+                "in lists before>",
+            ),
+            rows=tuple(map(_item_row, (*explanation.gained, *explanation.lost))),
+        ),
+        TextTable(
+            title=f"Lists, users of {explanation.segment}",
+            columns=("lists", "users>", "share>", "before>", "distance>", "such as"),
+            rows=tuple(map(_group_row, explanation.groups)),
+        ),
+    )
+    return tuple(table for table in tables if table.rows)
+
+
+def _leading(explanation: Explanation) -> Iterator[SegmentFall]:
+    """The first segments of the dimension that explains most. This dimension comes first."""
+    dimensions = [fall.segment.partition("=")[0] for fall in explanation.falls]
+    is_leading = [dimension == dimensions[0] for dimension in dimensions]
+    return islice(compress(explanation.falls, is_leading), SEGMENTS)
+
+
+def _piece_row(cause: Cause, drop: float) -> tuple[str, ...]:
+    return cause.part, f"{cause.amount:.4f}", _share_of_drop(cause.amount, drop)
+
+
+def _segment_row(fall: SegmentFall, drop: float) -> tuple[str, ...]:
+    return (
+        fall.segment,
+        _percent(fall.share),
+        _percent(fall.share_before),
+        f"{fall.whole:.4f}",
+        _share_of_drop(fall.whole, drop),
+        *(f"{fall.parts[part]:.4f}" for part in Part),
+    )
+
+
+def _item_row(item: ExposedItem) -> tuple[str, ...]:
+    return (
+        item.item,
+        item.title or "",
+        f"{item.after:.4f}",
+        f"{item.before:.4f}",
+        _percent(item.share_after),
+        _percent(item.share_before),
+    )
+
+
+def _group_row(group: UserGroup) -> tuple[str, ...]:
+    return (
+        group.change.replace("_", " "),
+        f"{group.users:,}",
+        _percent(group.share),
+        "-" if group.share_before is None else _percent(group.share_before),
+        f"{group.distance:.4f}",
+        ", ".join(example.user for example in group.examples),
+    )
+
+
+def _share_of_drop(amount: float, drop: float) -> str:
+    return f"{amount / drop:.0%}" if drop > 0 else "-"
+
+
+def _percent(share: float) -> str:
+    return f"{share:.1%}"
+
+
+def score_by_chance(metric: str, run: Run) -> float | None:
+    """The expected score of two random lists of k items of the run's catalogue. None if unknown."""
+    if run.k is None or run.catalogue_size is None:
+        return None
+    return _expected(metric, run.k, run.catalogue_size)
+
+
+def arm_rows(scores: Iterable[ArmScore]) -> Iterator[tuple[str, ...]]:
+    """Rows of segment, arm metric, its values for baseline and candidate, and the number of lists.
+
+    The number of lists is that of the arm with more lists.
+    """
+    pairs: dict[tuple[str, str], dict[Arm, ArmScore]] = {}
+    for score in scores:
+        pairs.setdefault((score.segment, score.metric), {})[score.arm] = score
+    for (segment, metric), arms in pairs.items():
+        most_lists = max(score.n for score in arms.values())
+        yield segment, metric, *(_value_text(arms.get(arm)) for arm in Arm), f"{most_lists:,}"
+
+
+def _value_text(score: ArmScore | None) -> str:
+    if score is None or score.value is None:
+        return "-"
+    return f"{score.value:.4f}"
+
+
+@lru_cache(maxsize=4096)
+def _expected(metric: str, k: int, catalogue: int) -> float | None:
+    # It is also None for a metric of a newer version, or if the catalogue has fewer than k items.
+    try:
+        return expected_by_chance(parse(metric), k, catalogue)
+    except MetricError:
+        return None

@@ -1,0 +1,217 @@
+"""Protocols that the pipeline and the service use. The docstrings are the contract.
+
+All instants are aware UTC. Implementations translate vendors' errors to errors of
+`monitor.model.errors`. Sources translate them to SourceError. Sources need not be closed.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from datetime import datetime
+from typing import Protocol, runtime_checkable
+
+from monitor.model.notifications import Message, Treatment
+from monitor.model.ports.stores import (
+    AlertStore,
+    History,
+    Leases,
+    Maintenance,
+    Outbox,
+    PageStore,
+    RunStore,
+    Store,
+)
+from monitor.model.rankings import (
+    AskedUsers,
+    ItemWeights,
+    Pull,
+    RelevanceTable,
+    UserBatch,
+    UserTable,
+)
+from monitor.model.runs import JoinRequest, PullRequest, Scores
+from monitor.model.unreadable import Unreadable
+
+
+class Clock(Protocol):
+    """Gives the time. Tests can set it."""
+
+    def now(self) -> datetime:
+        """The time of the wall clock, aware UTC."""
+
+    def monotonic(self) -> float:
+        """Seconds that never decrease, for durations and deadlines."""
+
+
+class Receiver(Protocol):
+    """A receiver of notifications. It need not be closed. Sending a message twice does no harm."""
+
+    @property
+    def name(self) -> str:
+        """The name from the configuration. It is unique, has no secrets, and serves as a key."""
+
+    @property
+    def treatment(self) -> Treatment:
+        """How to treat the receiver. It never changes."""
+
+    def send(self, message: Message, *, now: datetime) -> None:
+        """Deliver this message. DeliveryError if the receiver did not accept the message.
+
+        The error is ``permanent`` if the receiver will never accept the message. It is
+        ``of_message`` if the message's content is the cause. It is ``may_be_known`` if the message
+        may have arrived.
+        """
+
+
+class DeliveryCounter(Protocol):
+    """Counts results of deliveries. It never raises, and never waits for I/O."""
+
+    def count(self, name: str, *labels: str) -> None:
+        """Add one to the counter of this name.
+
+        - ``notifications_total`` (receiver, outcome) counts attempts.
+        - ``delivery_errors_total`` (receiver, cause) counts failed attempts.
+        - ``watchdog_restarts_total`` counts loops that died and were replaced.
+        """
+
+
+class Source(Protocol):
+    """Provides one arm's lists."""
+
+    def pull(self, request: PullRequest) -> Pull:
+        """The lists of the requested users, in any order, without other users or a user twice.
+
+        Returns within about ``request.timeout_s`` and uses bounded memory, whatever the server
+        does. If one user fails, ``failures`` has the reason. SourceError only if nothing can be
+        read, because a file or column is missing or a query is refused. Several threads may call
+        this method.
+        """
+
+
+class Answered(Protocol):
+    """Both arms' lists of all users. The caller closes this object.
+
+    If an arm cannot be read, all its users are ``unavailable``.
+    """
+
+    @property
+    def asked(self) -> AskedUsers:
+        """The users of the run."""
+
+    @property
+    def lacks(self) -> Sequence[str]:
+        """Sentences about optional inputs that could not be read."""
+
+    @property
+    def unreadable(self) -> Sequence[Unreadable]:
+        """Values that could not be read. There may be more of them until everything is read."""
+
+
+class JoinedAnswers(Answered, Protocol):
+    """Lists that are read into this process."""
+
+    def batches(self, size: int) -> Iterator[UserBatch]:
+        """Yield all users in batches of about ``size`` users, each user once, in any order.
+
+        SourceError if reading fails.
+        """
+
+
+class Measurer(Protocol):
+    """Measures users on the machines that have their lists, with numpy and pandas.
+
+    A measurer can be pickled, and has no side effects.
+    """
+
+    def measure(self, users: UserBatch) -> bytes:
+        """The packed measurement of these users."""
+
+    def merge(self, parts: Iterable[bytes]) -> bytes:
+        """The packed measurement of all users in these parts."""
+
+
+@runtime_checkable
+class RemoteAnswers(Answered, Protocol):
+    """Lists that are measured on the machines that have them."""
+
+    def measured(self, measurer: Measurer, size: int) -> Iterator[bytes]:
+        """Yield parts of the measurement, for about ``size`` users each. Each user is in one part.
+
+        SourceError if the measurement fails.
+        """
+
+
+class JoinedSource(Protocol):
+    """Provides both arms' lists, joined by user. Needs bounded memory for any number of users."""
+
+    def read(self, request: JoinRequest) -> AbstractContextManager[JoinedAnswers | RemoteAnswers]:
+        """Start to read. SourceError if the users cannot be read, or if there are no users."""
+
+
+class UserSource(Protocol):
+    """Provides the users of a panel."""
+
+    def users(self, slot: datetime, dimensions: Sequence[str]) -> UserTable:
+        """All users for this slot with these dimensions, each user once.
+
+        SourceError if a dimension is missing, or if there are no users.
+        """
+
+
+class ItemWeightSource(Protocol):
+    """Provides the weights of items."""
+
+    def weights(self, slot: datetime) -> ItemWeights:
+        """The weights at this slot.
+
+        SourceError if they cannot be read, or if a weight is missing, infinite, or not above zero.
+        """
+
+
+class ItemTitleSource(Protocol):
+    """Provides the titles of items."""
+
+    def titles(self, slot: datetime, items: Collection[str]) -> Mapping[str, str]:
+        """The titles at this slot, for items that have one. SourceError if they cannot be read."""
+
+
+class RelevanceSource(Protocol):
+    """Provides the items that are relevant for users."""
+
+    def relevance(self, slot: datetime) -> RelevanceTable | None:
+        """The relevance for this slot, or None before it arrives. SourceError if unreadable."""
+
+
+class ScoreSink(Protocol):
+    """Stores all users' scores of each run."""
+
+    def open(
+        self,
+        slot: datetime,
+        metrics: Sequence[str],
+        about: Mapping[str, str],
+    ) -> AbstractContextManager[Callable[[Scores], object]]:
+        """Store the scores of this slot's run, with the facts in ``about``.
+
+        The caller passes each batch of users to the yielded function. At the end the scores replace
+        the scores of an earlier run of the slot. After an exception nothing has changed.
+        OutputError if the scores cannot be written.
+        """
+
+
+class ScoreSpool(Protocol):
+    """Keeps a run's scores on disk until they are stored. Only one thread may use it.
+
+    OutputError if the scores cannot be written or read.
+    """
+
+    def add(self, scores: Scores) -> None:
+        """Add the scores of further users."""
+
+    def batches(self) -> Iterator[Scores]:
+        """Yield all scores, with ascending users. May be called again.
+
+        Each batch has all metrics. A missing score is NaN.
+        """
+
+    def close(self) -> None:
+        """Delete the scores. May be called twice."""

@@ -1,0 +1,348 @@
+"""Measures how each pair changed since an earlier run: by arm, by part, and by kind of change."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from monitor.measures.kernels import PAD, blocks
+from monitor.measures.kernels.exposure import compact_codes
+from monitor.model.arrays import Codes, Flags, Floats, Integers, Rows
+from monitor.model.explanation import Change, ExampleLists, UserGroup
+from monitor.model.rankings import Arm, PairBatch
+from monitor.statistics.attribution.parts import Parts, ScoreBatch, share_steps, walk_to
+
+_TOP = 3
+
+# An item was removed if at most this share of its former lists still has it.
+_LEFT = 0.02
+
+Kinds: TypeAlias = npt.NDArray[np.int8]
+CHANGES = tuple(Change)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnLists:
+    """The lists of n users from one arm, in an earlier run and in this run.
+
+    The codes have the shape (n, k) and are padded with -1. The lengths have the shape (n,).
+    """
+
+    former: Codes
+    former_lengths: Codes
+    present: Codes
+    lengths: Codes
+
+    @property
+    def kept_share(self) -> Floats:
+        """Number of items in both lists, divided by the length of the longer list, 0 to 1.
+
+        NaN if either list is empty.
+        """
+        return self._aligned[0]
+
+    @property
+    def turned_share(self) -> Floats:
+        """Share of the pairs of common items that have reversed their order, 0 to 1.
+
+        It is 0 if there are no pairs.
+        """
+        return self._aligned[1]
+
+    @cached_property
+    def _aligned(self) -> tuple[Floats, Floats]:
+        return _align(self.former, self.former_lengths, self.present, self.lengths)
+
+    @cached_property
+    def is_same(self) -> Flags:
+        """Whether both lists are equal. Two empty lists are equal."""
+        return np.asarray((self.former == self.present).all(axis=1))
+
+    @cached_property
+    def has_same_top(self) -> Flags:
+        """Whether both lists have the same first three items, in any order.
+
+        False for lists of at most three items.
+        """
+        former_top = np.sort(self.former[:, :_TOP], axis=1)
+        present_top = np.sort(self.present[:, :_TOP], axis=1)
+        return np.asarray((former_top == present_top).all(axis=1) & (self.lengths > _TOP))
+
+    @property
+    def place_of_first(self) -> Integers:
+        """The place of the former first item among the first three items, 0 to 2.
+
+        -1 if it is not among them, or if the list has at most three items.
+        """
+        is_first = self.present[:, :_TOP] == self.former[:, :1]
+        is_there = is_first.any(axis=1) & (self.lengths > _TOP) & (self.former_lengths > 0)
+        return np.where(is_there, is_first.argmax(axis=1), -1)
+
+    def find_removed(self, least_lists: int) -> tuple[Codes, float]:
+        """Items that were in at least ``least_lists`` lists and that hardly any list still has.
+
+        The second value is the share of all former places that these items had.
+        """
+        former, present, items = compact_codes(self.former, self.present)
+        before, after = _count_items(former, len(items)), _count_items(present, len(items))
+        is_removed = (before >= least_lists) & (after <= _LEFT * before)
+        return items[is_removed], float(before[is_removed].sum() / max(1, before.sum()))
+
+
+def _count_items(codes: Codes, items: int) -> Integers:
+    # The padding has the code -1. It is counted at index 0, which is dropped.
+    return np.bincount(codes.ravel() + 1, minlength=items + 1)[1:]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairChanges:
+    """What changed in the pairs of n users since the ``former`` pairs."""
+
+    former: PairBatch
+    is_known: Flags  # (n,), whether the former pair had lists of both arms
+    lists: Mapping[Arm, OwnLists]
+    # How much each arm changed each pair's distance. It is > 0 if the lists moved apart, or NaN.
+    by_arm: Mapping[Arm, Parts]
+    is_still: Mapping[Arm, Flags]  # whether the list equals that of the former run or the last run
+
+    @cached_property
+    def parts(self) -> Parts:
+        """The change of each user's distance: the sum of the changes by both arms."""
+        return _add(self.by_arm[Arm.BASELINE], self.by_arm[Arm.CANDIDATE])
+
+
+def compare_pairs(
+    present: PairBatch,
+    former: PairBatch,
+    score: ScoreBatch,
+    *,
+    last: PairBatch | None = None,
+) -> PairChanges:
+    """Split the change of each pair's distance since an earlier run, by arm and part.
+
+    ``former``: the same users' earlier lists in the same codes, empty for users without lists.
+    ``last``: the lists of the last run if that is another run. ``is_still`` counts lists that are
+    the same as in either run. Two ways lead from the former pair
+    (B', C') to the present one (B, C): over (B, C') and over (B', C). An arm's share is the mean
+    cost of its step on the two ways (Shapley 1953), each split by `walk_to`. The share is 0 where
+    the arm's list is unchanged and NaN where a score is undefined. Membership is exactly 0 for the
+    same items. Item scores, weights and grades are ignored. Costs two walks and at most 24 scorings,
+    mostly 16.
+    """
+    lists = _pair_runs(former, present)
+
+    # `walk_to` changes the candidate's list. So the arms swap places for the baseline's change, and
+    # swap back to be scored.
+    def score_swapped(batch: PairBatch) -> Floats:
+        return score(
+            _pair(batch.candidate, batch.candidate_lengths, batch.baseline, batch.baseline_lengths)
+        )
+
+    baseline, candidate = lists[Arm.BASELINE], lists[Arm.CANDIDATE]
+    parts = {
+        Arm.BASELINE: _split_change(baseline, candidate, score_swapped),
+        Arm.CANDIDATE: _split_change(candidate, baseline, score),
+    }
+    is_known = (former.baseline_lengths > 0) & (former.candidate_lengths > 0)
+    total = parts[Arm.BASELINE].total + parts[Arm.CANDIDATE].total
+    # The mask is added to all parts, so all of them are NaN if the total is not known.
+    mask = np.where(is_known & ~np.isnan(total), 0.0, np.nan)
+    masks = Parts(membership=mask, order=mask, length=mask)
+    lists_since = lists if last is None else _pair_runs(last, present)
+    return PairChanges(
+        former=former,
+        is_known=is_known,
+        lists=lists,
+        by_arm={arm: _add(arm_parts, masks) for arm, arm_parts in parts.items()},
+        is_still={arm: lists[arm].is_same | lists_since[arm].is_same for arm in lists},
+    )
+
+
+def _align(
+    former: Codes,
+    former_lengths: Codes,
+    present: Codes,
+    lengths: Codes,
+) -> tuple[Floats, Floats]:
+    """Compute ``kept_share`` and ``turned_share`` of `OwnLists`."""
+    common = np.zeros(len(lengths))
+    turned = np.zeros(len(lengths))
+    for rows, alignment in blocks(_pair(former, former_lengths, present, lengths)):
+        common[rows] = alignment.common
+        pairs = np.maximum(1.0, common[rows] * (common[rows] - 1) / 2)
+        # The kernel places an absent item last, so each common item behind it adds an inversion.
+        # These inversions are subtracted.
+        is_absent = alignment.positions == alignment.k
+        absent_before = np.cumsum(is_absent, axis=0, dtype=np.int16)
+        behind = (absent_before * ~is_absent).sum(axis=0)
+        turned[rows] = (alignment.inversions - behind) / pairs
+    has_lists = (lengths > 0) & (former_lengths > 0)
+    longer = np.maximum(1, np.maximum(lengths, former_lengths))
+    return np.where(has_lists, common / longer, np.nan), turned
+
+
+def _pair_runs(former: PairBatch, present: PairBatch) -> dict[Arm, OwnLists]:
+    """Each arm's former and present lists, padded to one width. Same users in the same order."""
+    k = max(former.baseline.shape[1], present.baseline.shape[1])
+    lists = {}
+    for arm in Arm:
+        former_codes, former_lengths = former.of(arm)
+        codes, lengths = present.of(arm)
+        lists[arm] = OwnLists(
+            former=_widen(former_codes, k),
+            former_lengths=former_lengths,
+            present=_widen(codes, k),
+            lengths=lengths,
+        )
+    return lists
+
+
+def _widen(codes: Codes, k: int) -> Codes:
+    missing = k - codes.shape[1]
+    if not missing:
+        return codes
+    return np.pad(codes, ((0, 0), (0, missing)), constant_values=PAD)
+
+
+def _pair(
+    baseline: Codes,
+    lengths: Codes,
+    candidate: Codes,
+    candidate_lengths: Codes,
+) -> PairBatch:
+    return PairBatch(
+        baseline=baseline,
+        candidate=candidate,
+        baseline_lengths=lengths,
+        candidate_lengths=candidate_lengths,
+    )
+
+
+def _split_change(lists: OwnLists, other: OwnLists, score: ScoreBatch) -> Parts:
+    """Cost of the arm's change, averaged over two cases for the other arm's lists.
+
+    They are the other arm's former lists and its present lists.
+    """
+    fixed = (other.former, other.former_lengths)
+    walk = walk_to(
+        _pair(*fixed, lists.former, lists.former_lengths),
+        _pair(*fixed, lists.present, lists.lengths),
+    )
+    # The walk does not depend on the other arm's lists. A step that occurs twice stays one object,
+    # so it is scored once.
+    steps = {id(step): step for step in walk}
+    against_present = {}
+    for key, step in steps.items():
+        against_present[key] = replace(
+            step,
+            baseline=other.present,
+            baseline_lengths=other.lengths,
+        )
+    over_former = share_steps(walk, score)
+    over_present = share_steps([against_present[id(step)] for step in walk], score)
+    return _add(over_former, over_present, weight=0.5)
+
+
+def _add(first: Parts, second: Parts, weight: float = 1.0) -> Parts:
+    return Parts(
+        membership=weight * (first.membership + second.membership),
+        order=weight * (first.order + second.order),
+        length=weight * (first.length + second.length),
+    )
+
+
+def classify(batch: PairBatch) -> Kinds:
+    """Index in `CHANGES` of each pair's kind of change, int8 (n,).
+
+    The first kind that fits is used:
+
+    - ``unchanged``: both lists are equal. Two empty lists are equal.
+    - ``replaced``: the lists have no common item.
+    - ``cut_short``: the candidate's list is shorter.
+    - ``lengthened``: the candidate's list is longer.
+    - ``mostly_replaced``: fewer than half of the items are common.
+    - ``partly_replaced``: at least half of the items are common, but not all.
+    - ``reordered``: the lists have the same items in another order.
+
+    The cost is one alignment, computed in blocks.
+    """
+    kinds = np.empty(len(batch), dtype=np.int8)
+    for rows, alignment in blocks(batch):
+        common = alignment.common.astype(np.int64)
+        baseline_length = alignment.baseline_lengths
+        candidate_length = alignment.candidate_lengths
+        rules = {
+            Change.UNCHANGED: (batch.baseline[rows] == batch.candidate[rows]).all(axis=1),
+            Change.REPLACED: common == 0,
+            Change.CUT_SHORT: candidate_length < baseline_length,
+            Change.LENGTHENED: candidate_length > baseline_length,
+            Change.MOSTLY_REPLACED: 2 * common < baseline_length,
+            Change.PARTLY_REPLACED: common < baseline_length,
+        }
+        places = [CHANGES.index(change) for change in rules]
+        otherwise = CHANGES.index(Change.REORDERED)
+        kinds[rows] = np.select(list(rules.values()), places, otherwise)
+    return kinds
+
+
+def share_kinds(kinds: Kinds) -> dict[Change, float]:
+    """Share of the users with each kind of change. Kinds without users have the share 0."""
+    shares = np.bincount(kinds, minlength=len(CHANGES)) / max(1, len(kinds))
+    return dict(zip(CHANGES, shares.tolist(), strict=True))
+
+
+def group_users(
+    kinds: Kinds,
+    parts: Parts,
+    rows: Rows,
+    *,
+    before: Mapping[Change, float] | None = None,
+    show: Callable[[int], ExampleLists],
+    examples: int = 1,
+) -> tuple[UserGroup, ...]:
+    """Group the users of these rows by kind of change.
+
+    With ``before``, the groups whose distance grew most come first. A group's growth is the growth
+    of its share, times its mean distance. Without ``before``, the groups with the largest distance
+    come first.
+
+    Users with undefined parts are in no group. They are still part of all users when a share is
+    computed. ``show`` returns the lists of a row. It is called for the ``examples`` most central
+    users of each group.
+    """
+    defined = rows[~np.isnan(parts.total[rows])]
+    groups = []
+    for place, change in enumerate(CHANGES):
+        members = defined[kinds[defined] == place]
+        if not len(members):
+            continue
+        central = members[find_central(parts, members)[:examples]]
+        group = UserGroup(
+            change=change,
+            users=len(members),
+            share=len(members) / len(rows),
+            share_before=None if before is None else before[change],
+            distance=float(parts.total[members].sum()) / len(rows),
+            examples=tuple(show(int(row)) for row in central),
+        )
+        groups.append(group)
+
+    def growth(group: UserGroup) -> float:
+        # If growth ignored the distance, small changes of many lists would hide replaced lists.
+        return group.distance * (1 - (group.share_before or 0.0) / group.share)
+
+    return tuple(sorted(groups, key=growth, reverse=True))
+
+
+def find_central(parts: Parts, rows: Rows) -> Rows:
+    """Places in ``rows``, ordered by how near a user's parts are to the median of each part.
+
+    Users at the same distance keep their order.
+    """
+    values = np.column_stack([parts.membership[rows], parts.order[rows], parts.length[rows]])
+    distances = np.abs(values - np.median(values, axis=0)).sum(axis=1)
+    # Distances are rounded, so that rounding errors do not separate equal distances.
+    return np.argsort(np.round(distances, 9), kind="stable")

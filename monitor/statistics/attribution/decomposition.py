@@ -1,0 +1,326 @@
+"""Decomposes a drop of the mean by user, part and segment, and compares exposure of items."""
+
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from operator import attrgetter
+
+import numpy as np
+
+from monitor.measures.kernels.exposure import compact_codes
+from monitor.measures.kernels.relevance import rank_discounts
+from monitor.model.arrays import Codes, Flags, Floats, Rows
+from monitor.model.explanation import ExposedItem, MeanDrop, Part, SegmentFall
+from monitor.model.immutable import immutable
+from monitor.model.rankings import ALL
+from monitor.model.segments import AND
+from monitor.statistics.attribution.changes import PairChanges
+
+OTHERS = "(others)"
+"""Name for the users without a segment in the dimension."""
+
+# A segment is named if both are true. It fell by this many standard errors more than random users.
+_SURE = 4.0
+
+# At least this share of the drop is its own: 0 if all fell alike, 1 if only this segment fell.
+_CONCENTRATED = 0.2
+
+# The place of a fault contains at least this share of the users that were hit.
+_IN_SEGMENT = 0.8
+# The F1 of a segment is at least this many times the F1 of ``all``.
+_BETTER = 1.25
+# The F1 of two joined segments is more than this many times the F1 of the best single segment.
+_NARROWER = 1.1
+# The place contains more hit users than random users would, by this many standard deviations.
+_SURE_OF_A_SEGMENT = 4.0
+
+
+def decompose_drop(
+    distance: Floats,
+    changes: PairChanges,
+    segments: Mapping[str, Rows],
+) -> MeanDrop | None:
+    """Decompose the drop into what each user adds to it, and add this up by part and segment.
+
+    None if no user's change is known.
+
+    N users have a known ``distance``. P of these users also have a known change by part. m is the
+    mean distance of these P users. Each of them adds its change divided by P.
+
+    The part ``composition`` is the effect of other users. Each of the N users adds (d - m) / N,
+    where d is the user's distance. Each of the P users subtracts (d - m) / P.
+    """
+    is_scored = ~np.isnan(distance)
+    change = changes.parts.total
+    is_paired = is_scored & ~np.isnan(change)
+    if not is_paired.any():
+        return None
+    added = _add_by_part(distance, changes, is_scored, is_paired)
+    parts = {part: float(values.sum()) for part, values in added.items()}
+    noise = float(change[is_paired].std()) / math.sqrt(is_paired.sum())
+    # Each dimension decomposes the whole drop, so drops of several dimensions must not be added.
+    dimensions = []
+    for rows_by_segment in _group_by_dimension(segments):
+        dimensions.append(_list_falls(rows_by_segment, added, is_scored, is_paired))
+    dimensions.sort(key=partial(_explained, noise=noise), reverse=True)
+    now = float(distance[is_scored].mean())
+    return MeanDrop(
+        before=now - math.fsum(parts.values()),
+        now=now,
+        noise=noise,
+        parts=parts,
+        falls=tuple(itertools.chain.from_iterable(dimensions)),
+        leader=_find_leader(dimensions[0], parts, noise),
+    )
+
+
+def _add_by_part(
+    distance: Floats,
+    changes: PairChanges,
+    is_scored: Flags,
+    is_paired: Flags,
+) -> dict[Part, Floats]:
+    """What each user adds to the drop, by part. float64, (n,) each."""
+    scored = int(is_scored.sum())
+    paired = int(is_paired.sum())
+    beyond = distance - distance[is_paired].mean()
+    composition = np.where(is_scored, beyond / scored, 0.0)
+    composition -= np.where(is_paired, beyond / paired, 0.0)
+    parts = changes.parts
+    return {
+        Part.MEMBERSHIP: np.where(is_paired, parts.membership / paired, 0.0),
+        Part.ORDER: np.where(is_paired, parts.order / paired, 0.0),
+        Part.LENGTH: np.where(is_paired, parts.length / paired, 0.0),
+        Part.COMPOSITION: composition,
+    }
+
+
+def _group_by_dimension(segments: Mapping[str, Rows]) -> list[dict[str, Rows]]:
+    """Rows by segment for each dimension, with `OTHERS`. Without dimensions, one group of all."""
+    dimensions: dict[str, dict[str, Rows]] = {}
+    for segment, rows in sorted(segments.items()):
+        if segment != ALL:
+            dimensions.setdefault(_dimension(segment), {})[segment] = rows
+    for dimension, members in dimensions.items():
+        in_segments = np.concatenate([*members.values()])
+        others = np.setdiff1d(segments[ALL], in_segments, assume_unique=True)
+        if len(others):
+            # If a real segment has this name, its users are added to the users without a segment.
+            name = f"{dimension}={OTHERS}"
+            if name in members:
+                others = np.append(members[name], others)
+            members[name] = others
+    return [*dimensions.values()] or [{ALL: segments[ALL]}]
+
+
+def _dimension(segment: str) -> str:
+    return segment.partition("=")[0]
+
+
+def _list_falls(
+    segments: Mapping[str, Rows],
+    added: Mapping[Part, Floats],
+    is_scored: Flags,
+    is_paired: Flags,
+) -> list[SegmentFall]:
+    """What each segment adds to the drop, in descending order of ``excess``.
+
+    A segment's excess is what it adds beyond its share of the users.
+    """
+    sums = []
+    for part, values in added.items():
+        if part is not Part.COMPOSITION:
+            sums.append(float(values.sum()))
+    change = math.fsum(sums)
+    falls = []
+    for segment, rows in segments.items():
+        fall = SegmentFall(
+            segment=segment,
+            share=float(is_scored[rows].sum() / is_scored.sum()),
+            share_before=float(is_paired[rows].sum() / is_paired.sum()),
+            parts={part: float(values[rows].sum()) for part, values in added.items()},
+            excess=0.0,
+        )
+        falls.append(replace(fall, excess=fall.within - fall.share_before * change))
+    falls.sort(key=attrgetter("segment"))
+    falls.sort(key=attrgetter("excess"), reverse=True)
+    return falls
+
+
+def _explained(falls: Sequence[SegmentFall], noise: float) -> float:
+    """Squared drop that the differences between a dimension's segments explain, minus chance."""
+    squares = [fall.excess**2 / fall.share_before for fall in falls if fall.share_before]
+    return math.fsum(squares) - (len(squares) - 1) * noise**2
+
+
+def _find_leader(
+    falls: Sequence[SegmentFall],
+    parts: Mapping[Part, float],
+    noise: float,
+) -> SegmentFall | None:
+    """The segment that fell clearly more than the other segments. None if there is no such segment.
+
+    ``falls``: the segments of one dimension, largest excess first. ``noise`` ignores how a segment
+    varies between runs, so `_SURE` alone would not be enough.
+    """
+    if len(falls) == 1:
+        return None
+    first = falls[0]
+    others = 1 - first.share_before
+    # Standard error of the excess if random users were in the segment (binomial).
+    error = noise * math.sqrt(first.share_before * others)
+    # Parts that cancel out leave a small total, and anything would be a large share of it.
+    total = math.fsum(parts.values())
+    moved = max(abs(total), *map(abs, parts.values()))
+    excess_if_alone = others * moved
+    is_sure = first.excess > _SURE * error
+    is_own = first.excess >= _CONCENTRATED * excess_if_alone
+    # The excess is also large if the others rose. Half of it must be the segment's own fall.
+    has_fallen = first.within > 0 and first.within >= first.excess / 2
+    return first if is_sure and is_own and has_fallen else None
+
+
+def find_place(hit: Flags, usual: float, segments: Mapping[str, Rows]) -> str:
+    """The segment that describes best which users were hit, or ``all``.
+
+    ``usual`` is the share of healthy users that look as if they were hit.
+
+    The best segment has the greatest F1. This is the harmonic mean of two shares: the share of all
+    hit users that are in the segment, and the share of the segment's users that were hit. The
+    segment must contain `_IN_SEGMENT` of the hit users, and clearly more of them than random users
+    would. Two segments of different dimensions are named if their common users have a clearly
+    greater F1.
+    """
+    n = len(segments[ALL])
+    # ``usual`` may be too high for most users. Then more users are hit in a segment than in all.
+    total = max(_beyond(hit, usual, rows) for rows in segments.values())
+    if total <= 0:
+        return ALL
+
+    def score(rows: Rows) -> float:
+        inside = _beyond(hit, usual, rows)
+        by_chance = total * len(rows) / n
+        is_sure = inside - by_chance >= _SURE_OF_A_SEGMENT * math.sqrt(by_chance)
+        if inside < _IN_SEGMENT * total or not (len(rows) == n or is_sure):
+            return 0.0
+        return 2 * inside / (total + len(rows))
+
+    scores = {name: score(rows) for name, rows in sorted(segments.items())}
+    names = [name for name in scores if name != ALL and scores[name] > 0]
+    names.sort(key=scores.__getitem__, reverse=True)
+    best = ALL
+    if names and scores[names[0]] >= _BETTER * scores[ALL]:
+        best = names[0]
+    for first, second in itertools.combinations(names, 2):
+        if _dimension(first) == _dimension(second):
+            continue
+        both = AND.join(sorted((first, second)))
+        scores[both] = score(rows_of_place(both, segments))
+        if scores[both] > _NARROWER * scores[best]:
+            best = both
+    return best
+
+
+def _beyond(hit: Flags, usual: float, rows: Rows) -> float:
+    """Estimate how many of these users were hit, without the healthy users that look hit."""
+    beyond = float(hit[rows].sum()) - usual * len(rows)
+    return max(0.0, beyond) / max(1e-9, 1 - usual)
+
+
+def rows_of_place(name: str, segments: Mapping[str, Rows]) -> Rows:
+    """Rows of the users of a segment, or of the users in both of two segments joined by `AND`.
+
+    Empty if there is no segment with this name.
+    """
+    if name in segments:
+        return segments[name]
+    # A segment's name may contain `AND` itself, so every way to cut the name is tried.
+    words = name.split(AND)
+    for cut in range(1, len(words)):
+        first = AND.join(words[:cut])
+        second = AND.join(words[cut:])
+        if first in segments and second in segments:
+            return np.intersect1d(segments[first], segments[second], assume_unique=True)
+    return np.empty(0, dtype=np.intp)
+
+
+# If nothing changed, sums over ranks differ by at most this.
+_DUST = 1e-12
+
+
+@immutable
+class ExposureShift:
+    """The items whose exposure changed most, and the numbers of items that entered or left."""
+
+    gained: tuple[ExposedItem, ...]
+    lost: tuple[ExposedItem, ...]
+    entered: int
+    left: int
+
+
+def compare_exposure(
+    before: Codes,
+    after: Codes,
+    top: int,
+    name: Callable[[int], str] = str,
+) -> ExposureShift:
+    """The ``top`` items that gained most exposure, and the ``top`` items that lost most.
+
+    Items with equal changes are ordered by code. An item that is now in fewer lists is never among
+    the gains. An item that is now in more lists is never among the losses. Shares of lists are
+    compared in whole per cent.
+
+    ``before`` (n, k) and ``after`` (m, j) use the same codes >= 0. A row has no code twice, and -1
+    pads its end. ``name`` returns the id of a code. An item at rank r (from 1) has the exposure
+    1 / log2(r + 1), the discount of DCG (Järvelin and Kekäläinen 2002). If there are no lists, all
+    exposures are 0. The cost is O(places + items).
+    """
+    codes_before, codes_after, items = compact_codes(before, after)
+    # Exposure is divided by the number of lists, so that sets of different size can be compared.
+    exposure_before = _expose(codes_before, len(items))
+    exposure_after = _expose(codes_after, len(items))
+    share_before = _share_of_lists(codes_before, len(items))
+    share_after = _share_of_lists(codes_after, len(items))
+    change = exposure_after - exposure_before
+    # Exposure and share of lists may change in opposite directions. The texts show shares, so such
+    # items would confuse the reader.
+    change_of_share = np.rint(100 * share_after) - np.rint(100 * share_before)
+    change[change_of_share * change < 0] = 0.0
+
+    def describe(place: int) -> ExposedItem:
+        return ExposedItem(
+            item=name(int(items[place])),
+            title=None,
+            before=float(exposure_before[place]),
+            after=float(exposure_after[place]),
+            share_before=float(share_before[place]),
+            share_after=float(share_after[place]),
+        )
+
+    return ExposureShift(
+        gained=tuple(map(describe, _highest(change, top))),
+        lost=tuple(map(describe, _highest(-change, top))),
+        entered=int(((share_before == 0) & (share_after > 0)).sum()),
+        left=int(((share_before > 0) & (share_after == 0)).sum()),
+    )
+
+
+def _expose(codes: Codes, items: int) -> Floats:
+    """Mean exposure of each item over the lists."""
+    total = np.zeros(items)
+    # Exposure is added rank by rank, so the result is bit-identical for every order of the lists.
+    for weight, places in zip(rank_discounts(codes.shape[1]), codes.T, strict=True):
+        total += weight * np.bincount(places[places >= 0], minlength=items)
+    return total / max(1, len(codes))
+
+
+def _share_of_lists(codes: Codes, items: int) -> Floats:
+    return np.bincount(codes[codes >= 0], minlength=items) / max(1, len(codes))
+
+
+def _highest(change: Floats, top: int) -> list[int]:
+    """Places of the highest positive changes, highest first. Equal changes keep their order."""
+    order = np.argsort(-change, kind="stable")[: max(0, top)]
+    return [int(place) for place in order if change[place] > _DUST]

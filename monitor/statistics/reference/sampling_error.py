@@ -1,0 +1,282 @@
+"""Estimates the sampling error of a run's statistic, and judges rare shares as counts."""
+
+import math
+from typing import Self
+
+import numpy as np
+import scipy
+from numpy.typing import ArrayLike
+
+from monitor.model.arrays import Flags, Floats
+from monitor.model.immutable import immutable
+from monitor.model.runs import Summary
+from monitor.model.statistics import Statistic
+from monitor.statistics.reference.history import keep_newest
+from monitor.statistics.reference.prediction import WINDOW
+
+LEAST_IN_TAIL = 5
+"""A percentile has an error only if at least this many users are beyond it."""
+Interval = tuple[float, float]
+_LEVEL = 0.975
+_Z = 1.959963984540054
+"""The standard normal quantile of _LEVEL."""
+RARE = 10.0
+"""A share is rare if fewer than this many users are expected in a run. It is judged as a count.
+
+For other shares the angle is as good.
+"""
+DISPERSIONS = np.array([1.0, 1.5, 2.0, 3.0, 5.0, 8.0, 13.0])[:, np.newaxis]
+"""Variances as multiples of the mean. 1 if users are hit independently, more if hit together."""
+PRIOR = 0.35 ** np.arange(1.0, len(DISPERSIONS) + 1)[:, np.newaxis]
+"""Prior weights of the dispersions.
+
+They were measured over 40 runs at a share of 4e-5. Counts of dispersion 2 exceed their limit 4
+times as often as stated, which SAFETY covers. If no user was hit before, 8 hit users of 1,500 are
+detected.
+"""
+CALM = 0.01
+"""Counts are calm if chance makes them vary so little with at most this probability.
+
+Calm counts are also judged by their spread.
+"""
+MOST_RARE = 0.5
+"""If a rare share suddenly includes more than this share of the users, it is never chance.
+
+Otherwise a fault of a whole segment of 88 users would not be detected at 1e-9.
+"""
+_MOST_USERS = 1000.0
+"""The largest limit that a count can have."""
+_STEPS = 16
+"""The limit of a count is found by this many halvings, to a sixtieth of a user."""
+
+
+def to_angle(share: ArrayLike, users: ArrayLike) -> tuple[Floats, Floats]:
+    """Convert a share of n >= 1 users to an angle in (0, pi / 2), with its standard error.
+
+    For x users the angle is arcsin sqrt((x + 3/8) / (n + 3/4)). Its error is 1 / (2 sqrt(n + 1/2))
+    (Anscombe 1948). On this scale Student's t is valid for rare shares too.
+    """
+    n = np.asarray(users, dtype=np.float64)
+    affected = np.asarray(share, dtype=np.float64) * n
+    # The angle is never 0, because no run proves that a fault is impossible.
+    return np.arcsin(np.sqrt((affected + 0.375) / (n + 0.75))), 0.5 / np.sqrt(n + 0.5)
+
+
+def from_angle(angle: ArrayLike, users: ArrayLike) -> Floats:
+    """Convert an angle back to a share of n users, in [0, 1]."""
+    n = np.asarray(users, dtype=np.float64)
+    bounded = np.clip(np.asarray(angle, dtype=np.float64), 0.0, np.pi / 2)
+    share: Floats = np.clip(((n + 0.75) * np.sin(bounded) ** 2 - 0.375) / n, 0.0, 1.0)
+    return share
+
+
+def to_count(angle: ArrayLike, error: ArrayLike) -> tuple[Floats, Floats]:
+    """Convert an angle and its error back to numbers of users: affected users, and all users.
+
+    They are whole numbers or NaN.
+    """
+    users = np.rint(0.25 / np.square(np.asarray(error, dtype=np.float64)) - 0.5)
+    counts = np.rint((users + 0.75) * np.sin(np.asarray(angle, dtype=np.float64)) ** 2 - 0.375)
+    return np.maximum(counts, 0.0), users
+
+
+def estimate_error(summary: Summary, statistic: Statistic) -> float | None:
+    """Standard error over users of a mean or percentile, in the unit of the statistic.
+
+    The error of a mean is s / sqrt(n). The error of the percentile at q is sqrt(q (1 - q) / n),
+    divided by the density on the sparser side (Woodruff 1952). The density is the slope of a
+    straight line to a known quantile. This quantile is at least one standard error of q away,
+    because nearer quantiles may be tied. If there is none, it is the farthest one.
+
+    None if fewer than LEAST_IN_TAIL users are beyond the percentile, or if no such quantile is
+    known.
+    """
+    q = statistic.quantile
+    if q is None:
+        return summary.standard_error
+    if summary.n * min(q, 1 - q) < LEAST_IN_TAIL:
+        return None
+    reach = math.sqrt(q * (1 - q) / summary.n)
+    quantiles = {}
+    for name, value in summary.statistics.items():
+        other = Statistic.parse(name).quantile
+        if other is not None:
+            quantiles[other] = value
+    slopes = [_slope(quantiles, q, side * reach) for side in (-1, 1)]
+    return reach * max(slopes) if any(slope >= 0 for slope in slopes) else None
+
+
+def _slope(quantiles: dict[float, float], q: float, reach: float) -> float:
+    """Slope of the quantile function at q, on the side given by the sign of ``reach``.
+
+    It is -1 if it is unknown.
+    """
+    if q not in quantiles:
+        return -1.0
+    side = math.copysign(1.0, reach)
+    slope = -1.0
+    value_at_distance = {side * (other - q): value for other, value in quantiles.items()}
+    for distance in sorted(value_at_distance):
+        if distance > 0:
+            slope = abs(value_at_distance[distance] - quantiles[q]) / distance
+            if distance >= abs(reach):
+                break
+    return slope
+
+
+def estimate_interval(summary: Summary, statistic: str, scores: Interval | None) -> Interval | None:
+    """The 95 % interval of the statistic over users, in the unit of the statistic.
+
+    The interval of a mean is Student's, and that of a percentile is the normal interval. Both are
+    cut to the range of possible ``scores``. Shares have the interval of `share_interval`. None if
+    there is no value or no error.
+    """
+    parsed = Statistic.parse(statistic)
+    value = summary.value(statistic)
+    if value is None or not math.isfinite(value):
+        return None
+    if parsed.floor is not None:
+        return share_interval(value, summary.n)
+    error = estimate_error(summary, parsed)
+    if error is None or not math.isfinite(error):
+        return None
+    z = _Z
+    if parsed.quantile is None:
+        z = float(scipy.special.stdtrit(summary.n - 1, _LEVEL))
+    reach = error * z
+    low, high = scores or (-math.inf, math.inf)
+    return max(low, value - reach), min(high, value + reach)
+
+
+def share_interval(share: float, users: int) -> Interval:
+    """The 95 % interval of a share of n >= 1 users. It always includes the share.
+
+    The interval of the angle is normal.
+    """
+    angle, error = to_angle(share, users)
+    reach = _Z * error
+    low, high = from_angle(np.array([angle - reach, angle + reach]), users)
+    return min(float(low), share), max(float(high), share)
+
+
+@immutable
+class CountReference:
+    """What is normal for m counts. The arrays have the shape (m,). Unknown values are NaN."""
+
+    rate: Floats  # share of the asked users that were counted
+    total: Floats  # number of users asked in all past runs
+    weights: Floats  # (dispersions, m), the probability of each dispersion
+    is_calm: Flags  # whether counts vary less than chance would make them vary
+
+    @classmethod
+    def of(cls, counts: Floats, users: Floats) -> Self:
+        """Learn from past ``counts`` among ``users``, (runs, m). Runs with NaN are ignored.
+
+        Counts are Poisson. If users are hit together, counts are negative binomial, with a variance
+        of d > 1 times the mean. The weight of a dispersion d is its prior times its likelihood.
+        """
+        runs = (~np.isnan(counts)).sum(axis=0)
+        total = np.nansum(users, axis=0)
+        counted = np.nansum(counts, axis=0)
+        # One user is added to the count. Then the test of a Poisson count is exact, given the sum.
+        rate = np.where(runs > 0, (counted + 1.0) / np.maximum(total, 1.0), np.nan)
+        dispersions = np.maximum(DISPERSIONS, 1.001)[:, np.newaxis]
+        likelihood = np.nansum(_log_chance(counts, rate * users, dispersions), axis=1)
+        weights = PRIOR * np.exp(likelihood - likelihood.max(axis=0))
+        mean = counted / np.maximum(total, 1.0) * users
+        spread = np.nansum((counts - mean) ** 2 / np.where(mean > 0, mean, np.nan), axis=0)
+        is_calm = (counted > 0) & (scipy.special.chdtr(np.maximum(runs - 1, 1), spread) < CALM)
+        return cls(rate=rate, total=total, weights=weights / weights.sum(axis=0), is_calm=is_calm)
+
+    def surprise(self, counts: Floats, users: Floats) -> Floats:
+        """The chance, (m,), that a healthy run has at least this count. NaN if unknown.
+
+        The rate is uncertain. So a count with mean M is negative binomial, with the variance
+        d (1 + users / total) M. For d = 1 this is the exact conditional test of two Poisson counts
+        (Przyborowski and Wilenski 1940).
+        """
+        wider = DISPERSIONS * (1.0 + users / np.maximum(self.total, 1.0))
+        tails = scipy.special.betainc(
+            np.maximum(counts, 1e-9), self.rate * users / (wider - 1.0), 1.0 - 1.0 / wider
+        )
+        p: Floats = (self.weights * tails).sum(axis=0)
+        return p
+
+    def limit(self, users: Floats, share: Floats) -> Floats:
+        """The largest normal count, (m,). The probability of a larger count is at most ``share``.
+
+        The limit is not rounded to a whole number. It is NaN if the rate is unknown.
+        """
+        low = np.zeros(self.rate.shape)
+        high = np.minimum(users, _MOST_USERS)
+        for _ in range(_STEPS):
+            middle = (low + high) / 2
+            is_normal = self.surprise(middle, users) > share
+            low = np.where(is_normal, middle, low)
+            high = np.where(is_normal, high, middle)
+        return np.where(np.isnan(self.rate), np.nan, high)
+
+
+def _log_chance(counts: Floats, mean: Floats, dispersion: Floats) -> Floats:
+    """Log-likelihood of a negative binomial count whose variance is dispersion * mean.
+
+    Terms that do not depend on the dispersion are left out.
+    """
+    shape = mean / (dispersion - 1.0)
+    chance: Floats = scipy.special.gammaln(counts + shape) - scipy.special.gammaln(shape)
+    return chance - shape * np.log(dispersion) + counts * np.log1p(-1.0 / dispersion)
+
+
+def judge_rare(
+    is_share: Flags,
+    past: tuple[Floats, Floats],
+    now: tuple[Floats, Floats],
+    shares: Floats,
+    *,
+    by_angle: tuple[Floats, Floats],
+    always: Floats,
+) -> tuple[Floats, Floats, Flags]:
+    """Judge rare shares as counts.
+
+    Returns the upper limits as angles, the p-values, and whether a series was judged as a count,
+    (m,) each.
+
+    - ``is_share`` (m,): whether a series consists of angles of shares. Only these can be counts.
+    - ``past``: the angles and errors of past runs, (runs, m).
+    - ``now``: the angles and errors of this run, (m,).
+    - ``shares`` (m,): the allowed chances of a false alarm.
+    - ``by_angle``: the limits and p-values of series that are not judged as counts.
+    - ``always`` (m,): the number of users that every run counts. For example, one user always has
+      the most common list. The count without these users is judged too. The smaller p-value is
+      used.
+    """
+    limits = by_angle[0].copy()
+    p = by_angle[1].copy()
+    columns = np.flatnonzero(is_share)
+    counts, users = to_count(now[0][columns], now[1][columns])
+    newest = keep_newest(past[0][:, columns], past[1][:, columns], WINDOW)
+    past_counts, past_users = to_count(*newest)
+    expected = np.nansum(past_counts, axis=0) * users
+    is_rare = expected < RARE * np.nansum(past_users, axis=0)
+    columns = columns[is_rare]
+    counts = counts[is_rare]
+    users = users[is_rare]
+    past_counts = past_counts[:, is_rare]
+    past_users = past_users[:, is_rare]
+    reference = CountReference.of(past_counts, past_users)
+    beyond = np.maximum(counts - always[columns], 0.0)
+    past_beyond = np.maximum(past_counts - always[columns], 0.0)
+    chance = np.fmin(
+        reference.surprise(counts, users),
+        CountReference.of(past_beyond, past_users).surprise(beyond, users),
+    )
+    # In a small segment, RARE users or twice the largest past count may be hit together by chance.
+    most = np.maximum(
+        np.maximum(RARE, MOST_RARE * users), 2.0 * np.fmax.reduce(past_counts, axis=0, initial=0.0)
+    )
+    chance = np.where(counts > most, np.fmin(chance, shares[columns]), chance)
+    limit = np.fmin(reference.limit(users, shares[columns]), most)
+    exact, _ = to_angle(limit / users, users)
+    limits[columns] = np.where(reference.is_calm, np.fmin(limits[columns], exact), exact)
+    p[columns] = np.where(reference.is_calm, np.fmin(p[columns], chance), chance)
+    return limits, p, np.isin(np.arange(len(p)), columns)

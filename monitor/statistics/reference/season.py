@@ -1,0 +1,430 @@
+"""Removes the effects of weekday and hour from a series, and collects evidence of drift."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from monitor.model.arrays import Flags, Floats, Integers, Rows
+from monitor.model.immutable import immutable
+from monitor.statistics.reference.history import FAR_OUT, find_median, find_scale, pull_in
+
+LEAST_IN_PHASE = 3
+"""A season needs this many recurrences of every phase, such as three weeks or three days."""
+RECURRING = 2
+"""A phase that was in alarm in this number of recurrences in a row is a season, and no fault."""
+LEAST_GAIN = 0.15
+"""A season must remove this part of the squared leave-one-out error. Chance rarely does this."""
+DOUBTED = 8
+"""The assumption that all phases vary alike has the weight of this many runs."""
+
+PRIOR_RUNS = 10.0
+PRIOR_CORRELATION = 0.2
+"""The correlation of two successive runs that is assumed before any run is seen.
+
+The estimate is the mean of this value, with the weight of `PRIOR_RUNS` pairs of runs, and of the
+correlation that was measured.
+"""
+CORRELATION_CAUTION = 1 / 3
+"""How many standard errors are added to a correlation, for each power of ten of the chance.
+
+The chance is that of a false alarm. For a chance of 1 in 1,000, one standard error is added.
+Without this, runs that correlate by 0.6 cause six times as many false trends. The reason is that
+with many series the worst estimate decides.
+"""
+MOST_CORRELATION = 0.95
+"""The largest correlation that is used. With a larger one, a trend could hardly be detected."""
+DRIFTS = (0.5, 1.0, 1.5, 2.5)
+"""The sizes of a lasting shift to detect, in standard deviations of a healthy run."""
+MOST_Z = 3.5
+"""A larger z is cut to this value, because a single bad run is a drop and not a trend.
+
+This can only lower the evidence.
+"""
+MOST_EVIDENCE = 1e300
+
+
+@immutable
+class Phases:
+    """The phases of past runs, (runs,), and of the next run.
+
+    A phase is a weekday, 0 to 6, or an hour.
+    """
+
+    past: Rows
+    now: int
+    under_way: int = 0
+    """How many of the newest runs are in the same recurrence as the next run, such as today.
+
+    No season is learned from them.
+    """
+    is_known_at_once: bool = False
+    """Whether a single recurrence in alarm can be a season, if all of its runs are in alarm."""
+
+
+@immutable
+class Seasonal:
+    """Values moved to the phase of the next run, and what this costs, (m,) each."""
+
+    values: Floats  # (runs, m)
+    paid: Floats  # share of the degrees of freedom that the effects cost, under a third per cycle
+    # Variance of the effect of the next run's phase, as a multiple of the variance between runs
+    doubt: Floats
+    # Variance of runs in this phase, as a multiple of the variance between runs
+    unrest: Floats
+
+
+def remove_seasons(
+    values: Floats,
+    phases: Sequence[Phases],
+    alarms: Flags | None = None,
+) -> Seasonal:
+    """Remove the effects of the cycles from the (runs, m) values, one cycle after the other.
+
+    The effects are also removed from runs in ``alarms``. A season is learned only from recurrences
+    that are finished. It is learned from runs in alarm in two cases:
+
+    - The phase was in alarm, or as far out, in RECURRING recurrences in a row.
+    - The phase was in alarm in one complete recurrence, and the cycle `is_known_at_once`.
+
+    A fault that heals is not a season.
+    """
+    if alarms is None:
+        alarms = np.zeros(values.shape, dtype=np.bool_)
+    total = _without_season(values)
+    if not len(values):
+        return total
+    for cycle in phases:
+        seasonal = _remove(total.values, cycle, alarms)
+        total = Seasonal(
+            values=seasonal.values,
+            paid=total.paid + seasonal.paid,
+            doubt=total.doubt + seasonal.doubt,
+            unrest=np.maximum(total.unrest, seasonal.unrest),
+        )
+    return total
+
+
+def _remove(values: Floats, phases: Phases, alarms: Flags) -> Seasonal:
+    """Remove shrunk means of the phases (James and Stein 1961) from series that have a season.
+
+    Far-out values are limited first. T is the variance between phases, and W is the variance within
+    phases. The mean of a phase with n runs is shrunk: its distance from the overall mean is
+    multiplied by B = T / (T + W / n). The cost in degrees of freedom is about the sum of all B.
+    """
+    runs = len(values) - phases.under_way
+    if runs == 0:
+        return _without_season(values)
+    past = phases.past[:runs]
+    names, rows = np.unique(past, return_inverse=True)
+    member = (rows[:, np.newaxis] == np.arange(len(names))).astype(np.float64)
+    # All runs of one day are one recurrence of the weekday.
+    blocks = np.flatnonzero(np.diff(past, prepend=-1))
+    patterns = _find_patterns(values, phases, rows, blocks, alarms)
+    finished = np.where(patterns.outdated, np.nan, values[:runs])
+    learned = np.where(patterns.faults, np.nan, finished)
+    # Medians are computed by phase, because weekends are not outliers of a week.
+    middle = np.array([find_median(learned[rows == phase]) for phase in range(len(names))])[rows]
+    deviations = pull_in(learned, middle)
+    counts, means = _average(member, deviations)
+    shrinkage = _shrink(deviations, counts, means)
+    has_block = np.where(_any_of(~np.isnan(deviations), blocks), 0.0, np.nan)
+    recurrences, _ = _average(member[blocks], has_block)
+    has_season = _is_enough(recurrences, patterns.least, names == phases.now)
+    has_season = has_season & _falls(member, deviations, (counts, means, shrinkage))
+    effects = np.where(has_season, shrinkage * means, 0.0)
+    here = int(np.argmax(names == phases.now))  # if the phase is new, there is no season
+    echo = np.where(has_season & ~patterns.is_new, np.nan, patterns.echo)
+    moved = values.copy()  # runs under way already have the phase of the next run
+    moved[:runs] = finished - member @ effects + effects[here]
+    moved[:runs] += np.nan_to_num(echo - effects[here]) * ~patterns.stays
+    paid = shrinkage.sum(axis=0) * (1.0 - 1.0 / len(names)) / np.maximum(counts.sum(axis=0), 1)
+    doubt = np.where(has_season, shrinkage[here] / np.maximum(counts[here], 1), 0.0)
+    unrest = _measure_unrest(member, learned - middle, here)
+    return Seasonal(
+        values=moved,
+        paid=np.where(has_season, paid, 0.0),
+        doubt=np.where(np.isnan(echo), doubt, 1.0),
+        unrest=np.where(has_season, unrest, 1.0),
+    )
+
+
+def _without_season(values: Floats) -> Seasonal:
+    none = np.zeros(values.shape[1])
+    return Seasonal(values=values, paid=none, doubt=none, unrest=none + 1.0)
+
+
+def _measure_unrest(member: Floats, residuals: Floats, here: int) -> Floats:
+    """Variance of the runs in phase ``here``, as a multiple of the variance in most phases.
+
+    It is at least 1. With few runs it is shrunk towards 1.
+    """
+    counts, sizes = _average(member, np.abs(residuals))
+    usual = find_median(np.where(counts > 0, sizes, np.nan))
+    ratio = (sizes[here] / np.where(usual > 0, usual, np.inf)) ** 2
+    unrest: Floats = np.fmax((counts[here] * ratio + DOUBTED) / (counts[here] + DOUBTED), 1.0)
+    return unrest
+
+
+def _any_of(flags: Flags, blocks: Integers) -> Flags:
+    """Whether any run of a block has the flag, (blocks, m). ``blocks`` are the first rows."""
+    by_block: Flags = np.logical_or.reduceat(flags, blocks, axis=0)
+    return by_block
+
+
+def _find_lasting(alarms: Flags, cycle: float) -> Flags:
+    """Which runs belong to a long alarm, (runs, m).
+
+    A long alarm still lasts, or it lasted for a complete cycle of runs.
+    """
+    length = alarms.astype(np.intp)
+    lasting = alarms.copy()
+    for row in range(1, len(alarms)):
+        length[row] += length[row - 1] * alarms[row]
+    for row in range(len(alarms) - 2, -1, -1):
+        lasting[row] &= (length[row] >= cycle) | (lasting[row + 1] & alarms[row + 1])
+    return lasting
+
+
+@immutable
+class _Patterns:
+    """Patterns of alarms that recur with a phase, for m series. They cover finished runs."""
+
+    faults: Flags  # (runs, m), whether the run is in alarm but belongs to no pattern
+    outdated: Flags  # (runs, m), whether the run is older than the pattern of its phase
+    least: Integers  # (m,), how many recurrences each phase needs
+    # (m,), how far from normal the pattern expects the next run's phase. NaN without a pattern
+    echo: Floats
+    # (m,), whether only the last recurrence of the phase was ill. Then the pattern replaces the
+    # season
+    is_new: Flags
+    stays: Flags  # (runs, m), whether the run belongs to that pattern and need not be moved
+
+
+def _find_patterns(
+    values: Floats,
+    phases: Phases,
+    rows: Integers,
+    blocks: Integers,
+    alarms: Flags,
+) -> _Patterns:
+    """Find phases that were far out repeatedly.
+
+    ``rows`` has the number of each run's phase. ``blocks`` has the first row of each recurrence.
+    """
+    runs = len(rows)
+    series = values.shape[1]
+    faults, outdated, stays = (np.zeros((runs, series), dtype=np.bool_) for _ in range(3))
+    least = np.full(series, LEAST_IN_PHASE)
+    echo = np.full(series, np.nan)
+    is_new = np.zeros(series, dtype=np.bool_)
+    alarmed = np.flatnonzero(alarms.any(axis=0))
+    if alarmed.size:
+        cycle = runs * (rows.max() + 1) / len(blocks)
+        lasting = _find_lasting(alarms[:, alarmed], cycle)[:runs]
+        in_alarm = alarms[:runs, alarmed]
+        ill, distances = _find_ill(values[:runs, alarmed], rows, blocks, in_alarm, lasting)
+        outdated[:, alarmed], recurs = _find_recurring(rows, blocks, ill)
+        least[alarmed[recurs.any(axis=0)]] = RECURRING
+        if phases.is_known_at_once:
+            recurs |= ill & np.logical_and.reduceat(in_alarm, blocks, axis=0)
+        in_pattern = np.repeat(recurs, np.diff(blocks, append=runs), axis=0)
+        faults[:, alarmed] = lasting | (in_alarm & ~in_pattern)
+        of_phase = np.flatnonzero(phases.past[blocks] == phases.now)
+        if of_phase.size:
+            echo[alarmed] = np.where(recurs[of_phase[-1]], distances[of_phase[-1]], np.nan)
+            is_new[alarmed] = ~ill[of_phase[-2:][0]]
+            stays[:, alarmed] = in_pattern & (phases.past[:runs] == phases.now)[:, np.newaxis]
+    return _Patterns(
+        faults=faults,
+        outdated=outdated,
+        least=least,
+        echo=echo,
+        is_new=is_new,
+        stays=stays,
+    )
+
+
+def _find_ill(
+    values: Floats,
+    rows: Integers,
+    blocks: Integers,
+    alarms: Flags,
+    lasting: Flags,
+) -> tuple[Flags, Floats]:
+    """Find ill blocks, and the distances of far-out blocks, (blocks, m) each.
+
+    A block is ill if it is in alarm. It is also ill if the block before in the same phase is ill,
+    and both are about equally far out. The distance is measured from the median of runs without
+    alarm to the block's mean. It is NaN if the block is not far out.
+    """
+    calm = np.where(alarms, np.nan, values)
+    counts = np.add.reduceat(~np.isnan(values), blocks, dtype=np.intp)
+    means = np.add.reduceat(np.nan_to_num(values), blocks) / np.where(counts > 0, counts, np.nan)
+    distances = means - find_median(calm)
+    far = np.where(np.abs(distances) > FAR_OUT * find_scale(calm), distances, np.nan)
+    ill = _any_of(alarms & ~lasting, blocks)
+    newest: dict[int, int] = {}
+    for block, phase in enumerate(rows[blocks].tolist()):
+        before = newest.get(phase, block)
+        is_alike = np.abs(distances[block] - far[before]) < np.abs(distances[block])
+        ill[block] |= ill[before] & is_alike
+        newest[phase] = block
+    return ill, far
+
+
+def _find_recurring(rows: Integers, blocks: Integers, ill: Flags) -> tuple[Flags, Flags]:
+    """Find phases with RECURRING ill blocks in a row.
+
+    Returns which runs of the phase are older, (runs, m), and which blocks recur, (blocks, m).
+    """
+    outdated = np.zeros((len(rows), ill.shape[1]), dtype=np.bool_)
+    recurring = np.zeros(ill.shape, dtype=np.bool_)
+    for phase in np.unique(rows[blocks[ill.any(axis=1)]]):
+        of_phase = np.flatnonzero(rows[blocks] == phase)
+        for first in range(len(of_phase) + 1 - RECURRING):
+            in_a_row = of_phase[first : first + RECURRING]
+            recurs = ill[in_a_row].all(axis=0)
+            start = blocks[of_phase[first]]
+            outdated[:start] |= recurs & (rows[:start, np.newaxis] == phase)
+            recurring[in_a_row] |= recurs
+    return outdated, recurring
+
+
+def _average(member: Floats, deviations: Floats) -> tuple[Floats, Floats]:
+    """Number of runs and mean of each phase, (phases, m) each."""
+    counts = member.T @ ~np.isnan(deviations)
+    return counts, (member.T @ np.nan_to_num(deviations)) / np.maximum(counts, 1)
+
+
+def _shrink(deviations: Floats, counts: Floats, means: Floats) -> Floats:
+    """The factor B of each phase's effect, (phases, m), from a one-way analysis of variance."""
+    total = counts.sum(axis=0)
+    phases = np.sum(counts > 0, axis=0)
+    squares = (counts * means**2).sum(axis=0)
+    within = (np.nansum(deviations**2, axis=0) - squares) / np.maximum(total - phases, 1)
+    typical = (total - (counts**2).sum(axis=0) / np.maximum(total, 1)) / np.maximum(phases - 1, 1)
+    between = np.maximum(squares / np.maximum(phases - 1, 1) - within, 0.0) / np.maximum(typical, 1)
+    # Rounding may make the variance negative if all runs of a phase are equal.
+    noise = np.maximum(within, 0.0) / np.maximum(counts, 1)
+    shrinkage: Floats = between / np.where(between + noise > 0, between + noise, 1.0)
+    return shrinkage
+
+
+def _is_enough(counts: Floats, least: Integers, now: Flags) -> Flags:
+    """Whether a series has at least ``least`` recurrences of each of its phases.
+
+    It needs at least two phases, and one of them must be the phase ``now``.
+    """
+    seen = counts > 0
+    enough: Flags = np.all(~seen | (counts >= least), axis=0) & (seen.sum(axis=0) > 1)
+    enough &= np.any(seen[now], axis=0)
+    return enough
+
+
+def _falls(member: Floats, deviations: Floats, effects: tuple[Floats, Floats, Floats]) -> Flags:
+    """Whether the season reduces the prediction error by LEAST_GAIN.
+
+    Each run is predicted from all other runs.
+    """
+    counts, means, shrinkage = (member @ of_phases for of_phases in effects)
+    total = np.sum(~np.isnan(deviations), axis=0)
+    plain = deviations * total / np.maximum(total - 1, 1)
+    # A run is left out of the mean that predicts this run.
+    others = (counts * means - deviations) / np.maximum(counts - 1, 1)
+    seasonal = deviations - shrinkage * others
+    falls: Flags = np.nansum(seasonal**2, axis=0) < (1.0 - LEAST_GAIN) * np.nansum(plain**2, axis=0)
+    return falls
+
+
+def correlate(values: ArrayLike, chance: ArrayLike = 1e-3) -> Floats:
+    """Cautious estimate of the lag-1 correlation of past runs, (m,), in [0, MOST_CORRELATION].
+
+    ``values`` have the shape (runs, m), oldest first. Runs with NaN are ignored.
+
+    The small-sample bias -(1 + 3 r) / n (Kendall 1954) is corrected. Short histories are shrunk
+    towards PRIOR_CORRELATION. Standard errors are added. A smaller ``chance`` of a false alarm adds
+    more of them. A negative correlation becomes 0.
+    """
+    past = np.asarray(values, dtype=np.float64)
+    near = pull_in(past, find_median(past))
+    products = near[1:] * near[:-1]
+    pairs = np.sum(~np.isnan(products), axis=0)
+    power = np.nansum(near**2, axis=0) / np.maximum(np.sum(~np.isnan(near), axis=0), 1)
+    seen = np.nansum(products, axis=0) / np.maximum(pairs, 1) / np.where(power > 0, power, 1.0)
+    unbiased = seen + (1.0 + 3.0 * seen) / np.maximum(pairs, 1)
+    leaning = (pairs * unbiased + PRIOR_RUNS * PRIOR_CORRELATION) / (pairs + PRIOR_RUNS)
+    doubt = np.sqrt(np.maximum(1.0 - leaning**2, 0.0) / (pairs + PRIOR_RUNS))
+    # A correlation that is too low costs false pages. One that is too high only costs time.
+    cautious = leaning - CORRELATION_CAUTION * np.log10(chance) * doubt
+    correlation: Floats = np.clip(cautious, 0.0, MOST_CORRELATION)
+    return correlation
+
+
+def discount(z: ArrayLike, correlation: ArrayLike) -> Floats:
+    """Discount z for sums over correlated runs: z sqrt((1 - r) / (1 + r)).
+
+    r >= 0 is the lag-1 correlation. A sum over an autoregressive series has (1 + r) / (1 - r) times
+    the variance of a sum over independent runs. This is an approximation that simulations confirm.
+    """
+    r = np.asarray(correlation, dtype=np.float64)
+    discounted: Floats = np.asarray(z, dtype=np.float64) * np.sqrt((1.0 - r) / (1.0 + r))
+    return discounted
+
+
+@immutable
+class TrendEvidence:
+    """Evidence of drift in m series, collected from run to run, (len(DRIFTS), m) each."""
+
+    mass: Floats  # Shiryaev-Roberts evidence for each size of drift
+    # Log-likelihood ratio since the likeliest start of a drift (Page 1954). 0 without a drift
+    rise: Floats
+    since: Integers  # number of runs since that start
+
+    @property
+    def total(self) -> Floats:
+        """The evidence averaged over the sizes of drift, (m,). A trend fires at 1 / alpha."""
+        mixture: Floats = self.mass.mean(axis=0)
+        return mixture
+
+
+def no_evidence(series: int) -> TrendEvidence:
+    """The evidence of m series before the first run."""
+    empty = np.zeros((len(DRIFTS), series))
+    return TrendEvidence(mass=empty, rise=empty, since=np.zeros(empty.shape, dtype=np.intp))
+
+
+def update_evidence(evidence: TrendEvidence, z: ArrayLike) -> TrendEvidence:
+    """Update the evidence by one more run with ``z`` (m,). A NaN changes nothing.
+
+    z is large on the watched side, and cut to MOST_Z. For a drift of size d, the evidence is
+    M_t = (1 + M_{t-1}) exp(d z_t - d^2 / 2). The total evidence is the average over the sizes d.
+
+    A rule that fires at evidence 1 / alpha has an average run length of at least 1 / alpha in
+    healthy runs. The condition is that healthy z are independent N(0, 1). It is enough that
+    E[exp(d z_t) | past] <= exp(d^2 / 2). The reason: M_t - t is a supermartingale that starts at 0,
+    so 1 / alpha <= E[M_T] <= E[T] (Pollak 1985; Shin, Ramdas and Rinaldo 2023, e-detectors). The
+    promise is about the average run length. It does not limit the number of errors in a lifetime.
+    """
+    now = np.minimum(np.asarray(z, dtype=np.float64), MOST_Z)
+    drifts = np.array(DRIFTS)[:, np.newaxis]
+    step = np.nan_to_num(drifts * now - drifts**2 / 2)
+    has_value = ~np.isnan(now)
+    new_mass = np.minimum((1.0 + evidence.mass) * np.exp(step), MOST_EVIDENCE)
+    mass = np.where(has_value, new_mass, evidence.mass)
+    rise = np.where(has_value, np.maximum(evidence.rise + step, 0.0), evidence.rise)
+    # A run without a value belongs to the same rise as its neighbours.
+    since = np.where(rise > 0, evidence.since + 1, 0)
+    return TrendEvidence(mass=mass, rise=rise, since=since)
+
+
+def count_suspects(evidence: TrendEvidence, alpha: ArrayLike) -> Integers:
+    """How many of the newest runs may be part of a drift, (m,). The reference leaves them out.
+
+    They are all runs since the likeliest start of a drift. The drift's log-likelihood ratio must
+    have reached half of log(1 / alpha).
+    """
+    best = np.argmax(evidence.rise, axis=0)[np.newaxis]
+    rise = np.take_along_axis(evidence.rise, best, axis=0)[0]
+    since = np.take_along_axis(evidence.since, best, axis=0)[0]
+    return np.where(rise >= -np.log(np.asarray(alpha, dtype=np.float64)) / 2, since, 0)

@@ -1,0 +1,199 @@
+"""Divides the budget of false pages, proposes thresholds, and computes which drops are detected."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import scipy
+from numpy.typing import ArrayLike
+
+from monitor.model.arrays import Floats
+from monitor.model.errors import InputError
+from monitor.model.immutable import immutable
+from monitor.model.rankings import ALL
+from monitor.model.rules import Direction
+from monitor.statistics.reference.prediction import Reference, predict
+
+SAFETY = 5.0
+"""The planned number of false pages is the allowed number divided by this factor.
+
+A third of the factor is enough if runs are independent or correlate by 0.3. If runs correlate by
+0.6, pages come in clusters. 40 segments of 5,000 users with such runs had 0.80 of the allowed pages
+(354 in 40,000 runs).
+"""
+SHARE_OF_ALL = 0.5
+"""If there are other segments, ``all`` gets this part of the budget."""
+USUALLY = 0.5
+NEARLY_ALWAYS = 0.95
+"""A threshold is described by the values that are detected with these two chances."""
+_MOST_SHARE = 0.5
+"""The chance of a false page must be below this."""
+_LEAST_LEARNED = 2
+"""At least this many healthy runs are needed to define what is normal."""
+_NORMAL_DF = 1e4
+"""With this many degrees of freedom, Student's t equals the normal one to four figures."""
+
+
+@immutable
+class Budget:
+    """The allowed chance of false pages of one comparison, divided among segments and looks.
+
+    ``runs`` is the wanted mean time between false pages, in runs. A look is what one rule judges in
+    a segment. Half of the budget goes to ``all``. The other half is divided equally among the other
+    segments. If only ``all`` is judged, it gets the whole budget. So do the other segments if
+    ``all`` is not judged.
+
+    The budget makes a promise about healthy histories: the mean time to the first false page is at
+    least SAFETY * ``runs``. It holds for any dependence between series. The reasons:
+
+    - The shares sum to 1 / (SAFETY * runs).
+    - A drop rule breaches in a healthy run with at most the chance of its share, given the past.
+      Such a rule is an e-detector whose average run length is 1 / share.
+    - A trend rule that fires at evidence 1 / share is an e-detector too.
+    - A weighted sum of e-detectors is an e-detector (Shin, Ramdas and Rinaldo 2023). So the trends
+      of several looks may fire together when the sum of share * evidence reaches 1.
+
+    SAFETY also covers autocorrelation and heavy tails. Nothing is promised if the history is not
+    healthy.
+    """
+
+    runs: float
+    segments: Sequence[str]
+    # The weight of each look in every segment. One example of a look: ``drop mean of extended_tau``
+    looks: Mapping[str, float]
+
+    def share(self, segment: str, look: str) -> float:
+        """The allowed chance of a false alarm in one run, for one look at one segment.
+
+        Raises KeyError if the look is unknown.
+        """
+        others = len({*self.segments} - {ALL})
+        of_all = float(ALL in self.segments)
+        if others:
+            of_all *= SHARE_OF_ALL
+        of_segment = of_all if segment == ALL else (1.0 - of_all) / others
+        return of_segment * self.looks[look] / sum(self.looks.values()) / (SAFETY * self.runs)
+
+
+@immutable
+class Threshold:
+    """Thresholds of m series on the judged scale, (m,) each. NaN without a reference."""
+
+    limit: Floats  # a healthy run is beyond it with at most the given chance
+    expected: Floats
+    # If the expected value falls to this, one run detects it with a chance of 50 %, or of 95 %
+    usually: Floats
+    nearly_always: Floats
+    # The smallest chance that a threshold before ``worst`` can have with so short a history
+    least_share: Floats
+
+
+def propose(
+    reference: Reference,
+    errors: ArrayLike,
+    share: ArrayLike,
+    *,
+    direction: Direction,
+    worst: float,
+) -> Threshold:
+    """Propose thresholds on the side of ``direction``, with the chance ``share`` of a false page.
+
+    - ``reference``: a reference whose seasons were not removed, because a fixed threshold is used
+      at every hour and on every weekday.
+    - ``errors`` (m,): the largest sampling errors that future runs may have.
+    - ``share``: the chance of a false page in one run.
+    - ``worst``: the last possible value on this side.
+
+    The chance is an average over histories and runs. A single threshold may page more often, but
+    all thresholds together have this rate.
+    """
+    prediction = predict(reference, errors, np.asarray(share, dtype=np.float64))
+    sign = -1.0
+    limit = prediction.low
+    if direction is Direction.ABOVE:
+        sign = 1.0
+        limit = prediction.high
+    limit = np.where(np.isfinite(reference.spread), limit, np.nan)
+    # The limit is fixed, so only the run deviates.
+    deviation = np.sqrt(prediction.scale**2 - reference.center_error**2)
+    usually, nearly_always = (
+        limit + sign * deviation * scipy.special.stdtrit(prediction.df, chance)
+        for chance in (USUALLY, NEARLY_ALWAYS)
+    )
+    distance = sign * (worst - reference.center) / prediction.scale
+    return Threshold(
+        limit=limit,
+        expected=reference.center,
+        usually=usually,
+        nearly_always=nearly_always,
+        least_share=scipy.special.stdtr(prediction.df, -distance),
+    )
+
+
+@immutable
+class DropSearch:
+    """A test for drops, on the scale of the statistic.
+
+    Raises InputError if a value is out of range.
+    """
+
+    sd: float  # standard deviation over users
+    # Standard deviation of the true mean from run to run. More users do not reduce it
+    wander: float
+    learned: float  # number of healthy runs that define what is normal, infinite if this is exact
+    share: float  # chance of a false page in a healthy run
+    power: float  # wanted chance that the drop is detected
+
+    def __post_init__(self) -> None:
+        """Check the ranges. NaN is outside of every range."""
+        if not (self.sd >= 0 and self.wander >= 0 and 0 < self.sd + self.wander < math.inf):
+            raise InputError(
+                "sd and wander must be finite and at least 0, and one of them must be above 0"
+            )
+        is_valid_share = 0 < self.share < _MOST_SHARE and self.share < self.power < 1
+        if not (is_valid_share and self.learned >= _LEAST_LEARNED):
+            msg = (
+                "the share must be between 0 and 0.5, the power between the share and 1, and the "
+                "number of healthy runs at least 2"
+            )
+            raise InputError(msg)
+
+    @property
+    def shift(self) -> float:
+        """The smallest drop that is detected with the chance ``power``, in standard deviations.
+
+        This is the non-centrality of Student's t (Johnson and Welch 1940).
+        """
+        df = min(self.learned - 1, _NORMAL_DF)
+        limit = -scipy.special.stdtrit(df, self.share)
+        return float(scipy.special.nctdtrinc(df, 1.0 - self.power, limit))
+
+    def least_drop(self, users: float, runs: float = 1) -> float:
+        """The smallest drop that ``runs`` runs of ``users`` users together detect."""
+        return self.shift * math.sqrt(self._variance(users) * (1 / runs + 1 / self.learned))
+
+    def chance(self, drop: float, users: float, runs: float = 1) -> float:
+        """The chance that a drop of this size is detected."""
+        df = min(self.learned - 1, _NORMAL_DF)
+        deviation = math.sqrt(self._variance(users) * (1 / runs + 1 / self.learned))
+        limit = -scipy.special.stdtrit(df, self.share)
+        return 1.0 - float(scipy.special.nctdtr(df, drop / deviation, limit))
+
+    def users_for(self, drop: float, runs: float = 1) -> int | None:
+        """The smallest number of users per run that detects the drop.
+
+        None if the true mean varies too much from run to run.
+        """
+        left = (drop / self.shift) ** 2 / (1 / runs + 1 / self.learned) - self.wander**2
+        return None if left <= 0 else max(1, math.ceil(self.sd**2 / left))
+
+    def runs_for(self, drop: float, users: float) -> int | None:
+        """The smallest number of runs that together detect the drop.
+
+        None if too few healthy runs define what is normal.
+        """
+        left = (drop / self.shift) ** 2 / self._variance(users) - 1 / self.learned
+        return None if left <= 0 else max(1, math.ceil(1 / left))
+
+    def _variance(self, users: float) -> float:
+        return self.wander**2 + (0.0 if np.isinf(users) else self.sd**2 / users)

@@ -1,0 +1,89 @@
+"""Writes all scores of a run to a Parquet file with a column of doubles for each metric."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import AfterValidator, Field
+
+from monitor.boundary.files import replacing
+from monitor.boundary.foreign_errors import file_cause
+from monitor.boundary.options import ConfigPath, OneOf, Options
+from monitor.boundary.slot_templates import check_placeholders, fill_slot
+from monitor.model.errors import OutputError
+from monitor.model.immutable import immutable
+from monitor.model.runs import Scores
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
+
+USER = "user"
+CHUNK = 200_000
+"""How many users a row group has at most."""
+
+
+class ScoreFileOptions(Options):
+    """A Parquet file for each slot: a column `user`, and one for each metric, null if undefined."""
+
+    path: Annotated[ConfigPath, AfterValidator(check_placeholders)] = Field(min_length=1)
+    """Path of the file. The run's scheduled time (UTC) replaces `{slot:%Y-%m-%d}`, in any strftime
+    format. Without this placeholder, each run replaces the file of the last run. Only rankwatch's
+    own account may read the file. A relative path starts at the configuration file's directory."""
+
+
+class ScoresToOptions(OneOf):
+    """Where all scores of a run are written, in addition to the database. Set exactly one key."""
+
+    file: ScoreFileOptions | None = None
+    """A Parquet file for each slot."""
+
+
+@immutable
+class ScoreFiles:
+    """Port ScoreSink over files.
+
+    ``path`` is a template. Users are written in the order in which they come.
+    """
+
+    path: str
+
+    @contextmanager
+    def open(
+        self,
+        slot: datetime,
+        metrics: Sequence[str],
+        about: Mapping[str, str],
+    ) -> Iterator[Callable[[Scores], object]]:
+        """See the port. ``about`` becomes the file's metadata."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        path = Path(fill_slot(self.path, slot))
+        columns = [pa.field(USER, pa.string(), nullable=False)]
+        columns += [pa.field(name, pa.float64()) for name in metrics]
+        schema = pa.schema(columns, dict(about))
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with (
+                replacing(path, mode=0o600, is_lasting=True) as file,
+                pq.ParquetWriter(file, schema, compression="zstd") as writer,
+            ):
+                yield partial(_write, writer)
+        except (OSError, ValueError, pa.ArrowException) as error:
+            # ValueError: names or a path with unpaired surrogates or NUL
+            cause = getattr(error, "strerror", None) or file_cause(error)
+            raise OutputError(f"scores_to: {path} was not written: {cause}") from None
+
+
+def _write(writer: pq.ParquetWriter, scores: Scores) -> None:
+    import pyarrow as pa
+
+    columns = [pa.array(scores.users.to_list(), pa.string())]
+    for name in writer.schema.names[1:]:
+        columns.append(pa.array(scores.by_metric[name], pa.float64(), from_pandas=True))
+    writer.write_table(pa.table(columns, schema=writer.schema), row_group_size=CHUNK)
