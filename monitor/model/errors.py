@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import ClassVar
 
 _LONGEST_USER = 60
-_PROGRAM = Path(__file__).parent
+_PROGRAM = Path(__file__).parents[1]
 
 
 def describe_fault(error: BaseException) -> str:

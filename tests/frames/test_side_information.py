@@ -53,7 +53,7 @@ def test_weights_of_every_shape_weigh_alike(weights):
         (pd.concat([FRAME, FRAME]), "item 'a' has two weights"),
         (
             FRAME.assign(x=1, y=1)[["x", "y", "weight"]],
-            "has columns 'x', 'y', 'weight': name two of them",
+            "has columns 'x', 'y', 'weight': rename two of them",
         ),
         ([1.0, 2.0], "item_weights is of type list: give a dict of item -> weight"),
     ],
