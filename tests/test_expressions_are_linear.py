@@ -43,10 +43,10 @@ A linear expression takes a few milliseconds, a quadratic one half a minute.
 
 AT_MOST = {
     ("alerts.notification_policy", "_MATCHER"): 1000,
-    ("metrics.metric", "_SHAPE"): 200,
-    ("options", "_PART"): 1000,
-    ("pairing.id_mismatches", "_PAIR"): 400,
-    ("reading.dialects", "each.pattern"): 400,
+    ("measures.metrics.metric", "_SHAPE"): 200,
+    ("boundary.options", "_PART"): 1000,
+    ("measures.pairing.id_mismatches", "_PAIR"): 400,
+    ("measures.reading.dialects", "each.pattern"): 400,
 }
 """The longest text that callers apply these expressions to, by module and name."""
 
@@ -81,7 +81,7 @@ def expressions() -> Iterator[Expression]:
             yield from _of_module(importlib.import_module(name), tree)
     for each in dialects._DIALECTS:
         yield Expression(
-            "reading.dialects", "each.pattern", "fullmatch", re.compile(each.pattern, re.DOTALL)
+            "measures.reading.dialects", "each.pattern", "fullmatch", re.compile(each.pattern, re.DOTALL)
         )
 
 
@@ -174,7 +174,7 @@ def apply(expression: Expression, text: str) -> object:
 @pytest.mark.integration  # some seconds of CPU
 def test_no_expression_takes_more_than_linear_time():
     slow, found = [], dict.fromkeys(expressions())
-    assert {"receivers.slack", "sources.columns", "sources.http.traces", "web.forms"} <= {
+    assert {"receivers.slack", "measures.reading.ids", "sources.http.traces", "web.forms"} <= {
         each.module for each in found
     }
     for each in found:

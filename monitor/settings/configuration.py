@@ -4,6 +4,7 @@ import socket
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cached_property
+from operator import attrgetter
 from typing import Annotated, Any, ClassVar, Literal, Self
 from urllib.parse import urlsplit
 
@@ -31,7 +32,7 @@ from monitor.web.access_options import AccessOptions
 LEAST_BYTES = 32
 _MOST_BYTES = 4096
 
-MatcherText = Annotated[Matcher, ParsedBy(Matcher.parse)]
+MatcherText = Annotated[Matcher, ParsedBy(Matcher.parse, attrgetter("text"))]
 """``name=value``, ``name!=value``, ``name=~"regex"`` or ``name!~"regex"``."""
 _MATCHED = (
     "Matchers, all of which must match: `name=value`, `name!=value`, `name=~regex` (for the whole "

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import date, timedelta
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -43,17 +43,25 @@ _DURATION_LIKE = re.compile(r"\d+(?:\.\d+)?\s*[a-z]+", re.IGNORECASE)
 
 
 class ParsedBy:
-    """Marks a type whose values are texts in the file. ``parse`` makes the value of a text."""
+    """Marks a type whose values are texts in the file.
 
-    def __init__(self, parse_text: Callable[[str], object]) -> None:
+    ``parse_text`` makes the value of a text, and ``write`` the text of a value.
+    """
+
+    def __init__(
+        self, parse_text: Callable[[str], object], write: Callable[[Any], str] = str
+    ) -> None:
         self._parse = parse_text
+        self._write = write
 
     def __get_pydantic_core_schema__(
         self, source: object, handler: GetCoreSchemaHandler
     ) -> core_schema.CoreSchema:
         """Text, which is then parsed. A MonitorError becomes a ValueError."""
         return core_schema.no_info_after_validator_function(
-            self._value, handler.generate_schema(str)
+            self._value,
+            handler.generate_schema(str),
+            serialization=core_schema.plain_serializer_function_ser_schema(self._write),
         )
 
     def _value(self, text: str) -> object:
@@ -95,6 +103,12 @@ def parse_days(days: str) -> tuple[date, date]:
     )
 
 
+def write_days(days: tuple[date, date]) -> str:
+    """The text that `parse_days` reads."""
+    first, last = days
+    return f"{first}..{last}"
+
+
 def _keep(value: object) -> object:
     word = str(value).strip().lower()
     if word in _YES:
@@ -130,7 +144,7 @@ MetricName = Annotated[str, as_printed_by(parse_metric)]
 ArmMetricName = Annotated[str, as_printed_by(parse_arm_metric)]
 CoverageName = Annotated[CoverageShare, ParsedBy(CoverageShare.parse)]
 StatisticName = Annotated[Statistic, ParsedBy(Statistic.parse)]
-Days = Annotated[tuple[date, date], ParsedBy(parse_days)]
+Days = Annotated[tuple[date, date], ParsedBy(parse_days, write_days)]
 HoursText = Annotated[str, readable_by(parse_hours)]
 CronText = Annotated[str, readable_by(Cron.parse)]
 ZoneName = Annotated[str, as_printed_by(parse_zone)]

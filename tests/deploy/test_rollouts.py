@@ -88,7 +88,7 @@ def test_the_certificate_is_that_of_the_command(world, name, query, code):
 
 
 REFUSED = """
-home-feed | 400 | margin: Field required. Options: margin, alpha, metric, segment, since, reference, verdict
+home-feed | 400 | margin: Field required. Parameters: margin, alpha, metric, segment, since, reference, verdict
 home-feed?margin=0.5&since=soon | 400 | since: 'soon' is no ISO 8601 time
 home-feed?margin=0.5&since=2024-01-01&since=2024-01-02 | 400 | since: give one time
 home-feed?margin=5 | 409 | margin 5 is outside
