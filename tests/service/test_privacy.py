@@ -144,8 +144,8 @@ def _stored(folder: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def _opened(cell: object) -> str:
-    if isinstance(cell, bytes) and cell[4:8] == b"PAR1":
-        return repr(pq.read_table(io.BytesIO(cell[4:])).to_pylist())
+    if isinstance(cell, bytes) and cell.startswith(b"PAR1"):
+        return repr(pq.read_table(io.BytesIO(cell)).to_pylist())
     return repr(cell)
 
 
