@@ -480,6 +480,8 @@ PATTERNS = {
 HISTORIES = (30, 60)
 HELD_BACK = 100
 SUGGESTED_COPIES = 100
+SUGGESTED_SERIES = 4
+"""`rankwatch suggest` proposes thresholds for the first of `SERIES`, but not for rare lists."""
 
 
 def count_pages_of_suggested(world: World, history: int, seed: int = 2) -> npt.NDArray[np.intp]:
@@ -491,7 +493,10 @@ def count_pages_of_suggested(world: World, history: int, seed: int = 2) -> npt.N
         replace(world, runs=history - MIN_HEALTHY_RUNS + HELD_BACK), np.random.default_rng(seed)
     )
     values, errors = map(np.array, zip(*drawn, strict=True))
-    share = shares(world, STATED, dict.fromkeys(SERIES, 1.0))
+    values, errors = values[..., :SUGGESTED_SERIES], errors[..., :SUGGESTED_SERIES]
+    values[..., FIRST_SHARE:] *= -1  # shares of users become worse when they rise
+    share = shares(world, STATED, dict.fromkeys(SERIES[:SUGGESTED_SERIES], 1.0))
+    share = share.reshape(world.copies, -1, len(SERIES))[..., :SUGGESTED_SERIES].ravel()
     past = values[:history].reshape(history, -1), errors[:history].reshape(history, -1)
     limit = propose(
         refer(*past), np.nanmax(past[1], axis=0), share, direction=Direction.BELOW, worst=-np.inf
