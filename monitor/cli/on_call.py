@@ -175,7 +175,7 @@ def change_alerts(  # noqa: PLR0913 - the options of both commands
     ends = context.info_name == "resolve"
     signed = Signature(author=author_name(by), comment=comment, at=utc_now())
 
-    def is_meant(start: Transition) -> bool:
+    def is_selected(start: Transition) -> bool:
         return (
             comparison in (None, start.comparison)
             and alert in (None, start.alert)
@@ -183,7 +183,7 @@ def change_alerts(  # noqa: PLR0913 - the options of both commands
         )
 
     with opened_database(config) as (store, _):
-        changed = change_firing(store.alerts, is_meant, signed, ends=ends)
+        changed = change_firing(store.alerts, is_selected, signed, ends=ends)
     if not changed:
         which = "" if ends else f", or {signed.author} has already acknowledged all that match"
         raise ConfigError(f"no firing alert matches{which}: choose one from `rankwatch alerts`")

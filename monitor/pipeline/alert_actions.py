@@ -28,32 +28,28 @@ class Signature:
 
 def change_firing(
     store: AlertStore,
-    is_meant: Callable[[Transition], bool],
+    is_selected: Callable[[Transition], bool],
     signed: Signature,
     *,
     ends: bool,
 ) -> tuple[Transition, ...]:
     """Acknowledge the selected firing alerts. If ``ends`` is true, resolve them instead.
 
-    ``is_meant`` selects an alert by its start. Returns the transitions. An alert that was
+    ``is_selected`` selects an alert by its start. Returns the transitions. An alert that was
     acknowledged or resolved before gets no transition.
     """
     by_comparison: dict[str, list[tuple[str, str]]] = {}
-    for start in filter(is_meant, store.firing()):
+    for start in filter(is_selected, store.firing()):
         by_comparison.setdefault(start.comparison, []).append((start.alert, start.segment))
+    author = signed.author
+    at = signed.at
+    reason = signed.reason("resolved" if ends else "acknowledged")
     changed: list[Transition] = []
     for name, alerts in by_comparison.items():
         if ends:
-            changed += store.resolve(name, alerts, reason=signed.reason("resolved"), at=signed.at)
+            changed += store.resolve(name, alerts, reason=reason, at=at)
         else:
-            reason = signed.reason("acknowledged")
-            changed += store.acknowledge(
-                name,
-                alerts,
-                author=signed.author,
-                reason=reason,
-                at=signed.at,
-            )
+            changed += store.acknowledge(name, alerts, author=author, reason=reason, at=at)
     return tuple(changed)
 
 

@@ -48,7 +48,7 @@ _BASE_S = 2.0
 _CAP_S = 300.0
 _LONGEST_RETRY_AFTER_S = 3600.0
 _CLAIMED = 2000
-_BATCH = 250
+_LARGEST_GROUP = 250
 _PAUSE_S = 0.25
 
 
@@ -76,7 +76,8 @@ class Pause:
 class OutboxSender:
     """Sends the deliveries of the outbox to one receiver.
 
-    - ``is_sure``: returns whether no other process can be sending now. Called before each message.
+    - ``is_sole_sender``: returns whether no other process can be sending now. Called before each
+      message.
     - ``draw``: returns a random number, uniform in [0, 1).
     - ``picture_of``: returns the picture of a message. It never raises, and takes a few seconds at
       most.
@@ -88,7 +89,7 @@ class OutboxSender:
     publisher: DeliveryCounter
     owner: str
     policy: NotificationPolicy = field(default_factory=NotificationPolicy)
-    is_sure: Callable[[], bool] = _always
+    is_sole_sender: Callable[[], bool] = _always
     draw: Callable[[], float] = random.random
     picture_of: Callable[[Message], bytes | None] = _no_picture
 
@@ -98,6 +99,9 @@ class OutboxSender:
         Deliveries that have waited longest are sent first. Sending stops with a pause at the first
         temporary failure. An error that is not a DeliveryError is a defect. Then the deliveries are
         postponed and the error is raised.
+
+        Returns the pause. None if no delivery is due, if ``should_stop`` ended the sending, or if
+        another process may be sending the claimed deliveries.
         """
         pause = None
         # If the receiver is down, its other deliveries are not tried.
@@ -111,7 +115,7 @@ class OutboxSender:
                 limit=_CLAIMED,
             )
             # Claimed deliveries that are not sent become free when their lease expires.
-            if not claimed or not self.is_sure():
+            if not claimed or not self.is_sole_sender():
                 break
             pause = self._deliver(claimed, now, should_stop)
         return pause
@@ -134,32 +138,39 @@ class OutboxSender:
         soon = self.outbox.due_repetitions(self.receiver.name, now=now + every, limit=_CLAIMED)
         by_comparison: dict[str, list[Delivery]] = {}
         for delivery in soon:
-            start = delivery.transition
-            if (start.comparison, start.incident) in incidents:
-                by_comparison.setdefault(start.comparison, []).append(delivery)
+            change = delivery.transition
+            if (change.comparison, change.incident) in incidents:
+                by_comparison.setdefault(change.comparison, []).append(delivery)
         return sum(self._repeat(deliveries, every) for deliveries in by_comparison.values())
 
-    def resend_firing(self) -> int:
+    def resend_alerts(self) -> int:
         """Resend delivered alerts that still fire or ended lately, if the receiver wants this.
 
-        Returns the number of alerts. Raises DeliveryError if the receiver did not accept them.
-        Nothing is recorded, so the next call sends the same alerts again.
+        Returns the number of alerts that were resent. Stops if another process may be sending.
+        Raises DeliveryError if the receiver did not accept a message. Nothing is recorded, so the
+        next call sends the same alerts again.
         """
-        if self.receiver.treatment.resend_every_s is None or not self.is_sure():
+        if self.receiver.treatment.resend_every_s is None:
             return 0
         now = self.clock.now()
         delivered = self.outbox.delivered(self.receiver.name, ended_since=now - RESEND_ENDS_FOR)
-        for batch in _batches_of_incidents(delivered):
-            first = batch[0]
+        resent = 0
+        for group in _group_incidents(delivered):
+            if not self.is_sole_sender():
+                break
+            # A group may have several incidents of its comparison. Receivers that want resends read
+            # each change, so the message is named after the first incident.
+            first = group[0]
             message = Message(
                 incident=first.incident or "",
                 comparison=first.comparison,
                 severity=first.severity,
-                changes=batch,
+                changes=group,
                 is_repetition=True,
             )
             self.receiver.send(message, now=now)
-        return len(delivered)
+            resent += len(group)
+        return resent
 
     def _deliver(
         self,
@@ -203,7 +214,7 @@ class OutboxSender:
         )
 
     def _send(self, message: Message, deliveries: Sequence[Delivery]) -> Pause | None:
-        if not self.is_sure():
+        if not self.is_sole_sender():
             return Pause(until=self.clock.now())
         if message.is_update and self.receiver.treatment.updates is Updates.NONE:
             self._record(
@@ -287,6 +298,10 @@ class OutboxSender:
         return Pause(until=again, asked_s=asked_pause_s(error.retry_after_s))
 
     def _repeat(self, due: Sequence[Delivery], every: timedelta) -> int:
+        """Repeat the due reminders of one comparison. Returns the number of alerts to repeat.
+
+        Reminders that are held now are not counted. They are decided again later.
+        """
         now = self.clock.now()
         dispatch = self._dispatch(due[0].transition.comparison, (), now)
         repeated: dict[tuple[object, ...], Delivery] = {}
@@ -301,10 +316,11 @@ class OutboxSender:
         for key, deliveries in _by_message(held).items():
             self.outbox.schedule_repetition(deliveries, at=recheck_at, message_key=key)
         for message in _compose(repeated.values(), dispatch.snapshot):
-            if self.is_sure():
+            if self.is_sole_sender():
                 again = replace(message, changes=(), firing=message.changes, is_repetition=True)
+                # A reminder that may have arrived keeps its key. Any other one gets a new key.
                 again = replace(again, key=message_key(again, now))
-                deliveries = [repeated[_change_key(start)] for start in again.firing]
+                deliveries = [repeated[_change_key(change)] for change in again.firing]
                 self._send_again(again, deliveries, every)
         return len(repeated)
 
@@ -516,20 +532,22 @@ def _compose(deliveries: Iterable[Delivery], snapshot: FiringSnapshot) -> list[M
     return [*messages, *compose_messages(fresh, snapshot)]
 
 
-def _batches_of_incidents(changes: Iterable[Transition]) -> Iterator[tuple[Transition, ...]]:
-    """Split changes into batches. An incident is never split, so one message has all its alerts."""
+def _group_incidents(changes: Iterable[Transition]) -> Iterator[tuple[Transition, ...]]:
+    """Group changes for messages. A group has one comparison. An incident is never split."""
     by_incident: dict[tuple[str, str | None], list[Transition]] = {}
     for change in changes:
         key = (change.comparison, change.incident or change.dedup_key)
         by_incident.setdefault(key, []).append(change)
-    batch: list[Transition] = []
-    for of_incident in by_incident.values():
-        if batch and len(batch) + len(of_incident) > _BATCH:
-            yield tuple(batch)
-            batch = []
-        batch += of_incident
-    if batch:
-        yield tuple(batch)
+    group: list[Transition] = []
+    for of_incident in sorted(by_incident.values(), key=lambda members: members[0].comparison):
+        comparison = of_incident[0].comparison
+        is_too_large = len(group) + len(of_incident) > _LARGEST_GROUP
+        if group and (is_too_large or group[0].comparison != comparison):
+            yield tuple(group)
+            group = []
+        group += of_incident
+    if group:
+        yield tuple(group)
 
 
 def _change_key(change: Transition) -> tuple[object, ...]:

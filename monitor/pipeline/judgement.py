@@ -176,10 +176,10 @@ def complete_record(
 
     Returns the run and the alerts that cannot be judged by it.
 
-    If the metric needs only lists, missing summaries are computed from stored lists, for every
-    segment. Otherwise they are computed from stored scores, for ``all`` only. An alert cannot be
-    judged if a segment that it judges still lacks the rule's statistic, or if no segment has its
-    metric.
+    If a metric needs only lists and the lists are stored, its missing summaries are computed from
+    the lists, for every segment. Otherwise they are computed from stored scores, for ``all`` only.
+    An alert cannot be judged if a segment that it judges still lacks the rule's statistic, or if no
+    segment has its metric.
     """
     rules = [rule for rule in comparison.judging.similarity_rules if _lacks(record.summaries, rule)]
     if not rules:
@@ -187,8 +187,9 @@ def complete_record(
     metrics = tuple(dict.fromkeys(rule.metric for rule in rules))
     lists = history.kept_lists(record.run.id)
     computed = _from_lists(comparison, record, lists, metrics)
-    if not computed:
-        for metric in metrics:
+    metrics_from_lists = {summary.metric for summary in computed}
+    for metric in metrics:
+        if metric not in metrics_from_lists:
             computed += _from_scores(comparison, record, history, metric)
     merged = {}
     for summary in (*record.summaries, *computed):

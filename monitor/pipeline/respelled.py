@@ -25,17 +25,20 @@ def find_respelled(
     name: Callable[[int], str],
     between_arms: Sequence[IdMismatch],
 ) -> Finding | None:
-    """Return a finding about a changed spelling, if this explains the ``finding``. Otherwise None.
+    """A finding that ids are respelled, to be used instead of ``finding``. None if they are not.
 
     ``between_arms`` says how the ids of both arms differ in this run.
     """
     if finding is not None and finding.kind not in _OF_ITEMS:
         return None
     if scene.changes is not None:
-        for arm in Arm if finding is None else finding.arms:
+        arms = tuple(Arm) if finding is None else finding.arms
+        for arm in arms:
             respelled = _respelled_since(scene, scene.changes, arm, finding, name)
             if respelled is not None:
                 return respelled
+    # A mismatch means that the arms have hardly any id in common. This alone explains each of these
+    # faults, so any mismatch of item spellings will do.
     spellings = [each for each in between_arms if each.is_spelling and each.ids is IdKind.ITEM]
     if not spellings:
         return None

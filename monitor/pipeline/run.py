@@ -88,7 +88,7 @@ def execute(
             claim,
             memory,
             clock,
-            reason=arms.reason(error),
+            error_text=arms.reason(error),
             stage_seconds=watch.seconds,
         )
     run = measurement.run
@@ -142,11 +142,11 @@ def failed_result(
     memory: Memory,
     clock: Clock,
     *,
-    reason: str,
+    error_text: str,
     stage_seconds: Mapping[str, float] | None = None,
 ) -> RunResult:
     """Make the result of a failed run that measured nothing."""
-    reasons = _add_last_ok(_with_texts(RunReasonKind.ERROR, [reason]), memory)
+    reasons = _add_last_ok(_with_texts(RunReasonKind.ERROR, [error_text]), memory)
     findings = Findings(
         slot=claim.slot,
         status=RunStatus.FAILED,

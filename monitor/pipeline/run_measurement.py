@@ -146,7 +146,7 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
     left_out += accumulator.left_out
     with watch.stage("arms"):
         last, former = _recode(memory, measuring, sample)
-        arm_scores = _measure_arms(measuring, sample, last)
+        arm_scores = _measure_arms(measuring, sample, earlier=last)
     with watch.stage("explain"):
         split = None
         explanation = None
@@ -268,7 +268,8 @@ def _note_sample(explanation: Explanation | None, sampled: int, asked: int) -> E
 def _measure_arms(
     measuring: MeasuringPlan,
     sample: Sample,
-    last: RecodedLists | None,
+    *,
+    earlier: RecodedLists | None,
 ) -> tuple[ArmScore, ...]:
     if not measuring.arm_metrics:
         return ()
@@ -277,7 +278,7 @@ def _measure_arms(
         sample.segments,
         [parse_arm_metric(name) for name in measuring.arm_metrics],
         catalogue_size=measuring.catalogue_size,
-        last=None if last is None else last.last_lists,
+        last=None if earlier is None else earlier.last_lists,
     )
 
 
@@ -310,11 +311,14 @@ def explain_missing_users(
 ) -> tuple[IdMismatch, ...]:
     """How each arm that lacks nearly all users spells them.
 
-    An arm that cannot list its users is left out.
+    Left out are arms that cannot list their users, and arms that spell them as the panel does:
+    these arms lack the users for another reason. ``seconds_left`` limits each question to a source,
+    not their sum.
     """
     mismatches = []
     for arm in Arm:
         missing = coverage.all.users_by_reason.get((arm, CoverageReason.MISSING), 0)
+        # With more users in common, `find_user_mismatch` finds no mismatch. So nothing is asked.
         if missing > (1 - LEAST_COMMON) * coverage.all.asked:
             mismatches.append(compare_users(arms, arm, slot, seconds_left))
     return tuple(filter(None, mismatches))

@@ -260,10 +260,10 @@ class Runner:
             try:
                 measured = self._measure(watched, claim, memory, judged_at, scores)
                 if isinstance(measured, str):
-                    measured = fail(reason=measured)
+                    measured = fail(error_text=measured)
                 result = self._end(measured, receivers)
             except OutputError as error:
-                result = self._end(fail(reason=str(error)), receivers)
+                result = self._end(fail(error_text=str(error)), receivers)
             if watched.answers is not None:
                 watched.answers.run_stored(claim.slot, claim.comparison)
             return result

@@ -194,6 +194,7 @@ def _comparison(comparison: Partial) -> Iterator[Problem]:
 
 
 def _schedule(comparison: Partial) -> Iterator[Problem]:
+    # `has` is true for keys in the file, valid or not. The attribute of an invalid key is None.
     every = comparison.every
     offset = comparison.offset
     if not comparison.has("every", "cron"):

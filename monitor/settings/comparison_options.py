@@ -112,6 +112,7 @@ class ConditionsOptions(Options):
         rules = []
         for condition, options in self._by_condition():
             if options.policy == "alert":
+                # `error` and `stale` judge only all users. `stale` has no `for`: it has `after`.
                 rule = ConditionRule(
                     alert=CONDITION_ALERTS[condition],
                     condition=condition,

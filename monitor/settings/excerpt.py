@@ -69,10 +69,13 @@ def names_in(entry: object) -> Iterator[tuple[KeyPath, str | None]]:
     candidates = entry.get("candidates")
     if not isinstance(candidates, Mapping):
         candidates = {}
+    # A comparison with one candidate. An entry without any candidate counts as one, although invalid.
     if entry.get("candidate") is not None or not candidates:
         yield ("name",), name
+    # One comparison for each of several candidates.
     for key in candidates:
         yield ("candidates", key), name and f"{name}.{key}"
+    # One comparison for each pair of candidates.
     if entry.get("pairs") not in (None, False):
         for key, other in combinations(candidates, 2):
             yield ("candidates", other), name and f"{name}.{key}.{other}"

@@ -1,7 +1,7 @@
 """Options of one rule, and how they become a rule. Also reads the word for the default rules."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self, cast
 
 from pydantic import BeforeValidator, ConfigDict, Field, FiniteFloat
 
@@ -161,12 +161,13 @@ class RuleOptions(Options):
             return rules.StandstillRule(arm=self.frozen, **common)
         if self.coverage is not None:
             return rules.CoverageRule(share=self.coverage, limit=self._limit, **common)
-        judged: Any = self.metric
+        # A valid rule without `frozen` and `coverage` has a metric.
+        judged = cast("JudgedMetric", self.metric)
         return rules.SimilarityRule(
             metric=str(judged),
             statistic=self.statistic,
             limit=self._limit,
-            scores=judged.bounds(k),
+            scores=judged.bounds(k),  # the lowest and the highest possible score
             **common,
         )
 

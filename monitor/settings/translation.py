@@ -90,7 +90,11 @@ def _measuring_plan(options: ComparisonOptions) -> MeasuringPlan:
     deadline = options.deadline
     if deadline is None:
         deadline = min(_DEADLINE, to_schedule(options).interval * _DEADLINE_SHARE)
-    relevance = options.relevance
+    relevance_within = None
+    relevance_after = timedelta(0)
+    if options.relevance is not None:
+        relevance_within = options.relevance.within
+        relevance_after = options.relevance.after or timedelta(0)
     return MeasuringPlan(
         k=options.k,
         metrics=options.metrics,
@@ -101,8 +105,8 @@ def _measuring_plan(options: ComparisonOptions) -> MeasuringPlan:
         deadline=deadline,
         noise_floor=NoiseFloor(options.noise_floor.kind) if options.noise_floor else None,
         catalogue_size=options.catalogue_size,
-        relevance_within=relevance.within if relevance else None,
-        relevance_after=(relevance and relevance.after) or timedelta(0),
+        relevance_within=relevance_within,
+        relevance_after=relevance_after,
         keep_scores=options.keep_scores,
         keep_lists=kept_lists(options),
         evidence_users=options.evidence_users,

@@ -211,7 +211,7 @@ class _Builder:
         self._values = 0
 
     def build(self, node: Node, path: KeyPath, line: int) -> object:
-        self._count(node)
+        self._count_against_limit(node)
         self.document.lines[path] = line
         if node.tag not in _TAGS and not _is_implicit(node):
             self._report(
@@ -227,7 +227,7 @@ class _Builder:
             items.append(self.build(item, (*path, n), item.start_mark.line + 1))
         return items
 
-    def _count(self, node: Node) -> None:
+    def _count_against_limit(self, node: Node) -> None:
         self._values += 1
         if self._values > _MAX_VALUES:
             raise ConfigError(
@@ -259,7 +259,7 @@ class _Builder:
         """
         merges: list[Node] = []
         for key, value in node.value:
-            self._count(key)
+            self._count_against_limit(key)
             if key.tag == "tag:yaml.org,2002:merge":
                 merges += value.value if isinstance(value, yaml.SequenceNode) else [value]
             else:
@@ -308,9 +308,10 @@ def _is_implicit(node: Node) -> bool:
 
 
 def _plain(node: ScalarNode, scalar: str, *, is_variable: bool) -> object:
-    # An empty variable means empty text, never null.
+    # A style means quotes or a block. Text with a variable has the tag of text, whatever its value.
     if node.style or (node.tag == _STRING_TAG and not is_variable):
         return scalar
+    # An empty variable means empty text, never null.
     if not is_variable and _NULL.fullmatch(scalar):
         return None
     if _BOOL.fullmatch(scalar):

@@ -211,11 +211,12 @@ def _with_new_keys(
     states: Sequence[AlertState],
     changes: Sequence[Transition],
 ) -> tuple[list[AlertState], list[Transition]]:
-    """Give a firing a new key if an earlier firing has the key.
+    """Give a firing a new dedup key if an earlier firing has its key.
 
     This happens if a rule was removed and added again, or if a clock was set back. Receivers must
     not take the new firing for the earlier one.
     """
+    # The new starts are not stored yet. So a stored start with the same key is of an earlier firing.
     starts = {change.dedup_key: change for change in changes if change.is_start}
     query = select(transitions.c.dedup_key).where(transitions.c.dedup_key.in_(starts), IS_START)
     new_keys = {}
@@ -266,9 +267,10 @@ def _deliver_lasting_starts(
     # This notifies receivers that were added later. It also notifies all receivers of a firing that
     # began in a replay without receivers.
     pending = []
-    for number, at in connection.execute(starts):
+    for transition_id, at in connection.execute(starts):
         for receiver in dict.fromkeys(receivers):
-            pending.append(pending_delivery(number, receiver, at))
+            pending.append(pending_delivery(transition_id, receiver, at))
+    # A receiver that already has a delivery of the start gets no second one.
     if pending:
         connection.execute(insert(connection, deliveries).on_conflict_do_nothing(), pending)
 

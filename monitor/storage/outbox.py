@@ -392,7 +392,10 @@ def _is_news(row: Row[Any], outcome: Notification) -> bool:
 
 
 def _new_values(outcome: Notification) -> dict[str, object]:
-    """Return the values for `_SETTLE`, which also ends the lease."""
+    """Return the delivery's values after this outcome, and the parameters of `_SETTLE`.
+
+    The lease ends.
+    """
     is_attempt = outcome.status not in (DeliveryStatus.HELD, DeliveryStatus.DROPPED)
     return to_row(
         outcome,

@@ -83,13 +83,17 @@ def chunks(values: Iterable[_Value]) -> Iterator[list[_Value]]:
 def lock_names(connection: Connection, names: Iterable[str]) -> None:
     """Keep other transactions that lock one of these names waiting until this one ends.
 
-    Comparisons are locked to change their alerts, receivers to claim deliveries to them.
+    A comparison is locked to change its runs' daily sums, its alerts or its accepted levels. A
+    receiver is locked to claim deliveries to it.
     """
+    # On SQLite only one transaction writes at a time, so no lock is needed.
     if is_sqlite(connection):
         return
     # A row that does not exist yet cannot be locked, so advisory locks are used.
     # These locks end with the transaction, so they also work behind a connection pooler.
     lock = text("SELECT pg_advisory_xact_lock(:space, :number)")
+    # CRC-32 is unsigned, but PostgreSQL takes signed numbers of 32 bits.
     numbers = {zlib.crc32(name.encode(errors="surrogatepass")) - 2**31 for name in names}
+    # All transactions lock in the same order, so that no two wait for each other.
     for number in sorted(numbers):
         connection.execute(lock, {"space": _NAME_LOCK, "number": number})

@@ -73,19 +73,19 @@ class SqlRunStore:
         new = {"comparison": comparison, "slot": slot, "attempt": 1, **holder, **begun}
         is_free = or_(runs.c.claimed_until.is_(None), runs.c.claimed_until <= now)
         is_finished = runs.c.status.in_(_FINISHED)
+        may_run = or_(~is_finished, literal(rerun, Boolean))
         # The results of a finished run stay visible until `finish` replaces them.
-        again = {"attempt": runs.c.attempt + 1, **holder, **_unless(is_finished, begun)}
-        taken = (
-            update(runs)
-            .where(_is_slot(comparison, slot), is_free, or_(~is_finished, literal(rerun, Boolean)))
-            .values(again)
+        new_attempt = {"attempt": runs.c.attempt + 1, **holder, **_unless(is_finished, begun)}
+        take_over = (
+            update(runs).where(_is_slot(comparison, slot), is_free, may_run).values(new_attempt)
         )
         with self._database.write() as connection:
+            # Without this option SQLAlchemy may not know the number of rows that an INSERT added.
             inserted = connection.execute(
                 insert(connection, runs).values(new).on_conflict_do_nothing(),
                 execution_options={"preserve_rowcount": True},
             )
-            if inserted.rowcount != 1 and connection.execute(taken).rowcount != 1:
+            if inserted.rowcount != 1 and connection.execute(take_over).rowcount != 1:
                 return None
             row = connection.execute(select(runs).where(_is_slot(comparison, slot))).one()
         return _claim(row, started_at=now)

@@ -49,6 +49,7 @@ class DuckSpool:
         with _errors_translated():
             ordered = self._database.sql("SELECT * FROM spool ORDER BY name")
             for batch in ordered.to_arrow_reader(BATCH):
+                # pandas stores text as large_string.
                 names = pd.array(batch["name"].cast(pa.large_string()), dtype="str")
                 users: pd.Index[str] = pd.Index(names)
                 values = {

@@ -107,8 +107,10 @@ class FileLock:
     def take(self) -> None:
         """Take the lock, or check that this process still has it.
 
-        DatabaseError that names the holder if another process has the lock.
+        Raises DatabaseError if the file cannot be locked. If another process has the lock, the
+        error names that process.
         """
+        # If somebody deleted or replaced the locked file, the lock on it keeps nobody out any more.
         if self._descriptor is not None and identity(self._descriptor) == identity(self.path):
             return
         self.release()

@@ -277,24 +277,24 @@ def test_a_defect_is_raised_and_the_delivery_is_put_off_not_lost(scene):
 def test_it_sends_nothing_once_it_is_told_to_stop_or_is_no_longer_sure_to_be_alone(scene):
     scene.fire()
     assert scene.deliver(should_stop=lambda: True).sent == 0
-    assert scene.deliver(is_sure=lambda: False).sent == 0
+    assert scene.deliver(is_sole_sender=lambda: False).sent == 0
     assert scene.receiver.sent == []
 
 
 def test_what_was_told_is_told_again_by_incidents_while_it_fires_and_once_ended_for_five_minutes(
     scene, monkeypatch
 ):
-    monkeypatch.setattr("monitor.pipeline.delivery._BATCH", 5)
+    monkeypatch.setattr("monitor.pipeline.delivery._LARGEST_GROUP", 5)
     both = [replace(EACH, name=name) for name in ("feed", "shop")]
     for watched in both:
         scene.fire(watched=watched, segments=SEGMENTS)
     receiver = scene.receiver
     receiver.treatment = Treatment(resend_every_s=60, updates=Updates.EACH)
-    assert scene.outlet().resend_firing() == 0  # nothing was told yet
+    assert scene.outlet().resend_alerts() == 0  # nothing was told yet
     scene.deliver()
 
     receiver.sent.clear()
-    assert scene.outlet().resend_firing() == 6
+    assert scene.outlet().resend_alerts() == 6
     assert [{change.comparison for change in message.changes} for message in receiver.sent] == [
         {"feed"},
         {"shop"},
@@ -306,20 +306,32 @@ def test_what_was_told_is_told_again_by_incidents_while_it_fires_and_once_ended_
     scene.deliver()
     receiver.sent.clear()
     scene.clock.at += RESEND_ENDS_FOR
-    assert scene.outlet().resend_firing() == 6
+    assert scene.outlet().resend_alerts() == 6
     assert {change.is_end for change in receiver.told} == {True}
     scene.clock.pass_by(1)
-    assert scene.outlet().resend_firing() == 0
+    assert scene.outlet().resend_alerts() == 0
+
+
+def test_a_resend_has_one_comparison_and_stops_once_another_process_may_be_sending(scene):
+    for name in ("feed", "shop"):
+        scene.fire(watched=replace(EACH, name=name), segments=SEGMENTS)
+    scene.receiver.treatment = Treatment(resend_every_s=60, updates=Updates.EACH)
+    scene.deliver()
+    scene.receiver.sent.clear()
+    answers = iter([True, False])
+    assert scene.outlet(is_sole_sender=lambda: next(answers)).resend_alerts() == 3
+    (message,) = scene.receiver.sent
+    assert {change.comparison for change in message.changes} == {message.comparison}
 
 
 def test_a_receiver_that_wants_no_resends_gets_none_and_a_failed_resend_is_raised(scene):
     again = FakeReceiver("again", treatment=Treatment(resend_every_s=60))
     scene.fire(to=("fake", "again"))
     scene.deliver(scene.receiver, again)
-    assert scene.outlet().resend_firing() == 0
+    assert scene.outlet().resend_alerts() == 0
     again.errors.append(DOWN)
     with pytest.raises(DeliveryError):
-        scene.outlet(again).resend_firing()
+        scene.outlet(again).resend_alerts()
 
 
 def test_what_lasts_is_repeated_at_its_interval_with_what_joined_it_until_somebody_looks_after_it(

@@ -5,21 +5,22 @@ from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from functools import cache
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import published
-from factories import DAY, HOUR, SLOT, changed, comparison, rule, summary, transition
+from factories import DAY, HOUR, SLOT, changed, comparison, rankings, rule, summary, transition
 from monitor.model.alerts import AlertState, Expectation, Outcome, State, Transition, accepted_level
 from monitor.model.memory import PastRun
 from monitor.model.model_versions import follow
 from monitor.model.rankings import Arm, Coverage, CoverageRow
 from monitor.model.rules import Comparison, Learning, Rule
 from monitor.model.run_reasons import RunReason, RunReasonKind
-from monitor.model.runs import RunRecord, RunStatus, Summary
-from monitor.pipeline.judgement import RECENT, ChangeScales, Rejudgement
+from monitor.model.runs import KeptLists, RunRecord, RunStatus, Scores, Summary
+from monitor.pipeline.judgement import RECENT, ChangeScales, Rejudgement, complete_record
 from monitor.texts.model_versions import write_models
 from tables import cells
 
@@ -243,6 +244,25 @@ def test_runs_of_holidays_are_not_judged_and_teach_nothing_and_what_fires_goes_o
     )
     assert "was expected after 20 healthy runs" in said[23].reason
     assert "was expected after 27 healthy runs" in said[32].reason
+
+
+def test_what_kept_lists_cannot_give_comes_from_kept_scores_also_where_lists_give_the_rest():
+    lists = rankings({"u1": ["i1"], "u2": ["i2"]})
+    rows = {"all": np.arange(2)}
+    scores = Scores(users=lists.users, by_metric={"floor(extended_tau)": np.array([0.2, 0.4])})
+    history: Any = SimpleNamespace(
+        kept_lists=lambda _: KeptLists(baseline=lists, candidate=lists, segments=rows),
+        run_scores=lambda *_: scores,
+    )
+    metrics = ("overlap", "floor(extended_tau)")
+    rules = [rule(alert=name, metric=name, statistic="p50") for name in metrics]
+    stored = published.record(SLOT, measured(0.3, metric=metrics[1], n=2, statistics={}))
+    paired = CoverageRow(segment="all", asked=2, paired=2, users_by_reason={})
+    stored = replace(stored, coverage=Coverage(rows=(paired,)))
+    completed, lacking = complete_record(comparison(rules=tuple(rules)), stored, history)
+    assert lacking == ()
+    medians = {found.metric: found.value("p50") for found in completed.summaries}
+    assert medians == {"overlap": 1.0, "floor(extended_tau)": pytest.approx(0.3)}
 
 
 SCORES = (-1.0, 1.0)

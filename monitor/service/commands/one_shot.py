@@ -192,7 +192,7 @@ class OneShot:
         troubles = []
         for sender in senders:
             try:
-                sender.resend_firing()
+                sender.resend_alerts()
                 sender.repeat_due()
             except DeliveryError as error:
                 troubles.append(str(error))

@@ -230,7 +230,7 @@ class Daemon:
             owner=self._runner.owner,
             policy=self._wiring.policy,
             picture_of=self._pictures.draw,
-            is_sure=lambda: self._role.leadership.is_sure,
+            is_sole_sender=lambda: self._role.leadership.is_sure,
         )
 
     def _alert_after(self) -> timedelta:

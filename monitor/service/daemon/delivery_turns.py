@@ -62,7 +62,7 @@ class DeliveryTurns:
         every_s = self.sender.receiver.treatment.resend_every_s
         if every_s is not None and clock.monotonic() >= self._next_resend_s:
             self._next_resend_s = clock.monotonic() + every_s
-            self.sender.resend_firing()
+            self.sender.resend_alerts()
 
     def _rest(self, pause_s: float) -> None:
         self._rests_until_s = self.sender.clock.monotonic() + pause_s

@@ -163,18 +163,19 @@ def _find_leader(
     """The segment that fell clearly more than the other segments. None if there is no such segment.
 
     ``falls``: the segments of one dimension, largest excess first. ``noise`` ignores how a segment
-    varies between runs, so `_SURE` alone would not be enough.
+    varies between runs, so `_SURE` alone would not be enough. So `_CONCENTRATED` must hold too.
     """
     if len(falls) == 1:
         return None
     first = falls[0]
-    others = 1 - first.share_before
+    share_of_others = 1 - first.share_before
     # Standard error of the excess if random users were in the segment (binomial).
-    error = noise * math.sqrt(first.share_before * others)
+    error = noise * math.sqrt(first.share_before * share_of_others)
     # Parts that cancel out leave a small total, and anything would be a large share of it.
     total = math.fsum(parts.values())
     moved = max(abs(total), *map(abs, parts.values()))
-    excess_if_alone = others * moved
+    # If only this segment fell, it adds the whole drop, and its excess is the share of the others.
+    excess_if_alone = share_of_others * moved
     is_sure = first.excess > _SURE * error
     is_own = first.excess >= _CONCENTRATED * excess_if_alone
     # The excess is also large if the others rose. Half of it must be the segment's own fall.

@@ -29,6 +29,9 @@ _IN_SEGMENT = 0.8
 # A more specific kind is reported if it explains at least this share of what the best kind
 # explains.
 _AS_GOOD = 0.5
+# Users without a list are reported instead of a fault that explains less than this share of the
+# drop.
+_OUTWEIGHS_MISSING = 0.5
 # If a fault explains less than this share of the drop, it explains nothing.
 _LEAST_EXPLAINED = 0.005
 # The other arm has the fault too if its finding explains at least this share of what the best
@@ -108,9 +111,13 @@ def find_fault(scene: Scene) -> tuple[Finding, bool | None] | None:
     kind. If the drop is not significant, or if no fault explains it, we compare numbers of users
     instead. Then kinds that a worse model causes too are reported only if there is no other kind.
     Only counts decide whether a hypothesis holds.
+
+    More users than usual may be without a list. They are reported instead of a fault that explains
+    less than half of the drop, or none of it. This needs a known usual share of such users.
     """
     suspicions = find_suspicions(scene)
-    arms = {suspicion.arm for suspicion in suspicions}
+    # All suspected arms, before covered suspicions are dropped.
+    suspected = {suspicion.arm for suspicion in suspicions}
     suspicions = [each for each in suspicions if not _is_covered(each, suspicions)]
     findings = [_make_finding(suspicion, scene) for suspicion in suspicions]
     weigh = _explained
@@ -121,11 +128,11 @@ def find_fault(scene: Scene) -> tuple[Finding, bool | None] | None:
     finding = _select_finding(findings, weigh)
     if scene.usually_missing is not None:
         missing = find_missing(scene.coverage, scene.usually_missing)
-        if missing is not None and (finding is None or (finding.explained or 0.0) < _AS_GOOD):
+        if missing is not None and (finding is None or _explained(finding) < _OUTWEIGHS_MISSING):
             finding = missing
     if finding is None:
         return None
-    return finding, _is_other_arm_unchanged(scene, finding, arms)
+    return finding, _is_other_arm_unchanged(scene, finding, suspected)
 
 
 def _is_covered(suspicion: Suspicion, suspicions: Sequence[Suspicion]) -> bool:
@@ -204,13 +211,15 @@ def _make_finding(suspicion: Suspicion, scene: Scene) -> Finding:
 def _select_likely_hit(suspicion: Suspicion, scene: Scene, rows: Rows, share: float) -> Flags:
     """The users that were probably hit, (n,), if this ``share`` of the users in ``rows`` was hit.
 
-    How far a list moved does not show whether it was hit: healthy lists move as far. But hit lists
-    move farther on average. So the lists that moved farthest are the likeliest ones.
+    If nearly all were hit, we return all users in ``rows``. Habits other than `Habit.MOVED` show by
+    themselves who was hit. How far a list moved does not show this: healthy lists move as far. But
+    hit lists move farther on average. So the lists that moved farthest are the likeliest ones.
     """
+    is_nearly_all = share >= _NEARLY_ALL
+    if not is_nearly_all and suspicion.habit is not Habit.MOVED:
+        return suspicion.hit
     likeliest = rows
-    if share < _NEARLY_ALL:
-        if suspicion.habit is not Habit.MOVED:
-            return suspicion.hit
+    if not is_nearly_all:
         bins = scene.bins[suspicion.arm][Habit.MOVED][rows]
         likeliest = rows[np.argsort(-bins, kind="stable")][: round(share * len(rows))]
     hit = np.zeros(len(scene.batch), dtype=np.bool_)

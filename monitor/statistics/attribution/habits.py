@@ -125,16 +125,18 @@ def find_excess(bins: Integers, usual: Sequence[float]) -> Outliers | None:
 def least_share(bins: Integers, usual: Sequence[float]) -> float:
     """A lower bound on the share of users that were hit, 0 to 1.
 
-    If users were hit, the ordinary bins have fewer users than usual. For each bin, q is the present
-    share of users below it, and s is the usual share. Then at most q / s of the users are usual
-    (the greatest share of a known part in a mixture: Blanchard, Lee and Scott 2010). Bins with
-    hardly any usual user below them are ignored.
+    If users were hit, the ordinary bins have fewer users than usual. For each bin, ``below`` is the
+    present share of users in lower bins, and ``usually_below`` is the usual share. Then at most
+    below / usually_below of the users are usual (the greatest share of a known part in a mixture:
+    Blanchard, Lee and Scott 2010). So at least (usually_below - below) / usually_below were hit. The
+    greatest of these bounds is returned. Bins with hardly any usual user below them are ignored.
     """
-    now, before = _tails(share_bins(bins), usual)
-    says_much = before[1:] <= _SAYS_LITTLE
-    fewer = (now - before)[1:][says_much]
-    at_most = 1 - before[1:][says_much]
-    return float((fewer / at_most).max(initial=0.0))
+    # Shares of the users in each bin or in a higher one. No user is below the first bin.
+    above, usually_above = (tails[1:] for tails in _tails(share_bins(bins), usual))
+    says_much = usually_above <= _SAYS_LITTLE
+    usually_below = 1 - usually_above[says_much]
+    fewer_below = (above - usually_above)[says_much]  # usually_below - below
+    return float((fewer_below / usually_below).max(initial=0.0))
 
 
 def widest(*habits: Sequence[float]) -> tuple[float, ...]:
@@ -161,7 +163,7 @@ _MANY = 5
 _LEAST_SHARE = 0.001
 
 # So many former lists are used for comparison. The lists of so many users are compared with them.
-_MODELS = 500
+_OTHER_LISTS = 500
 _SAMPLE = 300
 
 # Lists are still the user's own if they kept more of the former list than other users' lists have
@@ -170,8 +172,8 @@ _STILL_OWN = 0.12
 
 # New lists are other users' lists if they have enough in common with former lists. The unit is what
 # former lists have in common. The first limit is for the most similar list, the second for all.
-_LIKEST = 0.75
-_LIKE = 0.6
+_LIKE_ONE = 0.75
+_LIKE_ALL = 0.6
 
 
 def find_shared(codes: Codes) -> tuple[Flags, Integers]:
@@ -187,29 +189,30 @@ def find_shared(codes: Codes) -> tuple[Flags, Integers]:
 def judge_lists(lists: OwnLists, hit: Flags) -> FaultKind:
     """Whether these lists are other users' lists, random, or just others than before.
 
-    The ``hit`` users have lists in both runs.
+    Other users' lists are `MIXED_UP`, random lists are `NOISE`, and the user's own new lists are
+    `REPLACED`. The ``hit`` users have lists in both runs.
     """
     hit_users = _thin(np.flatnonzero(hit), _SAMPLE)
-    other_users = _thin(np.flatnonzero(lists.former_lengths), _MODELS)
-    models = lists.former[other_users]
+    other_users = _thin(np.flatnonzero(lists.former_lengths), _OTHER_LISTS)
+    other_lists = lists.former[other_users]
     common_before = _count_common(
-        lists.former[hit_users], models, code_users=hit_users, model_users=other_users
+        lists.former[hit_users], other_lists, code_users=hit_users, other_users=other_users
     )
     common_now = _count_common(
-        lists.present[hit_users], models, code_users=hit_users, model_users=other_users
+        lists.present[hit_users], other_lists, code_users=hit_users, other_users=other_users
     )
     own_share = lists.kept_share[hit_users].mean()
+    # Lists of other users are as far from the user's former list as the lists of any two users.
     strangers_share = common_before.mean() / lists.former_lengths[hit_users].mean()
     ordinary = lists.kept_share[~hit & ~np.isnan(lists.kept_share)]
     usual_share = float(ordinary.mean()) if len(ordinary) else 1.0
-    # Lists of other users are as far from the user's former list as the lists of any two users.
-    still_own_from = strangers_share + _STILL_OWN * (usual_share - strangers_share)
-    if own_share > still_own_from:
+    least_own_share = strangers_share + _STILL_OWN * (usual_share - strangers_share)
+    if own_share > least_own_share:
         return FaultKind.REPLACED
     likest_now = common_now.max(axis=1).mean()
     likest_before = common_before.max(axis=1).mean()
-    is_like_one = likest_now >= _LIKEST * likest_before
-    if is_like_one and common_now.mean() >= _LIKE * common_before.mean():
+    is_like_one = likest_now >= _LIKE_ONE * likest_before
+    if is_like_one and common_now.mean() >= _LIKE_ALL * common_before.mean():
         return FaultKind.MIXED_UP
     return FaultKind.NOISE
 
@@ -221,24 +224,25 @@ def _thin(rows: Rows, count: int) -> Rows:
 
 def _count_common(
     codes: Codes,
-    models: Codes,
+    other_lists: Codes,
     *,
     code_users: Rows,
-    model_users: Rows,
+    other_users: Rows,
 ) -> npt.NDArray[np.float32]:
-    """Number of items that each list has in common with each model, (lists, models).
+    """Number of items that each list has in common with each other list, (lists, other lists).
 
     0 where both are of one user.
     """
-    items = np.unique(models[models >= 0])
-    has_item = np.zeros((len(items), len(models)), dtype=np.float32)
-    where = models >= 0
-    has_item[np.searchsorted(items, models[where]), np.nonzero(where)[0]] = 1
+    listed = other_lists >= 0
+    items = np.unique(other_lists[listed])
+    has_item = np.zeros((len(items), len(other_lists)), dtype=np.float32)
+    has_item[np.searchsorted(items, other_lists[listed]), np.nonzero(listed)[0]] = 1
+    # A code above all items would have the place len(items). The next statement ignores such codes.
     item_places = np.searchsorted(items, codes).clip(max=len(items) - 1)
     is_there = (codes >= 0) & (items[item_places] == codes)
-    common = np.zeros((len(codes), len(models)), dtype=np.float32)
+    common = np.zeros((len(codes), len(other_lists)), dtype=np.float32)
     # Rank by rank, because an array of all ranks would be too large.
     for rank in range(codes.shape[1]):
         common += np.where(is_there[:, rank, None], has_item[item_places[:, rank]], 0)
-    common[code_users[:, None] == model_users] = 0
+    common[code_users[:, None] == other_users] = 0
     return common

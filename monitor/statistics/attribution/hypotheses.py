@@ -286,9 +286,10 @@ def _find_replaced(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | 
     kind = judge_lists(changes.lists[arm], suspicion.hit)
     if kind is not FaultKind.REPLACED:
         return replace(suspicion, kind=kind)
-    # Lists of other users and random lists are in far-out bins. Other replaced lists may be in any
-    # bin. New items and changed order together show more of their users than new items alone.
+    # New items and changed order together show more of the hit users than new items alone.
     moved = _exceed_habit(scene, arm, Habit.MOVED)
+    # Lists of other users and random lists are in far-out bins, but these lists may be in any bin.
+    # So even if `moved` is None, the share of hit users is estimated by `Habit.MOVED`.
     return replace(moved or suspicion, kind=kind, habit=Habit.MOVED)
 
 
@@ -349,10 +350,11 @@ def _exceed_habit(scene: Scene, arm: Arm, habit: Habit) -> Suspicion | None:
 def usual_shares(
     scene: Scene, arm: Arm, habit: Habit, rows: Rows | None = None
 ) -> tuple[float, ...]:
-    """Usual shares of users by bin, from the arm's past runs.
+    """Usual shares of users by bin.
 
-    With runs between the earlier lists and these, the wider of both. With ``rows``, at least as
-    wide as the shares of these users in the other arm.
+    From the arm's past runs. Without them, from the other arm in this run. If other runs lie between
+    the earlier lists and this run, the wider of both. With ``rows``, the shares are at least as wide
+    as those of these users in the other arm.
     """
     other_bins = scene.bins[arm.other][habit]
     shares = scene.habits.get(arm, {}).get(habit)
