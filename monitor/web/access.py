@@ -269,8 +269,8 @@ def server_tls_context(options: TlsOptions) -> ssl.SSLContext:
 def _load_pair(context: ssl.SSLContext, options: TlsOptions) -> None:
     cert = str(options.cert_file)
     key = str(options.key_file)
-    # Only checks that the files can be read. OpenSSL would wait for a pipe, and never stop reading a
-    # device.
+    # Only checks that the files can be read. OpenSSL would wait for a pipe, and never stop reading
+    # a device.
     _read(cert, "cert_file")
     _read(key, "key_file")
     try:
