@@ -69,7 +69,7 @@ def names_in(entry: object) -> Iterator[tuple[KeyPath, str | None]]:
     candidates = entry.get("candidates")
     if not isinstance(candidates, Mapping):
         candidates = {}
-    # A comparison with one candidate. An entry without any candidate counts as one, although invalid.
+    # A comparison with one candidate. An invalid entry without candidates counts too.
     if entry.get("candidate") is not None or not candidates:
         yield ("name",), name
     # One comparison for each of several candidates.

@@ -216,7 +216,7 @@ def _with_new_keys(
     This happens if a rule was removed and added again, or if a clock was set back. Receivers must
     not take the new firing for the earlier one.
     """
-    # The new starts are not stored yet. So a stored start with the same key is of an earlier firing.
+    # The new starts are not stored yet, so a stored start with the same key is an earlier one.
     starts = {change.dedup_key: change for change in changes if change.is_start}
     query = select(transitions.c.dedup_key).where(transitions.c.dedup_key.in_(starts), IS_START)
     new_keys = {}

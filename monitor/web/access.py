@@ -269,7 +269,9 @@ def server_tls_context(options: TlsOptions) -> ssl.SSLContext:
 def _load_pair(context: ssl.SSLContext, options: TlsOptions) -> None:
     cert = str(options.cert_file)
     key = str(options.key_file)
-    _read(cert, "cert_file")  # OpenSSL would wait for a pipe, and never stop reading a device
+    # Only checks that the files can be read. OpenSSL would wait for a pipe, and never stop reading
+    # a device.
+    _read(cert, "cert_file")
     _read(key, "key_file")
     try:
         context.load_cert_chain(cert, key, password=_no_password)

@@ -205,24 +205,24 @@ def _render(tokens: FormTokens, page: Page, site: Site, request: Request) -> Res
 def _form_endpoint(
     site: Site,
     tokens: FormTokens,
-    thread: CapacityLimiter,
+    limiter: CapacityLimiter,
 ) -> Callable[[Request], Awaitable[Response]]:
-    """Return an endpoint that executes a form, and then shows the page of the form again."""
+    """Return an endpoint that executes a form, and then redirects to the page of the form."""
 
     async def endpoint(request: Request) -> Response:
         user = require_user(request)
-        key = request.path_params.get("key", "")
+        alert_key = request.path_params.get("key", "")
         try:
             fields = await read_form(request)
             issued = tokens.verify(fields.get("token", ""), user)
-            form = Form(user=user, issued=issued, key=key, fields=fields)
-            outcome = await run_sync(act, site, form, limiter=thread)
+            form = Form(user=user, issued=issued, key=alert_key, fields=fields)
+            outcome = await run_sync(act, site, form, limiter=limiter)
         except ConfigError as error:
             return _error_page(site, 422, "nothing was changed", str(error))
         except DatabaseError as error:
             reason = f"{error}. Check whether the change was made before you try again."
             return _error_page(site, 503, "the database is away", reason)
-        path = alert_url(key) if key else "/alerts"
+        path = alert_url(alert_key) if alert_key else "/alerts"
         return RedirectResponse(f"{site.prefix}{path}?done={outcome}", 303, PLAIN_HEADERS)
 
     return endpoint

@@ -286,7 +286,11 @@ def answer_gate(site: Site, request: Request) -> Response:
 
 
 def describe_gate() -> dict[str, Any]:
-    """Return the route in OpenAPI. Its two methods differ in the default of ``verdict``."""
+    """Return the route in OpenAPI.
+
+    Its two methods differ only in the default of the option ``verdict``. A GET has none, a POST has
+    ``safe``.
+    """
     failures = {
         "400": "An option is unknown, missing or cannot be read.",
         "404": "The comparison does not exist.",
@@ -296,9 +300,9 @@ def describe_gate() -> dict[str, Any]:
         ),
     }
     responses = describe_failures(failures)
-    verdict = {"text/plain": {"schema": {"type": "string"}}}
-    responses["409"]["content"] |= verdict
-    answer = {"application/json": {"schema": {"type": "object"}}, **verdict}
+    as_text = {"text/plain": {"schema": {"type": "string"}}}
+    responses["409"]["content"] |= as_text
+    answer = {"application/json": {"schema": {"type": "object"}}, **as_text}
     responses["200"] = {
         "description": "The certificate. If the query has a verdict, the answer to it in words.",
         "content": answer,

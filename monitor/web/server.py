@@ -87,7 +87,8 @@ class WebServer:
     def start(self) -> None:
         """Listen and serve. Returns when the server answers requests.
 
-        Raises ConfigError if the address cannot be used.
+        Raises ConfigError if the address cannot be used, and MonitorError if the server does not
+        start in time.
         """
         listener = _listen(self._host, self._port)
         self._port = listener.getsockname()[1]

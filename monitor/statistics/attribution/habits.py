@@ -128,8 +128,9 @@ def least_share(bins: Integers, usual: Sequence[float]) -> float:
     If users were hit, the ordinary bins have fewer users than usual. For each bin, ``below`` is the
     present share of users in lower bins, and ``usually_below`` is the usual share. Then at most
     below / usually_below of the users are usual (the greatest share of a known part in a mixture:
-    Blanchard, Lee and Scott 2010). So at least (usually_below - below) / usually_below were hit. The
-    greatest of these bounds is returned. Bins with hardly any usual user below them are ignored.
+    Blanchard, Lee and Scott 2010). So at least (usually_below - below) / usually_below were hit.
+    The greatest of these bounds is returned. Bins with hardly any usual user below them are
+    ignored.
     """
     # Shares of the users in each bin or in a higher one. No user is below the first bin.
     above, usually_above = (tails[1:] for tails in _tails(share_bins(bins), usual))

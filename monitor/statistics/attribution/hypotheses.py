@@ -352,9 +352,9 @@ def usual_shares(
 ) -> tuple[float, ...]:
     """Usual shares of users by bin.
 
-    From the arm's past runs. Without them, from the other arm in this run. If other runs lie between
-    the earlier lists and this run, the wider of both. With ``rows``, the shares are at least as wide
-    as those of these users in the other arm.
+    From the arm's past runs. Without them, from the other arm in this run. If other runs lie
+    between the earlier lists and this run, the wider of both. With ``rows``, the shares are at
+    least as wide as those of these users in the other arm.
     """
     other_bins = scene.bins[arm.other][habit]
     shares = scene.habits.get(arm, {}).get(habit)

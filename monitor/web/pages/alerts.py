@@ -222,7 +222,13 @@ def _compose(
     positions: Sequence[int],
     at: datetime,
 ) -> Iterator[Message]:
-    """Compose the messages that were sent at this time, about the changes at these positions."""
+    """Compose the messages that were sent at this time, about the changes at these positions.
+
+    ``changes`` are all changes of the incident, in the order of storing. Receivers get them in this
+    order.
+    """
+    # Cut by position: the changes of these messages happened before ``at`` too. An end that was
+    # sent earlier removes no start: receivers that show texts get ends when the incident is over.
     delivered = tuple(change for change in changes[: min(positions)] if change.is_start)
     past = [change for change in changes if change.at <= at]
     ended = {change.dedup_key for change in past if change.is_end}

@@ -190,7 +190,8 @@ def state_of(latest: LatestRun) -> ComparisonState:
     if State.PENDING in states:
         return ComparisonState.PENDING
     expected = {each.expected for each in latest.expectations if each.segment == ALL}
-    # Rules judged all users, and none of them has learned yet what to expect.
+    # Rules judged all users, and none of them has learned yet what to expect. Without rules that
+    # learn the set is empty, and the comparison is quiet.
     is_learning = expected == {None}
     return ComparisonState.LEARNING if is_learning else ComparisonState.QUIET
 

@@ -97,20 +97,22 @@ def coverage_chart(page: ComparisonPage) -> Markup:
     if not page.coverage:
         return Markup()
     slots, rows = zip(*page.coverage, strict=True)
-    reasons: set[tuple[Arm, CoverageReason]] = set()
+    arms_and_reasons: set[tuple[Arm, CoverageReason]] = set()
     for row in rows:
-        reasons.update(row.users_by_reason)
+        arms_and_reasons.update(row.users_by_reason)
     shares: dict[str, list[float]] = {}
-    keys = []
-    for number, reason in enumerate(sorted(reasons)):
-        of_runs = [row.users_by_reason.get(reason, 0) / max(1, row.asked) for row in rows]
-        name = ": ".join(reason)
+    legend = []
+    for number, arm_and_reason in enumerate(sorted(arms_and_reasons)):
+        of_runs = [row.users_by_reason.get(arm_and_reason, 0) / max(1, row.asked) for row in rows]
+        name = ": ".join(arm_and_reason)
         shares[name] = of_runs
         key_class = f"key s{number % 8}"
-        keys.append(element("span", f"{name}, {of_runs[-1]:.1%} now", class_=key_class))
+        legend.append(element("span", f"{name}, {of_runs[-1]:.1%} now", class_=key_class))
     label = "users without a list, or with an imperfect one"
-    drawn = draw_stack(slots, shares, label=label)
-    return drawn and drawn + element("p", *keys, class_="keys")
+    chart = draw_stack(slots, shares, label=label)
+    if not chart:
+        return chart
+    return chart + element("p", *legend, class_="keys")
 
 
 def drop_chart(explanation: Explanation) -> Markup:

@@ -1,7 +1,7 @@
 """The page of one run, and the page of one user in a run."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 
 from monitor.charts.slope_chart import describe_move
@@ -51,28 +51,21 @@ def read_run_page(site: Site, query: Query) -> RunPage:
     site.require(name)
     run = site.run_at(name, slot)
     pages = site.store.pages
-    latest = site.latest_of(name)
-    record: RunRecord | None = latest
-    if latest is None or latest.run != run:
-        record = site.store.history.record(run.id)
-    if record is None:
-        record = RunRecord(run=run, coverage=None, summaries=())
+    record = _record_of(site, run)
     before, after = pages.neighbours(name, slot)
+    runs_before: Sequence[Run] = ()
+    if before is not None:
+        runs_before = site.store.history.runs(comparison=name, since=before, until=before, limit=1)
     is_same_input = False
     means: Mapping[tuple[str, str], float | None] = {}
-    if before is not None:
-        run_before = site.run_at(name, before)
-        is_same_input = run_before.input_hash == run.input_hash is not None
+    if runs_before:
+        run_before = runs_before[0]
+        is_same_input = run.input_hash is not None and run.input_hash == run_before.input_hash
         means = pages.means(run_before.id)
-    moved: list[float | None] = []
-    for summary in record.summaries:
-        mean = means.get((summary.segment, summary.metric))
-        if summary.mean is None or mean is None:
-            moved.append(None)
-        else:
-            moved.append(summary.mean - mean)
+    else:
+        before = None  # the previous run may have been deleted meanwhile
     evidence = site.store.history.evidence(run.id)
-    ordinary = [user for user in evidence if user.kind == EvidenceKind.REPRESENTATIVE]
+    representative = [user for user in evidence if user.kind == EvidenceKind.REPRESENTATIVE]
     changes = pages.changes(name, None, since=slot, until=slot)
     starts = [change for change in changes if change.is_start]
     ends = [change for change in changes if not change.is_start]
@@ -87,17 +80,39 @@ def read_run_page(site: Site, query: Query) -> RunPage:
         coverage=record.coverage,
         is_same_input=is_same_input,
         summaries=record.summaries,
-        mean_changes=tuple(moved),
+        mean_changes=_mean_changes(record.summaries, means),
         arm_scores=record.arm_scores,
         worst=tuple(user for user in evidence if user.kind == EvidenceKind.WORST),
-        representative=tuple(user for user in ordinary if user.baseline != user.candidate),
-        unchanged=tuple(user for user in ordinary if user.baseline == user.candidate),
+        representative=tuple(user for user in representative if user.baseline != user.candidate),
+        unchanged=tuple(user for user in representative if user.baseline == user.candidate),
         titles=site.titles(name, slot, items_of(evidence)),
         urls=site.item_urls(name, [exposure.item for exposure in moved_items]),
         started_alerts=_count_by_alert(starts),
         ended_alerts=_count_by_alert(ends),
         incident=starts[0].incident if starts else None,
     )
+
+
+def _record_of(site: Site, run: Run) -> RunRecord:
+    """Return the run with its results. If they were deleted meanwhile, without results."""
+    latest = site.latest_of(run.comparison)
+    if latest is not None and latest.run == run:
+        return latest
+    return site.store.history.record(run.id) or RunRecord(run=run, coverage=None, summaries=())
+
+
+def _mean_changes(
+    summaries: Sequence[Summary], means_before: Mapping[tuple[str, str], float | None]
+) -> tuple[float | None, ...]:
+    """Return the change of each summary's mean. ``means_before`` are by segment and metric."""
+    changes: list[float | None] = []
+    for summary in summaries:
+        before = means_before.get((summary.segment, summary.metric))
+        if summary.mean is None or before is None:
+            changes.append(None)
+        else:
+            changes.append(summary.mean - before)
+    return tuple(changes)
 
 
 def _count_by_alert(changes: Iterable[FiringChange]) -> tuple[tuple[str, int], ...]:
