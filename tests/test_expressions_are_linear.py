@@ -81,7 +81,10 @@ def expressions() -> Iterator[Expression]:
             yield from _of_module(importlib.import_module(name), tree)
     for each in dialects._DIALECTS:
         yield Expression(
-            "measures.reading.dialects", "each.pattern", "fullmatch", re.compile(each.pattern, re.DOTALL)
+            "measures.reading.dialects",
+            "each.pattern",
+            "fullmatch",
+            re.compile(each.pattern, re.DOTALL),
         )
 
 

@@ -121,16 +121,6 @@ class SqlRunStore:
             list_pieces.store_lists(connection, result, pieces)
             return result.claim.run_id
 
-    def abandon(self, claim: Claim, *, reason: str, at: datetime) -> bool:
-        # With the higher attempt the database refuses what the old owner may still store.
-        abandoned = (
-            update(runs)
-            .where(_is_held(claim), runs.c.claimed_until.is_not(None))
-            .values(claimed_until=None, attempt=runs.c.attempt + 1, **as_abandoned(reason, at))
-        )
-        with self._database.write() as connection:
-            return connection.execute(abandoned).rowcount == 1
-
     def abandon_expired(self, now: datetime, *, sparing: Collection[int] = ()) -> int:
         abandoned = (
             update(runs)

@@ -237,13 +237,6 @@ class RunStore(Protocol):
         stores nothing.
         """
 
-    def abandon(self, claim: Claim, *, reason: str, at: datetime) -> bool:
-        """Take the slot from the owner of this claim, who hangs. The owner's results are refused.
-
-        A first attempt becomes ``abandoned``. A rerun shows its earlier results again.
-        Returns False if the claim is no longer valid.
-        """
-
     def abandon_expired(self, now: datetime, *, sparing: Collection[int] = ()) -> int:
         """Mark runs with expired claims as abandoned, except runs with ids in ``sparing``.
 
