@@ -23,12 +23,11 @@ from monitor.web.app import describe_api
 from servers import require
 
 ROOT = Path(__file__).resolve().parents[1]
-README, CLI_GUIDE, METRICS_GUIDE, DEPLOYING = (
+README, CLI_GUIDE, DEPLOYING = (
     (ROOT / name).read_text()
     for name in (
         "README.md",
         "docs/reference/commands.md",
-        "docs/reference/series.md",
         "docs/how-to/one-run.md",
     )
 )

@@ -54,7 +54,7 @@ def test_each_step_loads_only_what_it_needs(tmp_path):
     open_store(f"sqlite:///{tmp_path / 'rankwatch.db'}", create=True).close()
 
     assert lines_of(STEPS, tmp_path) == [
-        "cli errors model redaction texts",
+        "boundary cli model texts",
         "{0, 1}",
         "",
         "{0}",

@@ -86,6 +86,8 @@ def test_the_daemon_measures_what_has_arrived_after_its_run(bought):
             lambda: any(run.labelled_at for run in store.history.runs(comparison="shop", limit=9)),
             "the labels",
         )
-        assert [run.slot for run in store.runs.awaiting_relevance("shop", since=DAYS[0])] == [
-            DAYS[1]
-        ]
+
+        def awaiting() -> list[datetime]:
+            return [run.slot for run in store.runs.awaiting_relevance("shop", since=DAYS[0])]
+
+        wait_for(lambda: awaiting() == [DAYS[1]], "the run of the second day")
