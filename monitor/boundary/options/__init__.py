@@ -375,19 +375,26 @@ class Options(BaseModel):
         return schema
 
 
-@cache
 def field_docs(options: type[BaseModel]) -> dict[str, str]:
     """The docstrings below the fields of a class and of its base classes, by the field's name."""
     docs: dict[str, str] = {}
     for base in reversed(options.__mro__):
-        try:
-            source = inspect.getsource(base)
-        except (OSError, TypeError):  # built in, or made by `create_model`
-            continue
-        (definition,) = ast.parse(textwrap.dedent(source)).body
-        for field, below in pairwise(getattr(definition, "body", ())):
-            if isinstance(field, ast.AnnAssign) and isinstance(below, ast.Expr):
-                docs[ast.unparse(field.target)] = " ".join(ast.literal_eval(below.value).split())
+        if issubclass(base, BaseModel) and base is not BaseModel:
+            docs |= _own_field_docs(base)
+    return docs
+
+
+@cache
+def _own_field_docs(options: type[BaseModel]) -> dict[str, str]:
+    try:
+        source = inspect.getsource(options)
+    except (OSError, TypeError):  # made by `create_model`
+        return {}
+    docs = {}
+    (definition,) = ast.parse(textwrap.dedent(source)).body
+    for field, below in pairwise(getattr(definition, "body", ())):
+        if isinstance(field, ast.AnnAssign) and isinstance(below, ast.Expr):
+            docs[ast.unparse(field.target)] = " ".join(ast.literal_eval(below.value).split())
     return docs
 
 
