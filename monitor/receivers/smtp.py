@@ -163,6 +163,7 @@ class SmtpClient:
             answer = connection.data(exchange.content)
         except smtplib.SMTPDataError as error:
             answer = (error.smtp_code, error.smtp_error)
+        exchange.deadline.require_time()  # a cut answer looks like a complete one
         self._require(answer, "the message", of_message=True)
         exchange.refused = refused
 
