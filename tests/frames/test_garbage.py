@@ -72,6 +72,20 @@ def test_half_a_character_in_an_id_is_refused():
         monitor.compare(["a", "x\ud800"], ["a"])
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda half: monitor.compare_many({half: ["a"]}, {half: ["a"]}),
+        lambda half: monitor.summarize(
+            monitor.compare_many({"u": ["a"]}, {"u": ["a"]}), {"u": half}
+        ),
+    ],
+)
+def test_half_a_character_in_a_user_or_segment_is_an_error_in_words(call):
+    with pytest.raises(InputError, match=r"found the text 'x\\ud800', which is not valid Unicode"):
+        call("x\ud800")
+
+
 def test_the_text_nan_is_an_item():
     assert monitor.compare(["nan", "None", "<NA>"], ["None", "nan", "x"], OVERLAP) == {
         OVERLAP: pytest.approx(2 / 3)

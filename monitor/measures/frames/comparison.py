@@ -14,7 +14,7 @@ from monitor.charts.slope_chart import draw_slopes
 from monitor.charts.svg import Plot, element
 from monitor.measures.frames.chunks import CodedPairs, chunks_of_pairs, encode_pairs
 from monitor.measures.frames.columns import FrameColumns, Rankings, read_lists
-from monitor.measures.frames.lists import read_rows, read_scores
+from monitor.measures.frames.lists import read_rows, read_scores, refuses_broken_text
 from monitor.measures.frames.side_information import (
     Graded,
     Weights,
@@ -275,6 +275,7 @@ def _with_scores(lists: RankingTable, scores: Numbers | None, what: str) -> Rank
     return replace(lists, scores=values)
 
 
+@refuses_broken_text
 def compare_many(  # noqa: PLR0913 - half of the arguments only rename columns
     baseline: Rankings,
     candidate: Rankings,

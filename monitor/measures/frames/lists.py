@@ -4,9 +4,10 @@ Other values are refused. Tables with Arrow's PyCapsule protocol are read too. T
 become Python objects. `monitor.measures.reading.ids` defines what an id is.
 """
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from functools import wraps
 from itertools import chain, compress
-from typing import Any, NoReturn, Protocol, cast
+from typing import Any, NoReturn, ParamSpec, Protocol, TypeVar, cast
 from uuid import UUID
 
 import numpy as np
@@ -37,6 +38,30 @@ from monitor.model.unreadable import Need
 Row = Sequence[Any] | Array
 _LISTS = ("list<", "large_list<", "fixed_size_list<")
 _TEXTS = {"string", "large_string", "string_view"}
+
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+def refuses_broken_text(function: Callable[_P, _T]) -> Callable[_P, _T]:
+    """Make a function raise InputError if it reads text with half of a surrogate pair.
+
+    Tables cannot store such text.
+    """
+
+    @wraps(function)
+    def checked(*args: _P.args, **kwargs: _P.kwargs) -> _T:
+        try:
+            return function(*args, **kwargs)
+        except UnicodeEncodeError as error:
+            near = error.object[max(0, error.start - 20) : error.start + 20]
+            raise InputError(
+                f"found the text {near!r}, which is not valid Unicode: decode the original bytes "
+                "again, or leave the text out"
+            ) from None
+
+    return checked
 
 
 class ArrowTable(Protocol):

@@ -12,7 +12,7 @@ from pandas.api.extensions import ExtensionArray
 from monitor.charts.bars import draw_histogram
 from monitor.charts.svg import Plot, element
 from monitor.charts.time_chart import Level
-from monitor.measures.frames.lists import ArrowTable, as_frame
+from monitor.measures.frames.lists import ArrowTable, as_frame, refuses_broken_text
 from monitor.measures.metrics import parse
 from monitor.measures.summaries import summarize_one
 from monitor.model.arrays import Array, Floats, Rows
@@ -37,6 +37,7 @@ SegmentsBy = (
 """
 
 
+@refuses_broken_text
 def summarize(frame: pd.DataFrame, by: SegmentsBy | None = None) -> pd.DataFrame:
     """Summarize the scores of `compare_many`.
 
@@ -80,6 +81,7 @@ def summarize(frame: pd.DataFrame, by: SegmentsBy | None = None) -> pd.DataFrame
     return table.droplevel("segment") if by is None else table
 
 
+@refuses_broken_text
 def plot_scores(frame: pd.DataFrame, by: SegmentsBy | None = None) -> Plot:
     """Draw histograms of the scores of `compare_many`.
 
