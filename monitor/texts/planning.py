@@ -12,7 +12,7 @@ def write_checked(config: str, comparisons: int, receivers: int, unread: Sequenc
     valid = f"{config}: the configuration is valid ({counts})"
     if not unread:
         return f"{valid}, and its sources can be compared"
-    return f"{valid}, but its sources are not: no lists could be compared for {', '.join(unread)}"
+    return f"{valid}, but no lists could be compared for {', '.join(unread)}"
 
 
 def write_too_few_healthy(runs: int, needed: int) -> str:
