@@ -5,6 +5,7 @@ import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
+from alerts_reference import alerts_reference
 from metrics.reactions import reactions_table
 from monitor.export.series import series_reference
 from monitor.settings.json_schema import json_schema
@@ -33,6 +34,7 @@ def texts() -> Iterator[tuple[Path, str]]:
     yield _with(ROOT / "docs/reference/http-profiles.md", profiles_reference())
     yield _with(ROOT / "docs/reference/series.md", series_reference())
     yield _with(ROOT / "docs/reference/metrics.md", reactions_table())
+    yield _with(ROOT / "docs/runbooks/index.md", alerts_reference())
     yield ROOT / "tests/texts/golden.txt", golden()
     yield (
         ROOT / _OPERATOR,
