@@ -92,7 +92,8 @@ def test_no_page_loads_anything_from_another_host_or_has_scripts_and_styles_insi
         assert not re.findall(r"<style| style=|<script(?![^>]*\bsrc=)", text), name
 
 
-def test_the_runbook_of_every_alert_opens_in_a_daemon(pages):
+@pytest.mark.usefixtures("pages")
+def test_the_runbook_of_every_alert_opens_in_a_daemon():
     names = {*severities(), OTHER_METRIC, OWN_RULE}
     paths = {f"/docs/runbooks/{name}" for name in names}
     paths |= {urlsplit(each.annotations["runbook_url"]).path for each in alerts()}
