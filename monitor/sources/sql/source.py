@@ -30,6 +30,7 @@ from monitor.sources.sql import SqlOptions, SqlSourceOptions, SqlTableOptions, i
 from monitor.sources.table_lists import TableBatch, TableLists
 from monitor.sources.table_options import MICROSECONDS, MILLISECONDS, SECONDS, ServedOptions
 from monitor.sources.tables import Table
+from monitor.texts.wording import write_extra
 
 _FETCH = 10_000  # the number of rows
 _FETCH_LENGTH = 1 << 26  # the number of characters in all rows of a fetch
@@ -201,7 +202,7 @@ def _engine(url: sa.URL) -> sa.Engine:
     except ImportError as error:
         problem = f"the driver of {url.drivername} is not installed ({error.name})"
         if url.get_backend_name() == "postgresql":
-            problem += ": pip install 'rankwatch[postgres]'"
+            problem += f": {write_extra('postgres')}"
         raise ConfigError(problem) from None
 
 
