@@ -97,14 +97,14 @@ def measure(
     batch_users: int, sampled_users: int, spell: Any, floor: NoiseFloor = NoiseFloor.SERVE
 ) -> Measurement:
     sizes = {"batch_users": batch_users, "sampled_users": sampled_users}
-    return measured(*world(spell), sizes, noise_floor=floor)
+    return measured(*world(spell), sizes=sizes, noise_floor=floor)
 
 
 def measured(
-    asked: Arms, memory: Memory, sizes: Mapping[str, Any] = {}, **changes: Any
+    asked: Arms, memory: Memory, sizes: Mapping[str, Any] | None = None, **changes: Any
 ) -> Measurement:
     plan = changed(EVERYTHING, **changes)
-    return measure_slot(plan, asked, SLOT, memory, Stopwatch(StillClock()), **sizes)
+    return measure_slot(plan, asked, SLOT, memory, Stopwatch(StillClock()), **(sizes or {}))
 
 
 def plain(value: Any) -> Any:
