@@ -96,8 +96,9 @@ def world(spell: Any) -> tuple[Arms, Memory]:
 def measure(
     batch_users: int, sampled_users: int, spell: Any, floor: NoiseFloor = NoiseFloor.SERVE
 ) -> Measurement:
+    asked, memory = world(spell)
     sizes = {"batch_users": batch_users, "sampled_users": sampled_users}
-    return measured(*world(spell), sizes=sizes, noise_floor=floor)
+    return measured(asked, memory, sizes, noise_floor=floor)
 
 
 def measured(
