@@ -109,12 +109,15 @@ def look(config: Path, faults: list[Fault]) -> Iterator[tuple[str, bytes]]:
     yield "log", log.read_bytes()
 
 
+@pytest.mark.parametrize("database", ["sqlite", "postgresql"])
 def test_no_output_holds_the_id_of_a_user_and_each_run_names_the_cause_that_was_planted(
-    tmp_path, postgres_server
+    database, tmp_path, postgres_server
 ):
     url = f"sqlite:///{tmp_path / 'rankwatch.db'}"
     with ExitStack() as servers:
         planted = plant(tmp_path, servers, postgres_server)
+        if database == "postgresql":
+            url = servers.enter_context(postgres_server.database())
         outputs = play(planted, url)
         engine = sa.create_engine(url)
         servers.callback(engine.dispose)
