@@ -18,7 +18,7 @@ from monitor.model.errors import SourceError, UserDataError
 from monitor.model.memory import Memory
 from monitor.model.ports import Measurer
 from monitor.model.rankings import CoverageReason, Pull
-from monitor.model.rules import Comparison, Keep, SampleSize
+from monitor.model.rules import Comparison, Keep
 from monitor.model.runs import EvidenceKind, Findings, JoinRequest
 from monitor.model.statistics import TRAITS, NoiseFloor
 from monitor.pipeline.pseudonyms import HiddenRelevance, Pseudonyms
@@ -26,6 +26,7 @@ from monitor.pipeline.pull import Arms, draw_panel, pull_all
 from monitor.pipeline.run_measurement import Measurement, Stopwatch, measure_slot
 from monitor.pipeline.run_parts import unpack_part
 from monitor.pipeline.run_scores import RunScores
+from monitor.sources import SampleOptions
 from pipeline.canned import Canned, CannedRelevance, CannedWeights, StillClock, arms, users
 
 ASKED = [f"user-{number:03}" for number in range(300)]
@@ -256,7 +257,10 @@ def test_scores_of_the_panel_are_those_of_its_fixed_users_in_every_run():
         scores = measured(asked, Memory(), sample=size, keep_scores=Keep.PANEL).run.scores
         return {user for batch in scores or () for user in batch.users}
 
-    fixed, more = users_kept(SampleSize(fixed=60)), users_kept(SampleSize(fixed=60, rotating=150))
+    fixed, more = (
+        users_kept(SampleOptions(fixed=60)),
+        users_kept(SampleOptions(fixed=60, rotating=150)),
+    )
     assert set() != fixed <= more  # a rotating user takes the place of a fixed one without a list
     assert len(more) <= 60
 
