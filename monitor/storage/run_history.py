@@ -13,6 +13,7 @@ from sqlalchemy import ColumnElement, Connection, Select, and_, column, func, se
 from monitor.model.alerts import Expectation, State, Transition
 from monitor.model.errors import DatabaseError
 from monitor.model.explanation import Explanation, Split
+from monitor.model.immutable import extend
 from monitor.model.memory import Memory, MemoryRequest, PastRun
 from monitor.model.rankings import ALL
 from monitor.model.rules import METRIC_LABELS, MIN_HEALTHY_RUNS, RuleKind
@@ -125,11 +126,10 @@ class SqlHistory:
         with self._database.read() as connection:
             newest = [_newest(connection, name, *conditions) for name in dict.fromkeys(comparisons)]
             records = _records(connection, list(filter(None, newest)))
-            ids = [record.run.id for record in records]
+            ids = [record.id for record in records]
             expectations = run_results.items_of(connection, Expectation, ids)
             return tuple(
-                _latest(connection, record, expectations.get(record.run.id, ()))
-                for record in records
+                _latest(connection, record, expectations.get(record.id, ())) for record in records
             )
 
     def changes(
@@ -394,8 +394,9 @@ def _records(connection: Connection, finished: Sequence[Run]) -> tuple[RunRecord
     explanations = run_results.explanations_of(connection, ids)
     records = []
     for run in finished:
-        record = RunRecord(
-            run=run,
+        record = extend(
+            RunRecord,
+            run,
             coverage=coverage_by_run.get(run.id),
             summaries=summaries_by_run.get(run.id, ()),
             arm_scores=arm_scores_by_run.get(run.id, ()),
@@ -447,21 +448,23 @@ def _latest(
     expectations: tuple[Expectation, ...],
 ) -> LatestRun:
     """Add to a comparison's newest run what pages show of its alerts and of earlier runs."""
-    run = record.run
-    is_of_comparison = runs.c.comparison == run.comparison
-    times = run_results.newest_ok(run.comparison).with_only_columns(runs.c.slot, runs.c.finished_at)
+    is_of_comparison = runs.c.comparison == record.comparison
+    times = run_results.newest_ok(record.comparison).with_only_columns(
+        runs.c.slot, runs.c.finished_at
+    )
     last_ok = connection.execute(times.limit(1)).first()
     unlabelled = select(func.count()).select_from(runs).where(WAITS_FOR_RELEVANCE, is_of_comparison)
-    return LatestRun(
-        **{field.name: getattr(record, field.name) for field in fields(record)},
-        states=read_states(connection, run.comparison),
+    return extend(
+        LatestRun,
+        record,
+        states=read_states(connection, record.comparison),
         last_ok_slot=last_ok.slot if last_ok else None,
         last_ok_at=last_ok.finished_at if last_ok else None,
         expectations=expectations,
         unlabelled=connection.scalar(unlabelled) or 0,
         first_slot=connection.scalar(select(func.min(runs.c.slot)).where(is_of_comparison)),
-        recent=_recent(connection, run, record.leading_metric),
-        last_end=_last_end(connection, run),
+        recent=_recent(connection, record),
+        last_end=_last_end(connection, record),
     )
 
 
@@ -476,12 +479,9 @@ def _last_end(connection: Connection, run: Run) -> Transition | None:
     return None if row is None else from_row(Transition, row)
 
 
-def _recent(
-    connection: Connection,
-    run: Run,
-    metric: str | None,
-) -> tuple[tuple[datetime, float | None], ...]:
+def _recent(connection: Connection, run: RunRecord) -> tuple[tuple[datetime, float | None], ...]:
     """Return the slot and the mean over all users of the newest ok runs, oldest first."""
+    metric = run.leading_metric
     if metric is None:
         return ()
     is_measured = and_(

@@ -61,8 +61,8 @@ def fired_in_the_relapse(
         is_ill = run >= second or (has_first and first <= run < first + fault)
         found = record(start + run * every, *measure(what, run, is_ill=is_ill))
         if run < LEARNED:
-            past = PastRun(slot=found.run.slot, summaries=found.summaries, states={})
-            rejudging.past[found.run.config_hash].append(past)
+            past = PastRun(slot=found.slot, summaries=found.summaries, states={})
+            rejudging.past[found.config_hash].append(past)
             continue
         rejudging.judge(found)
         if run >= second:

@@ -149,7 +149,7 @@ def test_runs_of_every_end_come_oldest_first_a_few_at_a_time_and_running_ones_do
 
     def read(after, comparison="home-feed") -> list[Any]:
         found = store.history.run_records(comparison, after=after, limit=2)
-        return [(each.run.status, each.run.slot, each.coverage, each.summaries) for each in found]
+        return [(each.status, each.slot, each.coverage, each.summaries) for each in found]
 
     assert read(None) == [
         (RunStatus.OK, SLOT, worked.coverage(), (factories.summary(mean=0.5),)),

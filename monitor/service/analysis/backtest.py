@@ -104,8 +104,8 @@ def backtest_rules(
     for record in finished_records(comparison.name, store.history, end):
         completed, lacks = complete_record(comparison, record, store.history)
         changes = rejudging.judge(completed, is_whole=not lacks)
-        slot = record.run.slot
-        status = record.run.status
+        slot = record.slot
+        status = record.status
         if not is_in_period(slot):
             continue
         runs[status] += 1
@@ -139,10 +139,10 @@ def finished_records(
     after: datetime | None = None
     while records := history.run_records(comparison, after=after, limit=AT_ONCE):
         for record in records:
-            if end is not None and record.run.slot > end:
+            if end is not None and record.slot > end:
                 return
             yield record
-        after = records[-1].run.slot
+        after = records[-1].slot
 
 
 @immutable
@@ -408,7 +408,7 @@ def _with_caught(
     rejudging = Rejudgement(comparison=replace(comparison, judging=judging))
     starts: dict[str, list[Transition]] = defaultdict(list)
     for record in finished_records(comparison.name, history, None):
-        if record.run.config_hash == comparison.config_hash:
+        if record.config_hash == comparison.config_hash:
             for transition in rejudging.judge(record):
                 if transition.is_start:
                     starts[transition.alert].append(transition)

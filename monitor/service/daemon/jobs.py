@@ -170,7 +170,7 @@ class DaemonJobs:
         ticket = Ticket(
             name=name,
             slow_after_s=deadline.total_seconds() / 2,
-            is_suspect=newest is not None and took_whole_deadline(newest.run, deadline),
+            is_suspect=newest is not None and took_whole_deadline(newest, deadline),
         )
         limit = deadline + STORING + WAITING
         with self.places.taken(ticket):

@@ -87,7 +87,7 @@ class StalenessMonitor:
         if self.jumps.look(now, now_s) is not None or now_s - self.looked_s > PAUSE_S:
             self.watches.clear()
         self.looked_s = now_s
-        by_name = {each.run.comparison: each for each in latest}
+        by_name = {each.comparison: each for each in latest}
         changed = []
         for each in watched:
             name = each.comparison.name
@@ -145,8 +145,8 @@ class StalenessMonitor:
         if away_s < watched.schedule.interval.total_seconds():
             away_s = 0.0
         failure = None
-        if newest is not None and newest.run.slot > since and newest.run.status is not RunStatus.OK:
-            failure = write_headline(newest.run.reasons) or newest.run.reason
+        if newest is not None and newest.slot > since and newest.status is not RunStatus.OK:
+            failure = write_headline(newest.reasons) or newest.reason
         return RootCause(database_away_s=away_s, run_failure=failure)
 
 

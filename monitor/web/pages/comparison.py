@@ -174,12 +174,12 @@ def read_comparison_page(site: Site, query: Query) -> ComparisonPage:
     return replace(
         page,
         state=state_of(latest),
-        reason=latest.run.reason,
-        slot=latest.run.slot,
+        reason=latest.reason,
+        slot=latest.slot,
         sentence=explanation.sentence if explanation else None,
         since=explanation.since if explanation else None,
         ended_incident=read_ended(site, ended) if ended else None,
-        by_chance=score_by_chance(metric, latest.run) if metric else None,
+        by_chance=score_by_chance(metric, latest) if metric else None,
         arm_scores=latest.arm_scores,
     )
 
@@ -231,9 +231,9 @@ def _choose_time(
         period = _usual_period(latest)
     until = now
     if latest is not None:
-        until = max(now, latest.run.slot)
-        if until - latest.run.slot > PERIODS[period]:
-            until = latest.run.slot
+        until = max(now, latest.slot)
+        if until - latest.slot > PERIODS[period]:
+            until = latest.slot
     until = query.chosen.get("to", until)
     return period, query.chosen.get("from", until - PERIODS[period]), until
 
