@@ -3,7 +3,7 @@
 # ruff: noqa: D102 - the port's docstrings are the contract
 
 import secrets
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -21,14 +21,13 @@ from sqlalchemy import (
     update,
 )
 
-from monitor.model.errors import DatabaseError
 from monitor.model.instants import format_instant
 from monitor.model.ports import Leases
 from monitor.model.runs import Lease, Occupied
 from monitor.storage.column_types import Instant
-from monitor.storage.database_url import describe, file_of
+from monitor.storage.database_url import file_of
 from monitor.storage.rows import insert, is_sqlite
-from monitor.storage.sqlite_file import FileLock, identity
+from monitor.storage.sqlite_file import FileLock
 from monitor.storage.tables.run_tables import leases
 from monitor.storage.transactions import LEADING, Database, is_current
 
@@ -91,12 +90,10 @@ class SqliteLeases:
 
     database: Database
     lock: FileLock
-    _file: tuple[int, int] | None = field(default=None, init=False)
 
     def acquire(self) -> Lease | Occupied:
         # A permanent DatabaseError names the holder if another process has the lock.
         self.lock.take()
-        self._file = identity(self.lock.file)
         with self.database.write() as connection:
             before = connection.scalar(select(leases.c.holder).where(leases.c.name == LEADING))
             epoch = _take(connection, self.lock.holder, None)
@@ -105,12 +102,6 @@ class SqliteLeases:
     def renew(self, lease: Lease) -> bool:
         # This writes nothing. It checks that lock, file and epoch are still ours.
         self.lock.take()
-        if identity(self.lock.file) != self._file:
-            # Open connections still use the other file.
-            raise DatabaseError(
-                f"{describe(self.database.url)} was deleted or replaced by another file while in "
-                "use: put the file back, or restart rankwatch"
-            )
         with self.database.read() as connection:
             return connection.scalar(select(leases.c.epoch).where(is_current(lease))) is not None
 

@@ -120,7 +120,7 @@ class SqlPageStore:
                 summaries.c.standard_error,
                 summaries.c.n,
                 expectations.c.expected,
-                expectations.c.limit,
+                expectations.c.limit.label("limit"),
                 expectations.c.opposite,
                 runs.c.config_hash,
                 runs.c.k,
