@@ -2,7 +2,7 @@
 
 # ruff: noqa: D102 - the port's docstrings are the contract
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from datetime import datetime, timedelta
 from itertools import pairwise
@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, Connection, Select, and_, column, func, se
 from monitor.model.alerts import Expectation, State, Transition
 from monitor.model.errors import DatabaseError
 from monitor.model.explanation import Explanation, Split
-from monitor.model.immutable import extend
+from monitor.model.immutable import extend, immutable
 from monitor.model.memory import Memory, MemoryRequest, PastRun
 from monitor.model.rankings import ALL
 from monitor.model.rules import METRIC_LABELS, MIN_HEALTHY_RUNS, RuleKind
@@ -60,10 +60,11 @@ RECENT_RUNS = 40
 
 _EXPLAINED = 7
 """How many of the newest runs are searched for the cause of an alert."""
-_HEALTHY_AMONG = (64, 2000)
+_SEARCHED = 64
+_SEARCHED_AFTER_LONG_ALERTS = 2000
 """How many of the newest runs with status ok are searched for healthy runs.
 
-The second number is used if the first finds too few, for example after a long alert.
+The second number is used if the first finds too few.
 """
 
 
@@ -75,17 +76,22 @@ class SqlHistory:
 
     def memory_of(self, request: MemoryRequest) -> Memory:
         with self._database.read() as connection:
-            past = _past_runs(connection, request)
+            newest = _newest_ok(connection, request)
+            past = _past_runs(connection, request, _last(newest, request.runs))
             memory = Memory(
                 states=read_states(connection, request.comparison),
                 past=past,
                 accepted=read_accepted(connection, request.comparison),
                 anew_since=_anew_since(connection, request, past),
                 last_ok=_newest(connection, request.comparison, *_is_earlier_ok(request)),
-                floor_overlaps=_floor_overlaps(connection, request),
-                splits=_healthy_splits(connection, request),
-                explained=_last_explained(connection, request),
             )
+            if request.splits:
+                memory = replace(
+                    memory,
+                    floor_overlaps=_floor_overlaps(connection, _last(newest, request.splits)),
+                    splits=_healthy_splits(connection, request, newest),
+                    explained=_last_explained(connection, _last(newest, _EXPLAINED)),
+                )
             if not request.wants_last_lists:
                 return memory
             last, before_alerts = _runs_with_lists(connection, request)
@@ -207,32 +213,45 @@ class SqlHistory:
             return scores_of(connection, run_id, metrics)
 
 
-def _past_runs(connection: Connection, request: MemoryRequest) -> tuple[PastRun, ...]:
-    if not request.runs:
-        return ()
-    slots = _newest_ok(connection, request, request.runs)
-    ids = list(slots)
-    alarms = _alarms_after(connection, request.comparison, slots.values())
+@immutable
+class _OkRun:
+    """An ok run, with the states of the drift alerts that were not quiet after it.
+
+    The keys of the states are name and segment of the alert.
+    """
+
+    id: int
+    slot: datetime
+    states: Mapping[tuple[str, str], State]
+
+
+def _last(newest: Sequence[_OkRun], count: int) -> Sequence[_OkRun]:
+    return newest[max(0, len(newest) - count) :]
+
+
+def _past_runs(
+    connection: Connection, request: MemoryRequest, newest: Sequence[_OkRun]
+) -> tuple[PastRun, ...]:
+    ids = [run.id for run in newest]
     columns = select(runs.c.id, runs.c.models, runs.c.standstills)
     rows = {row.id: row for row in connection.execute(columns.where(runs.c.id.in_(ids)))}
     lessons = run_results.lessons_of(connection, ids)
     past = {}
     ids_without_lessons = []
-    for (run_id, slot), states in zip(slots.items(), alarms, strict=True):
+    for each in newest:
         run = PastRun(
-            slot=slot,
-            states=states,
-            lessons=lessons.get(run_id, {}),
-            standstills={each.alert: each for each in rows[run_id].standstills},
-            models=rows[run_id].models,
+            slot=each.slot,
+            states=each.states,
+            lessons=lessons.get(each.id, {}),
+            standstills={still.alert: still for still in rows[each.id].standstills},
+            models=rows[each.id].models,
         )
-        past[run_id] = run
+        past[each.id] = run
         if not all(run.teaches(alert, series) for alert, series in request.series.items()):
-            ids_without_lessons.append(run_id)
-    if ids_without_lessons:
-        measured = run_results.items_of(connection, Summary, ids_without_lessons)
-        for run_id, run_summaries in measured.items():
-            past[run_id] = replace(past[run_id], summaries=run_summaries)
+            ids_without_lessons.append(each.id)
+    measured = run_results.items_of(connection, Summary, ids_without_lessons)
+    for run_id, run_summaries in measured.items():
+        past[run_id] = replace(past[run_id], summaries=run_summaries)
     return tuple(past.values())
 
 
@@ -261,9 +280,9 @@ def _anew_since(
     return connection.scalar(first) or request.before
 
 
-def _floor_overlaps(connection: Connection, request: MemoryRequest) -> tuple[float, ...]:
+def _floor_overlaps(connection: Connection, newest: Sequence[_OkRun]) -> tuple[float, ...]:
     query = select(summaries.c.mean).where(
-        summaries.c.run_id.in_(list(_newest_ok(connection, request, request.splits))),
+        summaries.c.run_id.in_([run.id for run in newest]),
         summaries.c.segment == ALL,
         summaries.c.metric == "floor(overlap)",
         summaries.c.n > 0,
@@ -271,20 +290,18 @@ def _floor_overlaps(connection: Connection, request: MemoryRequest) -> tuple[flo
     return tuple(connection.scalars(query))
 
 
-def _healthy_splits(connection: Connection, request: MemoryRequest) -> tuple[Split, ...]:
+def _healthy_splits(
+    connection: Connection, request: MemoryRequest, newest: Sequence[_OkRun]
+) -> tuple[Split, ...]:
     """Return the splits of the newest healthy earlier runs of the configuration, oldest first.
 
     A run is healthy if its status is ok, no drift alert was pending or firing after it, and no
     expectation was suspicious. Runs without a split are skipped.
     """
-    if not request.splits:
-        return ()
-    for among in _HEALTHY_AMONG:
-        slots = _newest_ok(connection, request, among)
-        alarms = _alarms_after(connection, request.comparison, slots.values())
-        quiet = [run_id for run_id, states in zip(slots, alarms, strict=True) if not states]
-        if len(quiet) >= request.splits or len(slots) < among:
-            break
+    quiet = [run.id for run in newest if not run.states]
+    if len(quiet) < request.splits and len(newest) >= _SEARCHED:
+        further = _newest_ok(connection, request, _SEARCHED_AFTER_LONG_ALERTS)
+        quiet = [run.id for run in further if not run.states]
     chosen = quiet[-request.splits :]
     # With many segments, there is always one close to a trend. So only the expectations for all
     # users can make a run suspicious.
@@ -300,24 +317,20 @@ def _healthy_splits(connection: Connection, request: MemoryRequest) -> tuple[Spl
 
 
 def _last_explained(
-    connection: Connection, request: MemoryRequest
+    connection: Connection, newest: Sequence[_OkRun]
 ) -> tuple[tuple[datetime, Explanation], ...]:
-    """Return slot and explanation of the newest runs with status ok, newest first."""
-    if not request.splits:
-        return ()
-    slots = _newest_ok(connection, request, _EXPLAINED)
-    alarms = _alarms_after(connection, request.comparison, slots.values())
+    """Return slot and explanation of these runs, newest first."""
     # If all alerts had ended after some run, the runs before it belong to another fault.
     start = 0
-    for place, (before, after) in enumerate(pairwise(alarms), start=1):
-        if before and not after:
+    for place, (before, after) in enumerate(pairwise(newest), start=1):
+        if before.states and not after.states:
             start = place
-    ids = list(slots)[start:]
-    explanations = run_results.explanations_of(connection, ids)
+    of_fault = newest[start:]
+    explanations = run_results.explanations_of(connection, [run.id for run in of_fault])
     explained = []
-    for run_id in reversed(ids):
-        if run_id in explanations:
-            explained.append((slots[run_id], explanations[run_id]))
+    for run in reversed(of_fault):
+        if run.id in explanations:
+            explained.append((run.slot, explanations[run.id]))
     return tuple(explained)
 
 
@@ -339,14 +352,25 @@ def _is_earlier_ok(request: MemoryRequest) -> tuple[ColumnElement[bool], ...]:
     return runs.c.status == RunStatus.OK, runs.c.slot < request.before
 
 
-def _newest_ok(connection: Connection, request: MemoryRequest, limit: int) -> dict[int, datetime]:
-    """Return the slots of the newest earlier runs of the configuration with status ok, by run id.
+def _newest_ok(
+    connection: Connection, request: MemoryRequest, limit: int | None = None
+) -> list[_OkRun]:
+    """Return the newest earlier runs of the configuration with status ok, oldest first.
 
-    The oldest run comes first.
+    ``limit`` None returns as many as the request needs.
     """
+    if not request.runs and not request.splits:
+        return []
     is_past = (runs.c.config_hash == request.config_hash, runs.c.slot < request.before)
-    query = run_results.newest_ok(request.comparison, *is_past).limit(limit)
-    return {row.id: row.slot for row in reversed(connection.execute(query).all())}
+    query = run_results.newest_ok(request.comparison, *is_past)
+    newest = connection.execute(
+        query.limit(limit or max(request.runs, _SEARCHED, _EXPLAINED))
+    ).all()[::-1]
+    alarms = _alarms_after(connection, request.comparison, [row.slot for row in newest])
+    return [
+        _OkRun(id=row.id, slot=row.slot, states=states)
+        for row, states in zip(newest, alarms, strict=True)
+    ]
 
 
 def _alarms_after(
