@@ -2,7 +2,8 @@
 
 # ruff: noqa: D102 - the port's docstrings are the contract
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from datetime import datetime, timedelta
 from itertools import pairwise
@@ -363,51 +364,28 @@ def _newest_ok(
         return []
     is_past = (runs.c.config_hash == request.config_hash, runs.c.slot < request.before)
     query = run_results.newest_ok(request.comparison, *is_past)
-    newest = connection.execute(
-        query.limit(limit or max(request.runs, _SEARCHED, _EXPLAINED))
-    ).all()[::-1]
-    alarms = _alarms_after(connection, request.comparison, [row.slot for row in newest])
-    return [
-        _OkRun(id=row.id, slot=row.slot, states=states)
-        for row, states in zip(newest, alarms, strict=True)
-    ]
-
-
-def _alarms_after(
-    connection: Connection,
-    comparison: str,
-    slots: Iterable[datetime],
-) -> list[dict[tuple[str, str], State]]:
-    """For each slot, return the states of the drift alerts that were not quiet after it.
-
-    The keys are name and segment of the alert. The slots must ascend.
-    """
+    most = limit or max(request.runs, _SEARCHED, _EXPLAINED)
+    newest_first = connection.execute(query.limit(most)).all()
     # Alerts on conditions, such as coverage, do not make a run unhealthy.
-    query = (
-        select(
-            transitions.c.alert,
-            transitions.c.segment,
-            transitions.c.slot,
-            transitions.c.to_state,
-        )
+    columns = transitions.c
+    drift = (
+        select(columns.alert, columns.segment, columns.slot, columns.to_state)
         .where(
-            transitions.c.comparison == comparison,
-            transitions.c.metric != METRIC_LABELS[RuleKind.CONDITION],
+            columns.comparison == request.comparison,
+            columns.metric != METRIC_LABELS[RuleKind.CONDITION],
         )
-        .order_by(transitions.c.slot, transitions.c.id)
+        .order_by(columns.slot, columns.id)
     )
-    changes = connection.execute(query).all()
+    changes = deque(connection.execute(drift))
     states = {}
-    alarms = []
-    position = 0
-    for slot in slots:
-        while position < len(changes) and changes[position].slot <= slot:
-            change = changes[position]
+    newest = []
+    for row in reversed(newest_first):
+        while changes and changes[0].slot <= row.slot:
+            change = changes.popleft()
             states[change.alert, change.segment] = change.to_state
-            position += 1
         lasting = {watch: state for watch, state in states.items() if state is not State.QUIET}
-        alarms.append(lasting)
-    return alarms
+        newest.append(_OkRun(id=row.id, slot=row.slot, states=lasting))
+    return newest
 
 
 def _records(connection: Connection, finished: Sequence[Run]) -> tuple[RunRecord, ...]:
