@@ -14,7 +14,6 @@ from monitor.model.explanation import Explanation
 from monitor.model.memory import Memory, MemoryRequest
 from monitor.model.notifications import Briefing, Delivery, FiringSnapshot, Notification, Silence
 from monitor.model.pages import (
-    FiringChange,
     IncidentFilter,
     IncidentHistory,
     IncidentStart,
@@ -111,7 +110,7 @@ class PageStore(Protocol):
         *,
         since: datetime,
         until: datetime,
-    ) -> tuple[FiringChange, ...]:
+    ) -> tuple[Transition, ...]:
         """The starts and ends of firings from ``since`` to ``until``, in the order of storing.
 
         ``segment`` None selects all segments.

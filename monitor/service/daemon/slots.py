@@ -9,8 +9,8 @@ import structlog
 
 from monitor.alerts.conditions import Staleness, judge_stale
 from monitor.alerts.incidents import assign_incidents
+from monitor.model.alerts import RootCause
 from monitor.model.ports import AlertStore, Clock
-from monitor.model.root_causes import RootCause
 from monitor.model.runs import LatestRun, Run, RunStatus
 from monitor.service.clock import JumpFinder
 from monitor.service.logs import errors_logged

@@ -9,11 +9,11 @@ from typing import TypeVar
 
 from monitor.alerts.unmatched import may_concern
 from monitor.measures.presentation import score_by_chance
-from monitor.model.alerts import AlertState, State
+from monitor.model.alerts import AlertState, State, Transition
 from monitor.model.explanation import Explanation
 from monitor.model.immutable import extend, immutable
 from monitor.model.notifications import Silence
-from monitor.model.pages import FiringChange, SegmentMeans, SeriesKey, SeriesPoint
+from monitor.model.pages import SegmentMeans, SeriesKey, SeriesPoint
 from monitor.model.rankings import ALL, CoverageRow
 from monitor.model.rules import Comparison, FixedLimit
 from monitor.model.runs import ArmScore, Histogram, LatestRun, PullProgress
@@ -316,7 +316,7 @@ def _fall(part: SegmentMeans) -> float:
 
 
 def alert_spans(
-    changes: Iterable[FiringChange],
+    changes: Iterable[Transition],
     states: Iterable[AlertState],
     since: datetime,
 ) -> tuple[AlertSpan, ...]:
@@ -342,7 +342,7 @@ def alert_spans(
     return (*ended, *lasting.values())
 
 
-def _span(firing: FiringChange | AlertState, started_at: datetime) -> AlertSpan:
+def _span(firing: Transition | AlertState, started_at: datetime) -> AlertSpan:
     return AlertSpan(
         alert=firing.alert,
         segment=firing.segment,

@@ -5,9 +5,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 
 from monitor.charts.slope_chart import describe_move
+from monitor.model.alerts import Transition
 from monitor.model.explanation import ExampleLists
 from monitor.model.immutable import extend, immutable
-from monitor.model.pages import FiringChange, UserLists, UserRun
+from monitor.model.pages import UserLists, UserRun
 from monitor.model.rankings import Arm
 from monitor.model.runs import Evidence, EvidenceKind, Run, RunRecord, Summary, items_of
 from monitor.web.pages.site import AbsentPageError, Query, Site, require_slot
@@ -106,7 +107,7 @@ def _mean_changes(
     return tuple(changes)
 
 
-def _count_by_alert(changes: Iterable[FiringChange]) -> tuple[tuple[str, int], ...]:
+def _count_by_alert(changes: Iterable[Transition]) -> tuple[tuple[str, int], ...]:
     """Return each alert with its number of segments, the largest number first."""
     return tuple(Counter(change.alert for change in changes).most_common())
 
