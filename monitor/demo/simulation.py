@@ -15,9 +15,9 @@ from monitor.demo.servers import BROKEN_COUNTRY, OnCall, ReceivedAlert, Recommen
 from monitor.model.alerts import State, Transition
 from monitor.model.immutable import immutable
 from monitor.model.instants import utc_now
-from monitor.model.ports import Store
 from monitor.model.rankings import ALL
 from monitor.model.runs import RunRecord, RunStatus
+from monitor.storage import SqlStore
 
 DEMO_COMPARISON = "home-feed"
 DEMO_METRICS = ("extended_tau", "rbo(p=0.9)", "overlap")
@@ -132,7 +132,7 @@ class Simulation:
     recommenders: Recommenders
     on_call: OnCall
     story: Story
-    store: Store
+    store: SqlStore
     scene: StoryDay = field(default_factory=StoryDay)
     # Each chapter, with the moment just before its lists were served.
     chapters: list[tuple[datetime, Chapter]] = field(init=False)

@@ -1,11 +1,11 @@
 """The lease that makes one daemon the leader."""
 
-# ruff: noqa: D102 - the port's docstrings are the contract
+# ruff: noqa: D102 - `Leases` has the docstrings of its methods
 
 import secrets
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Protocol
 
 from sqlalchemy import (
     URL,
@@ -22,7 +22,6 @@ from sqlalchemy import (
 )
 
 from monitor.model.instants import format_instant
-from monitor.model.ports import Leases
 from monitor.model.runs import Lease, Occupied
 from monitor.storage.column_types import Instant
 from monitor.storage.database_url import file_of
@@ -37,6 +36,31 @@ _IS_OUTAGE = leases.c.name.startswith(_OUTAGE)
 _OUTAGES_KEPT = timedelta(days=7)
 
 
+class Leases(Protocol):
+    """The right to lead, for one of the daemons that share a database. Use it from one thread.
+
+    After a DatabaseError, it is unknown whether the lease is still valid.
+    """
+
+    def acquire(self) -> Lease | Occupied:
+        """Acquire the lease if it is free, expired or released.
+
+        Only one of several callers gets the lease. The epoch grows by one.
+        """
+
+    def renew(self, lease: Lease) -> bool:
+        """Extend the lease by its full time, counted from some moment during the call.
+
+        False if another daemon has acquired it.
+        """
+
+    def release(self, lease: Lease) -> None:
+        """Release the lease for other daemons. Does nothing if another daemon has acquired it."""
+
+    def close(self) -> None:
+        """Close the connections. May be called twice."""
+
+
 def open_leases(url: URL, *, holder: str, lasts: timedelta) -> Leases:
     """Return the lease of this database for one daemon."""
     # It has its own connections, so that a renewal never waits for a connection that a run uses.
@@ -48,7 +72,7 @@ def open_leases(url: URL, *, holder: str, lasts: timedelta) -> Leases:
 
 @dataclass(frozen=True, slots=True)
 class PostgresLeases:
-    """Port ``Leases`` over PostgreSQL."""
+    """`Leases` over PostgreSQL."""
 
     database: Database
     holder: str
@@ -86,7 +110,7 @@ class PostgresLeases:
 
 @dataclass(slots=True)
 class SqliteLeases:
-    """Port ``Leases`` over SQLite: the holder of the file lock leads, and there is no standby."""
+    """`Leases` over SQLite: the holder of the file lock leads, and there is no standby."""
 
     database: Database
     lock: FileLock

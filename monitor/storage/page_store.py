@@ -1,6 +1,6 @@
 """SqlPageStore: the queries of web pages. Each query uses an index."""
 
-# ruff: noqa: D102 - the port's docstrings are the contract
+# ruff: noqa: D102 - the port has the docstrings of its methods
 
 import math
 from collections import defaultdict

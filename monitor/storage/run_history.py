@@ -1,6 +1,6 @@
 """SqlHistory: the results of earlier runs, for later runs and for people."""
 
-# ruff: noqa: D102 - the port's docstrings are the contract
+# ruff: noqa: D102 - the port has the docstrings of its methods
 
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -70,12 +70,17 @@ The second number is used if the first finds too few.
 
 
 class SqlHistory:
-    """Port History over SQLAlchemy Core."""
+    """Port History over SQLAlchemy Core, with further methods for the service."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def memory_of(self, request: MemoryRequest) -> Memory:
+        """What a run needs from earlier runs.
+
+        Lists only if the request wants them: those of the last run, and those from before the
+        alerts that fire. Damaged lists are left out, with a sentence in ``unreadable``.
+        """
         with self._database.read() as connection:
             newest = _newest_ok(connection, request)
             past = _past_runs(connection, request, _last(newest, request.runs))
@@ -146,6 +151,10 @@ class SqlHistory:
         *,
         until: datetime,
     ) -> tuple[frozenset[str], Watermark]:
+        """Comparisons for which `latest` may have changed since ``seen``, and the new watermark.
+
+        Detects newer runs and changes of alerts. Does not detect deletions or labels of older runs.
+        """
         with self._database.read() as connection:
             marks = _marks(connection, comparisons, until) if comparisons else {}
             last: int = connection.scalar(select(func.max(transitions.c.id))) or 0
@@ -185,6 +194,7 @@ class SqlHistory:
         after: datetime | None,
         limit: int,
     ) -> tuple[RunRecord, ...]:
+        """The oldest ``limit`` finished runs of later slots with any status, oldest first."""
         query = (
             RUN_ROWS.where(runs.c.comparison == comparison, runs.c.status != RunStatus.RUNNING)
             .order_by(runs.c.slot)

@@ -15,9 +15,9 @@ from sqlalchemy import text
 
 from factories import HOUR, SLOT
 from monitor.model.errors import DatabaseError, LeaseLostError
-from monitor.model.ports import Leases
 from monitor.model.runs import Lease, Occupied, RunStatus
 from monitor.storage import SqlStore, open_leases, open_store, parse_url
+from monitor.storage.leases import Leases
 from servers.daemon import wait_for
 from storage.conftest import emptied
 from storage.worked import LATER, attempt, claimed, finish, fired, lease, prune, run, runs_of

@@ -10,7 +10,7 @@ import structlog
 from monitor.boundary.deadline import call_in_time
 from monitor.export.publisher import PrometheusPublisher
 from monitor.model.instants import format_instant
-from monitor.model.ports import Receiver, Store
+from monitor.model.ports import Receiver
 from monitor.model.runs import Run, RunResult, RunStatus
 from monitor.pipeline.delivery import OutboxSender
 from monitor.service.clock import SKEW
@@ -25,6 +25,7 @@ from monitor.service.logs import errors_logged
 from monitor.service.runner import STORING, Runner, Watched, backfill_runs
 from monitor.settings.configuration import RetentionOptions
 from monitor.settings.schedule import Every
+from monitor.storage import SqlStore
 
 REFRESH = timedelta(seconds=15)
 """The interval for reading changes of other daemons and the outbox, and for abandoning runs."""
@@ -314,14 +315,14 @@ class DaemonJobs:
         prune_old(self.runner.store, self.publisher, self.runner.clock.now(), retention)
 
 
-def publish_sizes(store: Store, publisher: PrometheusPublisher) -> None:
+def publish_sizes(store: SqlStore, publisher: PrometheusPublisher) -> None:
     """Publish the size of the database, or log why this failed."""
     with errors_logged("database not measured"):
         publisher.database_sizes(store.maintenance.sizes())
 
 
 def prune_old(
-    store: Store,
+    store: SqlStore,
     publisher: PrometheusPublisher,
     now: datetime,
     retention: RetentionOptions,

@@ -6,9 +6,10 @@ from datetime import datetime
 from itertools import count
 
 from monitor.export.publisher import PrometheusPublisher
-from monitor.model.ports import Clock, Store
+from monitor.model.ports import Clock
 from monitor.model.runs import LatestRun, Watermark
 from monitor.service.clock import SKEW
+from monitor.storage import SqlStore
 
 ROUNDS = 20
 """A comparison is read again after so many refreshes, because old runs may have been deleted."""
@@ -20,7 +21,7 @@ class LatestRuns:
     Threads may share it. It has no lock while it reads the database.
     """
 
-    def __init__(self, store: Store, publisher: PrometheusPublisher, clock: Clock) -> None:
+    def __init__(self, store: SqlStore, publisher: PrometheusPublisher, clock: Clock) -> None:
         self._store = store
         self._publisher = publisher
         self._clock = clock

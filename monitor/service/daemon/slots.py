@@ -10,12 +10,13 @@ import structlog
 from monitor.alerts.conditions import Staleness, judge_stale
 from monitor.alerts.incidents import assign_incidents
 from monitor.model.alerts import RootCause
-from monitor.model.ports import AlertStore, Clock
+from monitor.model.ports import Clock
 from monitor.model.runs import LatestRun, Run, RunStatus
 from monitor.service.clock import JumpFinder
 from monitor.service.logs import errors_logged
 from monitor.service.runner import Watched
 from monitor.settings.schedule import Schedule
+from monitor.storage.alert_store import SqlAlertStore
 from monitor.texts.run_reasons import write_headline
 
 _MOST_COUNTED = 10_000
@@ -60,7 +61,7 @@ class StalenessMonitor:
     A jump of a clock restarts the watch of each comparison.
     """
 
-    alerts: AlertStore
+    alerts: SqlAlertStore
     clock: Clock
     # Returns for how many seconds the database was away since an instant.
     away_s_since: Callable[[datetime], float]
