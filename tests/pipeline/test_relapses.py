@@ -55,8 +55,8 @@ def fired(every: timedelta, faults: tuple[range, ...]) -> set[str]:
         is_ill = any(run in fault for fault in faults)
         found = record(start + run * every, *measure(what, run, is_ill=is_ill))
         if run < LEARNED:
-            past = PastRun(slot=found.run.slot, summaries=found.summaries, states={})
-            rejudging.past[found.run.config_hash].append(past)
+            past = PastRun(slot=found.slot, summaries=found.summaries, states={})
+            rejudging.past[found.config_hash].append(past)
             continue
         rejudging.judge(found)
         if run in faults[-1]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from factories import DAY, SLOT, coverage_rule, lost_lists, rule
 from messages import explanation
-from monitor.model.alerts import Expectation, Removed, Standstill
+from monitor.model.alerts import Expectation, Removed, RootCause, Standstill
 from monitor.model.explanation import FaultKind, Finding, MeanDrop, Part, PartMeans, SegmentFall
 from monitor.model.gate import GateReason, GateResult, GateVerdict, LeftOut
 from monitor.model.instants import format_instant
@@ -17,7 +17,6 @@ from monitor.model.model_versions import ArmModel
 from monitor.model.notifications import Silence
 from monitor.model.pages import SeriesPoint
 from monitor.model.rankings import Arm, CoverageReason
-from monitor.model.root_causes import RootCause
 from monitor.model.rules import (
     Condition,
     CoverageRule,
