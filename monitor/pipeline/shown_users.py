@@ -59,7 +59,7 @@ def show_users(  # noqa: PLR0913 - the columns of the table
     for arm in Arm:
         codes, lengths = batch.of(arm)
         is_item = codes >= 0
-        items = codes[is_item].astype(np.int64)
+        items = codes[is_item]
         if pairing.vocabulary is not None:
             items = id_values(pairing.vocabulary.take(items))
         columns[arm] = list_column(offsets_of(lengths), items)
@@ -85,7 +85,7 @@ def join_users(tables: Sequence[pa.Table], comparison: Comparison) -> pa.Table:
     if any(table.schema.field(arm).type == texts for table in tables for arm in Arm):
         # As text, equal ids of an item are equal.
         tables = [_cast_items(table, texts) for table in tables]
-    users = pa.concat_tables(tables, promote_options="default")
+    users = pa.concat_tables(tables, promote_options="permissive")
     is_kept = users["is_kept"].to_numpy().copy()
     candidates = user_index(users["user"].filter(is_kept))
     is_kept[is_kept] = select_kept(candidates, comparison.measuring.keep_lists, comparison)
