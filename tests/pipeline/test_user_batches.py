@@ -24,6 +24,7 @@ from monitor.model.statistics import TRAITS, NoiseFloor
 from monitor.pipeline.pseudonyms import HiddenRelevance, Pseudonyms
 from monitor.pipeline.pull import Arms, draw_panel, pull_all
 from monitor.pipeline.run_measurement import Measurement, Stopwatch, measure_slot
+from monitor.measures.summaries import SummaryAccumulator
 from monitor.pipeline.run_parts import unpack_part
 from monitor.pipeline.run_scores import RunScores
 from monitor.sources import SampleOptions
@@ -175,7 +176,7 @@ class MeasuredThere:
 def test_bytes_that_hold_no_part_are_refused():
     for data in (b"", b"no part", zlib.compress(b"\0" * 7 + b"\x02[]"), zlib.compress(b"\0" * 99)):
         with pytest.raises(ValueError, match=r"."):
-            unpack_part(data)
+            unpack_part(data, SummaryAccumulator((), {}))
 
 
 def test_what_looks_at_many_users_together_looks_at_a_seeded_sample_and_says_so():
