@@ -41,6 +41,7 @@ from monitor.model.run_reasons import (
 from monitor.model.runs import RunStatus
 from monitor.model.statistics import Lack
 from monitor.model.tls_faults import TlsClient, TlsFault
+from monitor.texts.actions import write_firing, write_over, write_urgency
 from monitor.texts.conditions import (
     write_churn,
     write_clear,
@@ -431,6 +432,11 @@ EXAMPLES: Mapping[str, Iterable[partial[Any]]] = {
             for client in (*TlsClient,)[1:]
         ),
         *(partial(write_tls_fault, TlsFault.CLIENT_WANTED, client) for client in (*TlsClient,)[1:]),
+    ],
+    "The state of an alert, and how urgent it is": [
+        partial(write_firing, "all users", SLOT),
+        partial(write_over, "country=UK", SLOT, SLOT + DAY),
+        *(partial(write_urgency, severity) for severity in Severity),
     ],
     "Why a message is sent later, never, or again": [
         partial(write_silenced, SILENCE),
