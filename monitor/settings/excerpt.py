@@ -55,6 +55,19 @@ def load_database_settings(path: Path) -> DatabaseSettings:
     return DatabaseSettings(database=settings.database, comparison_names=tuple(names))
 
 
+def line_of_setting(path: Path, comparison: str, setting: str) -> int:
+    """The line of a setting of this comparison: ``baseline``, ``candidate`` or ``users``."""
+    document = parse_yaml(read_text(path), str(path))
+    comparisons = document.data.get("comparisons")
+    for place, entry in enumerate(comparisons if isinstance(comparisons, list) else []):
+        for key, name in names_in(entry):
+            if name == comparison:
+                is_one_of_several = setting == "candidate" and key[0] == "candidates"
+                keys = key if is_one_of_several else (setting,)
+                return document.line(("comparisons", place, *keys))
+    return 1
+
+
 def names_in(entry: object) -> Iterator[tuple[KeyPath, str | None]]:
     """The names of the comparisons that an entry of ``comparisons`` defines, by their key paths.
 
