@@ -139,9 +139,9 @@ def _write_params(params: Sequence[Any], formatter: Any) -> None:  # noqa: ANN40
         if param.hidden:
             continue
         if param.param_type_name == "argument":
-            arguments.append((param.metavar, _help_of(param)))
+            arguments.append((param.metavar, help_of(param)))
         else:
-            options.append((option_names(param), _help_of(param)))
+            options.append((option_names(param), help_of(param)))
     for title, rows in (("Arguments", arguments), ("Options", options)):
         if rows:
             with formatter.section(title):
@@ -154,7 +154,8 @@ def option_names(param: Any) -> str:  # noqa: ANN401 - likewise
     return names if param.is_flag else f"{names} {param.metavar}"
 
 
-def _help_of(param: Any) -> str:  # noqa: ANN401 - likewise
+def help_of(param: Any) -> str:  # noqa: ANN401 - likewise
+    """Return the help of an option or argument, with its default and environment variable."""
     notes = []
     if param.envvar is not None:
         notes.append(f"env var: {param.envvar}")

@@ -58,9 +58,9 @@ def _database(ctx: Any) -> Iterator[SqlStore]:  # noqa: ANN401 - likewise
 
 
 def _comparisons(ctx: Any) -> Iterable[str]:  # noqa: ANN401 - likewise
-    from monitor.settings.excerpt import load_database_settings
+    from monitor.settings.excerpt import load_comparison_names
 
-    return load_database_settings(_config_of(ctx)).comparison_names
+    return load_comparison_names(_config_of(ctx))
 
 
 def _metrics(_: Any) -> Iterable[str]:  # noqa: ANN401 - likewise

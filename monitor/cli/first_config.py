@@ -131,7 +131,10 @@ def init(  # noqa: PLR0913 - the command's options
         is_asked = not minimal and not is_answered and sys.stdin.isatty() and sys.stdout.isatty()
         text = _short_text(kind, answers, _prompt if is_asked else _default)
     _write(target, text, force=force)
-    print_line(f"Wrote {target}. Next: rankwatch check --config {target}")
+    option = "" if target == DEFAULT_CONFIG else f" --config {target}"
+    print_line(
+        f"Wrote {target}. Next: rankwatch check{option}, and then rankwatch run-once{option}"
+    )
 
 
 def _write(target: Path, text: str, *, force: bool) -> None:

@@ -110,6 +110,9 @@ def list_alerts(
         transitions = store.alerts.transitions(comparison=comparison, limit=limit)
     if not states and not transitions:
         require_known(comparison, configured)
+    if not states and not as_json:
+        print_line("no alerts yet: they begin with the first run, see `rankwatch run-once`")
+        return
     if only_states:
         _print_states(states, as_json=as_json)
         return
@@ -119,12 +122,22 @@ def list_alerts(
             print_line(line)
         print_line()
     print_records(
-        map(asdict, transitions), _TRANSITION_COLUMNS, as_json=as_json, title="Transitions"
+        map(asdict, transitions),
+        _TRANSITION_COLUMNS,
+        as_json=as_json,
+        title="Transitions",
+        empty="no alert has changed its state yet",
     )
 
 
 def _print_states(states: Sequence[AlertState], *, as_json: bool) -> None:
-    print_records(map(asdict, states), _STATE_COLUMNS, as_json=as_json, title="States")
+    print_records(
+        map(asdict, states),
+        _STATE_COLUMNS,
+        as_json=as_json,
+        title="States",
+        empty="no alert is pending or firing",
+    )
 
 
 def _quiet_lines(states: Sequence[AlertState]) -> list[str]:
@@ -301,6 +314,8 @@ def add_silence(  # noqa: PLR0913 - the command's options
 ) -> None:
     """Suppress notifications of alerts for a time.
 
+    Example: rankwatch silence add comparison=home-feed segment=country=UK --for 2h
+
     If an alert still fires when the silence ends, it is sent then. If it ended before, it is never
     sent.
     """
@@ -333,7 +348,12 @@ def list_silences(
     with opened_database(config) as (store, configured):
         silences = store.alerts.silences(ending_after=None if every else utc_now())
         states = store.alerts.states()
-    print_records(map(asdict, silences), _SILENCE_COLUMNS, as_json=as_json)
+    print_records(
+        map(asdict, silences),
+        _SILENCE_COLUMNS,
+        as_json=as_json,
+        empty="no silences: `rankwatch silence add alert=NAME --for 2h` adds one",
+    )
     _print_unmatched(silences, states, configured)
 
 
@@ -419,7 +439,12 @@ def list_deliveries(
     if as_json:
         print_json(*deliveries)
     else:
-        print_records(map(_delivery_row, deliveries), columns, as_json=False)
+        print_records(
+            map(_delivery_row, deliveries),
+            columns,
+            as_json=False,
+            empty="no pending deliveries. `rankwatch notify test` sends a test",
+        )
 
 
 @notify_app.command("test", cls=Command)

@@ -6,6 +6,7 @@ import getpass
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -136,11 +137,12 @@ def opened_database(config: Path) -> Iterator[tuple[SqlStore, Sequence[str]]]:
 
 def require_known(comparison: str | None, configured: Sequence[str]) -> None:
     """Raise ConfigError for a name that is neither configured nor stored, such as a typo."""
-    if comparison is not None and comparison not in configured:
-        raise ConfigError(
-            f"no comparison named {comparison!r}: nothing is stored under this name. The "
-            f"configuration has {', '.join(configured)}"
-        )
+    if comparison is None or comparison in configured:
+        return
+    problem = f"no comparison named {comparison!r}: nothing is stored under this name. "
+    if near := get_close_matches(comparison, configured, n=1):
+        raise ConfigError(f"{problem}Did you mean {near[0]!r}?")
+    raise ConfigError(f"{problem}The configuration has {', '.join(configured)}")
 
 
 def author_name(by: str | None) -> str:

@@ -117,7 +117,12 @@ def _print_suggestions(suggestions: tuple[Suggestion, ...], every: timedelta) ->
         "metric statistic segment runs> expected> direction threshold> "
         "seen_with_50_percent> seen_with_95_percent> reason note"
     )
-    print_records(map(_suggestion_dict, suggestions), columns, as_json=False)
+    print_records(
+        map(_suggestion_dict, suggestions), columns, as_json=False, omits_empty_columns=True
+    )
+    if not any(each.reason is None for each in suggestions):
+        print_line()
+        return
     print_line(write_false_alerts(every))
     print_line("seen with 50 or 95 percent: the change that one run detects with this probability")
     for each in suggestions:
@@ -131,7 +136,7 @@ def _print_rules(suggestions: tuple[Suggestion, ...]) -> None:
     # JSON strings and numbers are also valid YAML.
     rules = [each.rule for each in suggestions if each.reason is None]
     if not rules:
-        print_line("rules: []  # nothing can be proposed yet")
+        print_line("rules: []  # nothing can be suggested yet: run more slots, or replay past ones")
         return
     print_line("rules:")
     for rule in rules:

@@ -197,6 +197,8 @@ def replay(  # noqa: PLR0913 - the command's options
         progress() as bar,
     ):
         slots = service.slots(comparison, first, last, again=again)
+        if not slots:
+            print_error("no slot is due in this period: give an earlier --since or a later --until")
         task = bar.add_task("replay", total=len(slots))
         try:
             for result in service.replay(slots, is_announced=notify):

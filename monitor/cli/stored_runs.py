@@ -63,7 +63,12 @@ def runs(
     if not listed:
         require_known(comparison, configured)
     columns = "slot comparison status asked> paired> attempt> duration_s> reason"
-    print_records(map(_run_dict, listed), columns, as_json=as_json)
+    print_records(
+        map(_run_dict, listed),
+        columns,
+        as_json=as_json,
+        empty="no runs yet: `rankwatch run-once` runs the newest slot",
+    )
 
 
 def _run_dict(run: Run) -> dict[str, object]:
@@ -99,8 +104,12 @@ def show(
     from monitor.service.commands.report import titles_of
 
     chosen = None if slot is None else parse_instant(slot)
-    with opened_database(config) as (store, _):
-        record = _find(store, comparison, chosen, is_ago=slot is not None and is_time_ago(slot))
+    with opened_database(config) as (store, configured):
+        is_ago = slot is not None and is_time_ago(slot)
+        record = _find(store, comparison, chosen, is_ago=is_ago)
+        if record is None:
+            require_known(comparison, configured)
+            raise InputError(_write_no_run(comparison, chosen))
         run = record.run
         explanation = record.explanation
         evidence = store.history.evidence(run.id)
@@ -208,7 +217,7 @@ def _find(
     slot: datetime | None,
     *,
     is_ago: bool,
-) -> RunRecord:
+) -> RunRecord | None:
     """Return the newest finished run of this slot, or with ``is_ago`` up to this time."""
     listed = store.history.runs(
         comparison=comparison,
@@ -219,10 +228,15 @@ def _find(
     for run in listed:
         if run.status != "running" and (record := store.history.record(run.id)) is not None:
             return record
-    of_slot = "" if slot is None else f" of slot {instant(slot)}"
-    raise InputError(
-        f"no finished run{of_slot} of a comparison named {comparison!r} is stored: see rankwatch "
-        "runs"
+    return None
+
+
+def _write_no_run(comparison: str, slot: datetime | None) -> str:
+    if slot is None:
+        return f"no run of {comparison} has finished: run it with `rankwatch run-once {comparison}`"
+    return (
+        f"no finished run of {comparison} has the slot {instant(slot)}: choose a slot from "
+        f"`rankwatch runs {comparison}`"
     )
 
 
