@@ -21,9 +21,9 @@ OLD_SPELLINGS: Mapping[str, Mapping[str, str]] = {
     "backtest": _PERIOD,
     "report": _PERIOD,
     "accept": {"--from": "--since", **_COMMENT},
-    "add": {"--from": "--since", **_COMMENT},
-    "ack": _COMMENT,
-    "resolve": _COMMENT,
+    "silence add": {"--from": "--since", **_COMMENT},
+    "alerts ack": _COMMENT,
+    "alerts resolve": _COMMENT,
     "check": _USERS,
     "show": _USERS,
     "plan": {"--to": "--score"},
@@ -44,7 +44,7 @@ class Command(TyperCommand):
 
     def parse_args(self, ctx: _Context, args: list[str]) -> list[str]:
         """Replace old spellings, and parse the arguments."""
-        spellings = OLD_SPELLINGS.get(self.name or "", {})
+        spellings = OLD_SPELLINGS.get(_path_of(ctx), {})
         new_args = list(_replace_spellings(args, spellings, is_silent=ctx.resilient_parsing))
         return super().parse_args(ctx, new_args)
 
@@ -67,6 +67,10 @@ class CommandGroup(TyperGroup):
     def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - likewise
         super().__init__(*args, **kwargs)
         _set_metavars(self.params)
+
+    def collect_usage_pieces(self, ctx: _Context) -> list[str]:  # noqa: ARG002 - as in typer
+        """Return the parts of the usage line."""
+        return ["[OPTIONS]", "COMMAND"]
 
     def format_options(self, ctx: _Context, formatter: Any) -> None:  # noqa: ANN401 - likewise
         """Write the options and the commands. Commands come first, because people look for them."""
@@ -100,6 +104,15 @@ class ListingGroup(CommandGroup):
         if not is_named and not is_completed:
             args = ["ls", *args]
         return super().parse_args(ctx, args)
+
+
+def _path_of(ctx: _Context) -> str:
+    """Return the names of the command without the program's, such as ``alerts ack``."""
+    names: list[str] = []
+    while ctx.parent is not None:
+        names.insert(0, ctx.info_name)
+        ctx = ctx.parent
+    return " ".join(names)
 
 
 def _replace_spellings(

@@ -128,13 +128,17 @@ def init(  # noqa: PLR0913 - the command's options
         raise ConfigError(f"{target} exists already: use --force to replace it")
     text = example_text()
     if not full:
-        is_asked = not minimal and not is_answered and sys.stdin.isatty() and sys.stdout.isatty()
+        is_asked = _is_terminal() and not minimal and not is_answered
         text = _short_text(kind, answers, _prompt if is_asked else _default)
     _write(target, text, force=force)
     option = "" if target == DEFAULT_CONFIG else f" --config {target}"
     print_line(
         f"Wrote {target}. Next: rankwatch check{option}, and then rankwatch run-once{option}"
     )
+
+
+def _is_terminal() -> bool:
+    return sys.stdin.isatty() and sys.stdout.isatty()
 
 
 def _write(target: Path, text: str, *, force: bool) -> None:
@@ -263,10 +267,10 @@ _LABELS: Mapping[Kind, str] = {
 }
 
 
-def _require_user(text: str) -> None:
-    if _USER_MARK not in text:
+def _require_user(pattern: str) -> None:
+    if _USER_MARK not in pattern:
         raise typer.BadParameter(
-            f"{text!r} is the same for all users: write {_USER_MARK} where the user's id belongs"
+            f"{pattern!r} is the same for all users: write {_USER_MARK} where the user's id belongs"
         )
 
 
@@ -316,9 +320,9 @@ def _flow(kind: str, options: Mapping[str, str]) -> str:
     return f"{kind}: {{{pairs}}}"
 
 
-def _quoted(text: str) -> str:
-    """Write a text in YAML, with quotes if it may need them."""
-    is_plain = text.replace("_", "").replace("-", "").replace(".", "").isalnum()
-    if is_plain and text[:1].isalpha() and text.lower() not in {"true", "false", "null"}:
-        return text
-    return json.dumps(text, ensure_ascii=False)
+def _quoted(value: str) -> str:
+    """Write a value in YAML, with quotes if it may need them."""
+    is_plain = value.replace("_", "").replace("-", "").replace(".", "").isalnum()
+    if is_plain and value[:1].isalpha() and value.lower() not in {"true", "false", "null"}:
+        return value
+    return json.dumps(value, ensure_ascii=False)

@@ -191,7 +191,7 @@ def main() -> None:
 def _run() -> str | int | None:
     """Run the command, and return the exit code. Raises OSError if the output cannot be written."""
     try:
-        app()
+        app(prog_name="rankwatch")
     except MonitorError as error:
         print_error(str(error))
         return error.exit_code

@@ -208,14 +208,14 @@ def is_time_ago(text: str) -> bool:
     return _read_duration(text) is not None
 
 
-def _read_duration(text: str) -> timedelta | None:
-    """Return a duration such as ``2d``, or None for any other text."""
-    if not text[-1:].isalpha() or text.endswith("Z"):
+def _read_duration(value: str) -> timedelta | None:
+    """Return a duration such as ``2d``, or None for any other value."""
+    if not value[-1:].isalpha() or value.endswith("Z"):
         return None  # without importing pydantic, which is slow
     from monitor.boundary.options import parse_duration
 
     try:
-        return parse_duration(text)
+        return parse_duration(value)
     except ValueError:
         return None
 

@@ -41,11 +41,9 @@ def _write_likeness(result: Interpretation) -> str:
 
 
 def _write_trainings(trainings: TrainingDistance) -> str:
-    usual = f"two trainings of the baseline's model ({trainings.mean:.2f})"
+    second = f"a second training of its model ({trainings.mean:.2f})"
     if not trainings.is_exceeded:
-        return f"The candidate differs from the baseline no more than {usual}."
+        return f"The candidate is not clearly farther from the baseline than {second}."
     if trainings.ratio is None:
-        return f"The candidate differs from the baseline more than {usual}."
-    return (
-        f"The candidate differs from the baseline {trainings.ratio:.1f} times as much as {usual}."
-    )
+        return f"The candidate is farther from the baseline than {second}."
+    return f"The candidate is {trainings.ratio:.1f} times as far from the baseline as {second}."

@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from commands import assert_refused, objects, of_all, one_line, rankwatch, read_json
+from commands import assert_refused, objects, of_all, rankwatch, read_json
 from forking import ended, started
 from monitor.storage import open_store
 from servers.daemon import wait_for
@@ -163,17 +163,6 @@ def test_an_arm_that_cannot_be_read_fails_a_check_and_a_run_with_3_and_is_named(
         )
         assert ("no lists could be compared for feed" in done.stdout) is (command == "check")
     assert [run["status"] for run in read_json("runs")] == ["failed"]
-
-
-def test_init_writes_a_configuration_that_loads_and_does_not_overwrite(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert rankwatch("init").returncode == 0
-    again = rankwatch("init")
-    assert (again.returncode, one_line(again)) == (
-        2,
-        "rankwatch: rankwatch.yaml exists already: use --force to replace it",
-    )
-    assert [rankwatch(command).returncode for command in ("db upgrade", "db check")] == [0, 0]
 
 
 def test_the_configuration_is_found_by_option_then_environment(
