@@ -5,6 +5,7 @@ import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
+import guides
 from metrics.reactions import reactions_table
 from monitor.export.series import series_reference
 from monitor.settings.json_schema import json_schema
@@ -57,5 +58,5 @@ def _prometheus_rule(file: Path) -> str:
 
 
 if __name__ == "__main__":
-    for path, text in texts():
+    for path, text in (*texts(), *guides.texts()):
         path.write_text(text)
