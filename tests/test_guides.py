@@ -23,7 +23,11 @@ NOT_RUN = {
     "needs the plugin",
 }
 """Why blocks of the guides are not run."""
-OTHER_FILES = {"# prometheus.yml", "# kustomization.yaml", "# web.yaml", "# alertmanager.yml"}
+OTHER_FILES = {"# prometheus.yml", "# kustomization.yaml", "# web.yaml", "groups:"}
+WEB = (guides.DOCS.parent / "config/web.yaml").read_text()
+FILES = {"key": "k" * 32, "yaml": WEB, "url": "https://hooks.example.com/x"}
+"""What the files are that the guides name, by the end of their names."""
+SECRET = re.compile(r"/run/secrets/([\w.-]+)")
 TOP = {field.alias or name for name, field in Settings.model_fields.items()}
 USUAL = {
     "name": "home-feed",
@@ -43,30 +47,34 @@ def test_each_command_of_a_guide_prints_what_is_shown(path):
 
 
 def test_a_block_that_is_not_run_says_why():
-    unrun = [block for path in guides.guides() for block in guides.blocks(path) if block.kind == "sh"]
+    unrun = [
+        block for path in guides.guides() for block in guides.blocks(path) if block.kind == "sh"
+    ]
     assert {block.where for block in unrun if not block.why_not_run} == set()
     assert {block.why_not_run for block in unrun} <= NOT_RUN
 
 
 def test_each_setting_of_a_guide_is_valid(tmp_path):
-    (tmp_path / "users.key").write_text("k" * 64)
-    shown = [block for path in guides.guides() for block in guides.blocks(path)]
-    for block in shown:
-        first = block.text.partition("\n")[0]
-        if block.kind == "yaml" and first not in OTHER_FILES and not block.why_not_run:
-            parse_settings(
-                yaml.safe_dump(complete(yaml.safe_load(block.text))),
-                name=block.where,
-                base_dir=tmp_path,
-                environ=dict.fromkeys(re.findall(r"\$\{(\w+)\}", block.text), "x"),
-            )
+    for path in guides.guides():
+        for block in guides.blocks(path):
+            first = block.text.partition("\n")[0]
+            if block.kind == "yaml" and first not in OTHER_FILES and not block.why_not_run:
+                load(block, tmp_path)
 
 
-def complete(part: dict) -> dict:
-    """The part of a configuration with what it needs to be loaded."""
+def load(block, folder):
+    """Load the settings of a block, with all else that a configuration needs."""
+    for name in ("users.key", "web.yaml", *SECRET.findall(block.text)):
+        (folder / name).write_text(FILES[name.rpartition(".")[2]])
+    part = yaml.safe_load(block.text.replace("/run/secrets", str(folder)))
     top = {key: value for key, value in part.items() if key in TOP}
     inner = {key: value for key, value in part.items() if key not in TOP}
-    return {"comparisons": [USUAL | inner]} | top
+    parse_settings(
+        yaml.safe_dump({"comparisons": [USUAL | inner]} | top),
+        name=block.where,
+        base_dir=folder,
+        environ=dict.fromkeys(re.findall(r"\$\{(\w+)\}", block.text), "x"),
+    )
 
 
 def commands(path):
@@ -86,9 +94,12 @@ def parse(arguments):
     """Parse the arguments by the command's own parser. An unknown command or option is an error."""
     command = get_command(app)
     words = [word for word in shlex.split(arguments) if word not in {"…", "..."}]
-    while words and hasattr(command, "commands") and not words[0].startswith("-"):
-        command = command.get_command(None, words.pop(0))
-        assert command is not None, arguments
+    while words and hasattr(command, "commands"):
+        if words[0] not in command.commands and "ls" not in command.commands:
+            assert words[0] == "--version", arguments
+            break
+        name = words.pop(0) if words[0] in command.commands else "ls"
+        command = command.commands[name]
     command.make_parser(Context(command)).parse_args(words)
 
 
