@@ -2,11 +2,13 @@
 
 A page is played in a folder of its own. A code block with a caption is a file. Each command of a
 ``console`` block runs, and the lines below it are what it prints. A line ``...`` stands for lines
-that are left out. An ``sql`` block runs in the page's database. A page that says ``<!-- continues: PAGE -->`` begins where that page ended.
+that are left out. An ``sql`` block runs in the page's database. A page that says
+``<!-- continues: PAGE -->`` begins where that page ended.
 """
 
 import contextlib
 import re
+import shlex
 import shutil
 import sqlite3
 import subprocess
@@ -121,8 +123,8 @@ def _output(command: str) -> list[str]:
     if plain.startswith("rankwatch "):
         done = rankwatch(plain.removeprefix("rankwatch "))
     else:
-        plain = re.sub("^python3 ", f"{sys.executable} ", plain)
-        done = subprocess.run(plain, shell=True, capture_output=True, text=True, check=False)
+        words = shlex.split(re.sub("^python3 ", f"{sys.executable} ", plain))
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
     printed = done.stdout + done.stderr
     if command.endswith(_STATUS):
         printed += f"{done.returncode}\n"
@@ -137,7 +139,7 @@ def texts() -> Iterator[tuple[Path, str]]:
 
 def sample_message() -> str:
     """The message that the fault of the tutorial on alerts causes, as text."""
-    slot = datetime(2026, 11, 7, 6, tzinfo=UTC)
+    slot = datetime(2026, 11, 6, 6, tzinfo=UTC)
     cause = (
         "50 of 150 users (33 %), exactly the users in country=UK, all get the same list from the "
         "candidate"
@@ -153,7 +155,7 @@ def sample_message() -> str:
         normal=0.715,
         users=150,
         reason="mean of extended_tau is 0.15 over 150 users, below 0.506, the least that is normal; "
-        "0.715 was expected after 6 healthy runs",
+        "0.715 was expected after 5 healthy runs",
         severity=Severity.WARNING,
         headline=cause,
     )
@@ -161,7 +163,7 @@ def sample_message() -> str:
         item="popular1", title=None, before=0.0, after=0.33, share_before=0.0, share_after=0.33
     )
     explanation = messages.explanation(
-        sentence=f"{cause}. This explains 98 % of the drop.",
+        sentence=f"{cause}. This explains all of the drop.",
         now=0.85,
         before=0.26,
         gained=(popular,),
