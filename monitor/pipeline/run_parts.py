@@ -235,17 +235,19 @@ def _sums_table(accumulator: SummaryAccumulator) -> pa.Table:
     rows = []
     for (segment, metric), sums in accumulator.sums.items():
         bins = sums.bins
-        rows.append({
-            "segment": segment,
-            "metric": metric,
-            "bounds": list(sums.bounds),
-            "counts": [sums.n, sums.n_undefined],
-            "totals": [str(sums.total), str(sums.squares)],
-            "below": [{"floor": floor, "users": users} for floor, users in sums.below.items()],
-            "single": np.concatenate([np.empty(0), *sums.single]),
-            "ends": None if bins is None else [bins.low, bins.high, bins.least, bins.most],
-            "bins": None if bins is None else bins.counts,
-        })
+        rows.append(
+            {
+                "segment": segment,
+                "metric": metric,
+                "bounds": list(sums.bounds),
+                "counts": [sums.n, sums.n_undefined],
+                "totals": [str(sums.total), str(sums.squares)],
+                "below": [{"floor": floor, "users": users} for floor, users in sums.below.items()],
+                "single": np.concatenate([np.empty(0), *sums.single]),
+                "ends": None if bins is None else [bins.low, bins.high, bins.least, bins.most],
+                "bins": None if bins is None else bins.counts,
+            }
+        )
     return pa.Table.from_pylist(rows)
 
 

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from monitor.measures.kernels.ragged import offsets_of
+from monitor.measures.pairing.ids import id_values
 from monitor.measures.pairing.list_tables import (
     list_column,
     rankings,
@@ -25,7 +26,6 @@ from monitor.measures.pairing.list_tables import (
     user_column,
     user_index,
 )
-from monitor.measures.pairing.ids import id_values
 from monitor.measures.sampling import select_kept
 from monitor.measures.summaries import SegmentRows, worst_rows
 from monitor.model.arrays import Flags, Floats

@@ -241,7 +241,7 @@ class Settings(Options):
     receivers: tuple[ReceiverOptions, ...] = Field(default=(), max_length=100)
     """Receivers of notifications when an alert fires, is acknowledged or resolves."""
     pings: tuple[PingOptions, ...] = Field(default=(), max_length=100)
-    """Dead-man pings. They are sent for every run, so that somebody notices if they stop."""
+    """Pings to a dead man's switch. They are sent for every run, so that somebody notices if they stop."""
     concurrent_runs: int = Field(default=8, ge=1, le=100)
     """The largest number of runs at the same time. The run that has waited longest starts first.
     Runs that have used half of their deadline are not counted. Comparisons whose

@@ -26,7 +26,6 @@ from messages import (
 )
 from monitor.alerts.notification_policy import compose_messages
 from monitor.cli.completion import DEFAULT_CONFIG
-from monitor.cli.main import app
 from monitor.model.alerts import DATABASE_LABEL, Removed
 from monitor.model.explanation import Cause, FaultKind, Finding, Part
 from monitor.model.notifications import Briefing, FiringSnapshot, KnownCause, MessageStatus

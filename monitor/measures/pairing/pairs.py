@@ -142,9 +142,7 @@ def _outcome(
     )
 
 
-def count_coverage(
-    segments: Mapping[str, Rows], outcomes: Mapping[Arm, ArmOutcome]
-) -> Coverage:
+def count_coverage(segments: Mapping[str, Rows], outcomes: Mapping[Arm, ArmOutcome]) -> Coverage:
     """The coverage of one batch: one row for each segment, in the order of the segments."""
     is_paired = np.logical_and.reduce([outcome.reason == LISTED for outcome in outcomes.values()])
     rows = []
