@@ -23,11 +23,11 @@ test: export PYTHONDONTWRITEBYTECODE =
 test: $(DEV)/.done
 	$(PYTEST) --numprocesses=2 -m "not integration" $(ARGS)
 
-# Both rings. The second ring starts servers, browsers and Spark, and kills processes. Much of it is waiting, so three workers fill two cores.
-# Each worker starts servers of its own.
+# Both rings. The second ring starts servers, browsers and Spark, and kills processes. Each worker imports all tests and starts servers of its own,
+# so a third one costs more than it gains.
 test-all: export PYTHONDONTWRITEBYTECODE =
 test-all: $(DEV)/.done
-	$(PYTEST) --numprocesses=3 $(ARGS)
+	$(PYTEST) --numprocesses=2 $(ARGS)
 
 # Skipped by `test-all` where the server's environment has not been made: it is larger than all else that tests need.
 spark: $(DEV)/.done .venv/spark/.done

@@ -130,6 +130,15 @@ class Standstill:
 
 
 @immutable
+class RootCause:
+    """Why no run succeeded for some time."""
+
+    # How long rankwatch's own database was away; 0 if that is not the cause
+    database_away_s: float = 0.0
+    run_failure: str | None = None  # why the newest run in that time failed
+
+
+@immutable
 class Verdict:
     """A rule's conclusion about one segment in one run, with a reason for people."""
 

@@ -15,7 +15,7 @@ from monitor.alerts.unmatched import share_selectors
 from monitor.export.publisher import PrometheusPublisher
 from monitor.model.errors import ConfigError
 from monitor.model.immutable import immutable
-from monitor.model.ports import Clock, Receiver, RelevanceSource, Store, UserSource
+from monitor.model.ports import Clock, Receiver, RelevanceSource, UserSource
 from monitor.model.rankings import Arm
 from monitor.model.rules import Comparison
 from monitor.pipeline.pseudonyms import HiddenRelevance, Pseudonyms
@@ -38,6 +38,7 @@ from monitor.sources import (
     open_users,
 )
 from monitor.sources.kept_answers import AnswerFolder
+from monitor.storage import SqlStore
 from monitor.storage.database_url import file_of, parse_url
 from monitor.storage.sinks import ScoreFiles
 
@@ -137,7 +138,7 @@ def set_known_names(
     )
 
 
-def show_outbox(store: Store, publisher: PrometheusPublisher, now: datetime) -> None:
+def show_outbox(store: SqlStore, publisher: PrometheusPublisher, now: datetime) -> None:
     """Publish how many deliveries are pending, held back and recently dead.
 
     Raises DatabaseError if the database cannot be read.
@@ -244,7 +245,7 @@ def _installed(
     return replace(comparison, judging=judging)
 
 
-def reconcile(wiring: Wiring, store: Store, clock: Clock) -> None:
+def reconcile(wiring: Wiring, store: SqlStore, clock: Clock) -> None:
     """Adapt the store to the configuration.
 
     Alerts end if the configuration has no rule or comparison for them, and receivers are notified.

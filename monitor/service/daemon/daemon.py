@@ -191,12 +191,11 @@ class Daemon:
             ),
             places=self._places,
             wiring=self._current_wiring,
-            leads=lambda: self._role.leads,
+            role=self._role,
+            scheduler=self._scheduler,
             is_stopping=self._stopping.is_set,
-            run_now=self._scheduler.run_now,
             open=self._open,
             follow_lease=self._follow_lease,
-            renew_store=store.database.renew,
         )
 
     # A reload replaces the wiring, so these methods read the attribute at each call.

@@ -17,7 +17,7 @@ from monitor.model.daemon_state import DatabaseAway
 from monitor.model.errors import DatabaseError, DatabaseTrouble, DeliveryError
 from monitor.model.immutable import immutable
 from monitor.model.notifications import Message, message_key
-from monitor.model.ports import Clock, Receiver, Store
+from monitor.model.ports import Clock, Receiver
 from monitor.model.rules import Severity
 from monitor.storage import SqlStore, exposure
 
@@ -163,7 +163,7 @@ def open_in_time(store: SqlStore, database: OutageMonitor) -> bool:
     return True
 
 
-def look_again(store: Store, database: OutageMonitor) -> Outage | None:
+def look_again(store: SqlStore, database: OutageMonitor) -> Outage | None:
     """Read from the database, and write during an outage. Returns the outage that has ended."""
     is_away = database.outage is not None
     failures = database.failures
@@ -180,7 +180,7 @@ def look_again(store: Store, database: OutageMonitor) -> Outage | None:
     return database.answered()
 
 
-def _record_end(store: Store, database: OutageMonitor) -> None:
+def _record_end(store: SqlStore, database: OutageMonitor) -> None:
     """Store the present outage, if any, so that alerts can still name it after a restart."""
     outage = database.outage
     if outage is not None:

@@ -148,7 +148,7 @@ def read_alerts_page(site: Site, query: Query) -> AlertsPage:
         if len(candidates) > MOST:
             older = ended[-1].number
     configured = site.comparisons()
-    names = {*configured, *(latest.run.comparison for latest in site.latest())}
+    names = {*configured, *(latest.comparison for latest in site.latest())}
     if wanted.comparison is not None:
         names.add(wanted.comparison)
     silences = site.store.alerts.silences(ending_after=now)
@@ -205,7 +205,7 @@ def read_alert_page(site: Site, query: Query) -> AlertPage:
         messages=_sent_messages(site, history),
         silences=tuple(silences),
         held_alerts=_held_alerts(site, lasting, now),
-        newest_slot=latest.run.slot if latest else None,
+        newest_slot=latest.slot if latest else None,
         sentence=explanation.sentence if explanation else None,
     )
 
