@@ -16,10 +16,9 @@ from typing import Any
 import yaml
 
 from factories import transition
-from monitor.model.alerts import Transition
+from monitor.model.alerts import RootCause, Transition
 from monitor.model.errors import DatabaseTrouble
 from monitor.model.notifications import Message
-from monitor.model.root_causes import RootCause
 from monitor.model.rules import METRIC_LABELS, Condition, RuleKind
 from monitor.receivers.message.content import content_of
 from monitor.receivers.message.plain_text import plain_text
