@@ -113,7 +113,7 @@ def test_files_of_different_shapes_are_compared_and_scores_make_ties_and_may_mak
     [
         (1.0, 0.0, "identical"),
         (0.95, 0.01, "nearly_identical"),
-        (0.6, 0.01, "similar"),
+        (0.7, 0.01, "similar"),
         (0.3, 0.01, "different"),
         (0.22, 0.01, "random"),
         (0.1, 0.01, "below_random"),
