@@ -5,6 +5,7 @@ import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
+import guides
 from commands_reference import commands_reference
 from metrics.reactions import reactions_table
 from monitor.export.series import series_reference
@@ -35,6 +36,7 @@ def texts() -> Iterator[tuple[Path, str]]:
     yield _with(ROOT / "docs/reference/http-profiles.md", profiles_reference())
     yield _with(ROOT / "docs/reference/series.md", series_reference())
     yield _with(ROOT / "docs/reference/metrics.md", reactions_table())
+    yield _with(ROOT / "docs/explanation/message.md", guides.sample_message())
     yield ROOT / "tests/texts/golden.txt", golden()
     yield (
         ROOT / _OPERATOR,
@@ -59,5 +61,5 @@ def _prometheus_rule(file: Path) -> str:
 
 
 if __name__ == "__main__":
-    for path, text in texts():
+    for path, text in (*texts(), *guides.texts()):
         path.write_text(text)
