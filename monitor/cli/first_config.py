@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from monitor.cli.completion import DEFAULT_CONFIG
-from monitor.cli.output import print_line
+from monitor.cli.output import INTERRUPTED_EXIT, print_line
 from monitor.cli.parameters import Config
 from monitor.model.errors import ConfigError
 from monitor.model.immutable import immutable
@@ -168,11 +168,14 @@ def _write(target: Path, text: str, *, force: bool) -> None:
     except FileExistsError:
         raise ConfigError(f"{target} exists already: use --force to replace it") from None
     except OSError as error:
-        raise ConfigError(f"cannot write {target}: {error.strerror}") from None
+        raise ConfigError(f"cannot write {target}: {error.strerror}. Name another file") from None
 
 
 def _prompt(question: str, default: str) -> str:
-    return str(typer.prompt(question, default=default)).strip()
+    try:
+        return str(typer.prompt(question, default=default)).strip()
+    except typer.Abort:  # Ctrl-C or the end of the input
+        raise typer.Exit(INTERRUPTED_EXIT) from None
 
 
 def _default(_: str, default: str) -> str:
