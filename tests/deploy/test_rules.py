@@ -41,7 +41,7 @@ PLACE = "cluster, job, namespace"
 STORIES = sorted(HERE.glob("rankwatch.rules*.test.yml"))
 
 
-def _run(*command: str) -> None:
+def _run(*command):
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -58,7 +58,7 @@ def test_promtool_accepts_the_configuration_and_its_rules_with_every_lint():
     )
 
 
-def _needed_rules(test: dict[str, Any]) -> list[dict[str, Any]]:
+def _needed_rules(test):
     """The groups of rules, but in them only what the test asks for, and what that is computed from."""
     asked = str(
         [test.get("alert_rule_test"), [case["expr"] for case in test.get("promql_expr_test", [])]]
@@ -159,7 +159,7 @@ def test_what_is_told_to_nobody_hides_no_page():
     assert hidden & pages == set()
 
 
-def _named(matchers: list[str]) -> set[str]:
+def _named(matchers):
     """The alerts that the matchers name."""
     values = re.findall(r'alertname!?=~?"([^"]+)"', " ".join(matchers))
     return {name for value in values for name in value.split("|")}
@@ -257,7 +257,7 @@ metrics: [extended_tau, overlap, rbo],
 baseline: {file: {path: a.csv, user: u, items: i}}, candidate: {file: {path: b.csv, user: u, items: i}}}"""
 
 
-def _own_alerts() -> set[str]:
+def _own_alerts():
     options = ComparisonOptions.model_validate(yaml.safe_load(OPTIONS))
     return (
         {rule.alert for rule in default_rules(options)}
@@ -266,7 +266,7 @@ def _own_alerts() -> set[str]:
     )
 
 
-def _commands(page: str) -> list[list[str]]:
+def _commands(page):
     spoken = [*blocks_in(page, "sh"), *re.findall(r"`(rankwatch [^`]+)`", page)]
     return [shlex.split(line)[1:] for line in spoken if line.startswith("rankwatch ")]
 
