@@ -184,7 +184,7 @@ def test_threads_that_come_and_go_share_two_heaps():
     """
     script = """
 import ctypes, sys, threading
-from monitor.service.daemon.threads import share_heaps
+from monitor.service.heaps import share_heaps
 sys.argv[1:] and share_heaps()
 c, together = ctypes.CDLL(None), threading.Barrier(8)
 c.fopen.restype = ctypes.c_void_p
