@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import guides
+from commands_reference import commands_reference
 from metrics.reactions import reactions_table
 from monitor.export.series import series_reference
 from monitor.settings.json_schema import json_schema
@@ -30,6 +31,7 @@ spec:
 def texts() -> Iterator[tuple[Path, str]]:
     """Each file with the whole text that it should have."""
     yield ROOT / "config/rankwatch.schema.json", json.dumps(json_schema(), indent=2) + "\n"
+    yield _with(ROOT / "docs/reference/commands.md", commands_reference())
     yield _with(ROOT / "docs/reference/configuration.md", settings_reference())
     yield _with(ROOT / "docs/reference/http-profiles.md", profiles_reference())
     yield _with(ROOT / "docs/reference/series.md", series_reference())

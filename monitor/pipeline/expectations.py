@@ -244,7 +244,7 @@ def _describe_level(comparison: str, since: datetime, *, is_new: bool) -> str:
     if not is_new:
         return f"normal again since {slot}"
     return (
-        f"{NEW_NORMAL} {slot}: accept it (rankwatch accept {comparison} --from {slot}) or roll back"
+        f"{NEW_NORMAL} {slot}: accept it (rankwatch accept {comparison} --since {slot}) or roll back"
     )
 
 

@@ -27,7 +27,7 @@ from messages import (
 )
 from monitor.alerts.notification_policy import compose_messages
 from monitor.cli.main import app
-from monitor.cli.parameters import DEFAULT_CONFIG
+from monitor.cli.completion import DEFAULT_CONFIG
 from monitor.model.alerts import Removed
 from monitor.model.explanation import Cause, FaultKind, Finding, Part
 from monitor.model.notifications import Briefing, FiringSnapshot, KnownCause, MessageStatus
@@ -128,7 +128,7 @@ def test_an_end_says_what_goes_on_firing_and_stands_behind_a_start():
 
 def test_an_end_at_a_new_level_leads_the_others_and_says_so():
     level = (
-        "new normal since 2024-01-08T00:00:00Z: accept it (rankwatch accept home-feed --from "
+        "new normal since 2024-01-08T00:00:00Z: accept it (rankwatch accept home-feed --since "
         "2024-01-08T00:00:00Z) or roll back"
     )
     found = content(
