@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
     from monitor.model.alerts import Transition
-    from monitor.model.pages import FiringChange
     from monitor.model.rules import Direction, Subject
     from monitor.service.analysis.backtest import Backtest
 
@@ -229,17 +228,8 @@ def _worst_of_groups(
     return [min(group, key=worst_first) for group in groups]
 
 
-def _firings(transitions: Iterable[Transition], subject: Subject) -> Iterator[FiringChange]:
-    from monitor.model.pages import FiringChange
-
+def _firings(transitions: Iterable[Transition], subject: Subject) -> Iterator[Transition]:
     for transition in transitions:
-        if (transition.metric, transition.statistic) == subject and (
-            transition.is_start or transition.is_end
-        ):
-            yield FiringChange(
-                alert=transition.alert,
-                segment=transition.segment,
-                slot=transition.slot,
-                is_start=transition.is_start,
-                incident=None,
-            )
+        is_of_subject = (transition.metric, transition.statistic) == subject
+        if is_of_subject and (transition.is_start or transition.is_end):
+            yield transition

@@ -261,7 +261,7 @@ def accept(  # noqa: PLR0913 - the command's options
                     f"`rankwatch show {comparison}`"
                 )
         else:
-            if not records or (records[0].run.slot, records[0].run.status) != (slot, "ok"):
+            if not records or (records[0].slot, records[0].status) != (slot, "ok"):
                 raise ConfigError(
                     f"no ok run of {comparison} has the slot {instant(slot)}: see `rankwatch runs "
                     f"{comparison}`"

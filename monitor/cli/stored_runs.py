@@ -106,12 +106,10 @@ def show(
     chosen = None if slot is None else parse_instant(slot)
     with opened_database(config) as (store, configured):
         is_ago = slot is not None and is_time_ago(slot)
-        record = _find(store, comparison, chosen, is_ago=is_ago)
-        if record is None:
+        run = _find(store, comparison, chosen, is_ago=is_ago)
+        if run is None:
             require_known(comparison, configured)
             raise InputError(_write_no_run(comparison, chosen))
-        run = record.run
-        explanation = record.explanation
         evidence = store.history.evidence(run.id)
         transitions = store.alerts.transitions(comparison=comparison, limit=None)
         attempts = _earlier_attempts(store, run)
@@ -127,17 +125,15 @@ def show(
         print_json(
             {
                 **asdict(run),
-                "summaries": [_summary_dict(run, each) for each in record.summaries],
-                "arm_scores": record.arm_scores,
+                "summaries": [_summary_dict(run, each) for each in run.summaries],
                 "evidence": evidence,
-                "explanation": explanation,
                 "earlier_attempts": attempts,
                 "is_same_input": bool(equal_slots),
                 "titles": titles,
             }
         )
         return
-    _print_run(record)
+    _print_run(run)
     for each in equal_slots:
         print_line(f"the same lists as in the run of {instant(each)}")
     for change in transitions:
@@ -240,11 +236,10 @@ def _write_no_run(comparison: str, slot: datetime | None) -> str:
     )
 
 
-def _print_run(record: RunRecord) -> None:
+def _print_run(run: RunRecord) -> None:
     from monitor.measures.presentation import arm_rows, explanation_tables, explanation_title
 
-    run = record.run
-    explanation = record.explanation
+    explanation = run.explanation
     compared = f"{run.paired or 0:,} of {run.asked or 0:,} users compared"
     print_line(f"{run.comparison}  slot {instant(run.slot)}  {run.status}  {compared}")
     if run.reason:
@@ -257,14 +252,14 @@ def _print_run(record: RunRecord) -> None:
     if explanation is not None:
         print_line(f"{explanation_title(explanation)}: {explanation.sentence}")
     columns = "segment metric mean> standard_error> p05> p50> n> by_chance>"
-    rows = [_summary_dict(run, each) | dict(each.statistics) for each in record.summaries]
+    rows = [_summary_dict(run, each) | dict(each.statistics) for each in run.summaries]
     print_records(rows, columns, as_json=False)
     _print_notes(run)
-    if record.arm_scores:
+    if run.arm_scores:
         print_line()
         print_table(
             ("segment", "arm-wide metric", "baseline>", "candidate>", "lists>"),
-            arm_rows(record.arm_scores),
+            arm_rows(run.arm_scores),
         )
     if explanation is not None:
         for table in explanation_tables(explanation):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import Connection, create_engine, inspect, text
+from sqlalchemy.dialects import postgresql, sqlite
 
 from forking import context
 from monitor.model.errors import DatabaseError, SchemaError
@@ -99,6 +100,13 @@ def catalogue(url: str) -> list[str]:
         for line in lines
         if not re.search("alembic_version|sqlite_|scores_default|scores_from_0", line)
     )
+
+
+def test_no_column_has_a_name_that_sql_reserves():
+    for dialect in (sqlite.dialect(), postgresql.dialect()):
+        quote = dialect.identifier_preparer.quote
+        names = {each.name for table in metadata.tables.values() for each in table.columns}
+        assert {name for name in names if quote(name) != name} == set()
 
 
 @pytest.mark.integration  # seconds of CPU

@@ -9,7 +9,7 @@ from typing import Any
 
 from factories import DAY, SLOT, coverage_rule, lost_lists, rule
 from messages import explanation
-from monitor.model.alerts import Expectation, Removed, Standstill
+from monitor.model.alerts import Expectation, Removed, RootCause, Standstill
 from monitor.model.explanation import FaultKind, Finding, MeanDrop, Part, PartMeans, SegmentFall
 from monitor.model.gate import GateReason, GateResult, GateVerdict, LeftOut
 from monitor.model.instants import format_instant
@@ -18,7 +18,6 @@ from monitor.model.model_versions import ArmModel
 from monitor.model.notifications import Silence
 from monitor.model.pages import SeriesPoint
 from monitor.model.rankings import Arm, CoverageReason
-from monitor.model.root_causes import RootCause
 from monitor.model.rules import (
     Condition,
     CoverageRule,
@@ -43,6 +42,7 @@ from monitor.model.run_reasons import (
 from monitor.model.runs import RunStatus
 from monitor.model.statistics import Lack
 from monitor.model.tls_faults import TlsClient, TlsFault
+from monitor.texts.actions import write_firing, write_over, write_urgency
 from monitor.texts.conditions import (
     write_churn,
     write_clear,
@@ -461,6 +461,11 @@ EXAMPLES: Mapping[str, Iterable[partial[Any]]] = {
             for client in (*TlsClient,)[1:]
         ),
         *(partial(write_tls_fault, TlsFault.CLIENT_WANTED, client) for client in (*TlsClient,)[1:]),
+    ],
+    "The state of an alert, and how urgent it is": [
+        partial(write_firing, "all users", SLOT),
+        partial(write_over, "country=UK", SLOT, SLOT + DAY),
+        *(partial(write_urgency, severity) for severity in Severity),
     ],
     "Why a message is sent later, never, or again": [
         partial(write_silenced, SILENCE),

@@ -136,7 +136,7 @@ def compare_files(  # noqa: PLR0913 - the options of the command
     _require_pairs(coverage, notes, listed, slot)
     sample = results.sample()
     run = results.findings(slot, sample)
-    items = results.sums.listed.count
+    items = results.part.listed.count
     if catalogue is None:
         catalogue = items
     if catalogue < items:

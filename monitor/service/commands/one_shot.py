@@ -30,7 +30,7 @@ from monitor.export.publisher import PrometheusPublisher
 from monitor.model.errors import ConfigError, DeliveryError, MonitorError, SlotTakenError
 from monitor.model.immutable import immutable
 from monitor.model.instants import format_instant
-from monitor.model.ports import Clock, Store
+from monitor.model.ports import Clock
 from monitor.model.runs import PullProgress, Run, RunResult, RunStatus, kept_name
 from monitor.pipeline.backfill import BackfilledRun
 from monitor.pipeline.delivery import OutboxSender, drain
@@ -49,7 +49,7 @@ from monitor.service.runner import (
     whoami,
 )
 from monitor.settings.loader import load_settings
-from monitor.storage import open_store
+from monitor.storage import SqlStore, open_store
 from monitor.texts.slots import write_already_run, write_run_again
 
 MOST_SLOTS = 1_000_000
@@ -73,7 +73,7 @@ class OneShot:
     """
 
     wiring: Wiring
-    store: Store
+    store: SqlStore
     publisher: PrometheusPublisher
     clock: Clock = field(default_factory=SystemClock)
     say: Callable[[str], object] = str
