@@ -96,7 +96,7 @@ def parse(arguments):
     words = [word for word in shlex.split(arguments) if word not in {"…", "..."}]
     while words and hasattr(command, "commands"):
         if words[0] not in command.commands and "ls" not in command.commands:
-            assert words[0] == "--version", arguments
+            assert words[0] == "COMMAND" or words[0].startswith("--"), arguments
             break
         name = words.pop(0) if words[0] in command.commands else "ls"
         command = command.commands[name]

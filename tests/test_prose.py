@@ -5,11 +5,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PAGES = [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+PAGES = [path for path in (ROOT / "docs").rglob("*.md") if path.parent.name != "runbooks"]
+PAGES += [ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
 LONGEST = 25
 """Words of a sentence."""
 EXCLUDED = {
-    "tells?|told|telling": "say, report, show or name",
+    "tells|told|telling|tell(?! (?:the|your|somebody))": "say, report, show or name",
     "stands?|stood|standing|lies?|lying": "is",
     "owe[sd]?|owing": "has to deliver",
     "lets? go|letting go": "delete",
