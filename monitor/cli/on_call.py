@@ -252,7 +252,7 @@ def accept(  # noqa: PLR0913 - the command's options
         if not records:
             require_known(comparison, configured)
         if records and is_time_ago(since):
-            slot = records[0].run.slot
+            slot = records[0].slot
         if undo:
             level = store.alerts.undo_acceptance(comparison, slot)
             if level is None:
