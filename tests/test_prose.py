@@ -5,8 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PAGES = [path for path in (ROOT / "docs").rglob("*.md") if path.parent.name != "runbooks"]
-PAGES += [ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+PAGES = [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
 LONGEST = 25
 """Words of a sentence."""
 EXCLUDED = {
@@ -24,7 +23,6 @@ EXCLUDED = {
     "is had": "another verb",
     "(?:a|the|each|every|one|leading) measures?": "metric",
     "alarms?": "alert",
-    "dead-man(?:'s)?": "dead man's",
     "config files?": "configuration",
     "time ?slots?": "slot",
     "data ?points?": "run or score",
