@@ -20,8 +20,11 @@ html_show_sphinx = False
 html_copy_source = False
 copybutton_prompt_text = "$ "
 
-# What the theme leaves out for people who use a keyboard or a screen reader.
+# What the theme leaves out for people who use a keyboard or a screen reader. And styles inside of
+# pages, which the daemon does not allow.
 _REPLACED = {
+    ' style="display: none;"': ' class="unseen"',
+    ' style="opacity: 50%"': ' opacity="0.5"',
     '<p class="caption" role="heading">': '<p class="caption" role="heading" aria-level="2">',
     '<aside class="sidebar-drawer">': '<aside class="sidebar-drawer" aria-label="all pages">',
     '<aside class="toc-drawer': '<aside aria-label="this page" class="toc-drawer',
