@@ -162,7 +162,7 @@ def _settings() -> Any:
 
 def _replay(first: int, last: int) -> None:
     start, end = (f"{BEGIN + timedelta(days=day):%Y-%m-%dT%H:%MZ}" for day in (first, last))
-    rankwatch(f"replay {NAME} --from {start} --to {end}")
+    rankwatch(f"replay {NAME} --since {start} --until {end}")
 
 
 def _write(folder: Path, arm: str, day: int, lists: Lists) -> None:
