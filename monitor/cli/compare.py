@@ -186,7 +186,10 @@ def compare_lists(  # noqa: PLR0913 - the command's options
     if item or rank or in_order:
         long_shape = {**common, "item": item, "rank": rank, "in_order": in_order}
         shapes = [long_shape, {**common, "items": items}]
-    arms = (shaped(baseline, user, shapes), shaped(candidate, user, shapes))
+    arms = (
+        shaped(baseline, user, shapes, is_required=True),
+        shaped(candidate, user, shapes, is_required=True),
+    )
     selected_users = None
     if users is not None:
         columns = {
@@ -210,7 +213,7 @@ def compare_lists(  # noqa: PLR0913 - the command's options
     )
     trainings = None
     if retrained is not None:
-        other_arms = (arms[0], shaped(retrained, user, shapes))
+        other_arms = (arms[0], shaped(retrained, user, shapes, is_required=True))
         trainings = compare_files(other_arms, metrics[:1], k, users=selected_users)
     meaning = _interpret(result, metrics[0], trainings)
     item_titles: Mapping[str, str] = {}

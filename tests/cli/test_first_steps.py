@@ -61,7 +61,6 @@ def test_two_files_need_no_setting_and_a_slot_that_has_run_is_shown():
     for command, words in (
         ("silence", "no silences: "),
         ("notify ls", "no pending deliveries"),
-        ("alerts", "no alert has changed its state yet"),
     ):
         assert words in rankwatch(command).stdout
     suggested = rankwatch("suggest feed").stdout.splitlines()[:2]

@@ -71,7 +71,7 @@ def test_the_shell_completes_names_from_the_configuration_and_the_database_or_no
         ("show feed --slot 2024", ["2024-01-09", "2024-01-08"]),
         ("alerts ack feed --segment ", ["all"]),
         ("alerts ack --alert Sim", ["SimilarityLow"]),
-        ("metrics kendall_d", ["kendall_distance"]),
+        ("metrics novel", ["novelty"]),
         ("-c none.yaml show ", []),
     ):
         assert complete(line) == offered, line
