@@ -8,14 +8,17 @@ import pytest
 from typer.main import get_command
 
 import generated
+from alerts_reference import severities
+from deploy.shipped import alerts
 from json_keys import KEYS, unlisted
 from monitor import plugin_v1
 from monitor.cli.main import EPILOG, app
 from monitor.cli.output import INTERNAL_EXIT, OUTPUT_EXIT, SOURCE_EXIT, USAGE_EXIT, VERDICT_EXITS
 from monitor.export.exposition import DAEMON_GAUGES
-from monitor.export.series import PREFIX
+from monitor.export.series import PREFIX, SERIES
 from monitor.measures.metrics import METRICS
 from monitor.model import errors
+from monitor.settings.json_schema import json_schema
 from monitor.storage import schema_version
 from monitor.web.app import describe_api
 from servers import require
@@ -201,6 +204,28 @@ def documents():
             for path in (ROOT / part).rglob("*.md")
         ),
     ]
+
+
+def _settings() -> set[str]:
+    schema = json_schema()
+    objects = [schema, *schema["$defs"].values()]
+    return {name for each in objects for name in each.get("properties", ())}
+
+
+REFERENCES = {
+    "configuration": _settings(),
+    "series": {series.name for series in SERIES.values()},
+    "metrics": set(METRICS),
+    "../runbooks/index": {*severities(), *(alert.name for alert in alerts())},
+}
+"""What each page of the reference has to name."""
+
+
+@pytest.mark.parametrize("page", REFERENCES)
+def test_the_reference_names_every_setting_series_metric_and_alert(page):
+    text = (ROOT / f"docs/reference/{page}.md").read_text()
+    named = {name for row in re.findall(r"(?m)^\|.*$", text) for name in re.findall(r"\w+", row)}
+    assert REFERENCES[page] - named == set()
 
 
 def test_every_link_between_documents_leads_somewhere():

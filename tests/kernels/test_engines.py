@@ -54,7 +54,7 @@ def forbid_machine_code(*_, **__):
     ("place", "obstacle", "message"),
     [
         (mmap, ("mmap", forbid_machine_code), "forbids machine code"),
-        (choice, ("find_spec", lambda _: None), r"install rankwatch\[fast\]"),
+        (choice, ("find_spec", lambda _: None), r"pip install 'WHEEL\[fast\]'"),
     ],
 )
 def test_where_there_can_be_no_machine_code_numba_is_an_error_and_auto_is_numpy(

@@ -95,7 +95,7 @@ def test_a_mention_is_broken_and_plain_signs_stay():
 def test_without_the_extra_the_configuration_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "apprise", None)
     with pytest.raises(
-        ValueError, match=r"Apprise is not installed: pip install 'rankwatch\[apprise\]'"
+        ValueError, match=r"Apprise is not installed: pip install 'WHEEL\[apprise\]'"
     ) as caught:
         AppriseOptions.model_validate({"urls": {"one": "json://canary"}})
     assert "canary" not in str(caught.value)

@@ -106,7 +106,7 @@ def test_postgres_without_its_extra_says_what_to_install(monkeypatch):
 
     monkeypatch.setattr(builtins, "__import__", without_psycopg)
 
-    with pytest.raises(ConfigError, match=r"pip install 'rankwatch\[postgres\]'"):
+    with pytest.raises(ConfigError, match=r"pip install 'WHEEL\[postgres\]'"):
         open_store("postgresql://u@127.0.0.1/d", create=False)
 
 
