@@ -8,7 +8,7 @@ PAGES = [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md", ROOT / "CON
 LONGEST = 25
 """Words of a sentence."""
 EXCLUDED = {
-    "tells?|told|telling": "say, report, show or name",
+    "tells|told|telling|tell(?! (?:the|your|somebody))": "say, report, show or name",
     "stands?|stood|standing|lies?|lying": "is",
     "owe[sd]?|owing": "has to deliver",
     "lets? go|letting go": "delete",
@@ -22,7 +22,6 @@ EXCLUDED = {
     "is had": "another verb",
     "(?:a|the|each|every|one|leading) measures?": "metric",
     "alarms?": "alert",
-    "dead-man(?:'s)?": "dead man's",
     "config files?": "configuration",
     "time ?slots?": "slot",
     "data ?points?": "run or score",
