@@ -2,9 +2,7 @@
 
 import re
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from typer.main import get_command
@@ -37,7 +35,7 @@ README, CLI_GUIDE, DEPLOYING = (
 EXIT_CODES = re.findall(r"(\d+) [a-z]", EPILOG.partition("; gate:")[0])
 
 
-def commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+def commands(command, path=()):
     """Every command and subcommand with its names, the root without any."""
     yield path, command
     for name, inner in getattr(command, "commands", {}).items():
@@ -48,16 +46,16 @@ COMMANDS = dict(commands(get_command(app)))
 LEAVES = [path for path, command in COMMANDS.items() if not hasattr(command, "commands")]
 
 
-def one_line(text: str) -> str:
+def one_line(text):
     return " ".join(text.split())
 
 
-def section(text: str, title: str) -> str:
+def section(text, title):
     """What stands below that heading."""
     return text.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
 
 
-def rows() -> list[str]:
+def rows():
     """Lines of the table of commands."""
     return [line for line in CLI_GUIDE.splitlines() if line.startswith("| `rankwatch ")]
 
@@ -115,7 +113,7 @@ def test_the_guide_lists_the_keys_of_the_api_and_no_others():
             assert bool(KEYS[key]) >= ("additionalProperties" in shape), (name, key)
 
 
-def tree(kind: type[errors.MonitorError]) -> Iterator[type[errors.MonitorError]]:
+def tree(kind):
     yield kind
     for inner in kind.__subclasses__():
         yield from tree(inner)
@@ -197,7 +195,7 @@ def test_the_guide_for_plugins_tells_of_every_name_of_the_port():
     assert [name for name in plugin_v1.__all__ if not re.search(rf"`[^`]*\b{name}\b", guide)] == []
 
 
-def documents() -> list[Path]:
+def documents():
     return [
         *ROOT.glob("*.md"),
         *(
@@ -240,6 +238,6 @@ def test_every_link_between_documents_leads_somewhere():
                 assert not anchor or anchor in anchors(there), (path, link)
 
 
-def anchors(path: Path) -> set[str]:
+def anchors(path):
     headings = re.findall(r"(?m)^#+ (.+)$", path.read_text())
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}

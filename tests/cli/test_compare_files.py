@@ -2,9 +2,7 @@
 
 import csv
 import json
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
@@ -25,26 +23,24 @@ SCORES = [9, 9, 8, 7, 6, 5, 4, 3, 2, 1]
 COMPARE = "compare base.jsonl candidate.jsonl"
 
 
-def read_comparison(command: str) -> dict[str, Any]:
+def read_comparison(command):
     done = rankwatch(f"{command} --json")
     assert done.stderr == ""
     (found,) = objects(done)
     return found
 
 
-def write_rows(name: str, *rows: dict[str, Any], mode: str = "w") -> None:
+def write_rows(name, *rows, mode="w"):
     with Path(name).open(mode) as file:
         file.writelines(json.dumps(row) + "\n" for row in rows)
 
 
-def write_long(
-    path: Path, delimiter: str, columns: list[str], rows: Iterable[tuple[object, ...]]
-) -> None:
+def write_long(path, delimiter, columns, rows):
     with path.open("w", newline="") as file:
         csv.writer(file, delimiter=delimiter).writerows([columns, *rows])
 
 
-def write_world() -> None:
+def write_world():
     """Two files of lists in the current folder."""
     for name, lists in (("base", BASE), ("candidate", CANDIDATE)):
         rows = (
@@ -55,13 +51,13 @@ def write_world() -> None:
 
 
 @pytest.fixture(autouse=True)
-def _world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _world(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_world()
 
 
 @pytest.fixture(scope="module")
-def compared(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def compared(tmp_path_factory):
     """What is printed of both files for machines, which needs no configuration and no database."""
     folder = tmp_path_factory.mktemp("compared")
     with pytest.MonkeyPatch.context() as patch:

@@ -13,7 +13,7 @@ from monitor.cli.main import COMMANDS
 from test_documentation import COMMANDS as BY_PATH
 
 
-def complete(line: str) -> list[str]:
+def complete(line):
     """What bash offers at the end of the line."""
     words = ["rankwatch", *line.split(" ")]
     env = {

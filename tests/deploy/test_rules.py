@@ -46,7 +46,7 @@ PLACE = "cluster, job, namespace"
 STORIES = sorted(HERE.glob("rankwatch.rules*.test.yml"))
 
 
-def _run(*command: str) -> None:
+def _run(*command):
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -63,7 +63,7 @@ def test_promtool_accepts_the_configuration_and_its_rules_with_every_lint():
     )
 
 
-def _needed_rules(test: dict[str, Any]) -> list[dict[str, Any]]:
+def _needed_rules(test):
     """The groups of rules, but in them only what the test asks for, and what that is computed from."""
     asked = str(
         [test.get("alert_rule_test"), [case["expr"] for case in test.get("promql_expr_test", [])]]
@@ -164,7 +164,7 @@ def test_what_is_told_to_nobody_hides_no_page():
     assert hidden & pages == set()
 
 
-def _named(matchers: list[str]) -> set[str]:
+def _named(matchers):
     """The alerts that the matchers name."""
     values = re.findall(r'alertname!?=~?"([^"]+)"', " ".join(matchers))
     return {name for value in values for name in value.split("|")}
@@ -258,12 +258,12 @@ INDEX = guide("runbooks/index.md")
 NAMED_FOR_METRICS = {"metrics": ["extended_tau", "jaccard", "footrule"]}
 
 
-def _rules(**options: Any) -> dict[str, Any]:
+def _rules(**options):
     comparison = to_comparison(ComparisonOptions.model_validate({**DEFAULT, **options}))
     return {rule.alert: rule for rule in comparison.judging.rules}
 
 
-def _commands(page: str) -> list[list[str]]:
+def _commands(page):
     typed = [line.removeprefix("$ ") for line in blocks_in(page, "console")]
     spoken = [*blocks_in(page, "sh"), *typed, *re.findall(r"`(rankwatch [^`]+)`", page)]
     return [

@@ -1,23 +1,21 @@
 import json
 import logging
 import sys
-from typing import Any
 
 import pytest
 
 from factories import SLOT, transition
 from messages import END, START, message, opened
 from monitor.model.errors import DeliveryError
-from monitor.model.ports import Receiver
 from monitor.receivers.apprise import AppriseOptions, defuse
-from servers.webhook import Collector, answer, disconnect, hang, serve
+from servers.webhook import answer, disconnect, hang, serve
 
 
-def url_of(collector: Collector) -> str:
+def url_of(collector):
     return f"{collector.url.replace('http:', 'json:')}/canary-token"
 
 
-def notifying(*urls: str, **options: Any) -> Receiver:
+def notifying(*urls, **options):
     return opened(
         apprise={
             "urls": {f"service-{number}": url for number, url in enumerate(urls, start=1)},
