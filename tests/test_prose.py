@@ -22,6 +22,7 @@ EXCLUDED = {
     "is had": "another verb",
     "(?:a|the|each|every|one|leading) measures?": "metric",
     "alarms?": "alert",
+    "dead-man(?:'s)?": "dead man's",
     "config files?": "configuration",
     "time ?slots?": "slot",
     "data ?points?": "run or score",
