@@ -64,10 +64,11 @@ _READ = ("baseline", "candidate", "users", "item_weights", "item_titles", "relev
 
 def check_settings(settings: Partial, access: AccessOptions | None) -> Iterator[Problem]:
     """Yield the problems of settings that do not fit together."""
-    comparisons = tuple(enumerate(settings.entries or ()))
+    entries = tuple(enumerate(settings.entries or ()))
+    comparisons = tuple((n, comparison) for n, comparison in entries if comparison is not None)
     names: set[str | None] = set()
-    for _, comparison in comparisons:
-        names.update(name for _, name in names_in(vars(comparison)))
+    for _, entry in entries:
+        names.update(name for _, name in names_in(entry and vars(entry)))
     yield from _listen(settings, access)
     if settings.retention is not None:
         yield from _retention(settings.retention)

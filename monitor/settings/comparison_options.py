@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, cast
 from pydantic import ConfigDict, Field, PrivateAttr, model_validator
 
 from monitor.boundary.options import Duration, OneOf, Options
+from monitor.boundary.options.problems import placed
 from monitor.measures.arm_metrics import ARM_METRICS
 from monitor.model.rules import Condition, ConditionRule, Keep, Severity
 from monitor.settings import value_types
@@ -290,7 +291,7 @@ class ComparisonOptions(Options):
         if not isinstance(data, Mapping) or data.get("rules") != "default":
             return data
         others = {key: value for key, value in data.items() if key != "rules"}
-        return {"default_rules": True, **others}
+        return placed({"default_rules": True, **others}, getattr(data, "path", ()))
 
     @property
     def family(self) -> str:

@@ -13,7 +13,7 @@ from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from types import UnionType
-from typing import Annotated, Any, ClassVar, Self, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Self, TypeVar, Union, cast, get_args, get_origin
 from urllib.parse import SplitResult, urlsplit
 
 from pydantic import (
@@ -37,7 +37,14 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from monitor.boundary.files import read_bounded
-from monitor.boundary.options.problems import Partial, Reading, Unusable
+from monitor.boundary.options.problems import (
+    KeyPath,
+    Partial,
+    Problems,
+    Unusable,
+    nearest_word,
+    suggestion,
+)
 from monitor.boundary.plugins import Registry
 from monitor.boundary.redaction import display_url
 
@@ -219,7 +226,20 @@ def _secrets_of(options: type[BaseModel]) -> tuple[tuple[str, ...], tuple[str, .
     return secrets, holders
 
 
+@cache
+def _names_by_key(options: type["Options"]) -> dict[str, str]:
+    """The name of the field that each key in the file sets."""
+    names = {}
+    for name, field in options.model_fields.items():
+        names[field.alias or name] = name
+        if options.reads_secret_files and is_secret(field.annotation):
+            names[f"{name}_file"] = name
+    return names
+
+
 def _read_secret(path: object, base: str | None) -> str | Unusable:
+    if isinstance(path, Unusable):
+        return path
     if not isinstance(path, str):
         return Unusable("must be the path of a file with the value")
     try:
@@ -257,12 +277,7 @@ class Options(BaseModel):
     @classmethod
     def file_keys(cls) -> list[str]:
         """The keys as written in the file, with ``*_file`` for secrets."""
-        keys: list[str] = []
-        for name, field in cls.model_fields.items():
-            keys.append(field.alias or name)
-            if cls.reads_secret_files and is_secret(field.annotation):
-                keys.append(f"{name}_file")
-        return keys
+        return list(_names_by_key(cls))
 
     def has(self, *names: str) -> bool:
         """Whether the file has a value, valid or not, for one of these fields."""
@@ -282,29 +297,65 @@ class Options(BaseModel):
         handler: ModelWrapValidatorHandler[Self],
         info: ValidationInfo,
     ) -> Self:
+        if isinstance(data, Unusable):
+            return cast("Self", None)
         if not isinstance(data, Mapping):
             return handler(data)
         context = info.context or {}
-        read: Mapping[str, Any] = data
+        read = dict(data)
         if cls.reads_secret_files:
             read = cls._with_secrets(data, context.get("base_dir"))
-        reading: Reading | None = context.get("reading")
-        if reading is None:
-            options = handler(read)
-            for problem in options.disagreements():
-                raise ValueError(problem)
+        problems: Problems | None = context.get("problems")
+        if problems is not None:
+            path = getattr(data, "path", ())
+            options: Self = cls._validate_part(read, path, handler, problems)
             return options
-        partial: Partial
-        partial, invalid = reading.options(
-            data, cls.file_keys, handler, read, stays_partial=cls.stays_partial
-        )
-        if partial is not None:
-            partial._invalid = invalid  # noqa: SLF001 - of this class
-        result: Self = partial
-        return result
+        options = handler(read)
+        for problem in options.disagreements():
+            raise ValueError(problem)
+        return options
 
     @classmethod
-    def _with_secrets(cls, data: Mapping[str, Any], base: str | None) -> Mapping[str, Any]:
+    def _validate_part(
+        cls,
+        read: dict[str, Any],
+        path: KeyPath,
+        handler: ModelWrapValidatorHandler[Self],
+        problems: Problems,
+    ) -> Partial:
+        """The options at this path of a document. With problems, they are None or partial."""
+        names = _names_by_key(cls)
+        for key in [key for key in read if key not in names]:
+            del read[key]
+            meant = cls._report_unknown(key, path, problems)
+            if meant is not None:
+                read.setdefault(meant, Unusable())
+        options = handler(read)
+        if path not in problems.invalid:
+            for message in options.disagreements():
+                problems.add(path, message)
+        if path not in problems.invalid:
+            return options
+        options._invalid = frozenset(  # noqa: SLF001 - of this class
+            name for key, name in names.items() if (*path, key) in problems.invalid
+        )
+        return options if cls.stays_partial else None
+
+    @classmethod
+    def _report_unknown(cls, key: str, path: KeyPath, problems: Problems) -> str | None:
+        """Report a key. Returns the similar key that was probably meant. Its value is unknown."""
+        keys = cls.file_keys()
+        hint = suggestion(key, keys) or f"; valid keys are {', '.join(keys)}"
+        problems.add((*path, key), f"unknown key{hint}")
+        meant = nearest_word(key, _names_by_key(cls))
+        if meant is None:
+            return None
+        problems.add((*path, meant), None)
+        name = _names_by_key(cls)[meant]
+        return cls.model_fields[name].alias or name
+
+    @classmethod
+    def _with_secrets(cls, data: Mapping[str, Any], base: str | None) -> dict[str, Any]:
         secrets, holders = _secrets_of(cls)
         read = _read_files(data, secrets, base)
         for name in holders:
@@ -316,19 +367,12 @@ class Options(BaseModel):
 
     @field_validator("*", mode="wrap")
     @classmethod
-    def _validate_field(
-        cls,
-        value: Any,  # noqa: ANN401 - raw input is anything
-        handler: ValidatorFunctionWrapHandler,
-        info: ValidationInfo,
-    ) -> Any:  # noqa: ANN401 - a value of the field's type
-        reading: Reading | None = (info.context or {}).get("reading")
-        if reading is not None:
-            name = str(info.field_name)
-            return reading.field(name, cls.model_fields[name].alias or name, value, handler)
-        if isinstance(value, Unusable):
-            raise ValueError(value.message)  # noqa: TRY004 - pydantic collects ValueError only
-        return handler(value)
+    def _validate_field(cls, value: Any, handler: ValidatorFunctionWrapHandler) -> Any:  # noqa: ANN401 - any field
+        if not isinstance(value, Unusable):
+            return handler(value)
+        if value.message is not None:
+            raise ValueError(value.message)
+        return None
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         """The fields that ``repr`` shows. A URL is shown with its host and database only."""
@@ -418,10 +462,10 @@ def _read_files(
         if key not in read:
             continue
         path = read.pop(key)
-        if name in read:
-            read[name] = Unusable(f"give either {name} or {key}, not both")
-        else:
+        if name not in read:
             read[name] = _read_secret(path, base)
+        elif not isinstance(read[name], Unusable):
+            read[name] = Unusable(f"give either {name} or {key}, not both")
     return read
 
 

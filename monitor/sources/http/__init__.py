@@ -29,6 +29,7 @@ from monitor.boundary.options import (
     readable_by,
     web_url_of,
 )
+from monitor.boundary.options.problems import PlacedMapping, placed
 from monitor.boundary.slot_templates import check_placeholders, placeholders
 from monitor.boundary.web_proxy import Proxy
 from monitor.sources.expressions import Expression
@@ -275,7 +276,11 @@ class HttpSourceOptions(HttpOptions):
     def _from_profile(cls, data: object, info: ValidationInfo) -> object:
         if not isinstance(data, Mapping) or not isinstance(data.get("profile"), str):
             return data
-        return with_profile(data, (info.context or {}).get("base_dir"))
+        merged = with_profile(data, (info.context or {}).get("base_dir"))
+        if not isinstance(data, PlacedMapping):
+            return merged
+        data.update(placed(merged, data.path))
+        return data
 
     def _problems(self) -> Iterator[str]:
         templates = f"{self.address} {json.dumps(self.body, default=str)}"
