@@ -226,6 +226,12 @@ class Settings(Options):
     external_url: PublicUrl = Field(default_factory=_default_url)
     """URL of this daemon for links in alerts (default: made from `listen`, with https if there is
     TLS)."""
+    runbook_base_url: PublicUrl | None = Field(
+        default=None, examples=["https://wiki.example.com/rankwatch/runbooks"]
+    )
+    """URL before the name of an alert's runbook, such as `/SimilarityDrop`. A rule's `runbook_url`
+    overrides it (default: `/docs/runbooks` at `external_url`, where the daemon serves the
+    runbooks)."""
     conditions: ConditionsOptions = Field(default_factory=ConditionsOptions)
     """What happens in every comparison while its runs cannot be judged."""
     entries: tuple[ComparisonOptions, ...] = Field(
@@ -235,7 +241,7 @@ class Settings(Options):
     receivers: tuple[ReceiverOptions, ...] = Field(default=(), max_length=100)
     """Receivers of notifications when an alert fires, is acknowledged or resolves."""
     pings: tuple[PingOptions, ...] = Field(default=(), max_length=100)
-    """Dead-man pings. They are sent for every run, so that somebody notices if they stop."""
+    """Pings to a dead man's switch. They are sent for every run, so that somebody notices if they stop."""
     concurrent_runs: int = Field(default=8, ge=1, le=100)
     """The largest number of runs at the same time. The run that has waited longest starts first.
     Runs that have used half of their deadline are not counted. Comparisons whose
@@ -282,6 +288,11 @@ class Settings(Options):
             copy = self.model_copy(update={"external_url": url})
         copy._access = access  # noqa: SLF001 - a copy of these settings
         return copy
+
+    def runbook_url(self, page: str) -> str:
+        """The URL of the runbook with this name."""
+        base = self.runbook_base_url or f"{self.external_url.rstrip('/')}/docs/runbooks"
+        return f"{base.rstrip('/')}/{page}"
 
     @property
     def host_names(self) -> frozenset[str]:

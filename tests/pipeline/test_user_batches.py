@@ -14,6 +14,7 @@ import pytest
 from pandas.api.extensions import ExtensionArray
 
 from factories import SLOT, changed, comparison, pull, rule
+from monitor.measures.summaries import SummaryAccumulator
 from monitor.model.errors import SourceError, UserDataError
 from monitor.model.memory import Memory
 from monitor.model.ports import Measurer
@@ -97,15 +98,16 @@ def world(spell: Any) -> tuple[Arms, Memory]:
 def measure(
     batch_users: int, sampled_users: int, spell: Any, floor: NoiseFloor = NoiseFloor.SERVE
 ) -> Measurement:
+    asked, memory = world(spell)
     sizes = {"batch_users": batch_users, "sampled_users": sampled_users}
-    return measured(*world(spell), sizes, noise_floor=floor)
+    return measured(asked, memory, sizes, noise_floor=floor)
 
 
 def measured(
-    asked: Arms, memory: Memory, sizes: Mapping[str, Any] = {}, **changes: Any
+    asked: Arms, memory: Memory, sizes: Mapping[str, Any] | None = None, **changes: Any
 ) -> Measurement:
     plan = changed(EVERYTHING, **changes)
-    return measure_slot(plan, asked, SLOT, memory, Stopwatch(StillClock()), **sizes)
+    return measure_slot(plan, asked, SLOT, memory, Stopwatch(StillClock()), **(sizes or {}))
 
 
 def plain(value: Any) -> Any:
@@ -174,7 +176,7 @@ class MeasuredThere:
 def test_bytes_that_hold_no_part_are_refused():
     for data in (b"", b"no part", zlib.compress(b"\0" * 7 + b"\x02[]"), zlib.compress(b"\0" * 99)):
         with pytest.raises(ValueError, match=r"."):
-            unpack_part(data)
+            unpack_part(data, SummaryAccumulator((), {}))
 
 
 def test_what_looks_at_many_users_together_looks_at_a_seeded_sample_and_says_so():

@@ -49,6 +49,18 @@ class Preview:
     notes: Mapping[tuple[Arm, CoverageReason], str] = field(default_factory=dict)
     titles: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def unread_setting(self) -> str | None:
+        """The first setting that must change before lists can be compared. None if they can."""
+        if self.evidence:
+            return None
+        if self.coverage is None:
+            return "users"
+        for (arm, reason), count in self.coverage.all.users_by_reason.items():
+            if count == self.coverage.all.asked and (arm, reason) in self.notes:
+                return str(arm)
+        return "users"
+
 
 def preview_users(watched: Watched, count: int) -> Preview:
     """Ask both arms of a comparison for the lists of a few users."""
