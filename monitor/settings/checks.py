@@ -305,7 +305,7 @@ def _can_be_certain(comparison: Partial) -> bool:
     """Whether each rule on a metric can be certain before all users were asked."""
     if comparison.default_rules:
         return False
-    if not all(options.is_whole for options in comparison.rules or ()):
+    if not all(options and options.is_whole for options in comparison.rules or ()):
         return True
     rules = [options.to_rule(1) for options in comparison.rules or () if options.metric]
     thresholds = [rule.thresholds for rule in rules if isinstance(rule, SimilarityRule)]

@@ -5,7 +5,7 @@ from datetime import timedelta
 from itertools import combinations
 from typing import Annotated, Any, ClassVar, Literal, Self, cast
 
-from pydantic import ConfigDict, Field, PrivateAttr, model_validator
+from pydantic import ConfigDict, Field, PrivateAttr
 
 from monitor.boundary.options import Duration, OneOf, Options
 from monitor.boundary.options.problems import placed
@@ -285,13 +285,12 @@ class ComparisonOptions(Options):
     runs only. With the name `model_version` rules learn separately for each version of the arms'
     models."""
 
-    @model_validator(mode="before")
     @classmethod
-    def _read_default_rules(cls, data: Any) -> Any:  # noqa: ANN401 - raw input is anything
-        if not isinstance(data, Mapping) or data.get("rules") != "default":
+    def _prepared(cls, data: Mapping[str, Any], base: str | None) -> Mapping[str, Any]:  # noqa: ARG003
+        if data.get("rules") != "default":
             return data
         others = {key: value for key, value in data.items() if key != "rules"}
-        return placed({"default_rules": True, **others}, getattr(data, "path", ()))
+        return placed({"default_rules": True, **others}, data)
 
     @property
     def family(self) -> str:

@@ -40,6 +40,7 @@ from monitor.boundary.files import read_bounded
 from monitor.boundary.options.problems import (
     KeyPath,
     Partial,
+    PlacedMapping,
     Problems,
     Unusable,
     nearest_word,
@@ -302,18 +303,27 @@ class Options(BaseModel):
         if not isinstance(data, Mapping):
             return handler(data)
         context = info.context or {}
+        base = context.get("base_dir")
+        data = cls._prepared(data, base)
         read = dict(data)
         if cls.reads_secret_files:
-            read = cls._with_secrets(data, context.get("base_dir"))
+            read = cls._with_secrets(data, base)
         problems: Problems | None = context.get("problems")
-        if problems is not None:
-            path = getattr(data, "path", ())
-            options: Self = cls._validate_part(read, path, handler, problems)
+        if problems is not None and isinstance(data, PlacedMapping):
+            options: Self = cls._validate_part(read, data.path, handler, problems)
             return options
         options = handler(read)
         for problem in options.disagreements():
             raise ValueError(problem)
         return options
+
+    @classmethod
+    def _prepared(cls, data: Mapping[str, Any], base: str | None) -> Mapping[str, Any]:  # noqa: ARG003 - for subclasses
+        """The mapping whose keys are read. Relative paths start at ``base``.
+
+        The mapping of a document keeps its path.
+        """
+        return data
 
     @classmethod
     def _validate_part(

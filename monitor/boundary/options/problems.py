@@ -115,10 +115,22 @@ class PlacedMapping(dict[str, Any]):
     path: KeyPath = ()
 
 
-def placed(value: Any, path: KeyPath) -> Any:  # noqa: ANN401 - YAML
+def placed(entries: Mapping[str, Any], original: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The entries in place of those of the original, which may be a mapping of a document.
+
+    The path of such a mapping stays, and so its problems are found there.
+    """
+    if not isinstance(original, PlacedMapping):
+        return entries
+    original.clear()
+    original.update(_place(entries, original.path))
+    return original
+
+
+def _place(value: Any, path: KeyPath) -> Any:  # noqa: ANN401 - YAML
     """The value, in which each mapping has its key path."""
     if isinstance(value, Mapping):
-        value = PlacedMapping({key: placed(part, (*path, key)) for key, part in value.items()})
+        value = PlacedMapping({key: _place(part, (*path, key)) for key, part in value.items()})
         value.path = path
     return value
 

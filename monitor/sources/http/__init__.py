@@ -12,8 +12,6 @@ from pydantic import (
     BeforeValidator,
     Field,
     SecretStr,
-    ValidationInfo,
-    model_validator,
 )
 
 from monitor.boundary.options import (
@@ -29,7 +27,7 @@ from monitor.boundary.options import (
     readable_by,
     web_url_of,
 )
-from monitor.boundary.options.problems import PlacedMapping, placed
+from monitor.boundary.options.problems import placed
 from monitor.boundary.slot_templates import check_placeholders, placeholders
 from monitor.boundary.web_proxy import Proxy
 from monitor.sources.expressions import Expression
@@ -271,16 +269,11 @@ class HttpSourceOptions(HttpOptions):
             return url.rstrip("/") + self.endpoint
         return url
 
-    @model_validator(mode="before")
     @classmethod
-    def _from_profile(cls, data: object, info: ValidationInfo) -> object:
-        if not isinstance(data, Mapping) or not isinstance(data.get("profile"), str):
+    def _prepared(cls, data: Mapping[str, Any], base: str | None) -> Mapping[str, Any]:
+        if not isinstance(data.get("profile"), str):
             return data
-        merged = with_profile(data, (info.context or {}).get("base_dir"))
-        if not isinstance(data, PlacedMapping):
-            return merged
-        data.update(placed(merged, data.path))
-        return data
+        return placed(with_profile(data, base), data)
 
     def _problems(self) -> Iterator[str]:
         templates = f"{self.address} {json.dumps(self.body, default=str)}"
