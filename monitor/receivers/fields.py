@@ -12,15 +12,8 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, SecretStr
 
-from monitor.boundary.options import (
-    ConfigPath,
-    Duration,
-    OneOf,
-    Options,
-    check_headers,
-    must,
-    web_url_of,
-)
+from monitor.boundary.options import ConfigPath, Duration, Options, check_headers, must, web_url_of
+from monitor.boundary.options.one_of import OneOf
 from monitor.boundary.plugins import OPENING_S, Guard, PluginError
 from monitor.boundary.web_proxy import Proxy
 from monitor.model.errors import ConfigError, DeliveryError

@@ -7,7 +7,8 @@ from typing import Annotated, Any, ClassVar, Literal, Self, cast
 
 from pydantic import ConfigDict, Field, PrivateAttr
 
-from monitor.boundary.options import Duration, OneOf, Options
+from monitor.boundary.options import Duration, Options
+from monitor.boundary.options.one_of import OneOf
 from monitor.boundary.options.problems import placed
 from monitor.measures.arm_metrics import ARM_METRICS
 from monitor.model.rules import Condition, ConditionRule, Keep, Severity

@@ -11,7 +11,8 @@ from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import AfterValidator, Field
 
-from monitor.boundary.options import NOT_IN_HASH, Duration, Kinds, OneOf, Options, must, with_kinds
+from monitor.boundary.options import NOT_IN_HASH, Duration, Options, must
+from monitor.boundary.options.one_of import Kinds, OneOf, with_kinds
 from monitor.boundary.plugins import Registry
 from monitor.model.errors import ConfigError
 from monitor.model.ports import (

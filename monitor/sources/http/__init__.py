@@ -20,13 +20,13 @@ from monitor.boundary.options import (
     Duration,
     HeaderSecret,
     HeaderText,
-    OneOf,
     Options,
     check_headers,
     must,
     readable_by,
     web_url_of,
 )
+from monitor.boundary.options.one_of import OneOf
 from monitor.boundary.options.problems import placed
 from monitor.boundary.slot_templates import check_placeholders, placeholders
 from monitor.boundary.web_proxy import Proxy
