@@ -287,7 +287,7 @@ class ComparisonOptions(Options):
     models."""
 
     @classmethod
-    def _prepared(cls, data: Mapping[str, Any], base: str | None) -> Mapping[str, Any]:  # noqa: ARG003
+    def _prepared(cls, data: Mapping[str, Any], _: str | None) -> Mapping[str, Any]:
         if data.get("rules") != "default":
             return data
         others = {key: value for key, value in data.items() if key != "rules"}

@@ -270,7 +270,11 @@ class Options(BaseModel):
         return options
 
     @classmethod
-    def _prepared(cls, data: Mapping[str, Any], base: str | None) -> Mapping[str, Any]:  # noqa: ARG003 - for subclasses
+    def _prepared(
+        cls,
+        data: Mapping[str, Any],
+        base: str | None,  # noqa: ARG003 - subclasses use it
+    ) -> Mapping[str, Any]:
         """The mapping whose keys are read. Relative paths start at ``base``.
 
         The mapping of a document keeps its path.
@@ -318,7 +322,11 @@ class Options(BaseModel):
 
     @field_validator("*", mode="wrap")
     @classmethod
-    def _validate_field(cls, value: Any, handler: ValidatorFunctionWrapHandler) -> Any:  # noqa: ANN401 - any field
+    def _validate_field(
+        cls,
+        value: Any,  # noqa: ANN401 - raw input is anything
+        handler: ValidatorFunctionWrapHandler,
+    ) -> Any:  # noqa: ANN401 - a value of the field's type
         if not isinstance(value, Unusable):
             return handler(value)
         if value.message is not None:
