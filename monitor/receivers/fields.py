@@ -89,13 +89,10 @@ RepeatEvery = Annotated[
 class ReceiverEntry(Options):
     """The options that every kind of receiver has."""
 
-    name: ReceiverName | None = Field(
-        None, description="Name in metrics and in the outbox (default: the kind of the receiver)."
-    )
-    timeout: Timeout = Field(
-        timedelta(seconds=10),
-        description="How long one request may take, from its first to its last byte.",
-    )
+    name: ReceiverName | None = None
+    """Name in metrics and in the outbox (default: the kind of the receiver)."""
+    timeout: Timeout = timedelta(seconds=10)
+    """How long one request may take, from its first to its last byte."""
 
     def names(self, kind: str) -> tuple[str, ...]:
         """The names of the receivers that this entry opens.
