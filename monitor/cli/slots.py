@@ -96,7 +96,8 @@ def run_once(  # noqa: PLR0913 - the command's options
     have already answered for a slot, the slot is not run again without --again.
     """
     from monitor.export.exposition import require_textfile
-    from monitor.service.commands.one_shot import gateway_at, open_one_shot, write_metrics
+    from monitor.service.commands.metrics_output import gateway_at, write_metrics
+    from monitor.service.commands.one_shot import open_one_shot
 
     chosen_slot = None if slot is None else parse_instant(slot)
     file = None if textfile is None else require_textfile(textfile)

@@ -43,8 +43,7 @@ from monitor.storage.alert_states import IS_END, IS_START
 from monitor.storage.list_pieces import last_run_with_lists, lists_of_user, onset_of
 from monitor.storage.partitions import utc_day
 from monitor.storage.rows import from_row, from_rows, is_sqlite
-from monitor.storage.run_history import RUN_ROWS
-from monitor.storage.run_results import coverage_of, explanations_of, newest_ok
+from monitor.storage.run_results import RUN_ROWS, coverage_of, explanations_of, newest_ok
 from monitor.storage.tables.alert_tables import alert_states, deliveries, notifications, transitions
 from monitor.storage.tables.run_tables import (
     PLACES,

@@ -14,7 +14,7 @@ from factories import DAY, SLOT, summary
 from monitor.model.errors import ConfigError
 from monitor.model.rules import Comparison
 from monitor.model.runs import Summary
-from monitor.service.analysis.backtest import Suggestion, suggest_thresholds
+from monitor.service.analysis.thresholds import Suggestion, suggest_thresholds
 from monitor.settings.loader import load_settings
 from monitor.settings.translation import to_comparison
 from monitor.statistics.reference.thresholds import SAFETY
