@@ -138,17 +138,11 @@ class Database:
         self.is_sqlite = url.get_backend_name() == "sqlite"
         self.fence: LeaseFence | None = None
         self._lock_wait_s = patience_s or LOCK_WAIT_S
-        self._patience_s = patience_s
-        self._engine = self._open()
+        self._engine = _sqlite_engine(url) if self.is_sqlite else _postgres_engine(url, patience_s)
         self._used_file: tuple[int, int] | None = None
         self._is_closed = False
         driver = self._engine.dialect.dbapi
         self._driver_error: type[Exception] = driver.Error if driver else SQLAlchemyError
-
-    def _open(self) -> Engine:
-        if self.is_sqlite:
-            return _sqlite_engine(self.url)
-        return _postgres_engine(self.url, self._patience_s)
 
     @property
     def epoch(self) -> int | None:
@@ -215,13 +209,13 @@ class Database:
 
     @contextmanager
     def _transaction(self, **options: Any) -> Iterator[Connection]:  # noqa: ANN401
-        engine = self._engine
+        pool = self._engine.pool
         try:
             self._require_same_file()
             with (
                 self._turn(is_writing="is_writing" in options),
                 translated(self.url, self._driver_error),
-                engine.connect() as connection,
+                self._engine.connect() as connection,
                 connection.execution_options(**options).begin(),
             ):
                 yield connection
@@ -232,8 +226,9 @@ class Database:
             self.on_error(error)
             raise
         finally:
-            if self._is_closed or engine is not self._engine:
-                engine.dispose()
+            # After a renewal, the connection has returned to the old pool.
+            if self._is_closed or pool is not self._engine.pool:
+                pool.dispose()
 
     def _require_same_file(self) -> None:
         """Raise DatabaseError if the path of a SQLite file names another file than at first."""
@@ -250,9 +245,7 @@ class Database:
 
     def renew(self) -> None:
         """From now on, use new connections. Those in use are closed when they are returned."""
-        old = self._engine
-        self._engine = self._open()
-        old.dispose()
+        self._engine.dispose()
 
     def close(self) -> None:
         """Close every connection. If another thread uses one, it is closed when it is returned."""
