@@ -76,7 +76,7 @@ class SummaryAccumulator:
 
     segments: tuple[str, ...]
     wanted: Mapping[str, Sequence[Statistic]]
-    by_metric: dict[str, dict[str, ScoreSums]] = field(default_factory=dict)
+    sums: dict[tuple[str, str], ScoreSums] = field(default_factory=dict)  # by segment and metric
 
     def add(
         self,
@@ -90,40 +90,31 @@ class SummaryAccumulator:
         of each metric's scores. A missing bound is infinite.
         """
         for metric, values in scores.items():
-            if metric not in self.by_metric:
-                self.by_metric[metric] = {name: ScoreSums(ranges[metric]) for name in self.segments}
-            for name, rows in segments.items():
-                self.by_metric[metric][name].add(values[rows], self.wanted.get(metric, ()))
+            for name in self.segments:
+                sums = self.sums.setdefault((name, metric), ScoreSums(ranges[metric]))
+                if name in segments:
+                    sums.add(values[segments[name]], self.wanted.get(metric, ()))
 
     def merge(self, other: Self) -> None:
-        """Add all scores of another accumulator for the same segments. Do not use it afterwards."""
-        for metric, theirs in other.by_metric.items():
-            if metric not in self.by_metric:
-                self.by_metric[metric] = theirs
-                continue
-            for name, sums in theirs.items():
-                self.by_metric[metric][name].merge(sums)
-
-    def compact(self) -> None:
-        """Sort the scores that are stored singly, so that they compress better."""
-        for by_segment in self.by_metric.values():
-            for sums in by_segment.values():
-                sums.sort()
+        """Add all scores of another accumulator for the same segments."""
+        for key, sums in other.sums.items():
+            self.sums.setdefault(key, ScoreSums(sums.bounds)).merge(sums)
 
     def summaries(self) -> tuple[Summary, ...]:
         """All summaries, ordered by segment and then by metric."""
         summaries = []
+        metrics = dict.fromkeys(metric for _, metric in self.sums)
         for segment in self.segments:
-            for metric, by_segment in self.by_metric.items():
-                wanted = self.wanted.get(metric, ())
-                summaries.append(by_segment[segment].summary(segment, metric, wanted))
+            for metric in metrics:
+                sums = self.sums[segment, metric]
+                summaries.append(sums.summary(segment, metric, self.wanted.get(metric, ())))
         return tuple(summaries)
 
     def median(self, metric: str) -> float | None:
         """The median of all users' scores by a metric. None if there are no scores."""
-        if metric not in self.by_metric:
+        if (ALL, metric) not in self.sums:
             return None
-        return self.by_metric[metric][ALL].summary(ALL, metric).value("p50")
+        return self.sums[ALL, metric].summary(ALL, metric).value("p50")
 
 
 @dataclass(slots=True)
@@ -189,16 +180,10 @@ class ScoreSums:
                 self.bins.add(values)
             self.single = []
 
-    def sort(self) -> None:
-        """Sort the scores that are stored singly."""
-        if self.single:
-            self.single = [np.sort(np.concatenate(self.single))]
-
     def summary(self, segment: str, metric: str, wanted: Sequence[Statistic] = ()) -> Summary:
         """Summarize all scores, with these names in the summary."""
         n = self.n
-        self.sort()
-        ordered = self.single[0] if self.single else np.empty(0)
+        ordered = np.sort(np.concatenate(self.single)) if self.single else np.empty(0)
         if self.bins is None:
             histogram = _histogram(ordered, self.bounds)
         else:

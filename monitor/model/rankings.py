@@ -11,9 +11,11 @@ from monitor.model.immutable import immutable
 from monitor.model.unreadable import Unreadable
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
     import pandas as pd
 
-    from monitor.model.arrays import Codes, Floats, Hashes, Ids, Offsets, Rows
+    from monitor.model.arrays import Codes, Flags, Floats, Hashes, Ids, Offsets, Rows
 
 # Name of the segment of all users. Users added for a segment's minimum are not in it
 ALL = "all"
@@ -300,6 +302,19 @@ class Coverage:
 
 
 @immutable
+class ArmOutcome:
+    """The outcome for each of n panel users in one arm.
+
+    ``reason`` is 0 for a user whose list can be compared. Otherwise it is the place of the reason in
+    `CoverageReason`, counted from 1. The flags are set for users with reason 0 only.
+    """
+
+    reason: npt.NDArray[np.int8]
+    is_short: Flags
+    is_duplicated: Flags
+
+
+@immutable
 class Pairing:
     """Compared users: the batch, each row's panel position, each code's item id, and coverage."""
 
@@ -309,3 +324,4 @@ class Pairing:
     coverage: Coverage
     # A hash of both lists for each user of the panel, even if the user has no list
     input_hashes: Hashes
+    outcomes: Mapping[Arm, ArmOutcome]

@@ -164,7 +164,7 @@ def explain_run(  # noqa: PLR0913 - the past is three of them
     scene = Scene(
         batch=pairing.batch,
         segments=sample.segments,
-        coverage=pairing.coverage.rows,
+        coverage=sample.coverage.rows,
         changes=changes,
         is_older=former is not last,
         habits=_average_habits(past),
@@ -173,7 +173,7 @@ def explain_run(  # noqa: PLR0913 - the past is three of them
     )
     split = Split(
         metric=str(metric),
-        asked=pairing.coverage.all.asked,
+        asked=sample.coverage.all.asked,
         means=means,
         habits=_share_habits(scene),
     )
@@ -185,7 +185,7 @@ def explain_run(  # noqa: PLR0913 - the past is three of them
         mismatches,
         shows_items=comparison.judging.shows_items,
     )
-    fault = _add_note(finding, pairing.coverage, notes), other_is_unchanged
+    fault = _add_note(finding, sample.coverage, notes), other_is_unchanged
     explanation = _explain(split, parts, scene, drop, names, examples, fault=fault)
     return split, replace(explanation, id_mismatches=tuple(mismatches))
 

@@ -23,7 +23,12 @@ from monitor.model.rules import Comparison, Keep, MeasuringPlan
 from monitor.model.run_reasons import IdMismatch, RunReasons
 from monitor.model.runs import ArmScore, Findings, KeptLists, Scores
 from monitor.model.statistics import DerivedMetric, NoiseFloor, parse_derived
-from monitor.pipeline.accumulator import SAMPLED_USERS, RunAccumulator, Sample
+from monitor.pipeline.accumulator import (
+    SAMPLED_USERS,
+    RemoteMeasurer,
+    RunAccumulator,
+    Sample,
+)
 from monitor.pipeline.earlier_lists import RecodedLists, recode_lists
 from monitor.pipeline.freshness import summarize_gaps
 from monitor.pipeline.pull import (
@@ -38,7 +43,6 @@ from monitor.pipeline.pull import (
 )
 from monitor.pipeline.respelled import hide_examples
 from monitor.pipeline.run_explanation import add_titles, explain_run, explained_items
-from monitor.pipeline.run_parts import RemoteMeasurer
 from monitor.pipeline.run_scores import RunScores, draw_scores
 from monitor.pipeline.user_batches import users_at_once
 
@@ -129,7 +133,7 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
         for measured in _measure_batches(accumulator, answers, measurer, watch, size):
             answers.scored(measured)
             scores.add(draw_scores(_without_floor(measured), keep, comparison))
-    scores.failed = accumulator.sums.failed
+    scores.failed = accumulator.part.failed
     seconds_left = deadline - watch.clock.monotonic()
     sample = accumulator.sample(answers.weights, answers.relevance)
     run = accumulator.findings(slot, sample)
@@ -171,7 +175,7 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
         if titles_error is not None:
             left_out.append(titles_error)
         explanation = add_titles(explanation, titles)
-        sampled = sample.pairing.coverage.all.asked
+        sampled = sample.coverage.all.asked
         explanation = _note_sample(explanation, sampled, answers.asked.count)
     run = replace(
         run,
@@ -183,7 +187,7 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
         pull_seconds=answers.seconds or dict.fromkeys(Arm, watch.seconds["pull"]),
         gap_s=summarize_gaps(answers.gaps),
         models=follow(
-            memory.last_ok.models if memory.last_ok else None, accumulator.sums.versions, slot
+            memory.last_ok.models if memory.last_ok else None, accumulator.part.versions, slot
         ),
         id_mismatches=mismatches,
     )
@@ -212,9 +216,7 @@ def _measure_batches(
             yield accumulator.add(batch)
         return
     for packed in watch.iterate("pull", answers.measured(measurer, size)):
-        part = measurer.unpack(packed)
-        accumulator.merge(part)
-        yield from part.scores
+        yield accumulator.merge(packed)
 
 
 def _without_floor(scores: Scores) -> Scores:

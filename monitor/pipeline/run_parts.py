@@ -1,205 +1,268 @@
-"""Measures a run on the machines that have the lists, and returns the result as bytes.
+"""What was measured of some users of a run, and its form as Arrow tables.
 
-The bytes are plain data. Reading them never runs code.
+`RunPart.merge` adds up the parts of all users. The number and order of the parts do not change the
+result. Spark's executors return parts as bytes: one Arrow stream for each table.
 """
 
-import json
-import zlib
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields, replace
-from enum import Enum
-from typing import Any
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from heapq import nsmallest
+from typing import Any, TypeAlias
 
 import numpy as np
-import pandas as pd
-from pandas.api.extensions import ExtensionArray
+import pyarrow as pa
 
 from monitor.measures.pairing.id_mismatches import IdComparison
+from monitor.measures.pairing.list_tables import user_column, user_index
 from monitor.measures.pairing.pairs import DistinctIds, ListedItems
+from monitor.measures.reading.ids import one_array, to_ids
 from monitor.measures.summaries import FineBins, ScoreSums, SummaryAccumulator
-from monitor.model.errors import SourceError
+from monitor.model.model_versions import count_versions
 from monitor.model.rankings import (
     Arm,
-    AskedUsers,
     Coverage,
     CoverageReason,
     CoverageRow,
-    ItemWeights,
-    Panel,
-    Pull,
-    RankingTable,
-    RelevanceTable,
-    UserBatch,
 )
-from monitor.model.rules import Comparison, Keep
 from monitor.model.run_reasons import IdKind, IdMismatch, MismatchKind
-from monitor.model.runs import Evidence, EvidenceKind, KeptLists, Scores
-from monitor.model.statistics import Statistic
-from monitor.model.unreadable import Need, Unreadable
-from monitor.pipeline.accumulator import RunAccumulator, RunPart
-from monitor.pipeline.pseudonyms import Pseudonyms
-from monitor.pipeline.run_scores import draw_scores, join_scores
+from monitor.model.runs import Scores
 
-_KINDS: dict[str, type] = {
-    kind.__name__: kind
-    for kind in (
-        Arm,
-        Coverage,
-        CoverageReason,
-        CoverageRow,
-        DistinctIds,
-        Evidence,
-        EvidenceKind,
-        FineBins,
-        IdComparison,
-        IdKind,
-        IdMismatch,
-        KeptLists,
-        ListedItems,
-        MismatchKind,
-        Need,
-        Panel,
-        Pull,
-        RankingTable,
-        RunPart,
-        ScoreSums,
-        Scores,
-        Statistic,
-        SummaryAccumulator,
-        Unreadable,
-        UserBatch,
-    )
-}
-"""The dataclasses and enums that a part may contain."""
-_FASTEST = 1  # level of zlib. Higher levels hardly compress the data better
+_EXAMPLES = 5
+"""A note names at most this many users as examples."""
+_COMPRESSION = pa.ipc.IpcWriteOptions(compression="zstd")
+
+CoverageCounts: TypeAlias = Counter[tuple[str, str, str]]
+"""Users by segment, arm and reason. Users asked and paired have no arm."""
+_ASKED = "asked"
+_PAIRED = "paired"
 
 
-def pack_part(part: RunPart) -> bytes:
-    """Pack the part into bytes."""
-    arrays: list[bytes] = []
-    head = json.dumps(_packed(part, arrays), separators=(",", ":")).encode()
-    return zlib.compress(b"".join([len(head).to_bytes(8, "big"), head, *arrays]), _FASTEST)
+@dataclass(slots=True, kw_only=True)
+class RunPart:
+    """What was measured of some users.
 
-
-def unpack_part(data: bytes) -> RunPart:
-    """Read a part from bytes. Raises ValueError if the bytes are not a part."""
-    try:
-        content = memoryview(zlib.decompress(data))
-        start = 8 + int.from_bytes(content[:8], "big")
-        part = _Unpacking(content[start:]).value(json.loads(bytes(content[8:start])))
-    except (zlib.error, LookupError, TypeError, AttributeError) as error:
-        raise ValueError(type(error).__name__) from None
-    if not isinstance(part, RunPart):
-        raise ValueError(f"holds {type(part).__name__}")  # noqa: TRY004 - the data is wrong
-    return part
-
-
-def _packed(value: Any, arrays: list[bytes]) -> Any:  # noqa: ANN401, PLR0911 - a line for each type
-    if isinstance(value, Enum):
-        return {"kind": type(value).__name__, "of": value.value}
-    if value is None or isinstance(value, int | float | str):
-        return value
-    if isinstance(value, np.ndarray):
-        arrays.append(np.ascontiguousarray(value).tobytes())
-        return {"dtype": value.dtype.str, "shape": value.shape}
-    if isinstance(value, pd.Index | ExtensionArray):
-        # An id never contains a NUL, so NUL can separate ids.
-        arrays.append("\0".join(value).encode())
-        return {"texts": len(value), "bytes": len(arrays[-1]), "index": isinstance(value, pd.Index)}
-    if isinstance(value, Mapping):
-        return {"pairs": _packed(list(value.items()), arrays)}
-    if isinstance(value, list):
-        return [_packed(item, arrays) for item in value]
-    if isinstance(value, tuple):
-        return {"tuple": _packed(list(value), arrays)}
-    attributes = {field.name: getattr(value, field.name) for field in fields(value)}
-    return {"kind": type(value).__name__, "with": _packed(attributes, arrays)}
-
-
-class _Unpacking:
-    """Unpacks values. Reads the arrays in the order in which they were packed."""
-
-    def __init__(self, arrays: memoryview) -> None:
-        self._arrays = arrays
-        self._at = 0
-
-    def value(self, packed: Any) -> Any:  # noqa: ANN401, PLR0911 - as above
-        if isinstance(packed, list):
-            return [self.value(item) for item in packed]
-        if not isinstance(packed, dict):
-            return packed
-        if "of" in packed:
-            return _KINDS[packed["kind"]](packed["of"])
-        if "with" in packed:
-            return _KINDS[packed["kind"]](**self.value(packed["with"]))
-        if "pairs" in packed:
-            return dict(self.value(packed["pairs"]))
-        if "tuple" in packed:
-            return tuple(self.value(packed["tuple"]))
-        if "texts" in packed:
-            joined = bytes(self._take(packed["bytes"])).decode()
-            ids = joined.split("\0") if packed["texts"] else []
-            return pd.Index(ids, dtype="str") if packed["index"] else pd.array(ids, dtype="str")
-        dtype = np.dtype(packed["dtype"])
-        if dtype.kind not in "biuf":
-            raise ValueError(f"holds an array of {dtype}")
-        count = int(np.prod(packed["shape"], dtype=np.int64))
-        content = self._take(count * dtype.itemsize)
-        # The buffer is read-only, so the array is copied.
-        return np.frombuffer(content, dtype).reshape(packed["shape"]).copy()
-
-    def _take(self, nbytes: int) -> memoryview:
-        self._at += nbytes
-        return self._arrays[self._at - nbytes : self._at]
-
-
-@dataclass(frozen=True, kw_only=True)
-class RemoteMeasurer:
-    """Measures users with a `RunAccumulator`, and packs the result. Picklable. Port: Measurer.
-
-    ``keep`` says which users' scores are returned.
+    - ``metrics``: the names of the metrics that were measured.
+    - ``failed``: the error of each metric that failed for some users.
+    - ``unmeasured``: sentences about metrics that could not be measured.
+    - ``coverage``, ``sampled``: the coverage of all users, and of the users of the sample.
+    - ``notes``: by arm and reason, what happened first, and the first users without a list.
+    - ``versions``: how many users each version of an arm's model answered.
+    - ``input_hash``: the hash of the users and all their lists, a sum over users.
+    - ``users``: the users whose lists are shown or stored. See `monitor.pipeline.shown_users`.
     """
 
-    comparison: Comparison
-    asked: AskedUsers
-    weights: ItemWeights | None
-    relevance: RelevanceTable | None
-    sampled_users: int
-    keep: Keep | int
-    pseudonyms: Pseudonyms | None
+    sums: SummaryAccumulator
+    metrics: dict[str, None] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+    unmeasured: dict[str, None] = field(default_factory=dict)
+    listed: ListedItems = field(default_factory=ListedItems)
+    ids: IdComparison = field(default_factory=IdComparison)
+    coverage: CoverageCounts = field(default_factory=Counter)
+    sampled: CoverageCounts = field(default_factory=Counter)
+    notes: dict[tuple[Arm, CoverageReason], tuple[str, list[str]]] = field(default_factory=dict)
+    versions: dict[Arm, dict[str, int]] = field(default_factory=lambda: {arm: {} for arm in Arm})
+    input_hash: int = 0
+    users: list[pa.Table] = field(default_factory=list)
 
-    def measure(self, users: UserBatch) -> bytes:
-        """Measure these users. Returns the packed result."""
-        if self.pseudonyms is not None:
-            users = self.pseudonyms.hide_batch(users)
-        accumulator = self._new_accumulator()
-        scores = accumulator.add(replace(users, weights=self.weights, relevance=self.relevance))
-        return self._pack(accumulator, [scores])
+    def merge(self, other: "RunPart") -> None:
+        """Add what was measured of other users, except the table of users."""
+        self.sums.merge(other.sums)
+        self.metrics |= other.metrics
+        self.failed = other.failed | self.failed
+        self.unmeasured |= other.unmeasured
+        self.listed.merge(other.listed)
+        self.ids.merge(other.ids)
+        self.coverage.update(other.coverage)
+        self.sampled.update(other.sampled)
+        for (arm, reason), (text, users) in other.notes.items():
+            self.note(arm, reason, text, users)
+        for arm, versions in other.versions.items():
+            count_versions(self.versions[arm], versions.items())
+        self.input_hash = (self.input_hash + other.input_hash) % 2**64
 
-    def merge(self, parts: Iterable[bytes]) -> bytes:
-        """Merge packed measurements into one."""
-        accumulator = self._new_accumulator()
-        scores: list[Scores] = []
-        for packed in parts:
-            part = unpack_part(packed)
-            accumulator.merge(part)
-            scores += part.scores
-        return self._pack(accumulator, scores)
+    def note(self, arm: Arm, reason: CoverageReason, text: str, users: Iterable[str]) -> None:
+        """Note why these users have no list."""
+        first_text, earlier_users = self.notes.get((arm, reason), (text, []))
+        self.notes[arm, reason] = first_text, nsmallest(_EXAMPLES, (*earlier_users, *users))
 
-    def unpack(self, part: bytes) -> RunPart:
-        """Unpack a measurement. Raises SourceError if it cannot be read."""
-        try:
-            return unpack_part(part)
-        except ValueError as error:
-            msg = (
-                f"the engine returned bytes that cannot be read as part of a run ({error}): "
-                "install the same version of rankwatch on all machines"
-            )
-            raise SourceError(msg, permanent=False) from None
 
-    def _new_accumulator(self) -> RunAccumulator:
-        return RunAccumulator(self.comparison, self.asked, sampled_users=self.sampled_users)
+def counts_of(coverage: Coverage) -> CoverageCounts:
+    """The counts of a coverage."""
+    counts: CoverageCounts = Counter()
+    for row in coverage.rows:
+        counts[row.segment, "", _ASKED] = row.asked
+        counts[row.segment, "", _PAIRED] = row.paired
+        for (arm, reason), users in row.users_by_reason.items():
+            counts[row.segment, arm, reason] = users
+    return counts
 
-    def _pack(self, accumulator: RunAccumulator, scores: list[Scores]) -> bytes:
-        drawn = draw_scores(join_scores(scores), self.keep, self.comparison)
-        return pack_part(accumulator.part(drawn))
+
+def coverage_of(counts: CoverageCounts, segments: Iterable[str]) -> Coverage:
+    """The coverage with these counts. It has one row for each segment."""
+    reasons: dict[str, dict[tuple[Arm, CoverageReason], int]] = {name: {} for name in segments}
+    for (segment, arm, reason), users in counts.items():
+        if arm:
+            reasons[segment][Arm(arm), CoverageReason(reason)] = users
+    rows = []
+    for name, users_by_reason in reasons.items():
+        asked = counts[name, "", _ASKED]
+        paired = counts[name, "", _PAIRED]
+        rows.append(
+            CoverageRow(segment=name, asked=asked, paired=paired, users_by_reason=users_by_reason)
+        )
+    return Coverage(rows=tuple(rows))
+
+
+def pack_part(part: RunPart, scores: Scores) -> bytes:
+    """The part, and the scores that the run stores, as bytes: one Arrow stream for each table."""
+    versions = []
+    for arm, counts in part.versions.items():
+        for version, users in counts.items():
+            versions.append({"arm": arm, "version": version, "users": users})
+    notes = []
+    for (arm, reason), (text, users) in part.notes.items():
+        notes.append({"arm": arm, "reason": reason, "text": text, "users": users})
+    facts = {
+        "metrics": list(part.metrics),
+        "unmeasured": list(part.unmeasured),
+        "failed": list(map(list, part.failed.items())),
+        "ids": asdict(part.ids),
+        "notes": notes,
+        "versions": versions,
+        "coverage": _count_rows(part.coverage),
+        "sampled": _count_rows(part.sampled),
+        "users": part.listed.users,
+        "lacking_users": part.listed.lacking_users,
+        "input_hash": str(part.input_hash),
+    }
+    tables = (
+        pa.Table.from_pylist([facts]),
+        _sums_table(part.sums),
+        *map(_id_table, (part.listed.listed, part.listed.lacking)),
+        pa.table({"user": user_column(scores.users), **scores.by_metric}),
+        *part.users,
+    )
+    sink = pa.BufferOutputStream()
+    for table in tables:
+        with pa.ipc.new_stream(sink, table.schema, options=_COMPRESSION) as stream:
+            stream.write_table(table)
+    return bytes(sink.getvalue())
+
+
+def unpack_part(data: bytes, sums: SummaryAccumulator) -> tuple[RunPart, Scores]:
+    """The part and the scores in these bytes. ``sums`` is empty, and gets the part's sums.
+
+    Raises ValueError if the bytes are not a part.
+    """
+    reader = pa.BufferReader(data)
+    tables = []
+    try:
+        while reader.tell() < reader.size():
+            tables.append(pa.ipc.open_stream(reader).read_all())
+            tables[-1].validate(full=True)
+        facts_table, sums_table, listed, lacking, scores_table, *users = tables
+        (facts,) = facts_table.to_pylist()
+        _add_sums(sums, sums_table)
+        part = RunPart(
+            sums=sums,
+            metrics=dict.fromkeys(facts["metrics"]),
+            failed=dict(facts["failed"]),
+            unmeasured=dict.fromkeys(facts["unmeasured"]),
+            listed=ListedItems(
+                listed=_distinct_ids(listed),
+                lacking=_distinct_ids(lacking),
+                users=facts["users"],
+                lacking_users=facts["lacking_users"],
+            ),
+            ids=_id_comparison(facts["ids"]),
+            coverage=_counts(facts["coverage"]),
+            sampled=_counts(facts["sampled"]),
+            input_hash=int(facts["input_hash"]),
+            users=users,
+        )
+        for row in facts["versions"]:
+            part.versions[Arm(row["arm"])][row["version"]] = row["users"]
+        for note in facts["notes"]:
+            reason = CoverageReason(note["reason"])
+            part.note(Arm(note["arm"]), reason, note["text"], note["users"])
+        by_metric = {name: scores_table[name].to_numpy() for name in scores_table.column_names[1:]}
+        return part, Scores(users=user_index(scores_table["user"]), by_metric=by_metric)
+    except (pa.ArrowException, OSError, LookupError, TypeError, AttributeError) as error:
+        raise ValueError(type(error).__name__) from None
+
+
+def _count_rows(counts: CoverageCounts) -> list[dict[str, Any]]:
+    return [{"key": list(key), "users": users} for key, users in counts.items()]
+
+
+def _counts(rows: Iterable[dict[str, Any]]) -> CoverageCounts:
+    return Counter({tuple(row["key"]): row["users"] for row in rows})
+
+
+def _id_table(ids: DistinctIds) -> pa.Table:
+    return pa.table({"id": pa.chunked_array([pa.array(ids.joined)])})
+
+
+def _distinct_ids(table: pa.Table) -> DistinctIds:
+    return DistinctIds([to_ids(one_array(table["id"]))])
+
+
+def _id_comparison(row: dict[str, Any]) -> IdComparison:
+    return IdComparison(
+        batches=row["batches"],
+        mismatched=row["mismatched"],
+        spelling=_mismatch(row["spelling"]),
+        padding=_mismatch(row["padding"]),
+    )
+
+
+def _mismatch(row: dict[str, Any] | None) -> IdMismatch | None:
+    if row is None:
+        return None
+    changed = {
+        "kind": MismatchKind(row["kind"]),
+        "ids": IdKind(row["ids"]),
+        "forms": tuple(row["forms"]),
+        "examples": row["examples"] and tuple(row["examples"]),
+        "arm": row["arm"] and Arm(row["arm"]),
+    }
+    return IdMismatch(**(row | changed))
+
+
+def _sums_table(accumulator: SummaryAccumulator) -> pa.Table:
+    """One row for each segment and metric. Numbers of any size are text."""
+    rows = []
+    for (segment, metric), sums in accumulator.sums.items():
+        bins = sums.bins
+        rows.append(
+            {
+                "segment": segment,
+                "metric": metric,
+                "bounds": list(sums.bounds),
+                "counts": [sums.n, sums.n_undefined],
+                "totals": [str(sums.total), str(sums.squares)],
+                "below": [{"floor": floor, "users": users} for floor, users in sums.below.items()],
+                "single": np.concatenate([np.empty(0), *sums.single]),
+                "ends": None if bins is None else [bins.low, bins.high, bins.least, bins.most],
+                "bins": None if bins is None else bins.counts,
+            }
+        )
+    return pa.Table.from_pylist(rows)
+
+
+def _add_sums(accumulator: SummaryAccumulator, table: pa.Table) -> None:
+    single = table["single"]
+    bins = table["bins"]
+    for place, row in enumerate(table.drop_columns(["single", "bins"]).to_pylist()):
+        sums = ScoreSums(tuple(row["bounds"]))
+        sums.n, sums.n_undefined = row["counts"]
+        sums.total, sums.squares = map(int, row["totals"])
+        sums.below = {below["floor"]: below["users"] for below in row["below"]}
+        sums.single = [single[place].values.to_numpy()]
+        if row["ends"] is not None:
+            low, high, least, most = row["ends"]
+            is_bounded = np.isfinite(sums.bounds).all()
+            counts = bins[place].values.to_numpy()
+            sums.bins = FineBins(low, high, is_bounded, counts, least, most)
+        accumulator.sums[row["segment"], row["metric"]] = sums

@@ -25,6 +25,7 @@ from monitor.receivers import RunPings, open_receivers
 from monitor.service.runner import Watched, ignore
 from monitor.settings.comparison_options import ComparisonOptions
 from monitor.settings.configuration import Settings, read_key
+from monitor.settings.runbooks import runbook_of
 from monitor.settings.translation import policy_of, to_comparison, to_schedule
 from monitor.sources import (
     UsersOptions,
@@ -229,13 +230,17 @@ def _installed(
     settings: Settings,
     selectors: Mapping[str, tuple[str, ...]] | None = None,
 ) -> Comparison:
-    rules = comparison.judging.rules
+    label = {}
     if settings.installation is not None:
         label = {INSTALLATION: settings.installation}
-        rules = tuple(replace(rule, labels={**label, **rule.labels}) for rule in rules)
+    rules = []
+    for rule in comparison.judging.rules:
+        runbook_url = rule.runbook_url or settings.runbook_url(runbook_of(rule))
+        labels = {**label, **rule.labels}
+        rules.append(replace(rule, labels=labels, runbook_url=runbook_url))
     shows_items = settings.privacy.items == "shown"
     judging = replace(
-        comparison.judging, rules=rules, shows_items=shows_items, selectors=selectors or {}
+        comparison.judging, rules=tuple(rules), shows_items=shows_items, selectors=selectors or {}
     )
     return replace(comparison, judging=judging)
 

@@ -261,8 +261,8 @@ def require_file(url: URL) -> None:
     file = file_of(url)
     if file is not None and not file.exists():
         msg = (
-            f"{describe(url)} does not exist: run `rankwatch db upgrade` to create it, or "
-            "correct its path in `database:`"
+            f"{describe(url)} does not exist yet: run `rankwatch run-once`, or start the daemon "
+            "with `rankwatch serve`. Both create it. If it should exist, correct `database:`"
         )
         raise DatabaseError(msg)
 

@@ -23,7 +23,7 @@ from monitor.model.explanation import Change, ExampleLists, FaultKind
 from monitor.model.memory import Memory
 from monitor.model.rankings import Arm, PairBatch
 from monitor.model.rules import Keep
-from monitor.pipeline.user_batches import take_kept
+from monitor.pipeline.user_batches import take_table
 from monitor.statistics.attribution.changes import (
     CHANGES,
     OwnLists,
@@ -277,7 +277,9 @@ def test_whole_lists_that_turned_are_their_first_three_items_if_many_kept_these(
 def test_users_who_were_not_asked_before_are_taken_to_be_as_others_are(kind):
     lists = past().last_lists
     assert lists is not None
-    half = take_kept(lists, np.arange(SHOP.users) % 2 == 0)
+    rows = np.arange(0, SHOP.users, 2)
+    arms = {arm: take_table(getattr(lists, arm), rows) for arm in ("baseline", "candidate")}
+    half = replace(lists, **arms)
     _, wrong = explain(
         draw_fault(kind, 5, begins=BEGINS), replace(past(), last_lists=half, former_lists=half)
     )

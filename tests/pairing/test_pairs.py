@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from factories import panel, pull, rankings
 from monitor.measures.metrics import METRICS, Need, parse, score_all
-from monitor.measures.pairing import ListedItems, keep_lists, pair
+from monitor.measures.pairing import ListedItems, pair
 from monitor.measures.pairing.ids import decode
 from monitor.model.rankings import (
     Arm,
@@ -22,6 +22,8 @@ from monitor.model.rankings import (
     Pull,
     RelevanceTable,
 )
+from monitor.model.runs import Scores
+from monitor.pipeline.shown_users import kept_lists, show_users
 
 B, C = Arm.BASELINE, Arm.CANDIDATE
 
@@ -219,8 +221,13 @@ def test_a_user_whose_items_lack_a_weight_has_no_weighted_score(name):
 def test_lists_that_were_kept_pair_again_as_they_did(long, short):
     first = paired("anb", {"a": long, "b": short}, {"b": long, "a": short}, 3)
 
-    users = panel(*"anb").users[first.panel_rows]
-    kept = keep_lists(first, users, {"all": np.arange(2), "x=y": np.array([1])})
+    scores = Scores(users=panel(*"anb").users[first.panel_rows], by_metric={})
+    every = np.ones(2, dtype=bool)
+    segments = {"all": np.arange(2), "x=y": np.array([1])}
+    shown = show_users(
+        first, scores, segments, [*segments], is_sampled=every, is_kept=every, badness=every * NAN
+    )
+    kept = kept_lists(shown, [*segments])
     ours, theirs = (Pull(rankings=each, failures={}) for each in (kept.baseline, kept.candidate))
     again = pair(kept.panel, ours, theirs, 3)
 

@@ -209,7 +209,7 @@ def test_a_level_that_stays_ends_as_the_new_normal_is_said_once_and_pages_again_
     assert (starts(fires), fires[20:34]) == ([20, 45], [True] * 13 + [False])
     assert end.endswith(
         "after 13 healthy runs; new normal since 2024-01-28T00:00:00Z: accept it "
-        "(rankwatch accept home-feed --from 2024-01-28T00:00:00Z) or roll back"
+        "(rankwatch accept home-feed --since 2024-01-28T00:00:00Z) or roll back"
     )
 
 

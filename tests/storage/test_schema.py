@@ -186,7 +186,7 @@ def test_a_database_without_our_tables_drifts_by_everything_and_those_of_others_
 
 
 def test_opening_creates_nothing_unless_asked_to(database_url, tmp_path):
-    with pytest.raises(DatabaseError, match="run `rankwatch db upgrade`"):
+    with pytest.raises(DatabaseError, match="`rankwatch run-once`"):
         open_store(database_url, create=False)
 
     assert schema_version.current(database_url) is None

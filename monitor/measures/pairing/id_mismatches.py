@@ -3,9 +3,8 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import chain
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from os.path import commonprefix
 
 import numpy as np
@@ -71,9 +70,17 @@ class _Attempt:
 
 @dataclass(slots=True)
 class IdComparison:
-    """Compares the items of both arms in each batch, and collects the mismatches."""
+    """Compares the items of both arms in each batch.
 
-    batches: list[tuple[IdMismatch, ...]] = field(default_factory=list)
+    - ``batches``: how many batches were compared, and in how many the ids are ``mismatched``.
+    - ``spelling``: the mismatch of the first such batch.
+    - ``padding``: the padding in all batches.
+    """
+
+    batches: int = 0
+    mismatched: int = 0
+    spelling: IdMismatch | None = None
+    padding: IdMismatch | None = None
 
     def add(
         self,
@@ -89,60 +96,59 @@ class IdComparison:
         """
         if not all(len(arm.codes) for arm in arms):
             return
-        items: Iterable[IdMismatch] = ()
-        if all(map(_spellings, self.batches)):
-            earlier = _spellings(self.batches[0]) if self.batches else []
-            items = _compare_items(arms, vocabulary, earlier)
-        self.batches.append((*items, *_find_padding(arms, vocabulary, k)))
+        batch = IdComparison(batches=1, padding=_find_padding(arms, vocabulary, k))
+        if self.mismatched == self.batches:
+            batch.spelling = _compare_items(arms, vocabulary, self.spelling)
+            batch.mismatched = int(batch.spelling is not None)
+        self.merge(batch)
+
+    def merge(self, other: "IdComparison") -> None:
+        """Add the batches of another comparison."""
+        self.batches += other.batches
+        self.mismatched += other.mismatched
+        self.spelling = self.spelling or other.spelling
+        if self.padding is None or other.padding is None:
+            self.padding = self.padding or other.padding
+        else:
+            self.padding = replace(
+                self.padding,
+                common=self.padding.common + other.padding.common,
+                compared=self.padding.compared + other.padding.compared,
+            )
 
     @property
     def mismatches(self) -> tuple[IdMismatch, ...]:
         """The mismatch of item ids that every batch has, and the padding in all batches."""
-        mismatches: list[IdMismatch] = []
-        if self.batches and all(map(_spellings, self.batches)):
-            mismatches = _spellings(self.batches[0])
-        every = chain.from_iterable(self.batches)
-        padding = [each for each in every if each.kind is MismatchKind.PADDING]
-        if padding:
-            times = sum(each.common for each in padding)
-            lists = sum(each.compared for each in padding)
-            mismatches.append(replace(padding[0], common=times, compared=lists))
-        return tuple(mismatches)
-
-
-def _spellings(batch: Sequence[IdMismatch]) -> list[IdMismatch]:
-    return [each for each in batch if each.kind is not MismatchKind.PADDING]
+        spelling = self.spelling if self.mismatched == self.batches else None
+        return tuple(filter(None, (spelling, self.padding)))
 
 
 def _compare_items(
     arms: Sequence[CodedLists],
     vocabulary: pd.Index | None,
-    earlier: Sequence[IdMismatch],
-) -> Iterator[IdMismatch]:
-    """Why the arms have hardly any item in common.
+    earlier: IdMismatch | None,
+) -> IdMismatch | None:
+    """Why the arms have hardly any item in common. None if they share many items.
 
-    If ``earlier`` has the mismatch of an earlier batch, this is the result. If not, it is searched.
+    If ``earlier`` is the mismatch of an earlier batch, this is the result. If not, it is searched.
     """
     first, others = (set(arm.codes[:_FIRST].tolist()) for arm in arms)
     if len(first & others) >= LEAST_COMMON * min(len(first), len(others)):
-        return
+        return None
     ours, theirs = (distinct_items(arm.codes) for arm in arms)
     common = np.intersect1d(ours, theirs, assume_unique=True)
     if len(common) >= LEAST_COMMON * min(len(ours), len(theirs)):
-        return
-    if earlier:
-        yield earlier[0]
-        return
+        return None
+    if earlier is not None:
+        return earlier
     lists = min(len(arm.lengths) for arm in arms)
-    mismatch = find_mismatch(
+    return find_mismatch(
         ids_of(ours, vocabulary),
         ids_of(theirs, vocabulary),
         IdKind.ITEM,
         common=len(common),
         is_many=lists >= _LEAST_LISTS,
     )
-    if mismatch is not None:
-        yield mismatch
 
 
 def find_user_mismatch(baseline: pd.Index, candidate: pd.Index) -> IdMismatch | None:
@@ -371,10 +377,10 @@ def _find_padding(
     arms: Sequence[CodedLists],
     vocabulary: pd.Index | None,
     k: int | None,
-) -> Iterator[IdMismatch]:
+) -> IdMismatch | None:
     """The item that ends the largest number of lists, if that number is high enough."""
     if not any(len(_fillers(lists, k, _FIRST)) for lists in arms):
-        return
+        return None
     counts = {
         arm: Counter(_fillers(lists, k).tolist()) for arm, lists in zip(Arm, arms, strict=True)
     }
@@ -384,9 +390,9 @@ def _find_padding(
     numbers = {arm: len(lists.lengths) for arm, lists in zip(Arm, arms, strict=True)}
     least = 1 if item in _FILLERS else _LEAST_LISTS
     if times < max(least, _LEAST_FILLED * sum(numbers.values())):
-        return
+        return None
     alone = next((arm for arm in Arm if not counts[arm.other][code]), None)
-    yield IdMismatch(
+    return IdMismatch(
         kind=MismatchKind.PADDING,
         ids=IdKind.ITEM,
         common=times,

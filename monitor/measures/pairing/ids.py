@@ -67,7 +67,7 @@ def codes_of(ids: Ids, vocabulary: pd.Index | None) -> Codes:
         is_code = (numbers >= 0) & (numbers < _CODE_LIMIT)
         return np.where(is_code, numbers, -1).astype(np.int32)
     if isinstance(ids, pd.Categorical):
-        return codes_of(_array(ids.categories), vocabulary).take(ids.codes)
+        return codes_of(id_values(ids.categories), vocabulary).take(ids.codes)
     if vocabulary is None:
         return np.fromiter(map(_text_as_code, ids.tolist()), dtype=np.int32, count=len(ids))
     return _positions(ids, vocabulary).astype(np.int32)
@@ -100,7 +100,7 @@ def find_users(wanted: pd.Index, present: pd.Index) -> Rows:
     if present is wanted or present.equals(wanted):
         return np.arange(len(wanted), dtype=np.intp)
     if not _kind(wanted) == _kind(present) == "text":
-        return _positions(_array(wanted), present)
+        return _positions(id_values(wanted), present)
     # One pass codes both arrays. An index of text would build a hash table of Python objects.
     codes, _ = pd.factorize(pd.concat([pd.Series(wanted), pd.Series(present)], ignore_index=True))
     row_of = np.full(len(codes), -1, dtype=np.intp)
@@ -115,7 +115,8 @@ def _kind(ids: Ids | pd.Index) -> str:
     return "i" if ids.dtype.kind == "i" else "other"
 
 
-def _array(ids: pd.Index | pd.Series) -> Ids:
+def id_values(ids: pd.Index | pd.Series) -> Ids:
+    """The ids of an index, as an array of numpy or pandas."""
     return ids.to_numpy() if isinstance(ids.dtype, np.dtype) else ids.array
 
 
@@ -143,7 +144,7 @@ def _share(codes: Array, shared: Codes) -> Integers:
 def _encode_one(ids: Ids) -> tuple[Array, Ids]:
     """The codes of one arm's ids, and the distinct id of each code."""
     if isinstance(ids, pd.Categorical):
-        return ids.codes, _array(ids.categories)
+        return ids.codes, id_values(ids.categories)
     if ids.dtype == np.int32:
         ids = np.asarray(ids, dtype=np.int64)
     values: Any = ids if isinstance(ids, np.ndarray) else pd.Series(ids, copy=False).array
@@ -157,7 +158,7 @@ def _encode_vocabularies(arms: Sequence[Ids]) -> tuple[list[Codes], pd.Index]:
     if len({column.dtype.kind for column in columns}) > 1:
         # For example, one arm uses JSON and the other CSV.
         columns = [column.astype("str") for column in columns]
-    codes, ids = _encode_one(_array(pd.concat(columns, ignore_index=True)))
+    codes, ids = _encode_one(id_values(pd.concat(columns, ignore_index=True)))
     bounds = np.cumsum(list(map(len, arms)))[:-1]
     return np.split(codes.astype(np.int32), bounds), pd.Index(ids, tupleize_cols=False)
 

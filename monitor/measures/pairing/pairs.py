@@ -1,17 +1,15 @@
 """Pairs the lists of both arms by user, and counts the outcome for each user.
 
-This module also returns the paired lists as ids, and counts the distinct listed items.
+This module also counts the distinct listed items.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from monitor.measures.kernels.exposure import distinct_items
@@ -24,11 +22,11 @@ from monitor.measures.pairing.batches import (
     pad_both,
 )
 from monitor.measures.pairing.id_mismatches import IdComparison
-from monitor.measures.pairing.ids import encode, find_users, hash_ids
-from monitor.model.arrays import Codes, Flags, Floats, Hashes, Ids, Integers, Rows
-from monitor.model.immutable import immutable
+from monitor.measures.pairing.ids import encode, find_users, hash_ids, id_values
+from monitor.model.arrays import Hashes, Ids, Integers, Rows
 from monitor.model.rankings import (
     Arm,
+    ArmOutcome,
     Coverage,
     CoverageReason,
     CoverageRow,
@@ -36,10 +34,8 @@ from monitor.model.rankings import (
     Pairing,
     Panel,
     Pull,
-    RankingTable,
     RelevanceTable,
 )
-from monitor.model.runs import KeptLists
 
 LISTED = 0
 """The outcome for a user whose list can be compared."""
@@ -50,19 +46,6 @@ mix = partial(pd.util.hash_array, categorize=False)
 Each bit of a hash depends on all bits of the number. So sums of hashes differ too.
 """
 _CODES = {reason: code for code, reason in enumerate(CoverageReason, start=LISTED + 1)}
-
-
-@immutable
-class ArmOutcome:
-    """The outcome for each of n panel users in one arm.
-
-    ``reason`` is LISTED, or the code of the reason why the user has no list. The flags are set for
-    listed users only.
-    """
-
-    reason: npt.NDArray[np.int8]
-    is_short: Flags
-    is_duplicated: Flags
 
 
 def pair(  # noqa: PLR0913 - two arms and further inputs
@@ -99,10 +82,11 @@ def pair(  # noqa: PLR0913 - two arms and further inputs
         graded_rows = find_users(panel.users[panel_rows], relevance.users)
     outcomes = {Arm.BASELINE: baseline_outcome, Arm.CANDIDATE: candidate_outcome}
     return Pairing(
+        outcomes=outcomes,
         batch=attach(batch, encode_knowledge(item_weights, relevance, vocabulary), graded_rows),
         panel_rows=panel_rows,
         vocabulary=vocabulary,
-        coverage=_count_coverage(panel.segments, outcomes, is_paired),
+        coverage=count_coverage(panel.segments, outcomes),
         input_hashes=_hash_input(padded, rows, vocabulary),
     )
 
@@ -158,12 +142,9 @@ def _outcome(
     )
 
 
-def _count_coverage(
-    segments: Mapping[str, Rows],
-    outcomes: Mapping[Arm, ArmOutcome],
-    is_paired: Flags,
-) -> Coverage:
+def count_coverage(segments: Mapping[str, Rows], outcomes: Mapping[Arm, ArmOutcome]) -> Coverage:
     """The coverage of one batch: one row for each segment, in the order of the segments."""
+    is_paired = np.logical_and.reduce([outcome.reason == LISTED for outcome in outcomes.values()])
     rows = []
     for name, positions in segments.items():
         reasons = {}
@@ -178,75 +159,12 @@ def _count_coverage(
     return Coverage(rows=tuple(rows))
 
 
-def sum_coverage(parts: Sequence[Coverage], segments: Iterable[str]) -> Coverage:
-    """The sum of these parts: one row for each of these segments, in their order."""
-    rows: dict[str, list[CoverageRow]] = {name: [] for name in segments}
-    for part in parts:
-        for row in part.rows:
-            rows[row.segment].append(row)
-    return Coverage(rows=tuple(map(_sum_rows, rows.keys(), rows.values())))
-
-
-def _sum_rows(segment: str, rows: Sequence[CoverageRow]) -> CoverageRow:
-    counts: Counter[tuple[Arm, CoverageReason]] = Counter()
-    for row in rows:
-        counts.update(row.users_by_reason)
-    return CoverageRow(
-        segment=segment,
-        asked=sum(row.asked for row in rows),
-        paired=sum(row.paired for row in rows),
-        users_by_reason=dict(counts),
-    )
-
-
 def _counts(outcome: ArmOutcome, positions: Rows) -> dict[CoverageReason, int]:
     by_code = np.bincount(outcome.reason[positions], minlength=len(_CODES) + 1)
     counts = {reason: int(by_code[code]) for reason, code in _CODES.items()}
     counts[CoverageReason.SHORT] = int(outcome.is_short[positions].sum())
     counts[CoverageReason.DUPLICATED] = int(outcome.is_duplicated[positions].sum())
     return counts
-
-
-def keep_lists(pairing: Pairing, users: pd.Index[str], segments: Mapping[str, Rows]) -> KeptLists:
-    """The paired lists of both arms as ids, with their scores if there are any.
-
-    ``users`` has one user for each row of the pairing. ``segments`` has the rows of each segment.
-    """
-    batch = pairing.batch
-    vocabulary = pairing.vocabulary
-    baseline_scores = candidate_scores = None
-    if batch.scores is not None:
-        baseline_scores = batch.scores.baseline
-        candidate_scores = batch.scores.candidate
-    return KeptLists(
-        baseline=_table(users, batch.baseline, batch.baseline_lengths, baseline_scores, vocabulary),
-        candidate=_table(
-            users,
-            batch.candidate,
-            batch.candidate_lengths,
-            candidate_scores,
-            vocabulary,
-        ),
-        segments=segments,
-    )
-
-
-def _table(
-    users: pd.Index[str],
-    codes: Codes,
-    lengths: Codes,
-    scores: Floats | None,
-    vocabulary: pd.Index | None,
-) -> RankingTable:
-    is_listed = codes >= 0
-    flat = codes[is_listed].astype(np.int64)
-    items = pd.Index(flat) if vocabulary is None else vocabulary.take(flat)
-    return RankingTable(
-        users=users,
-        offsets=np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]),
-        items=items.to_numpy() if items.dtype == np.int64 else items.array,
-        scores=None if scores is None else scores[is_listed],
-    )
 
 
 _TOGETHER = 16
@@ -262,7 +180,7 @@ class DistinctIds:
     def add(self, codes: Integers, vocabulary: pd.Index | None) -> None:
         """Add the ids of distinct codes. A code that has no vocabulary is its own id."""
         ids = pd.Index(codes.astype(np.int64)) if vocabulary is None else vocabulary.take(codes)
-        self._take(ids.to_numpy() if isinstance(ids.dtype, np.dtype) else ids.array)
+        self._take(id_values(ids))
 
     def merge(self, other: DistinctIds) -> None:
         """Add the ids of another `DistinctIds`."""
@@ -275,14 +193,14 @@ class DistinctIds:
             self._join()
 
     @property
-    def count(self) -> int:
-        """The number of distinct ids."""
-        if len(self.parts) > 1:
+    def joined(self) -> Ids:
+        """All distinct ids."""
+        if len(self.parts) != 1:
             self._join()
-        return sum(map(len, self.parts))
+        return self.parts[0]
 
     def _join(self) -> None:
-        coded, vocabulary = encode(*self.parts)
+        coded, vocabulary = encode(*self.parts, np.empty(0, dtype=np.int64))
         self.parts = []
         self.add(distinct_items(*coded), vocabulary)
 
@@ -324,7 +242,7 @@ class ListedItems:
     @property
     def count(self) -> int:
         """The number of distinct listed items. This is the part of the catalogue that is seen."""
-        return self.listed.count
+        return len(self.listed.joined)
 
     @property
     def unweighted_note(self) -> str | None:
@@ -335,7 +253,7 @@ class ListedItems:
         if not self.lacking_users:
             return None
         return (
-            f"item_weights: {self.lacking.count:,} of {self.count:,} listed items have no weight, "
+            f"item_weights: {len(self.lacking.joined):,} of {self.count:,} listed items have no weight, "
             f"so metrics that need weights leave out {self.lacking_users:,} of {self.users:,} "
             "users: give every listed item a weight"
         )

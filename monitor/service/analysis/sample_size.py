@@ -221,7 +221,7 @@ def drop_of_share(inputs: PlanInputs, share: float, to: float | None) -> float:
     end = inputs.worst if to is None else to
     if inputs.mean is None or end is None:
         raise ConfigError(
-            "--share needs the scores before and after the fall: give --mean and --to"
+            "--share needs the scores before and after the fall: give --mean and --score"
         )
     statistic = MEAN if inputs.rule is None else inputs.rule.statistic
     if statistic.floor is not None:

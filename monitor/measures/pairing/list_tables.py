@@ -1,0 +1,81 @@
+"""Lists of users as Arrow tables, and back.
+
+A column of lists has one list for each user. A column of segments has numbers: the places of the
+user's segments in a sequence of names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from monitor.measures.kernels.ragged import offsets_of
+from monitor.measures.reading.ids import one_array, to_ids
+from monitor.model.arrays import Floats, Ids, Integers, Offsets, Rows
+from monitor.model.rankings import RankingTable
+
+
+def user_column(users: pd.Index[str]) -> pa.Array:
+    """Users as a column of text."""
+    return pa.array(users.array, pa.large_string())
+
+
+def user_index(column: pa.Array | pa.ChunkedArray) -> pd.Index[str]:
+    """The users of a column of text."""
+    return pd.Index(pd.array(column, dtype="str"))
+
+
+def list_column(offsets: Offsets, values: Ids | Floats) -> pa.Array:
+    """A column with one list for each user: ``values[offsets[i]:offsets[i + 1]]`` for user i."""
+    kind = None if isinstance(values, np.ndarray) else pa.large_string()
+    first = offsets[0]
+    flat = pa.array(values[first : offsets[-1]], type=kind)
+    return pa.LargeListArray.from_arrays(pa.array(offsets - first), flat)
+
+
+def rankings(
+    users: pa.Array | pa.ChunkedArray,
+    items: pa.Array | pa.ChunkedArray,
+    scores: pa.Array | pa.ChunkedArray | None = None,
+) -> RankingTable:
+    """The lists of a column. A list without scores gets the scores NaN."""
+    lengths, flat = flatten_lists(items)
+    numbers = None
+    if scores is not None:
+        counts, known = flatten_lists(scores)
+        numbers = np.full(len(flat), np.nan)
+        numbers[np.repeat(counts == lengths, lengths)] = known
+    return RankingTable(
+        users=user_index(users),
+        offsets=offsets_of(lengths),
+        items=to_ids(flat),
+        scores=numbers,
+    )
+
+
+def flatten_lists(column: pa.Array | pa.ChunkedArray) -> tuple[Integers, pa.Array]:
+    """The lengths of all lists, and their values. A null has the length 0."""
+    lists = one_array(column)
+    lengths = lists.value_lengths().fill_null(0)
+    return lengths.to_numpy(zero_copy_only=False).astype(np.int64), lists.flatten()
+
+
+def segment_column(segments: Mapping[str, Rows], names: Sequence[str], users: int) -> pa.Array:
+    """The segments of each user. ``segments`` has the rows of the users of each segment."""
+    numbers = [names.index(name) for name in segments]
+    sizes = [len(rows) for rows in segments.values()]
+    rows = np.concatenate([np.empty(0, dtype=np.intp), *segments.values()])
+    order = np.argsort(rows, kind="stable")
+    offsets = offsets_of(np.bincount(rows, minlength=users))
+    return list_column(offsets, np.repeat(np.array(numbers, dtype=np.int32), sizes)[order])
+
+
+def rows_by_segment(column: pa.Array | pa.ChunkedArray, names: Sequence[str]) -> dict[str, Rows]:
+    """The ascending rows of the users of each segment."""
+    lengths, flat = flatten_lists(column)
+    numbers = flat.to_numpy(zero_copy_only=False)
+    rows = np.repeat(np.arange(len(lengths), dtype=np.intp), lengths)
+    return {name: rows[numbers == number] for number, name in enumerate(names)}

@@ -1,0 +1,150 @@
+"""The users whose lists a run keeps: one Arrow table with one row for each user.
+
+| column | content |
+|---|---|
+| ``user``, ``segments`` | the user, and the numbers of the user's segments |
+| ``baseline``, ``candidate`` | both lists, cut to k and without duplicates |
+| ``baseline_scores``, ``candidate_scores`` | the models' scores, if an arm has any |
+| ``score:METRIC`` | the score by each metric |
+| ``is_sampled``, ``is_kept`` | whether the sample has the user, and whether the run stores the lists |
+| ``badness`` | a low value if the user is among the worst; null for any other user |
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+
+from monitor.measures.kernels.ragged import offsets_of
+from monitor.measures.pairing.ids import id_values
+from monitor.measures.pairing.list_tables import (
+    list_column,
+    rankings,
+    rows_by_segment,
+    segment_column,
+    user_column,
+    user_index,
+)
+from monitor.measures.sampling import select_kept
+from monitor.measures.summaries import SegmentRows, worst_rows
+from monitor.model.arrays import Flags, Floats
+from monitor.model.rankings import Arm, Pairing
+from monitor.model.rules import Comparison
+from monitor.model.runs import Evidence, EvidenceKind, KeptLists, Scores
+
+_SCORE = "score:"
+
+
+def show_users(  # noqa: PLR0913 - the columns of the table
+    pairing: Pairing,
+    scores: Scores,
+    segments: SegmentRows,
+    names: Sequence[str],
+    *,
+    is_sampled: Flags,
+    is_kept: Flags,
+    badness: Floats,
+) -> pa.Table:
+    """The table of these paired users. Leaves out users without a flag and without a badness.
+
+    ``names`` are the names of all segments. ``badness`` is NaN for users who are not the worst.
+    """
+    rows = np.flatnonzero(is_sampled | is_kept | ~np.isnan(badness))
+    batch = replace(pairing.batch, weights=None, labels=None).take(rows)
+    columns = {
+        "user": user_column(scores.users[rows]),
+        "segments": segment_column(segments, names, len(is_kept)).take(pa.array(rows)),
+    }
+    for arm in Arm:
+        codes, lengths = batch.of(arm)
+        is_item = codes >= 0
+        items = codes[is_item]
+        if pairing.vocabulary is not None:
+            items = id_values(pairing.vocabulary.take(items))
+        columns[arm] = list_column(offsets_of(lengths), items)
+        if batch.scores is not None:
+            numbers = batch.scores.of(arm)[is_item]
+            columns[f"{arm}_scores"] = list_column(offsets_of(lengths), numbers)
+    for name, values in scores.by_metric.items():
+        columns[_SCORE + name] = pa.array(values[rows])
+    columns["is_sampled"] = pa.array(is_sampled[rows])
+    columns["is_kept"] = pa.array(is_kept[rows])
+    columns["badness"] = pa.array(badness[rows], from_pandas=True)
+    return pa.table(columns)
+
+
+def join_users(tables: Sequence[pa.Table], comparison: Comparison) -> pa.Table:
+    """Join tables of different users into one table.
+
+    Each table was drawn from. A draw of draws is a draw of all users.
+    """
+    if len(tables) == 1:
+        return tables[0]
+    texts = pa.large_list(pa.large_string())
+    if any(table.schema.field(arm).type == texts for table in tables for arm in Arm):
+        # As text, equal ids of an item are equal.
+        tables = [_cast_items(table, texts) for table in tables]
+    users = pa.concat_tables(tables, promote_options="permissive")
+    is_kept = users["is_kept"].to_numpy().copy()
+    candidates = user_index(users["user"].filter(is_kept))
+    is_kept[is_kept] = select_kept(candidates, comparison.measuring.keep_lists, comparison)
+    badness = users["badness"].to_numpy()
+    worst = worst_rows(badness, user_index(users["user"]), comparison.measuring.evidence_users)
+    drawn = np.full(len(badness), np.nan)
+    drawn[worst] = badness[worst]
+    changed = {"is_kept": pa.array(is_kept), "badness": pa.array(drawn, from_pandas=True)}
+    for name, column in changed.items():
+        users = users.set_column(users.column_names.index(name), name, column)
+    return users.filter(users["is_sampled"].to_numpy() | is_kept | ~np.isnan(drawn))
+
+
+def kept_lists(users: pa.Table, names: Sequence[str]) -> KeptLists:
+    """The lists of all users of a table. ``names`` are the names of all segments."""
+    tables = {}
+    for arm in Arm:
+        scores = users[f"{arm}_scores"] if f"{arm}_scores" in users.column_names else None
+        tables[arm] = rankings(users["user"], users[arm], scores)
+    return KeptLists(
+        baseline=tables[Arm.BASELINE],
+        candidate=tables[Arm.CANDIDATE],
+        segments=rows_by_segment(users["segments"], names),
+    )
+
+
+def scores_of(users: pa.Table) -> Scores:
+    """The scores of all users of a table."""
+    by_metric = {}
+    for name in users.column_names:
+        if name.startswith(_SCORE):
+            by_metric[name.removeprefix(_SCORE)] = users[name].to_numpy()
+    return Scores(users=user_index(users["user"]), by_metric=by_metric)
+
+
+def evidence_of(users: pa.Table, kind: EvidenceKind) -> tuple[Evidence, ...]:
+    """The lists and scores of all users of a table, in its order."""
+    evidence = []
+    for position, row in enumerate(users.to_pylist()):
+        scores = {}
+        for name, value in row.items():
+            if name.startswith(_SCORE):
+                is_known = value is not None and not np.isnan(value)
+                scores[name.removeprefix(_SCORE)] = value if is_known else None
+        evidence.append(
+            Evidence(
+                kind=kind,
+                position=position,
+                user=row["user"],
+                baseline=tuple(map(str, row[Arm.BASELINE])),
+                candidate=tuple(map(str, row[Arm.CANDIDATE])),
+                scores=scores,
+            )
+        )
+    return tuple(evidence)
+
+
+def _cast_items(table: pa.Table, kind: pa.DataType) -> pa.Table:
+    for arm in Arm:
+        place = table.column_names.index(arm)
+        table = table.set_column(place, arm.value, table[arm].cast(kind))
+    return table
