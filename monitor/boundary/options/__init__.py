@@ -246,6 +246,8 @@ class Options(BaseModel):
         frozen=True,
         hide_input_in_errors=True,
         validate_default=False,
+        # Most kinds of options are never used, so a class builds its validator when it is used.
+        defer_build=True,
     )
 
     # Whether options with problems are still checked together with others. Their invalid fields are

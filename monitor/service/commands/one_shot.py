@@ -18,8 +18,8 @@ from monitor.pipeline.delivery import OutboxSender, drain
 from monitor.receivers.alertmanager import Alertmanager
 from monitor.service.clock import SKEW, SlotClock, SystemClock
 from monitor.service.composition import Wiring, reconcile, set_known_names, show_outbox, wire
+from monitor.service.heaps import keep_free_memory
 from monitor.service.interrupts import termination_raised
-from monitor.service.message_pictures import MessagePictures
 from monitor.service.runner import (
     Runner,
     Watched,
@@ -161,6 +161,11 @@ class OneShot:
 
         Raises DeliveryError if messages are still pending then.
         """
+        if not self.wiring.receivers:
+            return
+        # Pictures need the pages, which take long to load.
+        from monitor.service.message_pictures import MessagePictures  # noqa: PLC0415
+
         pictures = MessagePictures(self.store, lambda: self.wiring)
         senders = []
         for receiver in self.wiring.receivers:
@@ -292,6 +297,7 @@ def open_one_shot(
 
     ``say`` prints a message for the user.
     """
+    keep_free_memory()
     with (
         # SIGTERM ends the block like Ctrl-C, so that the present slot is released.
         termination_raised(),
