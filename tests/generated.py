@@ -38,7 +38,6 @@ def texts() -> Iterator[tuple[Path, str]]:
     yield _with(ROOT / "docs/reference/series.md", series_reference())
     yield _with(ROOT / "docs/reference/metrics.md", reactions_table())
     yield _with(ROOT / "docs/runbooks/index.md", alerts_reference())
-    yield _with(ROOT / "docs/explanation/message.md", guides.sample_message())
     yield ROOT / "tests/texts/golden.txt", golden()
     yield (
         ROOT / _OPERATOR,

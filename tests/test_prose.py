@@ -8,7 +8,7 @@ PAGES = [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md", ROOT / "CON
 LONGEST = 25
 """Words of a sentence."""
 EXCLUDED = {
-    "tells?|told|telling": "say, report, show or name",
+    "tells|told|telling|tell(?! (?:the|your|somebody))": "say, report, show or name",
     "stands?|stood|standing|lies?|lying": "is",
     "owe[sd]?|owing": "has to deliver",
     "lets? go|letting go": "delete",

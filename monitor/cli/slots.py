@@ -107,7 +107,8 @@ def run_once(  # noqa: PLR0913 - the command's options
     """
     from monitor.export.exposition import require_textfile
     from monitor.model.runs import Run
-    from monitor.service.commands.one_shot import gateway_at, open_one_shot, write_metrics
+    from monitor.service.commands.metrics_output import gateway_at, write_metrics
+    from monitor.service.commands.one_shot import open_one_shot
 
     chosen = None if slot is None else parse_instant(slot)
     is_ago = slot is not None and is_time_ago(slot)

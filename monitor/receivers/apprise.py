@@ -125,18 +125,12 @@ class AppriseOptions(ReceiverEntry):
     """
 
     urls: Annotated[Mapping[ReceiverName, SecretStr], AfterValidator(_check_urls)] = Field(
-        min_length=1,
-        max_length=20,
-        description=(
-            "The services, each with a name for messages and a URL of Apprise. `NAME_file` "
-            "gives a file that contains the URL. The URLs are secrets and never shown."
-        ),
-        examples=[{"phones": "ntfys://ntfy.example.com/${NTFY_TOPIC}"}],
+        min_length=1, max_length=20, examples=[{"phones": "ntfys://ntfy.example.com/${NTFY_TOPIC}"}]
     )
-    timeout: Timeout = Field(
-        timedelta(seconds=20),
-        description="How long all services together may take for one message.",
-    )
+    """The services, each with a name for messages and a URL of Apprise. `NAME_file` gives a file
+    that contains the URL. The URLs are secrets and never shown."""
+    timeout: Timeout = timedelta(seconds=20)
+    """How long all services together may take for one message."""
     repeat_every: RepeatEvery = timedelta(hours=24)
 
 

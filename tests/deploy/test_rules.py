@@ -36,7 +36,7 @@ from monitor.settings.comparison_options import ComparisonOptions
 from monitor.settings.runbooks import OTHER_METRIC, OWN_RULE, RUNBOOKS, runbook_of
 from monitor.settings.translation import to_comparison
 from monitor.texts.actions import write_urgency
-from runbooks.samples import Worlds, short_folder, with_samples
+from runbooks.samples import MESSAGE_GUIDE, Worlds, short_folder, with_samples
 from servers import require
 
 HERE = Path(__file__).parent
@@ -315,7 +315,7 @@ def test_messages_and_outputs_of_the_pages_are_what_rankwatch_sends_and_prints()
     """`PYTHONPATH=.:tests:config python -m runbooks.samples` writes them again."""
     with short_folder() as folder:
         worlds = Worlds(Path(folder))
-        for name, page in runbooks().items():
+        for name, page in {**runbooks(), "message": MESSAGE_GUIDE.read_text()}.items():
             assert with_samples(page, worlds) == page, name
 
 

@@ -37,6 +37,7 @@ from runbooks.world import (
 )
 
 PAGES = Path(__file__).parents[2] / "docs/runbooks"
+MESSAGE_GUIDE = PAGES.parent / "explanation/message.md"
 _MESSAGE = re.compile(r"(<!-- message of (\w+) -->\n```text\n)(.*?)(?=```)", re.DOTALL)
 _OUTPUT = re.compile(
     r"(<!-- output with (\w+) -->\n```console\n\$ (rankwatch.*?)\n)(.*?)(?=```)", re.DOTALL
@@ -168,5 +169,5 @@ _OF_RANKWATCH: Mapping[str, Callable[[], Message]] = {
 if __name__ == "__main__":
     with short_folder() as folder:
         worlds = Worlds(Path(folder))
-        for path in sorted(PAGES.glob("*.md")):
+        for path in (*sorted(PAGES.glob("*.md")), MESSAGE_GUIDE):
             path.write_text(with_samples(path.read_text(), worlds))

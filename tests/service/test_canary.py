@@ -129,6 +129,7 @@ def pages(url, names):
         route
         for route in published.pages().routes
         if isinstance(route, Route) and "GET" in (route.methods or ())
+        if not route.path.startswith("/docs")  # the same files for everybody
     ]
     rows = requests.get(f"{url}/api/v1/comparisons", auth=LOOKER, timeout=60).json()["rows"]
     assert {row["comparison"] for row in rows} == set(names)

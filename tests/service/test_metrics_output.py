@@ -5,7 +5,7 @@ import requests
 from prometheus_client.parser import text_string_to_metric_families
 
 from commands import rankwatch
-from monitor.service.commands.one_shot import gateway_at
+from monitor.service.commands.metrics_output import gateway_at
 from servers.pushing import running_node_exporter, running_pushgateway
 from servers.webhook import answer
 from service.lists_world import write_world

@@ -12,7 +12,7 @@ import scipy
 from commands import assert_refused, rankwatch, read_json
 from factories import DAY, SLOT, summary
 from monitor.model.errors import ConfigError
-from monitor.service.analysis.backtest import suggest_thresholds
+from monitor.service.analysis.thresholds import suggest_thresholds
 from monitor.settings.loader import load_settings
 from monitor.settings.translation import to_comparison
 from monitor.statistics.reference.thresholds import SAFETY

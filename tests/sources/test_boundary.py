@@ -2,17 +2,20 @@
 
 import asyncio
 import random
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from multidict import CIMultiDict
+from yarl import URL
 
 from monitor.boundary.deadline import BackgroundCall, Deadline
 from monitor.boundary.plugins import Guard
 from monitor.model.errors import SourceError
 from monitor.model.rankings import CoverageReason
 from monitor.sources.http import HttpSourceOptions
+from monitor.sources.http.fetch import fetch
 from monitor.sources.http.source import _HttpPull
 from servers.lists import as_lists, pull_of, request
 from sources.tables import in_csv
@@ -84,6 +87,11 @@ def answer(body, headers):
     )
 
 
+async def fetched(given, given_answer):
+    session: Any = SimpleNamespace(request=lambda *_, **__: nullcontext(given_answer))
+    return await fetch(session, URL("http://127.0.0.1/"), given, {})
+
+
 def pull_of_answers(options, answers):
     """The pull in which each user gets such an answer."""
 
@@ -91,7 +99,9 @@ def pull_of_answers(options, answers):
         given = HttpSourceOptions.model_validate({"url": "http://127.0.0.1/{user}", **options})
         pull: Any = _HttpPull(given, request(*answers))
         for user, given_answer in answers.items():
-            outcome = await pull._read((user,), given_answer)
+            outcome = await fetched(given, given_answer)
+            if isinstance(outcome, tuple):
+                outcome = pull._read((user,), *outcome)
             found = outcome if isinstance(outcome, dict) else {user: outcome}
             for read_user, each in found.items():
                 pull._add(read_user, each)

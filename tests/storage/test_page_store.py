@@ -78,8 +78,9 @@ def test_changes_are_those_of_the_slots_and_of_the_segment_and_neighbours_the_fi
 
     assert changes(None, 0, 3) == changes("all", 3, 3) == [("all", SLOTS[3])]
     assert changes("all", 0, 2) == changes(f"country={NAME}", 0, 3) == []
-    assert filled.pages.neighbours(NAME, SLOTS[1]) == (SLOTS[0], SLOTS[2])
-    assert filled.pages.neighbours(NAME, SLOTS[0] - DAY) == (None, SLOTS[0])
+    before, after = filled.pages.neighbours(NAME, SLOTS[1])
+    assert (before.slot, after.slot) == (SLOTS[0], SLOTS[2])
+    assert filled.pages.neighbours(NAME, SLOTS[0] - DAY)[0] is None
 
 
 def test_distributions_and_coverage_are_those_of_the_runs(filled):

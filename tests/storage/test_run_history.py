@@ -17,7 +17,7 @@ from monitor.model.model_versions import follow
 from monitor.model.rankings import Arm
 from monitor.model.rules import describe_series
 from monitor.model.runs import RunStatus, Watermark
-from monitor.storage import run_history
+from monitor.storage import run_memory
 from monitor.storage.tables.run_tables import lessons
 from storage import worked
 
@@ -233,11 +233,11 @@ def test_what_runs_remember_is_of_the_newest_ok_runs_of_one_configuration_before
     assert past_splits(store, 9, limit=3) == [0.3, 0.5]  # the newest has no split
 
 
-@pytest.mark.parametrize("among", [run_history._SEARCHED, 2])
+@pytest.mark.parametrize("among", [run_memory._SEARCHED, 2])
 def test_each_run_knows_its_alerts_and_explanations_since_the_last_end_and_those_in_alarm_or_suspicious_are_not_healthy(
     store, among, monkeypatch
 ):
-    monkeypatch.setattr(run_history, "_SEARCHED", among)
+    monkeypatch.setattr(run_memory, "_SEARCHED", among)
     changes = {
         1: (State.QUIET, State.PENDING),
         2: (State.PENDING, State.FIRING),

@@ -22,7 +22,6 @@ from monitor.model.rankings import Arm
 from monitor.model.rules import Direction, LearnedLimit, Learning
 from monitor.model.runs import RunStatus
 from monitor.storage.alert_states import store_transitions
-from monitor.storage.page_store import SqlPageStore
 from monitor.web import pages
 from monitor.web.app import describe_api
 from monitor.web.pages.alerts import MOST
@@ -196,14 +195,6 @@ def test_a_run_leads_to_its_users_and_to_its_neighbours(ask):
     assert f'rel="prev" href="/c/home-feed/runs/{format_instant(SLOTS[0])}"' in body
     assert f'rel="next" href="/c/home-feed/runs/{format_instant(SLOTS[2])}"' in body
     assert f'href="/c/home-feed/users/u1?slot={quote(format_instant(SLOTS[1]), safe="")}"' in body
-
-
-def test_a_run_is_shown_while_the_one_before_it_is_deleted(ask, monkeypatch):
-    deleted = SLOTS[0] - HOUR
-    monkeypatch.setattr(SqlPageStore, "neighbours", lambda *_: (deleted, SLOTS[2]))
-    shown = ask(f"{FEED}/runs/{format_instant(SLOTS[1])}").json()
-    assert shown["previous_slot"] is None
-    assert set(shown["mean_changes"]) == {None}
 
 
 def test_a_user_is_shown_with_both_lists_in_every_run(ask):

@@ -257,7 +257,11 @@ class _HttpPull:
         )
         if isinstance(fetched, RequestFailure):
             return fetched
-        content, response = fetched
+        return self._read(users, *fetched)
+
+    def _read(
+        self, users: tuple[str, ...], content: bytes, response: aiohttp.ClientResponse
+    ) -> AnswersByUser | RequestFailure:
         try:
             self._traces.add(users, response.headers)
             return self._template.read(users, content, response)
