@@ -27,6 +27,7 @@ from monitor.receivers.fields import (
 from monitor.receivers.message.content import content_of
 from monitor.receivers.message.identity import DeliveredRecipients
 from monitor.receivers.message.plain_text import plain_text
+from monitor.texts.wording import write_extra
 
 if TYPE_CHECKING:
     import apprise
@@ -45,7 +46,7 @@ def open_service(name: str, url: str) -> apprise.Apprise:
     try:
         import apprise  # noqa: PLC0415 - an extra, and slow to import
     except ModuleNotFoundError:
-        raise ConfigError("Apprise is not installed: pip install 'rankwatch[apprise]'") from None
+        raise ConfigError(f"Apprise is not installed: {write_extra('apprise')}") from None
     # Apprise logs unreadable URLs and the answers of services. Both may contain secrets.
     logging.getLogger("apprise").setLevel(_SILENT)
     # Apprise must not load plugins from files, store anything on disk, follow redirects, use

@@ -31,7 +31,7 @@ log = structlog.get_logger(__name__)
 class PingOptions(HttpReceiverEntry):
     """Ping a URL when a run starts, succeeds or fails.
 
-    The service behind the URL raises an alarm if pings are missing.
+    The service behind the URL notifies people if pings are missing.
     """
 
     url: SecretUrl = Field(

@@ -59,8 +59,9 @@ def load_comparison_names(path: Path) -> tuple[str, ...]:
     return tuple(name for name in names if name is not None)
 
 
-def _names_of(document: YamlDocument) -> list[str | None]:
-    names = []
+def _names_of(document: YamlDocument) -> list[Any]:
+    """The names of all comparisons. A name that is no text is None."""
+    names: list[Any] = []
     comparisons = document.data.get("comparisons")
     for entry in comparisons if isinstance(comparisons, list) else []:
         names += [name for _, name in names_in(entry)]

@@ -24,6 +24,7 @@ from monitor.storage.database_url import describe, file_of
 from monitor.storage.rows import is_sqlite
 from monitor.storage.sqlite_file import identity, make_private
 from monitor.storage.tables.run_tables import leases
+from monitor.texts.wording import write_extra
 
 LOCK_WAIT_S = 30.0
 """How long a transaction waits for another transaction that writes."""
@@ -322,7 +323,7 @@ def _postgres_engine(url: URL, patience_s: float | None) -> Engine:
         )
     except ModuleNotFoundError:
         raise ConfigError(
-            "database: PostgreSQL needs an extra: install it with pip install 'rankwatch[postgres]'"
+            f"database: PostgreSQL needs an extra: {write_extra('postgres')}"
         ) from None
 
 

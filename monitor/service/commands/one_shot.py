@@ -371,7 +371,8 @@ class Gateway:
             call_in_time(push, timedelta(seconds=TIMEOUT_S), name="push")
         except OverdueError:
             raise DeliveryError(
-                f"Pushgateway at {self.url} did not answer within {TIMEOUT_S:g} s", permanent=False
+                f"Pushgateway at {self.url} did not answer within {TIMEOUT_S:g} s: check that it runs",
+                permanent=False,
             ) from None
         except (OSError, HTTPException, ValueError) as error:
             note_error(error)
