@@ -175,7 +175,6 @@ class RunAccumulator:
             badness[worst] = values[worst]
         return badness
 
-
     def merge(self, packed: bytes) -> Scores:
         """Add what was measured elsewhere. Returns its scores.
 

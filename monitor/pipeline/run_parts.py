@@ -15,8 +15,7 @@ import pyarrow as pa
 
 from monitor.measures.pairing.id_mismatches import IdComparison
 from monitor.measures.pairing.list_tables import user_column, user_index
-from monitor.measures.pairing.pairs import DistinctIds, ListedItems
-from monitor.measures.reading.ids import one_array, to_ids
+from monitor.measures.pairing.pairs import ListedItems, distinct_ids
 from monitor.measures.summaries import FineBins, ScoreSums, SummaryAccumulator
 from monitor.model.model_versions import count_versions
 from monitor.model.rankings import (
@@ -139,7 +138,8 @@ def pack_part(part: RunPart, scores: Scores) -> bytes:
     tables = (
         pa.Table.from_pylist([facts]),
         _sums_table(part.sums),
-        *map(_id_table, (part.listed.listed, part.listed.lacking)),
+        pa.table({"id": distinct_ids(part.listed.listed)}),
+        pa.table({"id": distinct_ids(part.listed.lacking)}),
         pa.table({"user": user_column(scores.users), **scores.by_metric}),
         *part.users,
     )
@@ -170,8 +170,8 @@ def unpack_part(data: bytes, sums: SummaryAccumulator) -> tuple[RunPart, Scores]
             failed=dict(facts["failed"]),
             unmeasured=dict.fromkeys(facts["unmeasured"]),
             listed=ListedItems(
-                listed=_distinct_ids(listed),
-                lacking=_distinct_ids(lacking),
+                listed=listed["id"].chunks,
+                lacking=lacking["id"].chunks,
                 users=facts["users"],
                 lacking_users=facts["lacking_users"],
             ),
@@ -198,14 +198,6 @@ def _count_rows(counts: CoverageCounts) -> list[dict[str, Any]]:
 
 def _counts(rows: Iterable[dict[str, Any]]) -> CoverageCounts:
     return Counter({tuple(row["key"]): row["users"] for row in rows})
-
-
-def _id_table(ids: DistinctIds) -> pa.Table:
-    return pa.table({"id": pa.chunked_array([pa.array(ids.joined)])})
-
-
-def _distinct_ids(table: pa.Table) -> DistinctIds:
-    return DistinctIds([to_ids(one_array(table["id"]))])
 
 
 def _id_comparison(row: dict[str, Any]) -> IdComparison:
@@ -235,17 +227,19 @@ def _sums_table(accumulator: SummaryAccumulator) -> pa.Table:
     rows = []
     for (segment, metric), sums in accumulator.sums.items():
         bins = sums.bins
-        rows.append({
-            "segment": segment,
-            "metric": metric,
-            "bounds": list(sums.bounds),
-            "counts": [sums.n, sums.n_undefined],
-            "totals": [str(sums.total), str(sums.squares)],
-            "below": [{"floor": floor, "users": users} for floor, users in sums.below.items()],
-            "single": np.concatenate([np.empty(0), *sums.single]),
-            "ends": None if bins is None else [bins.low, bins.high, bins.least, bins.most],
-            "bins": None if bins is None else bins.counts,
-        })
+        rows.append(
+            {
+                "segment": segment,
+                "metric": metric,
+                "bounds": list(sums.bounds),
+                "counts": [sums.n, sums.n_undefined],
+                "totals": [str(sums.total), str(sums.squares)],
+                "below": [{"floor": floor, "users": users} for floor, users in sums.below.items()],
+                "single": np.concatenate([np.empty(0), *sums.single]),
+                "ends": None if bins is None else [bins.low, bins.high, bins.least, bins.most],
+                "bins": None if bins is None else bins.counts,
+            }
+        )
     return pa.Table.from_pylist(rows)
 
 

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from monitor.measures.kernels.ragged import offsets_of
+from monitor.measures.pairing.ids import id_values
 from monitor.measures.pairing.list_tables import (
     list_column,
     rankings,
@@ -25,7 +26,6 @@ from monitor.measures.pairing.list_tables import (
     user_column,
     user_index,
 )
-from monitor.measures.pairing.ids import id_values
 from monitor.measures.sampling import select_kept
 from monitor.measures.summaries import SegmentRows, worst_rows
 from monitor.model.arrays import Flags, Floats
@@ -101,15 +101,9 @@ def join_users(tables: Sequence[pa.Table], comparison: Comparison) -> pa.Table:
 
 def kept_lists(users: pa.Table, names: Sequence[str]) -> KeptLists:
     """The lists of all users of a table. ``names`` are the names of all segments."""
-    tables = {}
-    for arm in Arm:
-        scores = users[f"{arm}_scores"] if f"{arm}_scores" in users.column_names else None
-        tables[arm] = rankings(users["user"], users[arm], scores)
-    return KeptLists(
-        baseline=tables[Arm.BASELINE],
-        candidate=tables[Arm.CANDIDATE],
-        segments=rows_by_segment(users["segments"], names),
-    )
+    baseline, candidate = (rankings(users, arm, f"{arm}_scores") for arm in Arm)
+    segments = rows_by_segment(users["segments"], names)
+    return KeptLists(baseline=baseline, candidate=candidate, segments=segments)
 
 
 def scores_of(users: pa.Table) -> Scores:

@@ -5,16 +5,12 @@ from dataclasses import replace
 
 import numpy as np
 import pandas as pd
-from pandas.api.extensions import ExtensionArray
 
 from monitor.measures.kernels.ragged import find_cells, take_lists
-from monitor.measures.pairing import pair
-from monitor.measures.pairing.id_mismatches import IdComparison
 from monitor.measures.pairing.ids import find_users
-from monitor.measures.summaries import SegmentRows, rows_of_segments
-from monitor.model.arrays import Flags, Floats, Ids, Rows
-from monitor.model.rankings import CoverageReason, Pairing, Panel, Pull, RankingTable, UserBatch
-from monitor.model.runs import KeptLists
+from monitor.measures.summaries import rows_of_segments
+from monitor.model.arrays import Ids, Rows
+from monitor.model.rankings import Panel, Pull, RankingTable, UserBatch
 
 
 def users_at_once(k: int) -> int:

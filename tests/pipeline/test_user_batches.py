@@ -14,6 +14,7 @@ import pytest
 from pandas.api.extensions import ExtensionArray
 
 from factories import SLOT, changed, comparison, pull, rule
+from monitor.measures.summaries import SummaryAccumulator
 from monitor.model.errors import SourceError, UserDataError
 from monitor.model.memory import Memory
 from monitor.model.ports import Measurer
@@ -24,7 +25,6 @@ from monitor.model.statistics import TRAITS, NoiseFloor
 from monitor.pipeline.pseudonyms import HiddenRelevance, Pseudonyms
 from monitor.pipeline.pull import Arms, draw_panel, pull_all
 from monitor.pipeline.run_measurement import Measurement, Stopwatch, measure_slot
-from monitor.measures.summaries import SummaryAccumulator
 from monitor.pipeline.run_parts import unpack_part
 from monitor.pipeline.run_scores import RunScores
 from pipeline.canned import Canned, CannedRelevance, CannedWeights, StillClock, arms, users
