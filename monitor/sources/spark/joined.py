@@ -96,6 +96,7 @@ class JoinedTables:
         Raises SourceError if the users cannot be read. Lists that cannot be read only get a note.
         """
         with spark.open_session(self._users, Deadline.after(request.timeout_s)) as session:
+            spark.ship_program(session)
             users = _AskedUsers(session, self._users, self._dimensions, request)
             lists = dict[str, _Lists]()
             unread = dict[str, str]()
@@ -104,7 +105,6 @@ class JoinedTables:
                     lists[name] = _Lists(session, name, options, request)
                 except SourceError as error:
                     unread[name] = error.shown if request.shows_examples else str(error)
-            spark.ship_program(session)
             yield _MeasuredThere(users, lists, request, unread)
 
 
