@@ -117,8 +117,8 @@ def pack_part(part: RunPart, scores: Scores) -> bytes:
     """The part, and the scores that the run stores, as bytes: one Arrow stream for each table."""
     versions = []
     for arm, counts in part.versions.items():
-        for version, users in counts.items():
-            versions.append({"arm": arm, "version": version, "users": users})
+        for version, count in counts.items():
+            versions.append({"arm": arm, "version": version, "users": count})
     notes = []
     for (arm, reason), (text, users) in part.notes.items():
         notes.append({"arm": arm, "reason": reason, "text": text, "users": users})
@@ -254,7 +254,7 @@ def _add_sums(accumulator: SummaryAccumulator, table: pa.Table) -> None:
         sums.single = [single[place].values.to_numpy()]
         if row["ends"] is not None:
             low, high, least, most = row["ends"]
-            is_bounded = np.isfinite(sums.bounds).all()
+            is_bounded = bool(np.isfinite(sums.bounds).all())
             counts = bins[place].values.to_numpy()
             sums.bins = FineBins(low, high, is_bounded, counts, least, most)
         accumulator.sums[row["segment"], row["metric"]] = sums

@@ -28,7 +28,7 @@ from monitor.measures.pairing.list_tables import (
 )
 from monitor.measures.sampling import select_kept
 from monitor.measures.summaries import SegmentRows, worst_rows
-from monitor.model.arrays import Flags, Floats
+from monitor.model.arrays import Flags, Floats, Ids
 from monitor.model.rankings import Arm, Pairing
 from monitor.model.rules import Comparison
 from monitor.model.runs import Evidence, EvidenceKind, KeptLists, Scores
@@ -59,9 +59,9 @@ def show_users(  # noqa: PLR0913 - the columns of the table
     for arm in Arm:
         codes, lengths = batch.of(arm)
         is_item = codes >= 0
-        items = codes[is_item]
+        items: Ids = codes[is_item]
         if pairing.vocabulary is not None:
-            items = id_values(pairing.vocabulary.take(items))
+            items = id_values(pairing.vocabulary.take(codes[is_item]))
         columns[arm] = list_column(offsets_of(lengths), items)
         if batch.scores is not None:
             numbers = batch.scores.of(arm)[is_item]
@@ -82,7 +82,8 @@ def join_users(tables: Sequence[pa.Table], comparison: Comparison) -> pa.Table:
     if len(tables) == 1:
         return tables[0]
     texts = pa.large_list(pa.large_string())
-    if any(table.schema.field(arm).type == texts for table in tables for arm in Arm):
+    kinds = {arm: {table.schema.field(arm).type for table in tables} for arm in Arm}
+    if any(texts in kinds_of_arm for kinds_of_arm in kinds.values()):
         # As text, equal ids of an item are equal.
         tables = [_cast_items(table, texts) for table in tables]
     users = pa.concat_tables(tables, promote_options="permissive")

@@ -25,7 +25,8 @@ def user_column(users: pd.Index[str]) -> pa.Array:
 
 def user_index(column: pa.Array | pa.ChunkedArray) -> pd.Index[str]:
     """The users of a column of text."""
-    return pd.Index(pd.array(column, dtype="str"))
+    users: pd.Index[str] = pd.Index(pd.array(column, dtype="str"))
+    return users
 
 
 def list_column(offsets: Offsets, values: Ids | Floats) -> pa.Array:

@@ -36,6 +36,7 @@ try:
     from pyspark.sql.connect.client.retries import DefaultPolicy
     from pyspark.sql.connect.session import SparkSession
     from pyspark.sql.dataframe import DataFrame
+    from pyspark.sql.functions import arrow_udf  # type: ignore[attr-defined] # absent in its stubs
 except ImportError:
     raise ConfigError(
         "spark: the extra for Spark is not installed: pip install 'rankwatch[spark]'"

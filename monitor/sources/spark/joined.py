@@ -201,8 +201,9 @@ class _Table:
         Raises SourceError if the type of the column cannot be users.
         """
         id_column(one_array(self.empty[name]), name, self.where)
-        to_keys = F.arrow_udf(user_keys(name, self.where), "string")
-        return to_keys(spark.column_of(name))
+        to_keys = spark.arrow_udf(user_keys(name, self.where), "string")
+        key: spark.Column = to_keys(spark.column_of(name))
+        return key
 
     def count_unreadable(
         self, checks: Sequence[tuple[str, Need, spark.Column]]

@@ -23,8 +23,8 @@ from monitor.model.rankings import Arm, CoverageReason, UserBatch
 from monitor.model.rules import Keep
 from monitor.model.statistics import NoiseFloor
 from monitor.pipeline import run_measurement
-from monitor.pipeline.pull import Arms
 from monitor.pipeline.accumulator import RemoteMeasurer
+from monitor.pipeline.pull import Arms
 from monitor.sources.file import FileSourceOptions, FileUsersOptions
 from monitor.sources.spark import SparkSourceOptions, SparkUsersOptions
 from pipeline.test_user_batches import plain
