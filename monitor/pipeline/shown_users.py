@@ -81,11 +81,8 @@ def join_users(tables: Sequence[pa.Table], comparison: Comparison) -> pa.Table:
     """
     if len(tables) == 1:
         return tables[0]
-    texts = pa.large_list(pa.large_string())
-    kinds = {arm: {table.schema.field(arm).type for table in tables} for arm in Arm}
-    if any(texts in kinds_of_arm for kinds_of_arm in kinds.values()):
-        # As text, equal ids of an item are equal.
-        tables = [_cast_items(table, texts) for table in tables]
+    for arm in Arm:
+        tables = _with_equal_types(tables, arm)
     users = pa.concat_tables(tables, promote_options="permissive")
     is_kept = users["is_kept"].to_numpy().copy()
     candidates = user_index(users["user"].filter(is_kept))
@@ -138,8 +135,13 @@ def evidence_of(users: pa.Table, kind: EvidenceKind) -> tuple[Evidence, ...]:
     return tuple(evidence)
 
 
-def _cast_items(table: pa.Table, kind: pa.DataType) -> pa.Table:
-    for arm in Arm:
+def _with_equal_types(tables: Sequence[pa.Table], arm: Arm) -> Sequence[pa.Table]:
+    """The tables with all items of the arm as text, if a table has them as text."""
+    texts = pa.large_list(pa.large_string())
+    if all(table.schema.field(arm).type != texts for table in tables):
+        return tables
+    changed = []
+    for table in tables:
         place = table.column_names.index(arm)
-        table = table.set_column(place, arm.value, table[arm].cast(kind))
-    return table
+        changed.append(table.set_column(place, arm.value, table[arm].cast(texts)))
+    return changed

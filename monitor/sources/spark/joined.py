@@ -201,9 +201,7 @@ class _Table:
         Raises SourceError if the type of the column cannot be users.
         """
         id_column(one_array(self.empty[name]), name, self.where)
-        to_keys = spark.arrow_udf(user_keys(name, self.where), "string")
-        key: spark.Column = to_keys(spark.column_of(name))
-        return key
+        return spark.text_of(name, user_keys(name, self.where))
 
     def count_unreadable(
         self, checks: Sequence[tuple[str, Need, spark.Column]]
