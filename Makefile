@@ -9,7 +9,7 @@ $(PYTHON) -m venv --clear $(1)
 $(1)/bin/python $(PIP) --upgrade pip
 endef
 
-.PHONY: demo test test-all spark mlserver faults lint docs bench generated preview clean
+.PHONY: demo test test-all spark mlserver faults lint docs wheel bench generated preview clean
 .DEFAULT_GOAL := test
 
 demo: .venv/run/.done
@@ -23,11 +23,11 @@ test: export PYTHONDONTWRITEBYTECODE =
 test: $(DEV)/.done
 	$(PYTEST) --numprocesses=2 -m "not integration" $(ARGS)
 
-# Both rings. The second ring starts servers, browsers and Spark, and kills processes. Much of it is waiting, so three workers fill two cores.
-# Each worker starts servers of its own.
+# Both rings. The second ring starts servers, browsers and Spark, and kills processes. Each worker imports all tests and starts servers of its own,
+# so a third one costs more than it gains.
 test-all: export PYTHONDONTWRITEBYTECODE =
 test-all: $(DEV)/.done
-	$(PYTEST) --numprocesses=3 $(ARGS)
+	$(PYTEST) --numprocesses=2 $(ARGS)
 
 # Skipped by `test-all` where the server's environment has not been made: it is larger than all else that tests need.
 spark: $(DEV)/.done .venv/spark/.done
@@ -50,6 +50,13 @@ lint: $(DEV)/.lint
 # The site of the documentation. A warning is an error, such as a link that leads nowhere.
 docs: .venv/docs/.done
 	.venv/docs/bin/python -m sphinx --fail-on-warning --nitpicky --quiet --builder html docs build/docs
+
+# The wheel with migrations, pages and documentation, in dist/. The daemon serves the documentation under /docs/.
+wheel: docs
+	rm -rf monitor/web/documentation
+	cp -R build/docs monitor/web/documentation
+	rm -rf monitor/web/documentation/.doctrees monitor/web/documentation/.buildinfo monitor/web/documentation/_sources
+	.venv/docs/bin/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
 
 bench: $(DEV)/.done
 	$(DEV)/bin/python -m tests.bench $(ARGS)

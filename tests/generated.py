@@ -5,6 +5,8 @@ import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
+import guides
+from commands_reference import commands_reference
 from metrics.reactions import reactions_table
 from monitor.export.series import series_reference
 from monitor.settings.json_schema import json_schema
@@ -29,10 +31,12 @@ spec:
 def texts() -> Iterator[tuple[Path, str]]:
     """Each file with the whole text that it should have."""
     yield ROOT / "config/rankwatch.schema.json", json.dumps(json_schema(), indent=2) + "\n"
+    yield _with(ROOT / "docs/reference/commands.md", commands_reference())
     yield _with(ROOT / "docs/reference/configuration.md", settings_reference())
     yield _with(ROOT / "docs/reference/http-profiles.md", profiles_reference())
     yield _with(ROOT / "docs/reference/series.md", series_reference())
     yield _with(ROOT / "docs/reference/metrics.md", reactions_table())
+    yield _with(ROOT / "docs/explanation/message.md", guides.sample_message())
     yield ROOT / "tests/texts/golden.txt", golden()
     yield (
         ROOT / _OPERATOR,
@@ -57,5 +61,5 @@ def _prometheus_rule(file: Path) -> str:
 
 
 if __name__ == "__main__":
-    for path, text in texts():
+    for path, text in (*texts(), *guides.texts()):
         path.write_text(text)

@@ -16,7 +16,9 @@ _LEFT_OUT = re.compile(r"\.(__main__|compiled\w*|migrations\b.*|sources\.spark\.
 for _module in pkgutil.walk_packages(monitor.__path__, "monitor."):
     if not _LEFT_OUT.search(_module.name):
         import_module(_module.name)
-import_module("alembic.command")  # the program loads it where it makes tables
+# What the program loads only where it makes tables, judges or reads files.
+for _name in ("alembic.command", "alembic.config", "scipy.special", "pyarrow.pandas_compat"):
+    import_module(_name)
 
 typer.main.get_command = cache(typer.main.get_command)
 typer.main.get_command(app)

@@ -23,6 +23,7 @@ from monitor.model.explanation import (
     SegmentFall,
     UserGroup,
 )
+from monitor.model.immutable import extend
 from monitor.model.model_versions import ArmModel
 from monitor.model.rankings import Arm, Coverage, CoverageReason, CoverageRow
 from monitor.model.retention import DataKind, Pruned
@@ -72,12 +73,8 @@ def record(
     slot: datetime, *summaries: Summary, arm_scores: Sequence[ArmScore] = (), **changes: Any
 ) -> RunRecord:
     """A run of this slot, with what it measured."""
-    return RunRecord(
-        run=run(slot=slot, **changes),
-        coverage=None,
-        summaries=summaries,
-        arm_scores=tuple(arm_scores),
-    )
+    run_of_slot = run(slot=slot, **changes)
+    return extend(RunRecord, run_of_slot, summaries=summaries, arm_scores=tuple(arm_scores))
 
 
 def summary(**changes: Any) -> Summary:
@@ -172,8 +169,9 @@ def explanation(**changes: Any) -> Explanation:
 
 
 def latest(**changes: Any) -> LatestRun:
-    base = LatestRun(
-        run=run(),
+    base = extend(
+        LatestRun,
+        run(),
         coverage=coverage(),
         summaries=(
             summary(),
@@ -205,9 +203,8 @@ def latest(**changes: Any) -> LatestRun:
 
 def named(comparison: str, status: RunStatus = RunStatus.OK) -> LatestRun:
     """A comparison of that name whose newest run ended so."""
-    return latest(
-        run=run(comparison=comparison, status=status), states=(state(comparison=comparison),)
-    )
+    states = (state(comparison=comparison),)
+    return latest(comparison=comparison, status=status, states=states)
 
 
 def result(**changes: Any) -> RunResult:

@@ -12,7 +12,8 @@ import pytest
 from factories import comparison
 from monitor.measures.sampling import draw, frequent, select_kept, split
 from monitor.model.rankings import UserTable
-from monitor.model.rules import Keep, SampleSize
+from monitor.model.rules import Keep
+from monitor.sources import SampleOptions
 
 SLOT = datetime(2024, 1, 1, tzinfo=UTC)
 
@@ -42,38 +43,38 @@ def drawn(table: UserTable, day: int = 0, **changes: Any) -> set[str]:
 
 
 def test_fixed_users_stay_and_rotating_users_change_from_slot_to_slot():
-    table, both = users(1000), SampleSize(fixed=50, rotating=50)
+    table, both = users(1000), SampleOptions(fixed=50, rotating=50)
     today, tomorrow = (drawn(table, day, sample=both) for day in (0, 1))
     assert len(today) == len(tomorrow) == 100
-    assert drawn(table, sample=SampleSize(fixed=50)) <= today & tomorrow
+    assert drawn(table, sample=SampleOptions(fixed=50)) <= today & tomorrow
     assert len(today & tomorrow) < 70
 
 
 def test_the_same_slot_draws_the_same_users_whatever_their_order():
     table = users(500)
     shuffled = UserTable(users=table.users[np.random.default_rng(1).permutation(500)], segments={})
-    chosen = comparison(sample=SampleSize(fixed=20, rotating=20))
+    chosen = comparison(sample=SampleOptions(fixed=20, rotating=20))
     assert list(draw(table, chosen, SLOT).users) == list(draw(shuffled, chosen, SLOT).users)
 
 
 def test_whose_scores_are_kept_is_the_same_in_each_run():
-    table, both = users(1000), comparison(sample=SampleSize(fixed=50, rotating=50))
+    table, both = users(1000), comparison(sample=SampleOptions(fixed=50, rotating=50))
     today, tomorrow = (draw(table, both, SLOT + timedelta(days=day)).users for day in (0, 1))
     for keep, count in ((Keep.PANEL, 50), (50, 50), (20, 20)):
         kept = [set(asked[select_kept(asked, keep, both)]) for asked in (today, tomorrow)]
         assert len(kept[0]) == count
-        assert kept[0] == kept[1] <= drawn(table, sample=SampleSize(fixed=50))
+        assert kept[0] == kept[1] <= drawn(table, sample=SampleOptions(fixed=50))
     assert select_kept(today, Keep.ALL, both).all()
     assert not select_kept(today, Keep.NONE, both).any()
 
 
 @pytest.mark.parametrize("other", [{"seed": 1}, {"name": "other"}])
 def test_another_seed_or_comparison_draws_other_users(other):
-    table, size = users(1000), SampleSize(fixed=100)
+    table, size = users(1000), SampleOptions(fixed=100)
     assert len(drawn(table, sample=size) & drawn(table, sample=size, **other)) < 40
 
 
-@pytest.mark.parametrize("size", [SampleSize(rotating=10), SampleSize(fixed=5, minimum=10)])
+@pytest.mark.parametrize("size", [SampleOptions(rotating=10), SampleOptions(fixed=5, minimum=10)])
 def test_every_user_is_drawn_equally_often_by_rotation_or_by_the_seed_where_some_are_added(size):
     table, counts = users(50, x=["a"] * 50), Counter[str]()
     for number in range(200):
@@ -90,7 +91,7 @@ PLANS = ["free" if place % 20 else "paid" for place in range(len(COUNTRIES))]
 
 def test_a_minimum_is_met_exactly_by_every_segment_and_changes_nothing_of_all():
     table = users(len(COUNTRIES), country=COUNTRIES, plan=PLANS)
-    sizes = None, SampleSize(fixed=200), SampleSize(fixed=200, minimum=40)
+    sizes = None, SampleOptions(fixed=200), SampleOptions(fixed=200, minimum=40)
     everybody, plain, topped = (draw(table, comparison(sample=size), SLOT) for size in sizes)
     drawn = {name: len(rows) for name, rows in plain.segments.items()}
     least = {
@@ -104,7 +105,7 @@ def test_a_minimum_is_met_exactly_by_every_segment_and_changes_nothing_of_all():
 def test_where_a_tenth_of_the_users_leave_and_others_come_the_rest_of_the_sample_stays():
     table, chosen = (
         users(len(COUNTRIES), country=COUNTRIES),
-        comparison(sample=SampleSize(fixed=300, minimum=40)),
+        comparison(sample=SampleOptions(fixed=300, minimum=40)),
     )
     stays = np.random.default_rng(2).random(len(COUNTRIES)) >= 0.1
     names = table.users.where(stays, "new" + table.users)
@@ -148,7 +149,7 @@ def test_a_very_long_value_is_cut_and_stays_apart_from_its_like():
 def test_which_values_have_a_segment_does_not_change_with_the_draw():
     column = [f"v{i % 30:02}" for i in range(600)]
     table = users(600, x=column)
-    few = comparison(sample=SampleSize(rotating=60), max_segment_values=5)
+    few = comparison(sample=SampleOptions(rotating=60), max_segment_values=5)
     seen = {
         name for day in range(20) for name in draw(table, few, SLOT + timedelta(days=day)).segments
     }

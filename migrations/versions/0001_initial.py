@@ -321,7 +321,7 @@ def _create_tables() -> None:
         sa.Column("segment", NAME, nullable=False),
         sa.Column("runs", sa.Integer(), nullable=False),
         sa.Column("expected", sa.Double()),
-        sa.Column("limit", sa.Double()),
+        sa.Column("limit_value", sa.Double()),
         sa.Column("opposite", sa.Double()),
         sa.Column("z", sa.Double()),
         sa.Column("evidence", sa.Double()),

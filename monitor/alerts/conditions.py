@@ -9,6 +9,7 @@ from monitor.alerts.verdicts import judge_status, undecided
 from monitor.model.alerts import (
     AlertState,
     Outcome,
+    RootCause,
     Standstill,
     State,
     Transition,
@@ -17,7 +18,6 @@ from monitor.model.alerts import (
 from monitor.model.immutable import immutable
 from monitor.model.memory import PastRun
 from monitor.model.rankings import ALL, Arm
-from monitor.model.root_causes import RootCause
 from monitor.model.rules import Comparison, Condition, ConditionRule, Rule, StandstillRule
 from monitor.model.runs import ArmScore, Findings
 from monitor.model.statistics import CHURN

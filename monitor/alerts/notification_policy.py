@@ -4,12 +4,12 @@ The decision uses matchers, routes, maintenance windows, silences and inhibition
 """
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
 from operator import attrgetter
-from typing import NamedTuple, Self
+from typing import NamedTuple, Protocol, Self
 
 from monitor.alerts.incidents import Problem, count_pages, find_problem
 from monitor.model.alerts import Transition
@@ -163,28 +163,25 @@ def matches_all(matchers: Iterable[Matcher], transition: Transition) -> bool:
     return all(matcher.matches(labels) for matcher in matchers)
 
 
-@immutable
-class Route:
+class Route(Protocol):
     """Alerts that match all matchers are sent to these receivers.
 
     With ``goes_on`` the routes after this one can add receivers.
     """
 
-    matchers: tuple[Matcher, ...]
-    receivers: frozenset[str]
-    goes_on: bool = False
+    match: tuple[Matcher, ...]
+    receivers: tuple[str, ...]
+    goes_on: bool
 
 
-@immutable
-class MaintenanceWindow:
-    """While the window is open, alerts that match all matchers are held back.
-
-    ``ends_at`` returns when the window closes. It returns None if the window is closed.
-    """
+class MaintenanceWindow(Protocol):
+    """While the window is open, alerts that match all matchers are held back."""
 
     name: str
-    matchers: tuple[Matcher, ...]
-    ends_at: Callable[[datetime], datetime | None]
+    match: tuple[Matcher, ...]
+
+    def ends_at(self, now: datetime) -> datetime | None:
+        """When the window closes. None if the window is closed."""
 
 
 @immutable
@@ -201,8 +198,8 @@ class NotificationPolicy:
     @property
     def selectors(self) -> dict[str, tuple[Matcher, ...]]:
         """The matchers of each route and window, by the route's or window's name in messages."""
-        routes = {f"routes[{place}]": route.matchers for place, route in enumerate(self.routes)}
-        return routes | {f"maintenance {window.name}": window.matchers for window in self.windows}
+        routes = {f"routes[{place}]": route.match for place, route in enumerate(self.routes)}
+        return routes | {f"maintenance {window.name}": window.match for window in self.windows}
 
     def is_addressed(self, transition: Transition, receiver: str) -> bool:
         """Whether the routes send the change to the receiver.
@@ -211,8 +208,8 @@ class NotificationPolicy:
         """
         chosen: set[str] = set()
         for route in self.routes:
-            if matches_all(route.matchers, transition):
-                chosen |= route.receivers
+            if matches_all(route.match, transition):
+                chosen.update(route.receivers)
                 if not route.goes_on:
                     break
         # If no route matches an alert, every receiver gets the alert.
@@ -222,7 +219,7 @@ class NotificationPolicy:
         """Why the change is held back at this time. None if no open window matches it."""
         for window in self.windows:
             ends_at = window.ends_at(now)
-            if ends_at is not None and matches_all(window.matchers, transition):
+            if ends_at is not None and matches_all(window.match, transition):
                 return write_maintenance(window.name, ends_at)
         return None
 

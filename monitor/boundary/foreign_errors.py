@@ -13,28 +13,25 @@ import socket
 import sqlite3
 import ssl
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from traceback import extract_tb
 from typing import TypeVar
 
+from monitor.boundary.foreign_causes import (
+    CAUSES,
+    OF_REDIS,
+    OF_REDIS_CONNECTIONS,
+    SQLITE_WORDS,
+    STATES_BY_WORDS,
+    UNCONNECTED,
+    Cause,
+)
 from monitor.model.tls_faults import TlsClient, TlsFault
 from monitor.texts.tls_faults import write_tls_fault
 
 _T = TypeVar("_T")
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Cause:
-    """What happened and what to do. If ``permanent``, calls fail until somebody acts on it."""
-
-    what: str
-    advice: str
-    permanent: bool = True
-
-    def __str__(self) -> str:
-        return f"{self.what}: {self.advice}"
 
 
 def chain_of(error: BaseException | None) -> Iterator[BaseException]:
@@ -121,10 +118,10 @@ def system_cause(error: BaseException, client: TlsClient = TlsClient.OTHER) -> C
     for each in chain_of(error):
         for kind in (socket.gaierror, ConnectionRefusedError, TimeoutError):
             if isinstance(each, kind):
-                return _CAUSES[kind.__name__]
+                return CAUSES[kind.__name__]
         name = errno.errorcode.get(getattr(each, "errno", None) or 0)
-        if isinstance(each, OSError) and name in _CAUSES:
-            return _CAUSES[name]
+        if isinstance(each, OSError) and name in CAUSES:
+            return CAUSES[name]
     return None
 
 
@@ -171,236 +168,13 @@ _OF_TLS = re.compile(r"\[SSL\b|SSL error:|server certificate for|valid client ce
 _LONGEST_TLS_TEXT = 400
 
 
-def read_causes(table: str, *, permanent: bool) -> dict[str, Cause]:
-    """Read causes by code. Each cause has three lines: what happened, the advice and the codes."""
-    causes = {}
-    lines = [line.strip() for line in table.strip().splitlines()]
-    for what, advice, codes in zip(lines[::3], lines[1::3], lines[2::3], strict=True):
-        for code in codes.split(" | "):
-            causes[code] = Cause(what, advice, permanent)
-    return causes
-
-
-_CAUSES = read_causes(
-    """
-    permission denied
-        give this account access
-            EACCES | EPERM | SQLITE_PERM | PermissionException
-    the file system is read-only
-        mount it writable, or name another folder
-            EROFS
-    it is a folder
-        name a file
-            EISDIR
-    a part of the path is no folder
-        check the path
-            ENOTDIR
-    a value does not fit the type of its column
-        write each column with one type
-            ConversionException | OutOfRangeException
-    a column has a type that cannot be used there
-        write ids as integers or text, and lists as arrays of ids
-            TypeMismatchException | InvalidTypeException | BinderException | NotImplementedException
-    a column has a type that cannot be used there
-        write ids as integers or text, and lists as arrays of ids
-            ArrowNotImplementedError | ArrowTypeError
-    its content does not have the expected format
-        write it again in that format
-            InvalidInputException
-    its content does not have the expected format or types
-        write it again with one type in each column
-            ArrowInvalid
-    it contains more than 2 GiB of text in one piece
-        write smaller files or shorter texts
-            ArrowCapacityError
-    a text cannot be written or read as UTF-8
-        correct the text
-            UnicodeError
-    the path has a character that no path may have
-        correct the path
-            ValueError
-    its compressed data ends too early, so the file is cut off or still being written
-        write it again
-            EOFError
-    it contains no gzip data, although its name says so
-        correct its name, or compress it
-            BadGzipFile
-    DuckDB reported an internal error
-        report this fault of rankwatch
-            InternalException | FatalException
-    DuckDB does not understand the statement
-        report this fault of rankwatch
-            ParserException
-    the bucket is in another region
-        set its region in the environment
-            PermanentRedirect | AuthorizationHeaderMalformed
-    the server refused the user or the password
-        correct them in url
-            28 | 1045
-    the server has no such database
-        correct its name in url
-            3D | 1049
-    the user may not read it
-        grant the user the right to select from it
-            42501 | 1044 | 1142 | 1143
-    there is no such table
-        check the tables' names and schemas in the query or table
-            3F | 42P01 | 1146
-    there is no such column
-        check the columns' names in the query and in the options
-            42703 | 1054
-    no function or operator accepts values of these types
-        cast one of them in the query, such as CAST(user_id AS text)
-            42804 | 42883 | 42P18 | 1305
-    a column of this name is in more than one table of the query
-        write the table's name before the column's name
-            42702
-    the query is no valid SQL of this database
-        run the query by hand to see the place of the error
-            42601 | 1064
-    the query would do more than read from it
-        write a query with one SELECT
-            25 | 1290 | 1792 | SQLITE_AUTH | SQLITE_READONLY
-    a value cannot be converted to the type that the query asks for
-        cast the column to text in the query
-            22 | 1292 | 1366 | SQLITE_MISMATCH
-    a number is out of the range of its type
-        cast it to a wider type in the query
-            22003 | 1264 | 1690
-    the query divides by zero
-        exclude these rows, or use NULLIF
-            22012
-    a text is not valid in the database's encoding
-        correct the text, or the encoding of the connection
-            22021 | 22P05
-    a text is no JSON, and the query reads it as JSON
-        exclude these rows with json_valid
-            4038
-    a subquery returned more than one row
-        limit the subquery to one row
-            21 | 1242
-    the database does not support a part of the query
-        run the query by hand to see the database's message
-            0A
-    no TLS connection was made
-        check the port, and that the server takes TLS there
-            2026
-    the file cannot be opened
-        give this account access to the file and its folder
-            SQLITE_CANTOPEN
-    the file is not a database of SQLite
-        check the path in url
-            SQLITE_NOTADB
-    the file is damaged
-        restore it from a backup
-            SQLITE_CORRUPT
-    a value is larger than SQLite's limit
-        select shorter values
-            SQLITE_TOOBIG
-    """,
-    permanent=True,
-) | read_causes(
-    """
-    the connection was refused
-        check that the server runs and listens there
-            ConnectionRefusedError
-    the server closed the connection
-        check the server's log
-            ECONNRESET | EPIPE | ConnectionClosedError | 08 | 2006 | 2013
-    the host name cannot be resolved
-        check the host
-            gaierror | 2005
-    no answer within the timeout
-        check the network and the server
-            TimeoutError | ConnectTimeoutError | ReadTimeoutError
-    the host cannot be reached
-        check the network and the host
-            EHOSTUNREACH | ENETUNREACH | EndpointConnectionError | 2003
-    the disk is full
-        free some space
-            ENOSPC | SQLITE_FULL
-    the quota of the disk is used up
-        free some space
-            EDQUOT
-    a file does not exist
-        check the path
-            ENOENT
-    too many files are open
-        raise the limit of open files (ulimit -n)
-            EMFILE | ENFILE
-    there is too little memory
-        give the process more memory
-            ENOMEM | ArrowMemoryError | SQLITE_NOMEM
-    the disk reported an input/output error
-        look at the system's log
-            EIO | SQLITE_IOERR
-    the network drive lost the file
-        mount the drive again
-            ESTALE
-    the system could not read it
-        look at the system's log
-            IOException
-    no credentials were found
-        give them in the environment
-            NoCredentialsError
-    the credentials are incomplete
-        give all of them in the environment
-            PartialCredentialsError
-    the credentials have expired
-        give new credentials in the environment
-            ExpiredToken | ExpiredTokenException | TokenRefreshRequired
-    the store refused the credentials
-        check the credentials in the environment
-            InvalidAccessKeyId | SignatureDoesNotMatch | InvalidToken
-    this machine's clock differs from the store's
-        set the clock
-            RequestTimeTooSkewed
-    these credentials may not read it
-        grant them the right to read
-            AccessDenied | 403
-    the bucket does not exist
-        check the path
-            NoSuchBucket
-    the store accepts no more requests at this moment
-        try again later
-            SlowDown | 503
-    the server accepts no more connections
-        raise its limit or close other connections
-            53300 | 1040 | 1203 | MaxConnectionsError
-    it is locked by another process
-        wait until that process has written, or end it
-            55P03 | 1205 | SQLITE_BUSY | SQLITE_LOCKED
-    another transaction was given priority
-        repeat the run of this slot
-            40 | 1213
-    the server is starting or stopping, or an administrator ended the connection
-        repeat the run of this slot
-            57
-    the server could not read or write its disk
-        look at the server's log
-            58
-    the server is out of memory or other resources
-        look at the server's log
-            53
-    the server's disk is full
-        free some space there
-            53100
-    the server reported an internal error or damaged data
-        look at the server's log
-            XX
-    """,
-    permanent=False,
-)
-"""Causes by the system's error name, SQLSTATE or its class, MySQL number, SQLite code, or class."""
-
-
 def file_cause(error: BaseException) -> Cause:
     """What DuckDB, Arrow or the system reported about a file."""
     note_error(error)
     return (
         system_cause(error)
         or _system_words_cause(error)
-        or _by_name(error, _CAUSES)
+        or _by_name(error, CAUSES)
         or _undecoded(error)
         or _unknown(error)
     )
@@ -419,8 +193,8 @@ def _system_words_cause(error: BaseException) -> Cause | None:
         return None
     words = {}
     for code, name in errno.errorcode.items():
-        if name in _CAUSES:
-            words[os.strerror(code)] = _CAUSES[name]
+        if name in CAUSES:
+            words[os.strerror(code)] = CAUSES[name]
     return _by_words(str(error), words)
 
 
@@ -449,7 +223,7 @@ def store_cause(error: BaseException) -> Cause:
         if not isinstance(answer, dict):
             answer = {}
         code = answer.get("Error", {}).get("Code")
-        cause = _CAUSES.get(str(code)) or _by_name(each, _CAUSES)
+        cause = CAUSES.get(str(code)) or _by_name(each, CAUSES)
         if cause:
             return cause
         status = answer.get("ResponseMetadata", {}).get("HTTPStatusCode")
@@ -462,7 +236,7 @@ def sql_cause(error: BaseException, statement: str) -> Cause:
     """What a database or its driver reported about a statement."""
     note_error(error)
     cause = _sql_cause(error)
-    if cause in (_CAUSES["42P01"], _CAUSES["42703"]):
+    if cause in (CAUSES["42P01"], CAUSES["42703"]):
         name = _name_in(str(error.args[-1]), statement)
         if name:
             return replace(cause, what=f"{cause.what} ({name})")
@@ -475,13 +249,13 @@ def _sql_cause(error: BaseException) -> Cause:
     state = sqlstate_of(error)
     of_state = None
     if state is not None:
-        of_state = _CAUSES.get(state) or _CAUSES.get(state[:2])
+        of_state = CAUSES.get(state) or CAUSES.get(state[:2])
     number = error.args[0] if error.args else None
     if isinstance(number, int):
         # The error numbers of MySQL and MariaDB are more precise than their SQLSTATEs.
         return (
             system_cause(error, TlsClient.MYSQL)
-            or _CAUSES.get(str(number))
+            or CAUSES.get(str(number))
             or of_state
             or _refused_with(f"error {number}")
         )
@@ -489,7 +263,7 @@ def _sql_cause(error: BaseException) -> Cause:
         return of_state or _refused_with(f"SQLSTATE {state}")
     return (
         tls_cause(error, TlsClient.POSTGRESQL)
-        or _by_words(str(error), _UNCONNECTED)
+        or _by_words(str(error), UNCONNECTED)
         or system_cause(error)
         or _unknown(error)
     )
@@ -510,71 +284,14 @@ def sqlstate_of(error: BaseException | None) -> str | None:
     state: str | None = getattr(error, "sqlstate", None)
     if state is not None:
         return state
-    return _by_words(str(error), _CONNECTING)
-
-
-_CONNECTING = {
-    "password authentication failed": "28P01",
-    "no password supplied": "28P01",
-    "no pg_hba.conf entry": "28",
-    "FATAL:  role": "28",
-    'FATAL:  database "': "3D000",
-    "too many": "53300",
-    "remaining connection slots": "53300",
-    "starting up": "57P03",
-    "shutting down": "57P01",
-}
-_UNCONNECTED = read_causes(
-    """
-    the server does not support TLS, and sslmode requires it
-        set sslmode=prefer, or enable TLS on the server
-            SSL was required
-    the server that answers is another kind of server
-        check host and port in url
-            invalid response
-    """,
-    permanent=True,
-) | {
-    "Connection refused": _CAUSES["ConnectionRefusedError"],
-    "resolve host": _CAUSES["gaierror"],
-    "translate host name": _CAUSES["gaierror"],
-    "timeout": _CAUSES["TimeoutError"],
-    "closed the connection": _CAUSES["EPIPE"],
-    "connection is closed": _CAUSES["EPIPE"],
-    "connection is lost": _CAUSES["EPIPE"],
-    "EOF detected": _CAUSES["EPIPE"],
-}
+    return _by_words(str(error), STATES_BY_WORDS)
 
 
 def _sqlite_cause(error: sqlite3.Error) -> Cause:
     name = getattr(error, "sqlite_errorname", None) or type(error).__name__
     primary_name = "_".join(name.split("_")[:2])  # such as SQLITE_IOERR of SQLITE_IOERR_READ
-    cause = _CAUSES.get(primary_name) or _by_words(str(error), _SQLITE_WORDS)
+    cause = CAUSES.get(primary_name) or _by_words(str(error), SQLITE_WORDS)
     return cause or _refused_with(name)
-
-
-# SQLite has only one code for all these errors.
-_SQLITE_WORDS = {
-    "one statement at a time": _CAUSES["25"],
-    "no such table": _CAUSES["42P01"],
-    "no such column": _CAUSES["42703"],
-    **dict.fromkeys(
-        ("no such function", "syntax error", "incomplete input", "unrecognized token"),
-        _CAUSES["42601"],
-    ),
-    "malformed JSON": _CAUSES["4038"],
-    "integer overflow": _CAUSES["22003"],
-} | read_causes(
-    """
-    the statement binds more users than SQLite allows
-        lower batch
-            too many SQL variables
-    a text is not UTF-8
-        cast the column to BLOB, or write it again as UTF-8
-            Could not decode to UTF-8
-    """,
-    permanent=True,
-)
 
 
 def _name_in(vendor_words: str, statement: str) -> str:
@@ -594,7 +311,7 @@ def redis_cause(error: BaseException) -> Cause:
     """What Redis or its client reported."""
     note_error(error)
     code = str(error).partition(" ")[0]
-    cause = _by_name(error, _OF_REDIS) or _OF_REDIS.get(code)
+    cause = _by_name(error, OF_REDIS) or OF_REDIS.get(code)
     if cause is not None:
         return cause
     if isinstance(error, UnicodeError):
@@ -604,68 +321,4 @@ def redis_cause(error: BaseException) -> Cause:
         return of_system
     if re.fullmatch(r"[A-Z]{2,20}", code):
         return Cause(f"the server refused the command ({code})", "look at the server's log")
-    return _by_name(error, _OF_REDIS_CONNECTIONS) or _unknown(error)
-
-
-_OF_REDIS = read_causes(
-    """
-    the server refused the user or the password
-        correct them in url
-            AuthenticationError | AuthorizationError | NOAUTH | WRONGPASS
-    the user may not run this command or read this key
-        allow it in the server's ACL
-            NoPermissionError | NOPERM
-    the server is a read-only replica
-        name the master in url
-            ReadOnlyError | READONLY
-    the sentinels have no such master
-        check the sentinels and the service's name in url
-            MasterNotFoundError
-    no node answers as a node of a cluster
-        check that url names nodes of a cluster
-            RedisClusterException
-    the server that answers is no Redis server
-        check host and port in url
-            InvalidResponse
-    the key's type is not the one in the option type
-        correct type
-            WRONGTYPE
-    """,
-    permanent=True,
-) | read_causes(
-    """
-    the server is loading its data
-        wait until the data is loaded
-            BusyLoadingError | LOADING
-    the server accepts no more connections
-        raise its limit or close other connections
-            MaxConnectionsError
-    the server has used its maxmemory
-        raise maxmemory, or let the server evict keys
-            OutOfMemoryError | OOM
-    the cluster is down
-        look at its nodes
-            ClusterDownError | CLUSTERDOWN
-    the replica has lost its master
-        look at the servers
-            MASTERDOWN
-    the server is busy with a script
-        end the script
-            BUSY
-    """,
-    permanent=False,
-)
-_OF_REDIS_CONNECTIONS = {
-    "TimeoutError": _CAUSES["TimeoutError"],
-    "ConnectionError": _CAUSES["EPIPE"],
-} | read_causes(
-    """
-    an answer does not have the format of the command
-        check that url names a Redis server
-            ValueError
-    the client cannot send such a key
-        check key and field
-            DataError
-    """,
-    permanent=True,
-)
+    return _by_name(error, OF_REDIS_CONNECTIONS) or _unknown(error)

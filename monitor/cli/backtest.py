@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from monitor.cli.completion import DEFAULT_CONFIG, complete_comparisons
 from monitor.cli.output import (
     cells_of,
     instant,
@@ -23,14 +24,13 @@ from monitor.cli.output import (
     require_writable,
     write_page,
 )
-from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config, parse_period
+from monitor.cli.parameters import AsJson, Config, Since, Until, parse_period
 from monitor.texts.planning import write_judged_again, write_lacking
 
 if TYPE_CHECKING:
     from markupsafe import Markup
 
     from monitor.model.alerts import Transition
-    from monitor.model.pages import FiringChange
     from monitor.model.rules import Direction, Subject
     from monitor.service.analysis.backtest import Backtest
 
@@ -40,7 +40,12 @@ _MOST_POINTS = 240
 
 def backtest(  # noqa: PLR0913 - the command's options
     comparisons: Annotated[
-        list[str] | None, typer.Argument(help="Names of comparisons. Default: all.")
+        list[str] | None,
+        typer.Argument(
+            metavar="COMPARISON...",
+            autocompletion=complete_comparisons,
+            help="Names of comparisons. Default: all.",
+        ),
     ] = None,
     *,
     rules: Annotated[
@@ -51,10 +56,8 @@ def backtest(  # noqa: PLR0913 - the command's options
             help="YAML file with rules: and maybe false_alarm_every:, or a complete configuration.",
         ),
     ],
-    start: Annotated[
-        str | None, typer.Option("--from", help="First slot to list, in ISO 8601.")
-    ] = None,
-    end: Annotated[str | None, typer.Option("--to", help="Last slot to list, in ISO 8601.")] = None,
+    since: Since = None,
+    until: Until = None,
     html: Annotated[Path | None, typer.Option(help="Also write an HTML file with charts.")] = None,
     config: Config = DEFAULT_CONFIG,
     as_json: AsJson = False,
@@ -62,7 +65,7 @@ def backtest(  # noqa: PLR0913 - the command's options
     """List the alerts that other rules would have sent.
 
     The list also shows the alerts that were sent. Every stored run is judged again in order. Runs
-    before --from are judged too, because rules learn from them. Nothing is stored or sent. The exit
+    before --since are judged too, because rules learn from them. Nothing is stored or sent. The exit
     code is 0 for any result, and 2 for a wrong file or name.
     """
     from monitor.service.analysis.backtest import backtest_rules
@@ -71,7 +74,7 @@ def backtest(  # noqa: PLR0913 - the command's options
     from monitor.settings.translation import to_comparison
     from monitor.storage import opened_store
 
-    first, last = parse_period(start, end)
+    first, last = parse_period(since, until)
     if html is not None:
         require_writable(html)
     compared = list(map(to_comparison, load_with_rules(config, rules, comparisons or ())))
@@ -225,17 +228,8 @@ def _worst_of_groups(
     return [min(group, key=worst_first) for group in groups]
 
 
-def _firings(transitions: Iterable[Transition], subject: Subject) -> Iterator[FiringChange]:
-    from monitor.model.pages import FiringChange
-
+def _firings(transitions: Iterable[Transition], subject: Subject) -> Iterator[Transition]:
     for transition in transitions:
-        if (transition.metric, transition.statistic) == subject and (
-            transition.is_start or transition.is_end
-        ):
-            yield FiringChange(
-                alert=transition.alert,
-                segment=transition.segment,
-                slot=transition.slot,
-                is_start=transition.is_start,
-                incident=None,
-            )
+        is_of_subject = (transition.metric, transition.statistic) == subject
+        if is_of_subject and (transition.is_start or transition.is_end):
+            yield transition

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from monitor.cli.completion import complete_metrics
+from monitor.cli.file_columns import file_options, find_column, list_shapes, shaped
 from monitor.cli.output import (
     cells_of,
     number,
@@ -29,15 +30,13 @@ from monitor.model.instants import utc_now
 ALL = "all"
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from monitor.measures.metrics import Metric
+    from monitor.model.interpretation import Interpretation
     from monitor.model.rankings import CoverageRow
-    from monitor.model.runs import Evidence
+    from monitor.model.runs import Evidence, Summary
     from monitor.service.analysis.file_comparison import ChangeBreakdown, FileComparison
-    from monitor.sources.file import FileOptions, FileSourceOptions
-
-    AnyOptions = TypeVar("AnyOptions", bound=FileOptions)
 
 _DRAWN = 6
 """The number of users with the least similar lists that the HTML file shows without --worst."""
@@ -52,12 +51,18 @@ def compare_lists(  # noqa: PLR0913 - the command's options
     k: Annotated[int, typer.Option("-k", min=1, max=10_000, help="Compare the top k.")] = 10,
     metric: Annotated[
         list[str] | None,
-        typer.Option("--metric", "-m", help="A metric, see rankwatch metrics. May be repeated."),
+        typer.Option(
+            "--metric",
+            "-m",
+            autocompletion=complete_metrics,
+            help="A metric, see rankwatch metrics. May be repeated.",
+        ),
     ] = None,
     by: Annotated[
         str | None,
         typer.Option(
-            help="Also compare by segment: the column in the --users file, or in the baseline's."
+            metavar="COLUMN",
+            help="Also compare by segment: a column of the --users file, or of the baseline's.",
         ),
     ] = None,
     worst: Annotated[
@@ -69,18 +74,25 @@ def compare_lists(  # noqa: PLR0913 - the command's options
         ),
     ] = 0,
     user: Annotated[
-        str | None, typer.Option(help="Column with the user. Default: user_id or user.")
+        str | None,
+        typer.Option(metavar="COLUMN", help="Column with the user. Default: user_id or user."),
     ] = None,
-    items: Annotated[str, typer.Option(help="Column with the list of items.")] = "items",
+    items: Annotated[
+        str, typer.Option(metavar="COLUMN", help="Column with the list of items.")
+    ] = "items",
     item: Annotated[
         str | None,
         typer.Option(
+            metavar="COLUMN",
             help="Column with one item in each row. Needs --rank, --scores or --in-order. "
-            "Default in files without --items: item_id or item, sorted by rank."
+            "Default in files without --items: item_id or item, sorted by rank.",
         ),
     ] = None,
     rank: Annotated[
-        str | None, typer.Option(help="Column with the item's rank. The lowest rank is the best.")
+        str | None,
+        typer.Option(
+            metavar="COLUMN", help="Column with the item's rank. The lowest rank is the best."
+        ),
     ] = None,
     in_order: Annotated[
         bool, typer.Option("--in-order", help="Each user's rows are sorted, best item first.")
@@ -88,18 +100,22 @@ def compare_lists(  # noqa: PLR0913 - the command's options
     scores: Annotated[
         str | None,
         typer.Option(
-            help="Column with the models' scores. Equal scores are ties. Can replace --rank."
+            metavar="COLUMN",
+            help="Column with the models' scores. Equal scores are ties. Can replace --rank.",
         ),
     ] = None,
     no_item: Annotated[
         list[str] | None,
-        typer.Option(help="Value that fills up short lists, such as -1. May be repeated."),
+        typer.Option(
+            metavar="ID", help="Value that fills up short lists, such as -1. May be repeated."
+        ),
     ] = None,
     max_unreadable: Annotated[
         float | None,
         typer.Option(
             min=0,
             max=1,
+            metavar="SHARE",
             help="Largest accepted share of unreadable rows. Default: 0.01.",
         ),
     ] = None,
@@ -107,11 +123,13 @@ def compare_lists(  # noqa: PLR0913 - the command's options
         str | None,
         typer.Option(
             "--item-ids",
+            metavar="FORMS",
             help="How item ids are normalized before the comparison, such as '[strip, int]'.",
         ),
     ] = None,
     user_ids: Annotated[
-        str | None, typer.Option("--user-ids", help="How user ids are normalized.")
+        str | None,
+        typer.Option("--user-ids", metavar="FORMS", help="How user ids are normalized."),
     ] = None,
     users: Annotated[
         Path | None,
@@ -129,19 +147,26 @@ def compare_lists(  # noqa: PLR0913 - the command's options
             "the number of listed items.",
         ),
     ] = None,
+    retrained: Annotated[
+        Path | None,
+        typer.Option(
+            help="Lists of a second training of the baseline's model. The result says whether the "
+            "candidate differs more than two trainings do.",
+        ),
+    ] = None,
     html: Annotated[
         Path | None,
         typer.Option(help="Also write an HTML file with charts and the least similar lists."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compare two files with lists of the same users.
+    """Compare two files of lists, without a configuration.
 
-    A row of a file has one list or one item. The output shows all users together, each segment, and
-    both lists of the users with the least similar lists.
+    A row of a file has one list or one item. The columns are found by their usual names. The last
+    line says what the result means. Both files need lists of the same users.
     """
     from monitor.measures.metrics import DEFAULT_METRICS
-    from monitor.model.column_names import ITEM_COLUMNS, USER_COLUMNS
+    from monitor.model.column_names import USER_COLUMNS
     from monitor.service.analysis.file_comparison import compare_files
     from monitor.sources.file import FileUsersOptions
 
@@ -157,21 +182,19 @@ def compare_lists(  # noqa: PLR0913 - the command's options
         "item_ids": _read_forms("--item-ids", item_ids),
         "user_ids": user_forms,
     }
-    shapes = [{**common, "items": items}]
+    shapes = list_shapes(common, items)
     if item or rank or in_order:
-        shapes.insert(0, {**common, "item": item, "rank": rank, "in_order": in_order})
-    else:
-        for name in ITEM_COLUMNS:
-            shapes.append({**common, "item": name, "rank": "rank"})
-    arms = (_shaped(baseline, user, shapes), _shaped(candidate, user, shapes))
+        long_shape = {**common, "item": item, "rank": rank, "in_order": in_order}
+        shapes = [long_shape, {**common, "items": items}]
+    arms = (shaped(baseline, user, shapes), shaped(candidate, user, shapes))
     selected_users = None
     if users is not None:
         columns = {
             "user_ids": user_forms,
             "max_unreadable": most_unreadable,
-            "user": user or _find_column(users, USER_COLUMNS),
+            "user": user or find_column(users, USER_COLUMNS),
         }
-        selected_users = _options(FileUsersOptions, users, columns)
+        selected_users = file_options(FileUsersOptions, users, columns)
     count = worst
     if html is not None:
         require_writable(html)
@@ -185,18 +208,60 @@ def compare_lists(  # noqa: PLR0913 - the command's options
         worst=count,
         catalogue=catalogue,
     )
+    trainings = None
+    if retrained is not None:
+        other_arms = (arms[0], shaped(retrained, user, shapes))
+        trainings = compare_files(other_arms, metrics[:1], k, users=selected_users)
+    meaning = _interpret(result, metrics[0], trainings)
     item_titles: Mapping[str, str] = {}
     if titles is not None:
         item_titles = _read_titles(titles, result.worst)
     if html is not None:
-        page = _as_page(result, k, item_titles)
+        page = _as_page(result, k, item_titles, meaning)
         write_page(html, f"{baseline.name} and {candidate.name}", "compared.html", [page])
     result = replace(result, worst=result.worst[:worst])
     if as_json:
-        print_json({**_as_dict(result, k), "titles": item_titles})
-    else:
-        _print(result, k, by)
-        print_evidence(result.worst, item_titles)
+        more = {"titles": item_titles, "interpretation": _meaning_dict(meaning)}
+        print_json(_as_dict(result, k) | more)
+        return
+    _print(result, k, by)
+    print_evidence(result.worst, item_titles)
+    print_line()
+    for line in _meaning_lines(meaning):
+        print_line(line)
+
+
+def _interpret(
+    result: FileComparison, metric: Metric, trainings: FileComparison | None
+) -> Interpretation | None:
+    """Interpret the first metric over all users."""
+    from monitor.service.analysis.interpretation import interpret
+
+    summary = _overall_summary(result)
+    return interpret(
+        summary,
+        by_chance=result.by_chance[summary.metric],
+        identical=metric.identical,
+        trainings=None if trainings is None else _overall_summary(trainings),
+    )
+
+
+def _overall_summary(result: FileComparison) -> Summary:
+    return next(summary for summary in result.summaries if summary.segment == ALL)
+
+
+def _meaning_dict(meaning: Interpretation | None) -> dict[str, object] | None:
+    if meaning is None:
+        return None
+    return {**asdict(meaning), "closeness": meaning.closeness}
+
+
+def _meaning_lines(meaning: Interpretation | None) -> list[str]:
+    from monitor.texts.interpretation import write_interpretation
+
+    if meaning is None:
+        return []
+    return [write_interpretation(meaning)]
 
 
 def _read_metrics(names: Sequence[str], *, has_scores: bool) -> list[Metric]:
@@ -250,80 +315,12 @@ def _read_titles(path: Path, users: Sequence[Evidence]) -> Mapping[str, str]:
     from monitor.sources.file import FileItemTitlesOptions
     from monitor.sources.file.source import FileTable
 
-    item = _find_column(path, ITEM_COLUMNS)
-    source = FileTable(_options(FileItemTitlesOptions, path, {"item": item, "title": "title"}))
+    item = find_column(path, ITEM_COLUMNS)
+    source = FileTable(file_options(FileItemTitlesOptions, path, {"item": item, "title": "title"}))
     try:
         return source.titles(utc_now(), items_of(users))
     except SourceError as error:
         raise InputError(error.shown) from None
-
-
-@contextmanager
-def _probed(path: Path) -> Iterator[Callable[[Sequence[str]], bool]]:
-    """A function that says whether the file has all of these columns."""
-    from monitor.sources.file import FileUsersOptions
-    from monitor.sources.file.database import FileView, open_database
-    from monitor.sources.file.file_set import find_files
-
-    files = find_files(_options(FileUsersOptions, path, {"user": "user"}), utc_now())
-    with open_database([files]) as database:
-
-        def has(columns: Sequence[str]) -> bool:
-            database.execute("DROP VIEW IF EXISTS probed")
-            with suppress(SourceError):
-                FileView(database, files, columns, "probed")
-                return True
-            return False
-
-        yield has
-
-
-def _find_column(path: Path, names: Sequence[str]) -> str:
-    """Return the first of these columns that the file has, or the first name if it has none."""
-    with suppress(SourceError), _probed(path) as has:
-        for name in names:
-            if has([name]):
-                return name
-    return names[0]
-
-
-def _shaped(
-    path: Path,
-    user: str | None,
-    shapes: Sequence[Mapping[str, object]],
-) -> FileSourceOptions:
-    """Return the options of the first user column and the first shape that the file has.
-
-    If it has none, the first ones are returned. Reading the file then reports the missing columns.
-    """
-    from monitor.model.column_names import USER_COLUMNS
-    from monitor.sources.file import FileSourceOptions
-
-    users: Sequence[str] = USER_COLUMNS if user is None else (user,)
-    with suppress(SourceError), _probed(path) as has:
-        users = [name for name in users if has([name])] or users
-        for shape in shapes:
-            options = _options(FileSourceOptions, path, {**shape, "user": users[0]})
-            if has(options.columns):
-                return options
-    return _options(FileSourceOptions, path, {**shapes[0], "user": users[0]})
-
-
-def _options(kind: type[AnyOptions], path: Path, columns: Mapping[str, object]) -> AnyOptions:
-    """Validate the options that are not empty. Raises InputError for a wrong option."""
-    from pydantic import ValidationError
-
-    options: dict[str, object] = {"path": str(path), "follow_links": True}
-    for key, value in columns.items():
-        if value:
-            options[key] = value
-    try:
-        return kind.model_validate(options)
-    except ValidationError as error:
-        problems = []
-        for each in error.errors(include_input=False):
-            problems.append(str(each["msg"]).removeprefix("Value error, "))
-        raise InputError(f"{path}: {'; '.join(problems)}") from None
 
 
 def _print(result: FileComparison, k: int, by: str | None) -> None:
@@ -363,7 +360,12 @@ def _metric_records(result: FileComparison, row: CoverageRow) -> list[dict[str, 
     return [each | each["statistics"] for each in _summary_dicts(result, row)]
 
 
-def _as_page(result: FileComparison, k: int, titles: Mapping[str, str]) -> dict[str, object]:
+def _as_page(
+    result: FileComparison,
+    k: int,
+    titles: Mapping[str, str],
+    meaning: Interpretation | None,
+) -> dict[str, object]:
     from monitor.charts.bars import Bar, draw_bars
     from monitor.measures.frames.comparison import draw_pair
     from monitor.measures.frames.summary import draw_distribution
@@ -388,7 +390,7 @@ def _as_page(result: FileComparison, k: int, titles: Mapping[str, str]) -> dict[
         pair = draw_pair(each.baseline, each.candidate, titles, scores_line(each))
         users.append((each.user, pair.body))
     return {
-        "lines": (*_coverage_lines(result, k), _chance_line(result)),
+        "lines": (*_coverage_lines(result, k), _chance_line(result), *_meaning_lines(meaning)),
         "changes": changes,
         "kinds": draw_bars(bars, label="lists by kind of change"),
         "spreads": spreads,

@@ -1,4 +1,4 @@
-"""Commands for the configuration file: `init`, `check` and `config`."""
+"""Commands for the configuration file: `check` and `config`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from monitor.cli.command_classes import Command, CommandGroup
+from monitor.cli.completion import DEFAULT_CONFIG
 from monitor.cli.output import (
     SOURCE_EXIT,
     instant,
@@ -20,20 +22,25 @@ from monitor.cli.output import (
     print_json,
     print_line,
 )
-from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config, OneComparison
+from monitor.cli.parameters import AsJson, Config, OneComparison
 from monitor.model.errors import ConfigError
-from monitor.texts.planning import write_checked
+from monitor.texts.planning import write_checked, write_first_change
 
 if TYPE_CHECKING:
     from monitor.service.analysis.preview import Preview
+    from monitor.settings.configuration import Settings
 
 _SOON = timedelta(days=14)
-app = typer.Typer(help="The grammar of the configuration file.", no_args_is_help=True)
+app = typer.Typer(
+    cls=CommandGroup,
+    help="Print the grammar of the configuration file.",
+    no_args_is_help=True,
+)
 
 
-@app.command("schema")
+@app.command("schema", cls=Command)
 def schema() -> None:
-    """Print the JSON Schema of the configuration file, for editors."""
+    """Print the JSON Schema of the file, for editors."""
     from monitor.receivers import RECEIVERS
     from monitor.settings.json_schema import json_schema
     from monitor.sources import SOURCES
@@ -43,42 +50,16 @@ def schema() -> None:
         print_error(problem)
 
 
-def init(
-    *,
-    path: Annotated[
-        Path | None, typer.Argument(help="File to write. Default: the file of --config.")
-    ] = None,
-    config: Config = DEFAULT_CONFIG,
-    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
-) -> None:
-    """Write a configuration with comments, as a start."""
-    from monitor.boundary.files import replace_file
-    from monitor.settings.loader import example_text
-
-    target = path or config
-    try:
-        if force:
-            replace_file(target, example_text().encode())
-        else:
-            with target.open("x", encoding="utf-8") as file:
-                file.write(example_text())
-    except FileExistsError:
-        raise ConfigError(f"{target} exists already: use --force to replace it") from None
-    except OSError as error:
-        raise ConfigError(f"cannot write {target}: {error.strerror}") from None
-    print_line(f"Wrote {target}. Edit it, then run: rankwatch check --config {target}")
-
-
 def check_config(
     comparison: OneComparison = None,
     *,
     config: Config = DEFAULT_CONFIG,
     users: Annotated[
-        int, typer.Option("--users", "-n", min=1, max=100, help="Number of users to ask for.")
+        int, typer.Option("--users", min=1, max=100, help="Number of users to ask for.")
     ] = 3,
     as_json: AsJson = False,
 ) -> None:
-    """Validate the configuration, and preview the lists of a few users.
+    """Check the configuration, and show a few users' lists.
 
     The command also checks the web configuration file. It asks both arms for the users, and shows
     both lists of each user. The exit code is 3 if an arm could not be read, or if no lists could be
@@ -112,9 +93,9 @@ def check_config(
     unread = [preview.comparison.name for preview in previews if not preview.evidence]
     for preview in previews:
         if as_json:
-            print_json(_preview_dict(preview))
+            print_json(_preview_dict(preview, _first_change(preview, settings, config)))
         else:
-            _print_preview(preview)
+            _print_preview(preview, _first_change(preview, settings, config))
     if not as_json:
         if (exposed := exposure(parse_url(settings.database))) is not None:
             print_line(f"database: {exposed}")
@@ -156,7 +137,23 @@ def _expiring_certificates(options: object, now: datetime) -> Iterator[str]:
             yield from _expiring_certificates(part, now)
 
 
-def _print_preview(preview: Preview) -> None:
+def _first_change(
+    preview: Preview, settings: Settings, config: Path
+) -> tuple[str, str, int] | None:
+    """Return the file, the setting to change first, and its line. None if lists were compared."""
+    from monitor.settings.excerpt import line_of_setting
+
+    setting = preview.unread_setting
+    if setting is None:
+        return None
+    name = preview.comparison.name
+    for options in settings.comparisons:
+        if options.name == name and options.users.all and setting == "users":
+            setting = "baseline"  # the users are those of its lists
+    return str(config), setting, line_of_setting(config, name, setting)
+
+
+def _print_preview(preview: Preview, first_change: tuple[str, str, int] | None) -> None:
     comparison = preview.comparison
     print_line(
         f"{comparison.name}  slot {instant(preview.slot)}  "
@@ -174,6 +171,8 @@ def _print_preview(preview: Preview) -> None:
             print_line(sentence)
     for sentence in _write_matches(preview):
         print_line(f"  {sentence}")
+    if first_change is not None:
+        print_line(f"  {write_first_change(*first_change)}")
     print_evidence(preview.evidence, preview.titles)
     print_line()
 
@@ -190,7 +189,7 @@ def _write_matches(preview: Preview) -> list[str]:
     ]
 
 
-def _preview_dict(preview: Preview) -> dict[str, object]:
+def _preview_dict(preview: Preview, first_change: tuple[str, str, int] | None) -> dict[str, object]:
     users_by_reason = {} if preview.coverage is None else preview.coverage.all.users_by_reason
     notes = [f"{arm}: {note}" for (arm, _), note in preview.notes.items()]
     return {
@@ -198,6 +197,8 @@ def _preview_dict(preview: Preview) -> dict[str, object]:
         **pick(preview, "slot", "next_slot"),
         "k": preview.comparison.measuring.k,
         "problems": [*preview.problems, *notes],
+        "change_first": first_change and first_change[1],
+        "line": first_change and first_change[2],
         "matches": _write_matches(preview),
         "unmatched": preview.unmatched,
         "id_mismatches": preview.id_mismatches,

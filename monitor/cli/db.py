@@ -7,14 +7,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from monitor.cli.command_classes import Command, CommandGroup
+from monitor.cli.completion import DEFAULT_CONFIG
 from monitor.cli.output import pick, print_error, print_json, print_line, print_table, progress
-from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config, opened_database
+from monitor.cli.parameters import AsJson, Config, opened_database
 from monitor.model.errors import DatabaseError, DatabaseTrouble, SchemaError
 
 if TYPE_CHECKING:
     from monitor.model.retention import KindSize, Pruned
 
-app = typer.Typer(help="The schema, the size and old rows of the database.", no_args_is_help=True)
+app = typer.Typer(
+    cls=CommandGroup,
+    help="Create, upgrade, check and clean up the database.",
+    no_args_is_help=True,
+)
 
 
 def _require_revision(revision: str) -> str:
@@ -31,7 +37,7 @@ def _database_url(config: Path) -> str:
     return load_database_settings(config).database.get_secret_value()
 
 
-@app.command("upgrade")
+@app.command("upgrade", cls=Command)
 def upgrade_schema(
     config: Config = DEFAULT_CONFIG,
     revision: Annotated[
@@ -61,7 +67,7 @@ def upgrade_schema(
         print_line(f"schema {before or 'none'} -> {after}")
 
 
-@app.command("downgrade")
+@app.command("downgrade", cls=Command)
 def downgrade_schema(
     revision: Annotated[
         str,
@@ -96,9 +102,9 @@ def downgrade_schema(
         print_line(f"schema {after or 'none'}")
 
 
-@app.command("current")
+@app.command("current", cls=Command)
 def show_schema(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) -> None:
-    """Print the revision of the schema, and the revision that this version needs."""
+    """Print the schema's revision, and the revision needed."""
     from monitor.storage import schema_version
 
     current = schema_version.current(_database_url(config))
@@ -113,13 +119,13 @@ def show_schema(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) -> 
         print_line(f"{versions}: {schema_version.advise(current)}")
 
 
-@app.command("check")
+@app.command("check", cls=Command)
 def check_schema(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) -> None:
-    """Check that a SQLite file is undamaged, and that the tables are as this version expects.
+    """Check the tables and the database file for damage.
 
-    The command reads the complete file. This takes about ten seconds for each gigabyte. The exit
-    code is 0 if all is well. Otherwise it is 4, and the command prints the damage or the
-    differences.
+    The tables must be as this version expects, and a SQLite file must be undamaged. The command
+    reads the complete file. This takes about ten seconds for each gigabyte. The exit code is 0 if
+    all is well. Otherwise it is 4, and the command prints the damage or the differences.
     """
     from monitor.storage import schema_version
 
@@ -162,9 +168,12 @@ def check_schema(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) ->
         print_line("file: undamaged")
 
 
-@app.command("size")
+@app.command("size", cls=Command)
 def show_size(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) -> None:
-    """Show the size of the database by kind of data, and how much each run adds."""
+    """Show the size of the database by kind of data.
+
+    The table also shows how much each run adds.
+    """
     with opened_database(config) as (store, _):
         size = store.maintenance.measure()
     if as_json:
@@ -178,7 +187,7 @@ def show_size(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) -> No
     print_line(total)
 
 
-@app.command("prune")
+@app.command("prune", cls=Command)
 def prune_database(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) -> None:
     """Delete expired data now.
 

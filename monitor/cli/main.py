@@ -6,6 +6,7 @@ import io
 import os
 import signal
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -17,6 +18,7 @@ from monitor.cli import (
     compare,
     config_file,
     db,
+    first_config,
     metric_list,
     on_call,
     rollout_gate,
@@ -25,6 +27,8 @@ from monitor.cli import (
     slots,
     stored_runs,
 )
+from monitor.cli.command_classes import Command, CommandGroup
+from monitor.cli.completion import CONFIG_VARIABLE
 from monitor.cli.output import (
     INTERRUPTED_EXIT,
     OUTPUT_EXIT,
@@ -34,7 +38,6 @@ from monitor.cli.output import (
     report_internal,
     report_unwritten,
 )
-from monitor.cli.parameters import CONFIG_VARIABLE
 from monitor.model.errors import MonitorError
 
 INTERNAL_FAILURE_EXIT = 1
@@ -46,38 +49,74 @@ EPILOG = (
     "contain data."
 )
 
+
+class RootGroup(CommandGroup):
+    """The group of all commands, in the order of `COMMANDS`."""
+
+    def list_commands(self, ctx: object) -> list[str]:  # noqa: ARG002 - as in typer
+        """Return the names of the commands."""
+        return [name for commands in COMMANDS.values() for name in commands]
+
+
 app = typer.Typer(
     name="rankwatch",
-    help="Watch how far two recommenders drift apart.",
+    cls=RootGroup,
     epilog=EPILOG,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # with boxes and colours the help would take twice as long
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("demo")(serve.demo)
-app.command("init")(config_file.init)
-app.command("check")(config_file.check_config)
-app.command("serve")(serve.serve)
-app.command("healthcheck")(serve.healthcheck)
-app.command("run-once")(slots.run_once)
-app.command("replay")(slots.replay)
-app.command("backfill")(slots.backfill)
-app.command("backtest")(backtest.backtest)
-app.command("suggest")(rule_plans.suggest)
-app.command("plan")(rule_plans.plan)
-app.command("compare")(compare.compare_lists)
-app.command("gate", cls=rollout_gate.GateCommand)(rollout_gate.gate)
-app.command("metrics")(metric_list.metrics)
-app.command("runs")(stored_runs.runs)
-app.command("show")(stored_runs.show)
-app.command("report")(stored_runs.report)
-app.command("accept")(on_call.accept)
-app.add_typer(on_call.alerts_app, name="alerts")
-app.add_typer(on_call.silence_app, name="silence")
-app.add_typer(on_call.notify_app, name="notify")
-app.add_typer(config_file.app, name="config")
-app.add_typer(db.app, name="db")
+
+# All commands, in the order of the help, by what a person wants to do.
+COMMANDS: Mapping[str, Mapping[str, Callable[..., None] | typer.Typer]] = {
+    "Try": {
+        "demo": serve.demo,
+        "compare": compare.compare_lists,
+        "metrics": metric_list.metrics,
+    },
+    "Configure": {
+        "init": first_config.init,
+        "check": config_file.check_config,
+        "config": config_file.app,
+    },
+    "Run": {
+        "run-once": slots.run_once,
+        "serve": serve.serve,
+        "replay": slots.replay,
+        "backfill": slots.backfill,
+    },
+    "Inspect": {
+        "runs": stored_runs.runs,
+        "show": stored_runs.show,
+        "report": stored_runs.report,
+    },
+    "Alerts": {
+        "alerts": on_call.alerts_app,
+        "silence": on_call.silence_app,
+        "accept": on_call.accept,
+        "notify": on_call.notify_app,
+    },
+    "Decide": {
+        "gate": rollout_gate.gate,
+        "backtest": backtest.backtest,
+        "suggest": rule_plans.suggest,
+        "plan": rule_plans.plan,
+    },
+    "Maintain": {
+        "healthcheck": serve.healthcheck,
+        "series": metric_list.series,
+        "db": db.app,
+    },
+}
+for _group, _commands in COMMANDS.items():
+    for _name, _command in _commands.items():
+        if isinstance(_command, typer.Typer):
+            app.add_typer(_command, name=_name, rich_help_panel=_group)
+        elif _name == "gate":
+            app.command(_name, cls=rollout_gate.GateCommand, rich_help_panel=_group)(_command)
+        else:
+            app.command(_name, cls=Command, rich_help_panel=_group)(_command)
 
 
 def _print_version(wanted: bool) -> None:  # noqa: FBT001 - typer's callback
@@ -103,7 +142,14 @@ def _root(
         typer.Option("--config", "-c", help="Configuration file. May also follow the command."),
     ] = None,
 ) -> None:
-    """Watch how far two recommenders drift apart."""
+    """Watch how far two recommenders drift apart.
+
+    First steps: `rankwatch demo` shows what it does, and `rankwatch compare A.csv B.csv` compares
+    two files. To watch two recommenders: `rankwatch init`, then `rankwatch check`, then `rankwatch
+    run-once`.
+
+    A TIME is 2024-01-08 or 2024-01-08T06:00Z in UTC, or a time ago, such as 3h or 2d.
+    """
     if config is not None:
         os.environ[CONFIG_VARIABLE] = str(config)
 
@@ -145,7 +191,7 @@ def main() -> None:
 def _run() -> str | int | None:
     """Run the command, and return the exit code. Raises OSError if the output cannot be written."""
     try:
-        app()
+        app(prog_name="rankwatch")
     except MonitorError as error:
         print_error(str(error))
         return error.exit_code

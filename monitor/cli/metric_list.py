@@ -1,4 +1,4 @@
-"""The command `metrics`. It lists every metric and its properties."""
+"""The commands `metrics` and `series`. They list what can be measured, and what is exported."""
 
 from __future__ import annotations
 
@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from monitor.cli.output import cell, pick, print_error, print_json, print_line, print_table
+from monitor.cli.completion import complete_metrics
+from monitor.cli.output import (
+    cell,
+    pick,
+    print_error,
+    print_json,
+    print_line,
+    print_records,
+    print_table,
+)
 from monitor.cli.parameters import AsJson
 from monitor.model.errors import MetricError
 
@@ -28,15 +37,19 @@ CHANCE_CATALOGUES = (10, 20, 50, 100, 1000)
 def metrics(
     name: Annotated[
         str | None,
-        typer.Argument(help="Metric to show in full. It may have parameters: rbo(p=0.8)@5."),
+        typer.Argument(
+            metavar="METRIC",
+            autocompletion=complete_metrics,
+            help="Metric to show in full. It may have parameters: rbo(p=0.8)@5.",
+        ),
     ] = None,
     *,
     as_json: AsJson = False,
 ) -> None:
-    """List every metric and its properties.
+    """List the similarity metrics that can be measured.
 
     The properties of a metric are its range, its scores of identical and disjoint lists, its needs
-    and its meaning.
+    and its meaning. `rankwatch series` lists the series for Prometheus.
     """
     from monitor.measures.arm_metrics import ARM_METRICS
     from monitor.measures.metrics import METRICS
@@ -54,6 +67,17 @@ def metrics(
     print_table(PAIRWISE, map(_row, pairwise), title="metrics: they compare two lists")
     print_line()
     print_table(ARM_WIDE, map(_row, arm_wide), title="arm_metrics: they measure one arm's lists")
+
+
+def series(*, as_json: AsJson = False) -> None:
+    """List the series that the daemon exports to Prometheus."""
+    from monitor.export.series import SERIES
+
+    records = []
+    for each in SERIES.values():
+        record = {"series": each.name, "type": each.kind, "labels": each.labels}
+        records.append({**record, "meaning": each.help})
+    print_records(records, "series type labels meaning", as_json=as_json)
 
 
 def _find(expression: str) -> Metric | ArmMetric:

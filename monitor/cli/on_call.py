@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from monitor.cli.command_classes import Command, CommandGroup, ListingGroup
+from monitor.cli.completion import DEFAULT_CONFIG, complete_slots
 from monitor.cli.output import (
     DELIVERY_EXIT,
     instant,
@@ -20,16 +22,18 @@ from monitor.cli.output import (
     print_records,
 )
 from monitor.cli.parameters import (
-    DEFAULT_CONFIG,
     AsJson,
     Author,
     Comment,
     ComparisonName,
     Config,
-    ListingGroup,
+    OneAlert,
     OneComparison,
+    OneSegment,
     author_name,
+    is_time_ago,
     opened_database,
+    parse_ahead,
     parse_instant,
     parse_span,
     require_known,
@@ -54,17 +58,19 @@ _REASONS = 4  # the largest number of reasons listed for a comparison's quiet al
 alerts_app = typer.Typer(
     cls=ListingGroup,
     help=(
-        "Show, acknowledge and resolve alerts. The default command is `ls`, with all its options."
+        "List, acknowledge and resolve alerts. The default command is `ls`, with all its options."
     ),
 )
 
 silence_app = typer.Typer(
     cls=ListingGroup,
-    help="Add, list and expire silences. They suppress notifications. The default command is `ls`.",
+    help="Suppress notifications of alerts for a time. The default command is `ls`.",
 )
 _SILENCE_COLUMNS = "id> matchers starts_at ends_at author comment"
 notify_app = typer.Typer(
-    help="Send a test to receivers, or list pending deliveries.", no_args_is_help=True
+    cls=CommandGroup,
+    help="Test receivers, and list pending deliveries.",
+    no_args_is_help=True,
 )
 _OneReceiver = Annotated[
     str | None, typer.Argument(show_default=False, help="Name of a receiver. Default: all.")
@@ -73,7 +79,7 @@ _SETTLED = 100
 _MOST = 10_000
 
 
-@alerts_app.command("ls")
+@alerts_app.command("ls", cls=Command)
 def list_alerts(
     comparison: OneComparison = None,
     *,
@@ -93,7 +99,7 @@ def list_alerts(
         bool, typer.Option("--states", help="Show the state of every alert, without transitions.")
     ] = False,
 ) -> None:
-    """Show pending and firing alerts, and every transition.
+    """List pending and firing alerts, and every transition.
 
     Quiet alerts are counted by reason. With --states the command shows the state of each alert.
     With --json it prints one object for each transition, oldest first. With --states --json it
@@ -104,6 +110,9 @@ def list_alerts(
         transitions = store.alerts.transitions(comparison=comparison, limit=limit)
     if not states and not transitions:
         require_known(comparison, configured)
+    if not states and not as_json:
+        print_line("no alerts yet: they begin with the first run, see `rankwatch run-once`")
+        return
     if only_states:
         _print_states(states, as_json=as_json)
         return
@@ -113,12 +122,22 @@ def list_alerts(
             print_line(line)
         print_line()
     print_records(
-        map(asdict, transitions), _TRANSITION_COLUMNS, as_json=as_json, title="Transitions"
+        map(asdict, transitions),
+        _TRANSITION_COLUMNS,
+        as_json=as_json,
+        title="Transitions",
+        empty="no alert has changed its state yet",
     )
 
 
 def _print_states(states: Sequence[AlertState], *, as_json: bool) -> None:
-    print_records(map(asdict, states), _STATE_COLUMNS, as_json=as_json, title="States")
+    print_records(
+        map(asdict, states),
+        _STATE_COLUMNS,
+        as_json=as_json,
+        title="States",
+        empty="no alert is pending or firing",
+    )
 
 
 def _quiet_lines(states: Sequence[AlertState]) -> list[str]:
@@ -141,6 +160,7 @@ def _quiet_lines(states: Sequence[AlertState]) -> list[str]:
 
 @alerts_app.command(
     "resolve",
+    cls=Command,
     help=(
         "Resolve firing alerts by hand. If further runs are in breach, they fire again as new "
         "alerts. Use `silence` to suppress them."
@@ -148,6 +168,7 @@ def _quiet_lines(states: Sequence[AlertState]) -> list[str]:
 )
 @alerts_app.command(
     "ack",
+    cls=Command,
     help=(
         "Acknowledge firing alerts. They are not sent again until they end. Receivers that "
         "support acknowledgements get it too."
@@ -157,13 +178,8 @@ def change_alerts(  # noqa: PLR0913 - the options of both commands
     context: typer.Context,
     comparison: OneComparison = None,
     *,
-    alert: Annotated[
-        str | None, typer.Option("--alert", "-a", help="Name of an alert. Default: all.")
-    ] = None,
-    segment: Annotated[
-        str | None,
-        typer.Option("--segment", "-s", help="Name of a segment. Default: all segments."),
-    ] = None,
+    alert: OneAlert = None,
+    segment: OneSegment = None,
     by: Author = None,
     comment: Comment = "",
     config: Config = DEFAULT_CONFIG,
@@ -193,12 +209,14 @@ def change_alerts(  # noqa: PLR0913 - the options of both commands
 def accept(  # noqa: PLR0913 - the command's options
     comparison: ComparisonName,
     *,
-    start: Annotated[
+    since: Annotated[
         str,
         typer.Option(
-            "--from",
-            metavar="SLOT",
-            help="Slot of the first run at the new level, in ISO 8601.",
+            "--since",
+            metavar="TIME",
+            autocompletion=complete_slots,
+            help="Slot of the first run at the new level. A time ago, such as 2d, means the first "
+            "run after that time.",
         ),
     ],
     undo: Annotated[
@@ -209,7 +227,7 @@ def accept(  # noqa: PLR0913 - the command's options
     config: Config = DEFAULT_CONFIG,
     as_json: AsJson = False,
 ) -> None:
-    """Accept a change as normal.
+    """Accept a change of the lists as normal.
 
     Rules learn from the run of this slot and from later runs. Alerts end with the next run at this
     level. If a slot is accepted again, nothing changes. `--undo` takes effect with the next run.
@@ -218,11 +236,11 @@ def accept(  # noqa: PLR0913 - the command's options
     from monitor.model.alerts import accepted_level
     from monitor.pipeline.alert_actions import Signature
 
-    slot = parse_instant(start)
+    slot = parse_instant(since)
     now = utc_now()
     if slot > now:
         raise typer.BadParameter(
-            f"--from {start} is in the future: choose the slot of a run from `rankwatch runs "
+            f"--since {since} is in the future: choose the slot of a run from `rankwatch runs "
             f"{comparison}`"
         )
     with opened_database(config) as (store, configured):
@@ -233,6 +251,8 @@ def accept(  # noqa: PLR0913 - the command's options
         )
         if not records:
             require_known(comparison, configured)
+        if records and is_time_ago(since):
+            slot = records[0].slot
         if undo:
             level = store.alerts.undo_acceptance(comparison, slot)
             if level is None:
@@ -241,7 +261,7 @@ def accept(  # noqa: PLR0913 - the command's options
                     f"`rankwatch show {comparison}`"
                 )
         else:
-            if not records or (records[0].run.slot, records[0].run.status) != (slot, "ok"):
+            if not records or (records[0].slot, records[0].status) != (slot, "ok"):
                 raise ConfigError(
                     f"no ok run of {comparison} has the slot {instant(slot)}: see `rankwatch runs "
                     f"{comparison}`"
@@ -256,7 +276,7 @@ def accept(  # noqa: PLR0913 - the command's options
     )
 
 
-@silence_app.command("add")
+@silence_app.command("add", cls=Command)
 def add_silence(  # noqa: PLR0913 - the command's options
     matchers: Annotated[
         list[str],
@@ -267,12 +287,25 @@ def add_silence(  # noqa: PLR0913 - the command's options
         ),
     ],
     *,
-    span: Annotated[str | None, typer.Option("--for", help="Duration, such as 2h.")] = None,
-    until: Annotated[
-        str | None, typer.Option("--until", help="End, in ISO 8601. Replaces --for.")
+    span: Annotated[
+        str | None,
+        typer.Option("--for", metavar="DURATION", help="How long the silence lasts, such as 2h."),
     ] = None,
-    start: Annotated[
-        str | None, typer.Option("--from", help="Start, in ISO 8601. Default: now.")
+    until: Annotated[
+        str | None,
+        typer.Option(
+            "--until",
+            metavar="TIME",
+            help="End, or the time until then, such as 2h. Replaces --for.",
+        ),
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            "--since",
+            metavar="TIME",
+            help="Start, or the time until then, such as 2h. Default: now.",
+        ),
     ] = None,
     by: Author = None,
     comment: Comment = "",
@@ -281,13 +314,15 @@ def add_silence(  # noqa: PLR0913 - the command's options
 ) -> None:
     """Suppress notifications of alerts for a time.
 
+    Example: rankwatch silence add comparison=home-feed segment=country=UK --for 2h
+
     If an alert still fires when the silence ends, it is sent then. If it ended before, it is never
     sent.
     """
     from monitor.pipeline.alert_actions import Signature, make_silence
 
     now = utc_now()
-    starts_at = now if start is None else parse_instant(start)
+    starts_at = now if since is None else parse_ahead(since)
     signed = Signature(author=author_name(by), comment=comment, at=now)
     silence = make_silence(
         matchers,
@@ -302,7 +337,7 @@ def add_silence(  # noqa: PLR0913 - the command's options
     _print_unmatched([silence], states, configured)
 
 
-@silence_app.command("ls")
+@silence_app.command("ls", cls=Command)
 def list_silences(
     *,
     every: Annotated[bool, typer.Option("--all", help="Also list ended silences.")] = False,
@@ -313,11 +348,16 @@ def list_silences(
     with opened_database(config) as (store, configured):
         silences = store.alerts.silences(ending_after=None if every else utc_now())
         states = store.alerts.states()
-    print_records(map(asdict, silences), _SILENCE_COLUMNS, as_json=as_json)
+    print_records(
+        map(asdict, silences),
+        _SILENCE_COLUMNS,
+        as_json=as_json,
+        empty="no silences: `rankwatch silence add alert=NAME --for 2h` adds one",
+    )
     _print_unmatched(silences, states, configured)
 
 
-@silence_app.command("expire")
+@silence_app.command("expire", cls=Command)
 def expire_silences(
     numbers: Annotated[
         list[int],
@@ -365,14 +405,14 @@ def _end_of(starts_at: datetime, span: str | None, until: str | None) -> datetim
     if (span is None) == (until is None):
         raise typer.BadParameter("a silence needs one end: give either --for or --until")
     if until is not None:
-        return parse_instant(until)
+        return parse_ahead(until)
     try:
         return starts_at + parse_span(span or "")
     except OverflowError:
         raise typer.BadParameter(f"--for {span} is too long: give a shorter duration") from None
 
 
-@notify_app.command("ls")
+@notify_app.command("ls", cls=Command)
 def list_deliveries(
     receiver: _OneReceiver = None,
     *,
@@ -383,7 +423,7 @@ def list_deliveries(
     config: Config = DEFAULT_CONFIG,
     as_json: AsJson = False,
 ) -> None:
-    """List pending deliveries, with the reason why each is waiting.
+    """List pending deliveries and why each one waits.
 
     Some reasons are: the alert is silenced or inhibited, it is a dry run, the receiver refused it.
     The column `message` has a short form of the text.
@@ -399,10 +439,15 @@ def list_deliveries(
     if as_json:
         print_json(*deliveries)
     else:
-        print_records(map(_delivery_row, deliveries), columns, as_json=False)
+        print_records(
+            map(_delivery_row, deliveries),
+            columns,
+            as_json=False,
+            empty="no pending deliveries. `rankwatch notify test` sends a test",
+        )
 
 
-@notify_app.command("test")
+@notify_app.command("test", cls=Command)
 def try_receivers(
     receiver: _OneReceiver = None,
     *,
@@ -411,6 +456,7 @@ def try_receivers(
         str | None,
         typer.Option(
             "--wait",
+            metavar="DURATION",
             show_default=False,
             help="How long the test fires, such as 1m. Default: it ends at once. Alertmanager "
             "drops alerts that end before its group_wait.",
@@ -418,7 +464,7 @@ def try_receivers(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Send a test to receivers: the start and the end of an alert.
+    """Send the start and the end of a test alert to receivers.
 
     Both messages are marked as a test. They bypass routes, silences and the outbox. The exit code
     is 5 if the test could not be sent to one of the receivers.

@@ -206,15 +206,26 @@ def print_records(
     *,
     as_json: bool,
     title: str | None = None,
+    empty: str | None = None,
+    omits_empty_columns: bool = False,
 ) -> None:
     """Print each record as a JSON object, or all records as a table with these keys.
 
-    ``>`` after a key marks a column of numbers.
+    ``>`` after a key marks a column of numbers. ``empty`` is printed in place of a table without
+    rows: what to do next.
     """
     if as_json:
         print_json(*records)
-    else:
-        print_table(*cells_of(records, columns), title=title)
+        return
+    titles, rows = cells_of(records, columns)
+    if not rows and empty is not None:
+        print_line(empty)
+        return
+    if omits_empty_columns:
+        places = [place for place in range(len(titles)) if any(row[place] != "-" for row in rows)]
+        titles = [titles[place] for place in places]
+        rows = [[row[place] for place in places] for row in rows]
+    print_table(titles, rows, title=title)
 
 
 def cells_of(

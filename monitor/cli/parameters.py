@@ -6,18 +6,26 @@ import getpass
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
+from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from typer.core import TyperGroup
 
+from monitor.cli.completion import (
+    CONFIG_VARIABLE,
+    complete_alerts,
+    complete_comparisons,
+    complete_metrics,
+    complete_segments,
+    complete_slots,
+)
 from monitor.model.errors import ConfigError
+from monitor.model.instants import FIRST_INSTANT, read_instant, utc_now
 
 if TYPE_CHECKING:
     from monitor.storage import SqlStore
 
-CONFIG_VARIABLE = "RANKWATCH_CONFIG"
 # The default is `DEFAULT_CONFIG`.
 Config = Annotated[
     Path,
@@ -29,34 +37,88 @@ Config = Annotated[
         show_default=True,
     ),
 ]
-DEFAULT_CONFIG = Path("rankwatch.yaml")
-
-AsJson = Annotated[
-    bool, typer.Option("--json", help="Print one JSON object on each line instead of a table.")
-]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, one object on each line.")]
 OneComparison = Annotated[
     str | None,
     typer.Argument(
-        metavar="[COMPARISON]",
         show_default=False,
+        autocompletion=complete_comparisons,
         help="Name of a comparison, or of a family of candidates. Default: all.",
     ),
 ]
-ComparisonName = Annotated[str, typer.Argument(help="Name of the comparison.")]
+ComparisonName = Annotated[
+    str, typer.Argument(autocompletion=complete_comparisons, help="Name of the comparison.")
+]
+Since = Annotated[
+    str | None,
+    typer.Option(
+        "--since",
+        metavar="TIME",
+        autocompletion=complete_slots,
+        help="First slot. Default: the oldest.",
+    ),
+]
+Until = Annotated[
+    str | None,
+    typer.Option(
+        "--until",
+        metavar="TIME",
+        autocompletion=complete_slots,
+        help="Last slot. Default: the newest.",
+    ),
+]
+StoredSlot = Annotated[
+    str | None,
+    typer.Option(
+        "--slot",
+        metavar="TIME",
+        autocompletion=complete_slots,
+        help="Slot of the run. A time ago, such as 2d, means the newest run at that time. "
+        "Default: the newest finished run.",
+    ),
+]
+Metric = Annotated[
+    str | None,
+    typer.Option(
+        "--metric",
+        "-m",
+        autocompletion=complete_metrics,
+        help="Metric. Default: the comparison's first one.",
+    ),
+]
+Segments = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--segment",
+        "-s",
+        autocompletion=complete_segments,
+        help="Segment, or `each` for all. May be repeated. Default: the segment `all`.",
+    ),
+]
+OneSegment = Annotated[
+    str | None,
+    typer.Option(
+        "--segment",
+        "-s",
+        autocompletion=complete_segments,
+        help="Name of a segment. Default: all segments.",
+    ),
+]
+OneAlert = Annotated[
+    str | None,
+    typer.Option(
+        "--alert", "-a", autocompletion=complete_alerts, help="Name of an alert. Default: all."
+    ),
+]
 Author = Annotated[
     str | None,
-    typer.Option("--by", help="Your name. Default: your account.", show_default=False),
+    typer.Option(
+        "--by", metavar="NAME", help="Your name. Default: your account.", show_default=False
+    ),
 ]
-Comment = Annotated[str, typer.Option("--comment", "-m", help="The reason, for your colleagues.")]
-
-
-class ListingGroup(TyperGroup):
-    """A group of commands whose default command is ``ls``."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - a class of click
-        """Insert ``ls`` if the first argument is not a command."""
-        is_named = bool(args) and (args[0] in self.commands or args[0] in ctx.help_option_names)
-        return super().parse_args(ctx, args if is_named else ["ls", *args])
+Comment = Annotated[
+    str, typer.Option("--comment", metavar="TEXT", help="The reason, for your colleagues.")
+]
 
 
 @contextmanager
@@ -75,11 +137,12 @@ def opened_database(config: Path) -> Iterator[tuple[SqlStore, Sequence[str]]]:
 
 def require_known(comparison: str | None, configured: Sequence[str]) -> None:
     """Raise ConfigError for a name that is neither configured nor stored, such as a typo."""
-    if comparison is not None and comparison not in configured:
-        raise ConfigError(
-            f"no comparison named {comparison!r}: nothing is stored under this name. The "
-            f"configuration has {', '.join(configured)}"
-        )
+    if comparison is None or comparison in configured:
+        return
+    problem = f"no comparison named {comparison!r}: nothing is stored under this name. "
+    if near := get_close_matches(comparison, configured, n=1):
+        raise ConfigError(f"{problem}Did you mean {near[0]!r}?")
+    raise ConfigError(f"{problem}The configuration has {', '.join(configured)}")
 
 
 def author_name(by: str | None) -> str:
@@ -110,21 +173,59 @@ def parse_address(text: str, name: str) -> tuple[str, int]:
 
 
 def parse_instant(text: str) -> datetime:
-    """Parse an instant, see `read_instant`. Raises BadParameter for any other text."""
-    from monitor.model.instants import read_instant
+    """Parse an instant, see `read_instant`, or a time ago, such as ``2d``.
 
+    Raises BadParameter for any other text.
+    """
+    ago = _read_duration(text)
+    if ago is not None:
+        return max(utc_now() - ago, FIRST_INSTANT)
     try:
         return read_instant(text)
     except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
+        raise typer.BadParameter(f"{error}. A time ago is written 3h or 2d") from None
 
 
-def parse_period(start: str | None, end: str | None) -> tuple[datetime | None, datetime | None]:
-    """Parse ``--from`` and ``--to``. Raises BadParameter if the end is before the start."""
-    first = None if start is None else parse_instant(start)
-    last = None if end is None else parse_instant(end)
+def parse_fixed(option: str, text: str) -> datetime:
+    """Parse an instant that does not move. Raises BadParameter for a time ago."""
+    if is_time_ago(text):
+        raise typer.BadParameter(
+            f"{option} {text} moves with the clock: give a fixed time, such as 2024-01-08"
+        )
+    return parse_instant(text)
+
+
+def parse_ahead(text: str) -> datetime:
+    """Parse an instant like `parse_instant`, but ``2h`` means in two hours."""
+    ahead = _read_duration(text)
+    if ahead is None:
+        return parse_instant(text)
+    return utc_now() + ahead
+
+
+def is_time_ago(text: str) -> bool:
+    """Whether `parse_instant` counts the time back from now."""
+    return _read_duration(text) is not None
+
+
+def _read_duration(value: str) -> timedelta | None:
+    """Return a duration such as ``2d``, or None for any other value."""
+    if not value[-1:].isalpha() or value.endswith("Z"):
+        return None  # without importing pydantic, which is slow
+    from monitor.boundary.options import parse_duration
+
+    try:
+        return parse_duration(value)
+    except ValueError:
+        return None
+
+
+def parse_period(since: str | None, until: str | None) -> tuple[datetime | None, datetime | None]:
+    """Parse ``--since`` and ``--until``. Raises BadParameter if the end is before the start."""
+    first = None if since is None else parse_instant(since)
+    last = None if until is None else parse_instant(until)
     if first is not None and last is not None and last < first:
-        raise typer.BadParameter(f"--to {end} is before --from {start}: give a later end")
+        raise typer.BadParameter(f"--until {until} is before --since {since}: give a later end")
     return first, last
 
 

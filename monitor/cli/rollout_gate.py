@@ -7,8 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
-from typer.core import TyperCommand
 
+from monitor.cli.command_classes import Command
+from monitor.cli.completion import (
+    DEFAULT_CONFIG,
+    complete_metrics,
+    complete_segments,
+    complete_slots,
+)
 from monitor.cli.output import (
     INTERNAL_EXIT,
     OUTPUT_EXIT,
@@ -27,7 +33,7 @@ from monitor.cli.output import (
     write_page,
     write_whole,
 )
-from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, ComparisonName, Config, parse_instant
+from monitor.cli.parameters import AsJson, ComparisonName, Config, parse_fixed
 from monitor.model.errors import ConfigError, InputError, MonitorError
 
 if TYPE_CHECKING:
@@ -53,7 +59,7 @@ _COLUMNS = (
 )
 
 
-class GateCommand(TyperCommand):
+class GateCommand(Command):
     """A command whose errors never end with the exit code of a verdict."""
 
     def make_context(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - as in click
@@ -114,15 +120,31 @@ def gate(  # noqa: PLR0913 - the command's options
         float, typer.Option(help="Accepted probability of each wrong verdict, between 0 and 1.")
     ] = 0.01,
     metric: Annotated[
-        str | None, typer.Option(help="Metric to judge. Default: the comparison's first one.")
+        str | None,
+        typer.Option(
+            "--metric",
+            "-m",
+            autocompletion=complete_metrics,
+            help="Metric to judge. Default: the comparison's first one.",
+        ),
     ] = None,
     segment: Annotated[
         list[str] | None,
-        typer.Option(help="Segment to judge, or each. May be repeated. All segments must be safe."),
+        typer.Option(
+            "--segment",
+            "-s",
+            autocompletion=complete_segments,
+            help="Segment to judge, or each. May be repeated. All segments must be safe.",
+        ),
     ] = None,
     since: Annotated[
         str | None,
-        typer.Option(help="The first slot to judge, in ISO 8601. Choose it before you look."),
+        typer.Option(
+            metavar="INSTANT",
+            autocompletion=complete_slots,
+            help="The first slot to judge. Choose it before you look. A time ago is an error, "
+            "because the verdict is valid for a fixed start only.",
+        ),
     ] = None,
     reference: Annotated[
         float | None,
@@ -139,7 +161,7 @@ def gate(  # noqa: PLR0913 - the command's options
     config: Config = DEFAULT_CONFIG,
     as_json: AsJson = False,
 ) -> None:
-    """Decide from stored runs whether a rollout is safe or in breach.
+    """Decide whether a rollout is safe, from stored runs.
 
     It is safe if the candidate's mean excess is below the margin. The verdict is valid even if you
     look often.
@@ -162,7 +184,7 @@ def gate(  # noqa: PLR0913 - the command's options
         alpha=alpha,
         metric=metric,
         segments=tuple(segment or ()),
-        since=None if since is None else parse_instant(since),
+        since=None if since is None else parse_fixed("--since", since),
         reference=reference,
     )
     for path in (certificate, html):

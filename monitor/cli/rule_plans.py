@@ -8,8 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from monitor.cli.completion import DEFAULT_CONFIG, complete_comparisons, complete_segments
 from monitor.cli.output import instant, pick, print_json, print_line, print_records
-from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, ComparisonName, Config, parse_span
+from monitor.cli.parameters import (
+    AsJson,
+    ComparisonName,
+    Config,
+    Metric,
+    Segments,
+    parse_span,
+)
 from monitor.texts.planning import (
     write_chance,
     write_early_stop,
@@ -35,6 +43,7 @@ def suggest(  # noqa: PLR0913 - the command's options
         str | None,
         typer.Option(
             "--false-alarm-every",
+            metavar="DURATION",
             help="Accepted time between false alerts, such as 90d. Default: the comparison's.",
         ),
     ] = None,
@@ -42,20 +51,14 @@ def suggest(  # noqa: PLR0913 - the command's options
         list[str] | None,
         typer.Option(help="Statistic, such as p95. May be repeated. Default: mean and p05."),
     ] = None,
-    segment: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Name of a segment, or `each` for all segments. May be repeated. Default: the "
-            "segment `all`, which contains every user."
-        ),
-    ] = None,
+    segment: Segments = None,
     config: Config = DEFAULT_CONFIG,
     as_json: AsJson = False,
     as_yaml: Annotated[
         bool, typer.Option("--yaml", help="Print only the rules, as YAML for the configuration.")
     ] = False,
 ) -> None:
-    """Propose thresholds, learned from the stored healthy runs.
+    """Suggest thresholds, learned from healthy runs.
 
     The command shows when each threshold would have fired. Together, all thresholds are expected to
     fire falsely once in the accepted time. Fixed thresholds do not follow seasons or slow, wanted
@@ -114,7 +117,12 @@ def _print_suggestions(suggestions: tuple[Suggestion, ...], every: timedelta) ->
         "metric statistic segment runs> expected> direction threshold> "
         "seen_with_50_percent> seen_with_95_percent> reason note"
     )
-    print_records(map(_suggestion_dict, suggestions), columns, as_json=False)
+    print_records(
+        map(_suggestion_dict, suggestions), columns, as_json=False, omits_empty_columns=True
+    )
+    if not any(each.reason is None for each in suggestions):
+        print_line()
+        return
     print_line(write_false_alerts(every))
     print_line("seen with 50 or 95 percent: the change that one run detects with this probability")
     for each in suggestions:
@@ -128,7 +136,7 @@ def _print_rules(suggestions: tuple[Suggestion, ...]) -> None:
     # JSON strings and numbers are also valid YAML.
     rules = [each.rule for each in suggestions if each.reason is None]
     if not rules:
-        print_line("rules: []  # nothing can be proposed yet")
+        print_line("rules: []  # nothing can be suggested yet: run more slots, or replay past ones")
         return
     print_line("rules:")
     for rule in rules:
@@ -146,7 +154,10 @@ def _print_rules(suggestions: tuple[Suggestion, ...]) -> None:
 def plan(  # noqa: PLR0913 - the command's options
     comparison: Annotated[
         str | None,
-        typer.Argument(help="A comparison with stored runs. Without it give --sd and --wander."),
+        typer.Argument(
+            autocompletion=complete_comparisons,
+            help="A comparison with stored runs. Without it give --sd and --wander.",
+        ),
     ] = None,
     *,
     drop: Annotated[
@@ -160,7 +171,7 @@ def plan(  # noqa: PLR0913 - the command's options
             help="Instead of --drop: the share of users with broken lists, such as 0.02.",
         ),
     ] = None,
-    to: Annotated[
+    score: Annotated[
         float | None,
         typer.Option(
             help="With --share: the score of these users. Default: the score of disjoint lists."
@@ -187,10 +198,11 @@ def plan(  # noqa: PLR0913 - the command's options
             help="Probability of a false alert in each look. Default: from the comparison.",
         ),
     ] = None,
-    metric: Annotated[
-        str | None, typer.Option(help="Metric. Default: the comparison's first one.")
-    ] = None,
-    segment: Annotated[str, typer.Option(help="Segment of users.")] = "all",
+    metric: Metric = None,
+    segment: Annotated[
+        str,
+        typer.Option("--segment", "-s", autocompletion=complete_segments, help="Segment of users."),
+    ] = "all",
     mean: Annotated[
         float | None, typer.Option(help="Healthy mean. Default: from stored runs.")
     ] = None,
@@ -216,7 +228,7 @@ def plan(  # noqa: PLR0913 - the command's options
     config: Config = DEFAULT_CONFIG,
     as_json: AsJson = False,
 ) -> None:
-    """Compute how many users or runs are needed to detect a drop.
+    """Compute how many users or runs detect a drop.
 
     The drop is a lower mean, or a share of users with broken lists.
 
@@ -246,7 +258,7 @@ def plan(  # noqa: PLR0913 - the command's options
         inputs = replace(stored_inputs, **overrides)
         size = drop
         if size is None:
-            size = sample_size.drop_of_share(inputs, share or 0.0, to)
+            size = sample_size.drop_of_share(inputs, share or 0.0, score)
         part = alpha or inputs.alpha or sample_size.alpha_of_budget(configured)
         plans.append(
             sample_size.plan_sample_size(

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from monitor.boundary.redaction import escape_controls
+from monitor.cli.completion import DEFAULT_CONFIG
 from monitor.cli.output import UNHEALTHY_EXIT
-from monitor.cli.parameters import DEFAULT_CONFIG, Config, parse_address
+from monitor.cli.parameters import Config, parse_address
 
 if TYPE_CHECKING:
     from monitor.service.daemon.daemon import Daemon
@@ -31,9 +32,10 @@ _EVERYWHERE = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S1
 
 
 def serve(config: Config = DEFAULT_CONFIG) -> None:
-    """Run the daemon until SIGTERM or Ctrl-C.
+    """Run the daemon: all slots on schedule, and web pages.
 
-    SIGHUP reloads the configuration. So does POST /-/reload with a password.
+    SIGTERM or Ctrl-C stops it. SIGHUP reloads the configuration. So does POST /-/reload with a
+    password.
     """
     from monitor.service.daemon.daemon import Daemon
     from monitor.service.daemon.threads import share_heaps
@@ -133,7 +135,9 @@ def demo(
     directory: Annotated[
         Path | None,
         typer.Option(
-            "--dir", help="Directory for configuration and database. Default: ./rankwatch-demo."
+            "--dir",
+            metavar="DIRECTORY",
+            help="Directory for configuration and database. Default: ./rankwatch-demo.",
         ),
     ] = None,
     recommenders: Annotated[
@@ -144,7 +148,7 @@ def demo(
         ),
     ] = None,
 ) -> None:
-    """Watch two live recommenders drift apart and recover."""
+    """Watch two recommenders drift apart and recover."""
     from rich.console import Console
 
     from monitor.demo import run_demo, run_recommenders
@@ -164,14 +168,14 @@ def demo(
 
 def healthcheck(
     address: Annotated[
-        str, typer.Argument(metavar="[HOST:PORT]", help="Address of the daemon.")
+        str, typer.Argument(metavar="HOST:PORT", help="Address of the daemon.")
     ] = "127.0.0.1:29108",
     *,
     ready: Annotated[
         bool, typer.Option("--ready", help="Also check whether the database answers.")
     ] = False,
     timeout_s: Annotated[
-        float, typer.Option("--timeout", min=0.1, max=60.0, help="Seconds to wait in total.")
+        float, typer.Option("--timeout", metavar="SECONDS", min=0.1, max=60.0, help="Longest wait.")
     ] = 5.0,
     cert: Annotated[
         Path | None,
@@ -181,10 +185,11 @@ def healthcheck(
         Path | None, typer.Option("--key", help="Key of the certificate, if it is in another file.")
     ] = None,
 ) -> None:
-    """Check whether a daemon is healthy. The exit code is 0 if it is, and 1 if not.
+    """Check whether a daemon is healthy.
 
-    The command works with and without TLS, and needs no password. It does not verify the daemon's
-    certificate, because the answer is not secret.
+    The exit code is 0 if it is healthy, and 1 if not. The command works with and without TLS, and
+    needs no password. It does not verify the daemon's certificate, because the answer is not
+    secret.
     """
     from monitor.cli.health_probe import probe, tls_context
 

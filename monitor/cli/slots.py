@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from monitor.cli.completion import DEFAULT_CONFIG, complete_slots
 from monitor.cli.output import (
     SOURCE_EXIT,
     instant,
@@ -27,18 +28,21 @@ from monitor.cli.output import (
     summary_dict,
 )
 from monitor.cli.parameters import (
-    DEFAULT_CONFIG,
     AsJson,
     ComparisonName,
     Config,
     OneComparison,
+    Until,
+    is_time_ago,
     parse_instant,
     parse_period,
 )
 from monitor.model.errors import MonitorError
+from monitor.model.runs import Run
 from monitor.texts.wording import count_of
 
 if TYPE_CHECKING:
+    from monitor.model.ports import Store
     from monitor.model.runs import RunResult, Summary
     from monitor.pipeline.backfill import BackfilledRun
 
@@ -62,7 +66,12 @@ def run_once(  # noqa: PLR0913 - the command's options
     config: Config = DEFAULT_CONFIG,
     slot: Annotated[
         str | None,
-        typer.Option(help="The slot, in ISO 8601. Default: the newest slot."),
+        typer.Option(
+            metavar="TIME",
+            autocompletion=complete_slots,
+            help="The slot. A time ago, such as 2d, means the slot due at that time. Default: the "
+            "newest slot.",
+        ),
     ] = None,
     again: _Again = False,
     textfile: Annotated[
@@ -88,17 +97,20 @@ def run_once(  # noqa: PLR0913 - the command's options
     ] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Run one slot of each comparison, notify, and exit.
+    """Run the newest slot once, send alerts, and exit.
 
-    This is rankwatch without a daemon. Exit codes: 0 all slots ran, 3 a run failed, 5 a receiver or
-    the Pushgateway could not be reached, 74 the textfile could not be written. Finished runs stay
-    stored after an error. The textfile and the Pushgateway also get failed runs. If live sources
-    have already answered for a slot, the slot is not run again without --again.
+    This is rankwatch without a daemon. It runs one slot of each comparison. If a slot has already
+    run, and its sources would answer differently now, it runs again only with --again.
+
+    Exit codes: 0 all slots ran, 3 a run failed, 5 a receiver or the Pushgateway could not be
+    reached, 74 the textfile could not be written. Finished runs stay stored after an error. The
+    textfile and the Pushgateway also get failed runs.
     """
     from monitor.export.exposition import require_textfile
     from monitor.service.commands.one_shot import gateway_at, open_one_shot, write_metrics
 
-    chosen_slot = None if slot is None else parse_instant(slot)
+    chosen = None if slot is None else parse_instant(slot)
+    is_ago = slot is not None and is_time_ago(slot)
     file = None if textfile is None else require_textfile(textfile)
     gateway = None if push is None else gateway_at(push, instance=push_instance)
     if gateway is not None and gateway.password and push != os.environ.get(PUSH_VARIABLE):
@@ -107,20 +119,29 @@ def run_once(  # noqa: PLR0913 - the command's options
         )
     log_errors_only()
     results: list[RunResult] = []
+    stored: list[Run] = []
     errors: list[MonitorError | OSError] = []
     with open_one_shot(config, reconciles=True, say=print_error) as service:
         with progress() as bars:
             shown = replace(service, on_progress=partial(show_pull, bars))
-            for outcome in shown.run_once(comparison, chosen_slot, again=again):
+            outcomes = shown.run_once(
+                comparison,
+                None if is_ago else chosen,
+                at=chosen if is_ago else None,
+                again=again,
+            )
+            for outcome in outcomes:
                 if isinstance(outcome, MonitorError):
                     errors.append(outcome)
+                elif isinstance(outcome, Run):
+                    stored.append(outcome)
                 else:
                     results.append(outcome)
         # Print the runs before the delivery. They stay stored even if the delivery fails.
         if as_json:
             print_json(*map(result_dict, results))
         else:
-            _print_results(results)
+            _print_results(results, _stored_rows(service.store, stored))
         undelivered: list[MonitorError] = []
         try:
             service.deliver()
@@ -145,8 +166,11 @@ def _raise(errors: Sequence[MonitorError | OSError]) -> None:
 def replay(  # noqa: PLR0913 - the command's options
     comparison: OneComparison = None,
     *,
-    start: Annotated[str, typer.Option("--from", help="First slot to run, in ISO 8601.")],
-    end: Annotated[str, typer.Option("--to", help="Last slot to run, in ISO 8601.")],
+    since: Annotated[
+        str,
+        typer.Option("--since", metavar="TIME", help="First slot to run."),
+    ],
+    until: Annotated[str, typer.Option("--until", metavar="TIME", help="Last slot to run.")],
     config: Config = DEFAULT_CONFIG,
     again: _Again = False,
     notify: Annotated[
@@ -154,16 +178,18 @@ def replay(  # noqa: PLR0913 - the command's options
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Run every slot of a past period in order, as if it were due now.
+    """Run all slots of a past period in order.
+
+    Each slot runs as if it were due now.
 
     Rules, states and transitions use the time of the slot. Sources without history answer for the
     present time. Stored runs of such sources are replaced only with --again.
     """
     from monitor.service.commands.one_shot import open_one_shot
 
-    first = parse_instant(start)
-    last = parse_instant(end)
-    parse_period(start, end)
+    first = parse_instant(since)
+    last = parse_instant(until)
+    parse_period(since, until)
     log_errors_only()
     results: list[RunResult] = []
     with (
@@ -171,6 +197,8 @@ def replay(  # noqa: PLR0913 - the command's options
         progress() as bar,
     ):
         slots = service.slots(comparison, first, last, again=again)
+        if not slots:
+            print_error("no slot is due in this period: give an earlier --since or a later --until")
         task = bar.add_task("replay", total=len(slots))
         try:
             for result in service.replay(slots, is_announced=notify):
@@ -230,10 +258,11 @@ def _believable(result: RunResult) -> tuple[Summary, ...]:
     return result.summaries
 
 
-def _print_results(results: Sequence[RunResult]) -> None:
-    from monitor.model.statistics import parse_derived
-
-    rows = []
+def _print_results(results: Sequence[RunResult], stored: Sequence[_Row] = ()) -> None:
+    """Print runs, and rows of runs that were stored before."""
+    rows = list(stored)
+    if not rows and not results:
+        return
     for result in results:
         users = ("-", "-")
         if result.coverage is not None:
@@ -242,17 +271,36 @@ def _print_results(results: Sequence[RunResult]) -> None:
         changes = []
         for each in result.transitions:
             changes.append(f"{each.alert}[{each.segment}] {each.from_state} -> {each.to_state}")
-        means = {}
-        for summary in _of_all(_believable(result)):
-            # Leave out metrics of the noise floor, because the table would be too wide.
-            if parse_derived(summary.metric)[0] is None:
-                means[summary.metric] = summary.mean
+        means = _means(_believable(result))
         begin = (instant(result.claim.slot), result.claim.comparison, result.status, *users)
         rows.append((begin, means, (", ".join(changes),)))
     _print_means("slot comparison status asked> paired>", rows, "alerts")
     for result in results:
         if result.reason:
             print_line(f"{result.claim.comparison} {instant(result.claim.slot)}: {result.reason}")
+
+
+def _stored_rows(store: Store, stored: Sequence[Run]) -> list[_Row]:
+    rows: list[_Row] = []
+    for run in stored:
+        record = store.history.record(run.id)
+        summaries = record.summaries if record is not None and run.status == "ok" else ()
+        users = (f"{run.asked or 0:,}", f"{run.paired or 0:,}")
+        begin = (instant(run.slot), run.comparison, run.status, *users)
+        rows.append((begin, _means(summaries), ("run before",)))
+    return rows
+
+
+def _means(summaries: Iterable[Summary]) -> dict[str, float | None]:
+    """Return the mean of each metric over all users, but for metrics of the noise floor."""
+    from monitor.model.statistics import parse_derived
+
+    means = {}
+    for summary in _of_all(summaries):
+        # With the noise floor the table would be too wide.
+        if parse_derived(summary.metric)[0] is None:
+            means[summary.metric] = summary.mean
+    return means
 
 
 def _print_means(columns: str, rows: Sequence[_Row], last_columns: str) -> None:
@@ -278,16 +326,19 @@ def backfill(
     comparison: ComparisonName,
     *,
     config: Config = DEFAULT_CONFIG,
-    start: Annotated[
+    since: Annotated[
         str | None,
         typer.Option(
-            "--from", help="First slot, in ISO 8601. Default: the oldest that waits for relevance."
+            "--since",
+            metavar="TIME",
+            autocompletion=complete_slots,
+            help="First slot. Default: the oldest that waits for relevance.",
         ),
     ] = None,
-    end: Annotated[str | None, typer.Option("--to", help="Last slot, in ISO 8601.")] = None,
+    until: Until = None,
     as_json: AsJson = False,
 ) -> None:
-    """Measure relevance that has arrived after the runs.
+    """Measure relevance that arrived after its runs.
 
     The command uses the lists that are stored with each run. Rules do not judge the result. The
     output lists the runs that now have labels, and the runs that still wait for them. The exit code
@@ -295,7 +346,7 @@ def backfill(
     """
     from monitor.service.commands.one_shot import open_one_shot
 
-    first, last = parse_period(start, end)
+    first, last = parse_period(since, until)
     log_errors_only()
     with open_one_shot(config, reconciles=False) as service:
         filled_runs = list(service.backfill(comparison, first, last))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from monitor.cli.completion import DEFAULT_CONFIG
 from monitor.cli.output import (
     instant,
     log_errors_only,
@@ -22,11 +23,14 @@ from monitor.cli.output import (
     write_whole,
 )
 from monitor.cli.parameters import (
-    DEFAULT_CONFIG,
     AsJson,
     ComparisonName,
     Config,
     OneComparison,
+    Since,
+    StoredSlot,
+    Until,
+    is_time_ago,
     opened_database,
     parse_instant,
     parse_period,
@@ -59,7 +63,12 @@ def runs(
     if not listed:
         require_known(comparison, configured)
     columns = "slot comparison status asked> paired> attempt> duration_s> reason"
-    print_records(map(_run_dict, listed), columns, as_json=as_json)
+    print_records(
+        map(_run_dict, listed),
+        columns,
+        as_json=as_json,
+        empty="no runs yet: `rankwatch run-once` runs the newest slot",
+    )
 
 
 def _run_dict(run: Run) -> dict[str, object]:
@@ -73,15 +82,11 @@ def show(
     comparison: ComparisonName,
     *,
     config: Config = DEFAULT_CONFIG,
-    slot: Annotated[
-        str | None,
-        typer.Option(help="Slot of the run, in ISO 8601. Default: the newest finished run."),
-    ] = None,
+    slot: StoredSlot = None,
     users: Annotated[
         int,
         typer.Option(
             "--users",
-            "-n",
             min=0,
             max=1_000_000,
             help="Number of users with the least similar lists to show.",
@@ -89,19 +94,22 @@ def show(
     ] = 3,
     as_json: AsJson = False,
 ) -> None:
-    """Show one stored run, and both lists of the users with the least similar lists.
+    """Show a stored run, and why similarity fell.
 
-    The command also shows the similarity by segment, and why it fell.
+    The output has the similarity by segment, and both lists of the users with the least similar
+    lists.
     """
     from monitor.model.alerts import ACCEPTED
     from monitor.model.runs import KEPT_MARK, items_of
     from monitor.service.commands.report import titles_of
 
     chosen = None if slot is None else parse_instant(slot)
-    with opened_database(config) as (store, _):
-        record = _find(store, comparison, chosen)
-        run = record.run
-        explanation = record.explanation
+    with opened_database(config) as (store, configured):
+        is_ago = slot is not None and is_time_ago(slot)
+        run = _find(store, comparison, chosen, is_ago=is_ago)
+        if run is None:
+            require_known(comparison, configured)
+            raise InputError(_write_no_run(comparison, chosen))
         evidence = store.history.evidence(run.id)
         transitions = store.alerts.transitions(comparison=comparison, limit=None)
         attempts = _earlier_attempts(store, run)
@@ -117,17 +125,15 @@ def show(
         print_json(
             {
                 **asdict(run),
-                "summaries": [_summary_dict(run, each) for each in record.summaries],
-                "arm_scores": record.arm_scores,
+                "summaries": [_summary_dict(run, each) for each in run.summaries],
                 "evidence": evidence,
-                "explanation": explanation,
                 "earlier_attempts": attempts,
                 "is_same_input": bool(equal_slots),
                 "titles": titles,
             }
         )
         return
-    _print_run(record)
+    _print_run(run)
     for each in equal_slots:
         print_line(f"the same lists as in the run of {instant(each)}")
     for change in transitions:
@@ -146,37 +152,30 @@ def report(
     comparison: ComparisonName,
     *,
     file: Annotated[Path, typer.Option("--output", "-o", help="The HTML file to write.")],
-    slot: Annotated[
-        str | None,
-        typer.Option(help="Slot of the run, in ISO 8601. Default: the newest finished run."),
-    ] = None,
-    start: Annotated[
-        str | None,
-        typer.Option(
-            "--from",
-            help="Start of the period. The report also shows the runs in which alerts began.",
-        ),
-    ] = None,
-    end: Annotated[
-        str | None,
-        typer.Option("--to", help="End of the period. The report shows the newest run up to it."),
-    ] = None,
+    slot: StoredSlot = None,
+    since: Since = None,
+    until: Until = None,
     config: Config = DEFAULT_CONFIG,
 ) -> None:
     """Write the pages of a comparison to one HTML file.
 
-    The file shows the period, the run, and both lists of the users with the least similar lists. It
-    needs no server and no network.
+    The file shows the comparison over time, the newest run or the run of --slot, and both lists of
+    the users with the least similar lists. With --since and --until it also shows the runs in which
+    alerts began. It needs no server and no network.
     """
     from monitor.service.commands.report import report_of
     from monitor.settings.loader import load_settings
 
-    if slot is not None and (start or end):
+    if slot is not None and (since or until):
         raise typer.BadParameter(
-            "--slot selects a run, and --from and --to select a period: give only one of the two"
+            "--slot selects a run, and --since and --until select a period: give only one of the two"
         )
-    chosen = None if slot is None else parse_instant(slot)
-    first, last = parse_period(start, end)
+    chosen = None
+    first, last = parse_period(since, until)
+    if slot is not None and is_time_ago(slot):
+        last = parse_instant(slot)
+    elif slot is not None:
+        chosen = parse_instant(slot)
     require_writable(file)
     log_errors_only()
     write_whole(
@@ -208,28 +207,39 @@ def _earlier_attempts(store: SqlStore, run: Run) -> list[str]:
     return [each.comparison for each in listed if each.comparison.startswith(prefix)]
 
 
-def _find(store: SqlStore, comparison: str, slot: datetime | None) -> RunRecord:
+def _find(
+    store: SqlStore,
+    comparison: str,
+    slot: datetime | None,
+    *,
+    is_ago: bool,
+) -> RunRecord | None:
+    """Return the newest finished run of this slot, or with ``is_ago`` up to this time."""
     listed = store.history.runs(
         comparison=comparison,
         limit=_LOOKED_THROUGH,
-        since=slot,
+        since=None if is_ago else slot,
         until=slot,
     )
     for run in listed:
         if run.status != "running" and (record := store.history.record(run.id)) is not None:
             return record
-    of_slot = "" if slot is None else f" of slot {instant(slot)}"
-    raise InputError(
-        f"no finished run{of_slot} of a comparison named {comparison!r} is stored: see rankwatch "
-        "runs"
+    return None
+
+
+def _write_no_run(comparison: str, slot: datetime | None) -> str:
+    if slot is None:
+        return f"no run of {comparison} has finished: run it with `rankwatch run-once {comparison}`"
+    return (
+        f"no finished run of {comparison} has the slot {instant(slot)}: choose a slot from "
+        f"`rankwatch runs {comparison}`"
     )
 
 
-def _print_run(record: RunRecord) -> None:
+def _print_run(run: RunRecord) -> None:
     from monitor.measures.presentation import arm_rows, explanation_tables, explanation_title
 
-    run = record.run
-    explanation = record.explanation
+    explanation = run.explanation
     compared = f"{run.paired or 0:,} of {run.asked or 0:,} users compared"
     print_line(f"{run.comparison}  slot {instant(run.slot)}  {run.status}  {compared}")
     if run.reason:
@@ -242,14 +252,14 @@ def _print_run(record: RunRecord) -> None:
     if explanation is not None:
         print_line(f"{explanation_title(explanation)}: {explanation.sentence}")
     columns = "segment metric mean> standard_error> p05> p50> n> by_chance>"
-    rows = [_summary_dict(run, each) | dict(each.statistics) for each in record.summaries]
+    rows = [_summary_dict(run, each) | dict(each.statistics) for each in run.summaries]
     print_records(rows, columns, as_json=False)
     _print_notes(run)
-    if record.arm_scores:
+    if run.arm_scores:
         print_line()
         print_table(
             ("segment", "arm-wide metric", "baseline>", "candidate>", "lists>"),
-            arm_rows(record.arm_scores),
+            arm_rows(run.arm_scores),
         )
     if explanation is not None:
         for table in explanation_tables(explanation):

@@ -15,9 +15,9 @@ from monitor.demo.servers import BROKEN_COUNTRY, OnCall, ReceivedAlert, Recommen
 from monitor.model.alerts import State, Transition
 from monitor.model.immutable import immutable
 from monitor.model.instants import utc_now
-from monitor.model.ports import Store
 from monitor.model.rankings import ALL
 from monitor.model.runs import RunRecord, RunStatus
+from monitor.storage import SqlStore
 
 DEMO_COMPARISON = "home-feed"
 DEMO_METRICS = ("extended_tau", "rbo(p=0.9)", "overlap")
@@ -132,7 +132,7 @@ class Simulation:
     recommenders: Recommenders
     on_call: OnCall
     story: Story
-    store: Store
+    store: SqlStore
     scene: StoryDay = field(default_factory=StoryDay)
     # Each chapter, with the moment just before its lists were served.
     chapters: list[tuple[datetime, Chapter]] = field(init=False)
@@ -156,7 +156,7 @@ class Simulation:
         """Read the store, and begin the next day if the present one is over."""
         # Read on-call first, because the store is never behind on-call.
         self.received = self.on_call.received
-        last = self.runs[-1].run.slot if self.runs else None
+        last = self.runs[-1].slot if self.runs else None
         ended = self.store.history.run_records(DEMO_COMPARISON, after=last, limit=_REMEMBERED_RUNS)
         self.runs = [*self.runs, *ended][-_REMEMBERED_RUNS:]
         self.firing = sum(each.state is State.FIRING for each in self.store.alerts.states())
@@ -169,7 +169,7 @@ class Simulation:
         chapter_began, chapter = self.chapters[-1]
         ok_runs = 0
         for each in self.runs:
-            ok_runs += each.run.status is RunStatus.OK and each.run.started_at >= chapter_began
+            ok_runs += each.status is RunStatus.OK and each.started_at >= chapter_began
         # The fault ends only when all its alerts fire. It begins only when none fires.
         if self.scene.is_broken:
             is_noticed = self.firing >= len(EXPECTED_ALERTS)
@@ -192,9 +192,9 @@ class Simulation:
         """Return every event of the story, oldest first."""
         notes = [LogNote(at=at, kind="STORY", text=CHAPTER_TEXTS[it]) for at, it in self.chapters]
         for record in self.runs:
-            if record.run.finished_at is not None:
+            if record.finished_at is not None:
                 text = _run_text(record)
-                notes.append(LogNote(at=record.run.finished_at, kind="RUN", text=text))
+                notes.append(LogNote(at=record.finished_at, kind="RUN", text=text))
         for change in self.transitions:
             kind = "FIRING" if change.is_start else "RESOLVED"
             text = f"{change.alert} {change.segment}: {change.reason}"
@@ -207,11 +207,11 @@ class Simulation:
     def unmet_expectations(self) -> Iterator[str]:
         """Yield a sentence for each expected event that is missing, and for each unexpected one."""
         # Insufficient runs are allowed, because an overloaded machine causes them.
-        failed = [each.run for each in self.runs if each.run.status is RunStatus.FAILED]
+        failed = [each for each in self.runs if each.status is RunStatus.FAILED]
         if failed:
             last = failed[-1].reason or "none given"
             yield f"{len(failed)} runs failed, the last for this reason: {last}."
-        if not any(each.run.status is RunStatus.OK for each in self.runs):
+        if not any(each.status is RunStatus.OK for each in self.runs):
             yield "No run ended with the status ok."
         happened: Counter[tuple[str, str, str, Chapter]] = Counter()
         for change in self.transitions:
@@ -232,10 +232,9 @@ class Simulation:
                 yield f"On-call was never notified that {alert} {segment} is {became}."
 
 
-def _run_text(record: RunRecord) -> str:
-    run = record.run
+def _run_text(run: RunRecord) -> str:
     words = [f"{run.status} paired {run.paired or 0}/{run.asked or 0}"]
-    for summary in record.summaries:
+    for summary in run.summaries:
         if summary.segment == ALL and summary.mean is not None:
             # The configuration writes metrics without the depth.
             metric = summary.metric.partition("@")[0]

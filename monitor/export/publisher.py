@@ -164,7 +164,7 @@ class Publication:
         """
         runs: dict[str, LatestRun | None] = dict.fromkeys(since)
         for newest in latest:
-            runs[newest.run.comparison] = newest
+            runs[newest.comparison] = newest
         series = {}
         for name, run in runs.items():
             of_run = self.series.get(name)
@@ -252,7 +252,7 @@ class PrometheusPublisher(DaemonMetrics):
         names = {"comparison": comparisons, "receiver": receivers, "ping": pings}
         self.set_names(names, intervals or {}, stale_after or {})
         latest = self._publication.latest
-        self._show([one for one in latest if one.run.comparison in self._since])
+        self._show([one for one in latest if one.comparison in self._since])
 
     def publish(self, latest: Sequence[LatestRun]) -> None:
         """Replace all results by these results. The series of other comparisons disappear."""

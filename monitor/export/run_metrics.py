@@ -27,8 +27,8 @@ def gauges_of_run(latest: LatestRun) -> Gauges:
     gauges = Gauges()
     _add_run(gauges, latest)
     if latest.coverage is not None:
-        _add_coverage(gauges, latest.run.comparison, latest.coverage)
-    if latest.run.status is RunStatus.OK:
+        _add_coverage(gauges, latest.comparison, latest.coverage)
+    if latest.status is RunStatus.OK:
         _add_results(gauges, latest)
     _add_alerts(gauges, latest)
     return gauges
@@ -46,19 +46,18 @@ def gauges_before_runs(comparison: str, since: datetime | None) -> Gauges:
 
 
 def _add_run(gauges: Gauges, latest: LatestRun) -> None:
-    run = latest.run
-    key = (run.comparison,)
+    key = (latest.comparison,)
     for status in FINISHED:
-        gauges.set("run_status", (*key, status.value), run.status is status)
-    first_slot = latest.first_slot or run.slot
+        gauges.set("run_status", (*key, status.value), latest.status is status)
+    first_slot = latest.first_slot or latest.slot
     gauges.set("comparison_since_timestamp_seconds", key, first_slot.timestamp())
-    gauges.set("run_last_slot_timestamp_seconds", key, run.slot.timestamp())
-    if run.finished_at is not None:
-        gauges.set("run_last_finished_timestamp_seconds", key, run.finished_at.timestamp())
+    gauges.set("run_last_slot_timestamp_seconds", key, latest.slot.timestamp())
+    if latest.finished_at is not None:
+        gauges.set("run_last_finished_timestamp_seconds", key, latest.finished_at.timestamp())
     if latest.last_ok_at is not None:
         gauges.set("run_last_ok_timestamp_seconds", key, latest.last_ok_at.timestamp())
     gauges.set("unlabelled_runs", key, latest.unlabelled)
-    for arm, model in (run.models or {}).items():
+    for arm, model in (latest.models or {}).items():
         if model.now is not None:
             gauges.set("model_version_info", (*key, arm.value, model.now), 1)
 
@@ -77,13 +76,14 @@ def _add_coverage(gauges: Gauges, comparison: str, coverage: Coverage) -> None:
 
 
 def _add_results(gauges: Gauges, latest: LatestRun) -> None:
-    run = latest.run
-    doubt = find_reason(run.reasons, RunReasonKind.UNTRUSTED_FLOOR)
-    gauges.set("noise_floor_untrusted", (run.comparison,), doubt is not None)
+    doubt = find_reason(latest.reasons, RunReasonKind.UNTRUSTED_FLOOR)
+    gauges.set("noise_floor_untrusted", (latest.comparison,), doubt is not None)
     for summary in latest.summaries:
         derived, metric = parse_derived(summary.metric)
-        gauges.set("similarity_by_chance", (run.comparison, metric), score_by_chance(metric, run))
-        key = (run.comparison, summary.segment, metric)
+        gauges.set(
+            "similarity_by_chance", (latest.comparison, metric), score_by_chance(metric, latest)
+        )
+        key = (latest.comparison, summary.segment, metric)
         if derived is None:
             _add_similarity(gauges, key, summary)
         elif derived is DerivedMetric.FLOOR:
@@ -93,7 +93,7 @@ def _add_results(gauges: Gauges, latest: LatestRun) -> None:
             gauges.set("over_floor_mean", key, summary.mean)
             gauges.set("over_floor_standard_error", key, summary.standard_error)
     for score in latest.arm_scores:
-        arm_key = (run.comparison, score.segment, score.arm.value, score.metric)
+        arm_key = (latest.comparison, score.segment, score.arm.value, score.metric)
         gauges.set("arm_metric", arm_key, score.value)
 
 
@@ -128,7 +128,7 @@ def _distribution(summary: Summary, mean: float) -> Distribution:
 
 
 def _add_alerts(gauges: Gauges, latest: LatestRun) -> None:
-    is_ok = latest.run.status is RunStatus.OK
+    is_ok = latest.status is RunStatus.OK
     expectations = {(each.alert, each.segment): each for each in latest.expectations}
     for state in latest.states:
         key = (state.comparison, state.alert, state.segment, state.severity.value)

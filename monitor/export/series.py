@@ -339,7 +339,7 @@ _TABLE = {
     "pings_total": _series(
         _COUNTER,
         "ping outcome",
-        "Number of dead-man pings: sent, failed (given up) or dropped (replaced by newer pings).",
+        "Number of pings to dead man's switches: sent, failed (given up) or dropped (replaced by newer pings).",
         values=(("sent", "failed", "dropped"),),
     ),
     "outbox_pending": _series(_GAUGE, "receiver", "Number of deliveries that wait to be sent."),

@@ -48,7 +48,7 @@ def draw(users: UserTable, comparison: Comparison, slot: datetime) -> Panel:
     drawn = np.arange(len(order))
     if size is not None:
         drawn = _sample(ids[order], size, comparison, slot)
-    minimum = size.minimum if size is not None else 0
+    minimum = (size and size.minimum) or 0
     if not minimum:
         order = order[drawn]
     # All users decide which values become segments, so the segments do not depend on the draw.

@@ -19,6 +19,10 @@ from monitor.model.rules import (
 
 # Stored in place of an alert's name in the transition that accepts a new level
 ACCEPTED = "(accepted)"
+DATABASE_LABEL = "database"
+"""The label `metric` of the alert about rankwatch's database."""
+TEST_LABEL = "test"
+"""The label `metric` of an alert that only tests a receiver."""
 NEW_NORMAL = (
     "new normal since"  # in the reason of a verdict if nobody has accepted the new level yet
 )
@@ -126,6 +130,15 @@ class Standstill:
 
 
 @immutable
+class RootCause:
+    """Why no run succeeded for some time."""
+
+    # How long rankwatch's own database was away; 0 if that is not the cause
+    database_away_s: float = 0.0
+    run_failure: str | None = None  # why the newest run in that time failed
+
+
+@immutable
 class Verdict:
     """A rule's conclusion about one segment in one run, with a reason for people."""
 
@@ -205,6 +218,11 @@ class Transition:
     def kind(self) -> RuleKind:
         """What the rule watches. No metric is named like the label of another kind."""
         return KIND_OF_LABEL.get(self.metric, RuleKind.SIMILARITY)
+
+    @property
+    def is_about_rankwatch(self) -> bool:
+        """Whether the alert is about rankwatch itself: no comparison and no run has it."""
+        return self.metric in (DATABASE_LABEL, TEST_LABEL)
 
     @property
     def is_announced(self) -> bool:

@@ -1,12 +1,24 @@
 """The decorator of values: `dataclasses.dataclass` with the options that every value has."""
 
-from dataclasses import dataclass, field
-from typing import TypeVar, dataclass_transform
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, TypeVar, dataclass_transform
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 _T = TypeVar("_T")
+_Kind = TypeVar("_Kind", bound="DataclassInstance")
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(field,))
 def immutable(kind: type[_T]) -> type[_T]:
     """Make the class a frozen dataclass with slots. Its fields are given by keyword."""
     return dataclass(frozen=True, slots=True, kw_only=True)(kind)
+
+
+def extend(kind: type[_Kind], value: DataclassInstance, **others: object) -> _Kind:
+    """Return the value as one of ``kind``, a subclass of its class, with further fields."""
+    values = {each.name: getattr(value, each.name) for each in fields(value)}
+    return kind(**values | others)

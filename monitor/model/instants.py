@@ -4,7 +4,7 @@ import math
 import time
 from datetime import UTC, datetime
 
-_FIRST = datetime(1970, 1, 1, tzinfo=UTC)
+FIRST_INSTANT = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def utc_now() -> datetime:
@@ -23,14 +23,14 @@ def read_instant(text: str) -> datetime:
     A time without a zone is UTC, and a date means its midnight. ValueError names the problem.
     """
     instant = _parse_instant(text)
-    if instant < _FIRST:
+    if instant < FIRST_INSTANT:
         raise ValueError(f"{text!r} is before 1970-01-01, the first slot")
     return instant
 
 
 def read_since(text: str) -> datetime:
     """Read the start of a period like `read_instant`. A time before 1970 becomes 1970."""
-    return max(_parse_instant(text), _FIRST)
+    return max(_parse_instant(text), FIRST_INSTANT)
 
 
 def _parse_instant(text: str) -> datetime:

@@ -41,17 +41,6 @@ class SeriesPoint:
 
 
 @immutable
-class FiringChange:
-    """The start or end of a firing in the run of a slot. ``incident``: its key."""
-
-    alert: str
-    segment: str
-    slot: datetime
-    is_start: bool
-    incident: str | None
-
-
-@immutable
 class SegmentMeans:
     """One segment's mean in each of the newest runs, oldest first. None if a run had no users."""
 

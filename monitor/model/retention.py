@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from datetime import datetime
 from enum import StrEnum
+from typing import TypeAlias
 
 from monitor.model.immutable import immutable
 
@@ -20,16 +21,8 @@ class DataKind(StrEnum):
     ALERTS = "alerts"  # alert states, transitions, deliveries and silences
 
 
-@immutable
-class Cutoffs:
-    """For each kind of data, the slot or day before which it is pruned."""
-
-    scores: datetime
-    lists: datetime
-    evidence: datetime
-    summaries: datetime
-    runs: datetime
-    daily: datetime
+Cutoffs: TypeAlias = Mapping[DataKind, datetime]
+"""For each kind of data but alerts, the slot or day before which it is pruned."""
 
 
 @immutable

@@ -5,7 +5,7 @@ from dataclasses import field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from math import isfinite
-from typing import ClassVar, Literal, NamedTuple, TypeAlias, TypeGuard
+from typing import ClassVar, Literal, NamedTuple, Protocol, TypeAlias, TypeGuard
 
 from monitor.model.immutable import immutable
 from monitor.model.rankings import Arm
@@ -245,14 +245,16 @@ def is_learned(rule: Rule) -> TypeGuard[SeriesRule]:
     return isinstance(rule, SeriesRule) and isinstance(rule.limit, LearnedLimit)
 
 
-@immutable
-class SampleSize:
+class SampleSize(Protocol):
     """The number of users of a panel."""
 
-    fixed: int = 0  # users that are the same in each run
-    rotating: int = 0  # users that are new in each run
-    minimum: int = 0  # least users of every segment; added users are the same in each run
-    stops_early: bool = False  # whether a run stops asking once the rules' verdicts are certain
+    fixed: int  # users that are the same in each run
+    rotating: int  # users that are new in each run
+    minimum: int | None  # least users of every segment; added users are the same in each run
+
+    @property
+    def stops_early(self) -> bool:
+        """Whether a run stops asking once the rules' verdicts are certain."""
 
 
 class Keep(StrEnum):

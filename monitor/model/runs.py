@@ -219,8 +219,11 @@ def items_of(users: Iterable[Evidence]) -> frozenset[str]:
 
 @immutable
 class RunFacts:
-    """Facts that a run measures, storage stores and pages show under the same names."""
+    """Facts that a run finds, storage stores and pages show under the same names."""
 
+    slot: datetime
+    status: RunStatus = RunStatus.RUNNING  # until the run is assessed
+    reasons: RunReasons = ()  # why the run is not ok, or what an ok run had to leave out
     # The configured number of items that could be listed, at least the number that an arm listed
     catalogue_size: int | None = None
     models: Models | None = None  # None until a version is known
@@ -231,9 +234,6 @@ class RunFacts:
 class Findings(RunFacts):
     """What one run found, as it is stored and judged."""
 
-    slot: datetime
-    status: RunStatus = RunStatus.RUNNING  # until the run is assessed
-    reasons: RunReasons = ()  # why the run is not ok, or what an ok run had to leave out
     coverage: Coverage | None = None
     summaries: tuple[Summary, ...] = ()
     # Batches with ascending users; None if no user was compared or no scores are stored
@@ -276,9 +276,7 @@ class Run(RunFacts):
 
     id: int
     comparison: str
-    slot: datetime
-    status: RunStatus
-    reason: str | None
+    reason: str | None  # the reasons as a text
     attempt: int
     owner: str
     config_hash: str
@@ -290,7 +288,6 @@ class Run(RunFacts):
     # Until when the run waits for relevance; None if no relevance is wanted
     labels_until: datetime | None = None
     labelled_at: datetime | None = None  # when metrics of relevance were measured
-    reasons: RunReasons = ()
 
     @property
     def mark(self) -> tuple[object, ...]:
@@ -304,12 +301,11 @@ def kept_name(comparison: str, attempt: int) -> str:
 
 
 @immutable
-class RunRecord:
+class RunRecord(Run):
     """One finished run with all values that rules judge, and its explanation if still stored."""
 
-    run: Run
-    coverage: Coverage | None  # None if the run ended before any user was asked
-    summaries: tuple[Summary, ...]
+    coverage: Coverage | None = None  # None if the run ended before any user was asked
+    summaries: tuple[Summary, ...] = ()
     arm_scores: tuple[ArmScore, ...] = ()
     explanation: Explanation | None = None
 

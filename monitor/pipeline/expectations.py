@@ -243,9 +243,7 @@ def _describe_level(comparison: str, since: datetime, *, is_new: bool) -> str:
     slot = format_instant(since)
     if not is_new:
         return f"normal again since {slot}"
-    return (
-        f"{NEW_NORMAL} {slot}: accept it (rankwatch accept {comparison} --from {slot}) or roll back"
-    )
+    return f"{NEW_NORMAL} {slot}: accept it (rankwatch accept {comparison} --since {slot}) or roll back"
 
 
 def _runs_of_a_new_normal(past: Sequence[PastRun], slot: datetime) -> int:

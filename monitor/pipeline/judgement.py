@@ -185,7 +185,7 @@ def complete_record(
     if not rules:
         return record, ()
     metrics = tuple(dict.fromkeys(rule.metric for rule in rules))
-    lists = history.kept_lists(record.run.id)
+    lists = history.kept_lists(record.id)
     computed = _from_lists(comparison, record, lists, metrics)
     metrics_from_lists = {summary.metric for summary in computed}
     for metric in metrics:
@@ -240,7 +240,7 @@ def _from_scores(
     before = _find_summary(record.summaries, ALL, name)
     if before is None:
         return ()
-    stored = history.run_scores(record.run.id, [name])
+    stored = history.run_scores(record.id, [name])
     scores = stored.by_metric.get(name, np.empty(0))
     values = np.sort(scores[~np.isnan(scores)])
     if len(values) != before.n:
@@ -276,21 +276,20 @@ class Rejudgement:
         A run that is not whole (``is_whole``) may have lost some of its stored summaries. So rules
         on conditions do not judge it.
         """
-        run = record.run
-        if run.status in (RunStatus.ABANDONED, RunStatus.RUNNING):
+        if record.status in (RunStatus.ABANDONED, RunStatus.RUNNING):
             return ()
         findings = Findings(
-            slot=run.slot,
-            status=run.status,
-            reasons=run.reasons,
+            slot=record.slot,
+            status=record.status,
+            reasons=record.reasons,
             coverage=record.coverage,
             summaries=record.summaries,
             arm_scores=record.arm_scores,
-            models=run.models,
+            models=record.models,
         )
         # After a change of the configuration learning starts again, as it does in the daemon.
-        past = tuple(self.past[run.config_hash])
-        if past and run.slot <= past[-1].slot:
+        past = tuple(self.past[record.config_hash])
+        if past and record.slot <= past[-1].slot:
             return ()
         memory = Memory(
             states=tuple(self.states.values()),
@@ -303,11 +302,11 @@ class Rejudgement:
         if not is_whole:
             rules = tuple(rule for rule in judging.rules if rule.kind is not RuleKind.CONDITION)
             comparison = replace(comparison, judging=replace(judging, rules=rules))
-        judgement = judge_findings(comparison, findings, memory, at=run.slot)
+        judgement = judge_findings(comparison, findings, memory, at=record.slot)
         self.states |= {(state.alert, state.segment): state for state in judgement.states}
-        if run.status is RunStatus.OK:
+        if record.status is RunStatus.OK:
             self._remember(record, judgement)
-        models = write_models(run.models, run.slot)
+        models = write_models(record.models, record.slot)
         lost = find_lost(findings)
         return add_explanations(judgement.transitions, record.explanation, models, lost=lost)
 
@@ -318,11 +317,11 @@ class Rejudgement:
             if state.state is not State.QUIET
         }
         past = PastRun(
-            slot=record.run.slot,
+            slot=record.slot,
             states=alarmed,
             lessons=to_lessons(judgement.expectations),
             standstills={standstill.alert: standstill for standstill in judgement.standstills},
             summaries=record.summaries if needs_recent(self.comparison) else (),
-            models=record.run.models,
+            models=record.models,
         )
-        self.past[record.run.config_hash].append(past)
+        self.past[record.config_hash].append(past)

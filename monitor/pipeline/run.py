@@ -1,13 +1,14 @@
 """Executes one run, from the claimed slot to the result that is stored."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from datetime import datetime
 from itertools import chain
 
 from monitor.alerts.rule_evaluation import thin_segments
 from monitor.alerts.unmatched import find_unmatched
 from monitor.model.errors import OutputError, SourceError
+from monitor.model.immutable import extend
 from monitor.model.instants import format_instant
 from monitor.model.memory import Memory, MemoryRequest
 from monitor.model.ports import Clock, ScoreSink
@@ -193,10 +194,9 @@ def _judge(
     within = comparison.measuring.relevance_within
     if findings.status is RunStatus.OK and within and relevance_metrics(comparison.measuring):
         labels_until = claim.slot + within
-    values = {column.name: getattr(findings, column.name) for column in fields(findings)}
-    values |= {"explanation": explanation, "reasons": reasons}
-    return RunResult(
-        **values,
+    return extend(
+        RunResult,
+        replace(findings, explanation=explanation, reasons=reasons),
         claim=claim,
         reason=write_run_reasons(reasons) or None,
         finished_at=at,

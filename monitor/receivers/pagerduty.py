@@ -114,6 +114,7 @@ def _details(content: MessageContent) -> dict[str, object]:
         lists = [f"{rank} {baseline} | {candidate}" for rank, baseline, candidate in example.rows]
         examples.append({"user": example.user, "lists": lists})
     details: dict[str, object] = {
+        "State": content.situation,
         "Changes": [
             {"change": change.heading, "reason": change.reason, "figures": dict(change.facts)}
             for change in content.changes

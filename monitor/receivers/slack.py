@@ -113,7 +113,8 @@ def headline_of(content: MessageContent) -> str:
 
 
 def _blocks(content: MessageContent) -> Iterator[dict[str, object]]:
-    yield _section(bold(headline_of(content)))
+    situation = map(escape_mrkdwn, content.situation)
+    yield _section(stack([bold(headline_of(content)), *situation]))
     first, *others = content.changes
     reason = escape_mrkdwn(first.reason.strip() or first.heading)
     if others:
@@ -130,7 +131,8 @@ def _blocks(content: MessageContent) -> Iterator[dict[str, object]]:
     for example in content.examples:
         yield _section(fence([f"user {example.user}", *list_lines(example)]))
     yield _section(" · ".join(link(name, url) for name, url in content.links))
-    yield _section(fence(content.commands))
+    if content.commands:
+        yield _section(fence(content.commands))
 
 
 def _section(mrkdwn: str) -> dict[str, object]:

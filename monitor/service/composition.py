@@ -15,7 +15,7 @@ from monitor.alerts.unmatched import share_selectors
 from monitor.export.publisher import PrometheusPublisher
 from monitor.model.errors import ConfigError
 from monitor.model.immutable import immutable
-from monitor.model.ports import Clock, Receiver, RelevanceSource, Store, UserSource
+from monitor.model.ports import Clock, Receiver, RelevanceSource, UserSource
 from monitor.model.rankings import Arm
 from monitor.model.rules import Comparison
 from monitor.pipeline.pseudonyms import HiddenRelevance, Pseudonyms
@@ -25,6 +25,7 @@ from monitor.receivers import RunPings, open_receivers
 from monitor.service.runner import Watched, ignore
 from monitor.settings.comparison_options import ComparisonOptions
 from monitor.settings.configuration import Settings, read_key
+from monitor.settings.runbooks import runbook_of
 from monitor.settings.translation import policy_of, to_comparison, to_schedule
 from monitor.sources import (
     UsersOptions,
@@ -37,6 +38,7 @@ from monitor.sources import (
     open_users,
 )
 from monitor.sources.kept_answers import AnswerFolder
+from monitor.storage import SqlStore
 from monitor.storage.database_url import file_of, parse_url
 from monitor.storage.sinks import ScoreFiles
 
@@ -136,7 +138,7 @@ def set_known_names(
     )
 
 
-def show_outbox(store: Store, publisher: PrometheusPublisher, now: datetime) -> None:
+def show_outbox(store: SqlStore, publisher: PrometheusPublisher, now: datetime) -> None:
     """Publish how many deliveries are pending, held back and recently dead.
 
     Raises DatabaseError if the database cannot be read.
@@ -228,18 +230,22 @@ def _installed(
     settings: Settings,
     selectors: Mapping[str, tuple[str, ...]] | None = None,
 ) -> Comparison:
-    rules = comparison.judging.rules
+    label = {}
     if settings.installation is not None:
         label = {INSTALLATION: settings.installation}
-        rules = tuple(replace(rule, labels={**label, **rule.labels}) for rule in rules)
+    rules = []
+    for rule in comparison.judging.rules:
+        runbook_url = rule.runbook_url or settings.runbook_url(runbook_of(rule))
+        labels = {**label, **rule.labels}
+        rules.append(replace(rule, labels=labels, runbook_url=runbook_url))
     shows_items = settings.privacy.items == "shown"
     judging = replace(
-        comparison.judging, rules=rules, shows_items=shows_items, selectors=selectors or {}
+        comparison.judging, rules=tuple(rules), shows_items=shows_items, selectors=selectors or {}
     )
     return replace(comparison, judging=judging)
 
 
-def reconcile(wiring: Wiring, store: Store, clock: Clock) -> None:
+def reconcile(wiring: Wiring, store: SqlStore, clock: Clock) -> None:
     """Adapt the store to the configuration.
 
     Alerts end if the configuration has no rule or comparison for them, and receivers are notified.

@@ -31,7 +31,7 @@ from monitor.model.errors import (
 from monitor.model.immutable import immutable
 from monitor.model.instants import format_instant
 from monitor.model.memory import Memory
-from monitor.model.ports import Clock, ScoreSpool, Store
+from monitor.model.ports import Clock, ScoreSpool
 from monitor.model.rules import Comparison
 from monitor.model.run_reasons import UnmatchedName
 from monitor.model.runs import Claim, PullProgress, RunResult, RunStatus
@@ -46,6 +46,7 @@ from monitor.sources.kept_answers import AnswerFolder
 if TYPE_CHECKING:  # importing prometheus_client is slow
     from monitor.export.publisher import PrometheusPublisher
     from monitor.receivers.pings import RunPings
+    from monitor.storage import SqlStore
 
 T = TypeVar("T")
 
@@ -119,7 +120,7 @@ def pick_comparison(comparisons: Mapping[str, T], name: str) -> T:
 
 def backfill_runs(
     watched: Watched,
-    store: Store,
+    store: SqlStore,
     clock: Clock,
     *,
     start: datetime | None = None,
@@ -159,7 +160,7 @@ def _open_spool() -> ScoreSpool:
 class Runner:
     """Runs slots against one store."""
 
-    store: Store
+    store: SqlStore
     clock: Clock
     owner: str = field(default_factory=whoami)
     publisher: PrometheusPublisher | None = None

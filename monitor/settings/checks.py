@@ -26,7 +26,7 @@ from monitor.boundary.options.problems import (
 from monitor.measures.arm_metrics import ArmMetric, ArmNeed, parse_arm_metric
 from monitor.measures.metrics import Metric, Need, parse
 from monitor.model.rankings import Arm
-from monitor.model.rules import Keep, SampleSize, SimilarityRule
+from monitor.model.rules import Keep, SimilarityRule
 from monitor.settings.addresses import is_loopback, split_address
 from monitor.settings.configuration import receivers_by_name
 from monitor.settings.excerpt import names_in
@@ -34,7 +34,7 @@ from monitor.settings.rule_checks import check_rule, lacks_lists
 from monitor.settings.schedule import SHORTEST_INTERVAL
 from monitor.settings.translation import to_schedule
 from monitor.settings.value_types import NO_NAME, is_name
-from monitor.sources import SOURCES, SourceOptions, all_users_problem, joined_problem
+from monitor.sources import SOURCES, SampleOptions, SourceOptions, all_users_problem, joined_problem
 from monitor.storage.database_url import file_of, parse_url
 from monitor.web.access_options import AccessOptions
 
@@ -282,7 +282,7 @@ def _users(comparison: Partial) -> Iterator[Problem]:
     yield from _sample(users.sample_size, comparison)
 
 
-def _sample(size: SampleSize | None, comparison: Partial) -> Iterator[Problem]:
+def _sample(size: SampleOptions | None, comparison: Partial) -> Iterator[Problem]:
     if size is not None and size.stops_early and not _can_be_certain(comparison):
         yield Problem(("users", "sample"), _NEVER_CERTAIN)
     if size is None or not size.fixed:

@@ -240,7 +240,7 @@ class ComparisonOptions(Options):
     metric M. `floor(M)` compares the baseline with itself. `over_floor(M)` is how much farther the
     candidate is from the baseline, user by user."""
     false_alarm_every: Duration = timedelta(days=90)
-    """All rules that learn may together cause one false alarm in this time."""
+    """All rules that learn may together cause one false alert in this time."""
     rules: Annotated[tuple[RuleOptions, ...], RulesOrDefault] = Field(default=(), max_length=200)
     """When to alert. The word `default` means rules that learn what is normal and need no
     thresholds."""

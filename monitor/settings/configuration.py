@@ -4,16 +4,17 @@ import socket
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cached_property
+from itertools import chain
 from operator import attrgetter
 from typing import Annotated, Any, ClassVar, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import Field, PrivateAttr, SecretStr
 
-from monitor.alerts.notification_policy import MaintenanceWindow, Matcher, Route
+from monitor.alerts.notification_policy import Matcher
 from monitor.boundary.files import describe_exposure, read_bounded
 from monitor.boundary.options import ConfigPath, Duration, Options, readable_by
-from monitor.model.retention import Cutoffs
+from monitor.model.retention import Cutoffs, DataKind
 from monitor.receivers import PingOptions, ReceiverOptions
 from monitor.settings.addresses import DEFAULT_LISTEN, split_address
 from monitor.settings.comparison_options import ComparisonOptions, ConditionsOptions
@@ -106,14 +107,15 @@ class RetentionOptions(Options):
 
     def cutoffs(self, now: datetime) -> Cutoffs:
         """The instants before which each kind of data is deleted."""
-        return Cutoffs(
-            scores=now - self.scores,
-            lists=now - (self.lists or self.scores),
-            evidence=now - self.evidence,
-            summaries=now - (self.summaries or self.runs),
-            runs=now - self.runs,
-            daily=now - self.daily,
-        )
+        ages = {
+            DataKind.SCORES: self.scores,
+            DataKind.LISTS: self.lists or self.scores,
+            DataKind.EVIDENCE: self.evidence,
+            DataKind.SUMMARIES: self.summaries or self.runs,
+            DataKind.RUNS: self.runs,
+            DataKind.DAILY: self.daily,
+        }
+        return {kind: now - age for kind, age in ages.items()}
 
 
 class LogOptions(Options):
@@ -141,16 +143,10 @@ class RouteOptions(Options):
     goes_on: bool = Field(default=False, alias="continue")
     """Whether later routes are also tried."""
 
-    def to_route(self, peers: Mapping[str, Sequence[str]]) -> Route:
-        """The route. ``peers`` has the receivers of each name."""
-        receivers: set[str] = set()
-        for name in self.receivers:
-            receivers.update(peers.get(name, ()))
-        return Route(
-            matchers=self.match,
-            receivers=frozenset(receivers),
-            goes_on=self.goes_on,
-        )
+    def with_peers(self, peers: Mapping[str, tuple[str, ...]]) -> Self:
+        """The route to all receivers of each name."""
+        receivers = tuple(chain.from_iterable(map(peers.__getitem__, self.receivers)))
+        return self.model_copy(update={"receivers": receivers})
 
 
 class MaintenanceOptions(Options):
@@ -171,15 +167,10 @@ class MaintenanceOptions(Options):
     lasts: Duration = Field(alias="for", examples=["2h"])
     """How long the window lasts."""
 
-    def to_window(self) -> MaintenanceWindow:
-        """The window. Its schedule is that of its ends."""
-        schedule = Cron.parse(self.cron, self.timezone)
-
-        def ends_at(now: datetime) -> datetime | None:
-            end = schedule.latest(now) + self.lasts
-            return end if now < end else None
-
-        return MaintenanceWindow(name=self.name, matchers=self.match, ends_at=ends_at)
+    def ends_at(self, now: datetime) -> datetime | None:
+        """When the window closes. None if it is closed."""
+        end = Cron.parse(self.cron, self.timezone).latest(now) + self.lasts
+        return end if now < end else None
 
 
 def _default_url(settings: dict[str, Any]) -> str:
@@ -235,6 +226,12 @@ class Settings(Options):
     external_url: PublicUrl = Field(default_factory=_default_url)
     """URL of this daemon for links in alerts (default: made from `listen`, with https if there is
     TLS)."""
+    runbook_base_url: PublicUrl | None = Field(
+        default=None, examples=["https://wiki.example.com/rankwatch/runbooks"]
+    )
+    """URL before the name of an alert's runbook, such as `/SimilarityDrop`. A rule's `runbook_url`
+    overrides it (default: `/docs/runbooks` at `external_url`, where the daemon serves the
+    runbooks)."""
     conditions: ConditionsOptions = Field(default_factory=ConditionsOptions)
     """What happens in every comparison while its runs cannot be judged."""
     entries: tuple[ComparisonOptions, ...] = Field(
@@ -244,7 +241,7 @@ class Settings(Options):
     receivers: tuple[ReceiverOptions, ...] = Field(default=(), max_length=100)
     """Receivers of notifications when an alert fires, is acknowledged or resolves."""
     pings: tuple[PingOptions, ...] = Field(default=(), max_length=100)
-    """Dead-man pings. They are sent for every run, so that somebody notices if they stop."""
+    """Pings to a dead man's switch. They are sent for every run, so that somebody notices if they stop."""
     concurrent_runs: int = Field(default=8, ge=1, le=100)
     """The largest number of runs at the same time. The run that has waited longest starts first.
     Runs that have used half of their deadline are not counted. Comparisons whose
@@ -291,6 +288,11 @@ class Settings(Options):
             copy = self.model_copy(update={"external_url": url})
         copy._access = access  # noqa: SLF001 - a copy of these settings
         return copy
+
+    def runbook_url(self, page: str) -> str:
+        """The URL of the runbook with this name."""
+        base = self.runbook_base_url or f"{self.external_url.rstrip('/')}/docs/runbooks"
+        return f"{base.rstrip('/')}/{page}"
 
     @property
     def host_names(self) -> frozenset[str]:

@@ -15,8 +15,7 @@ from monitor.boundary.options.problems import KeyPath
 from monitor.model.errors import ConfigError
 from monitor.model.immutable import immutable
 from monitor.settings.validation import read_text
-from monitor.settings.yaml_document import parse_yaml
-from monitor.storage import absolute_url
+from monitor.settings.yaml_document import YamlDocument, parse_yaml
 
 
 @immutable
@@ -32,13 +31,12 @@ def load_database_settings(path: Path) -> DatabaseSettings:
 
     If these keys cannot be read alone, raises ConfigError with all problems of the file.
     """
+    from monitor.storage import absolute_url  # noqa: PLC0415 - slow, and completion needs only names
+
     text = read_text(path)
     base = path.absolute().parent
     document = parse_yaml(text, str(path))
-    comparisons = document.data.get("comparisons")
-    names: list[Any] = []
-    for entry in comparisons if isinstance(comparisons, list) else []:
-        names += [name for _, name in names_in(entry)]
+    names = _names_of(document)
     url: Any = document.data.get("database")
     has_problem = any(
         problem.path[:1] == ("database",) or problem.path[-1:] == ("name",)
@@ -51,8 +49,35 @@ def load_database_settings(path: Path) -> DatabaseSettings:
     from monitor.settings.loader import parse_settings  # noqa: PLC0415 - slow
 
     settings = parse_settings(text, name=str(path), base_dir=base)
-    names = [each.name for each in settings.comparisons]
-    return DatabaseSettings(database=settings.database, comparison_names=tuple(names))
+    configured = tuple(each.name for each in settings.comparisons)
+    return DatabaseSettings(database=settings.database, comparison_names=configured)
+
+
+def load_comparison_names(path: Path) -> tuple[str, ...]:
+    """Read the names of the comparisons. Names that are no text are left out."""
+    names = _names_of(parse_yaml(read_text(path), str(path)))
+    return tuple(name for name in names if name is not None)
+
+
+def _names_of(document: YamlDocument) -> list[str | None]:
+    names = []
+    comparisons = document.data.get("comparisons")
+    for entry in comparisons if isinstance(comparisons, list) else []:
+        names += [name for _, name in names_in(entry)]
+    return names
+
+
+def line_of_setting(path: Path, comparison: str, setting: str) -> int:
+    """The line of a setting of this comparison: ``baseline``, ``candidate`` or ``users``."""
+    document = parse_yaml(read_text(path), str(path))
+    comparisons = document.data.get("comparisons")
+    for place, entry in enumerate(comparisons if isinstance(comparisons, list) else []):
+        for key, name in names_in(entry):
+            if name == comparison:
+                is_one_of_several = setting == "candidate" and key[0] == "candidates"
+                keys = key if is_one_of_several else (setting,)
+                return document.line(("comparisons", place, *keys))
+    return 1
 
 
 def names_in(entry: object) -> Iterator[tuple[KeyPath, str | None]]:

@@ -196,7 +196,7 @@ def _users_asked(rule: Partial, comparison: Partial) -> Iterator[Problem]:
     size = None if users is None else users.sample_size
     if size is None or rule.min_users is None:
         return
-    sampled = max(size.fixed + size.rotating, size.minimum)
+    sampled = max(size.fixed + size.rotating, size.minimum or 0)
     if rule.min_users > sampled:
         yield Problem(
             ("min_users",) if rule.has("min_users") else (),

@@ -65,8 +65,8 @@ def policy_of(settings: Settings) -> NotificationPolicy:
             if rule.is_dry_run:
                 muted.add((comparison.name, rule.alert))
     return NotificationPolicy(
-        routes=tuple(route.to_route(peers) for route in settings.routes),
-        windows=tuple(window.to_window() for window in settings.maintenance),
+        routes=tuple(route.with_peers(peers) for route in settings.routes),
+        windows=settings.maintenance,
         muted=frozenset(muted),
         fallbacks=fallbacks,
         shows_items=settings.privacy.items == "shown",

@@ -22,7 +22,6 @@ from monitor.model.ports import (
     Source,
     UserSource,
 )
-from monitor.model.rules import SampleSize
 from monitor.sources.file import FILE
 from monitor.sources.http import HTTP
 from monitor.sources.kinds import Reader, SourceKind, read_kind
@@ -118,6 +117,11 @@ class SampleOptions(Options):
     For each rule and segment, asking all users would change the verdict in at most 1 of 100
     runs."""
 
+    @property
+    def stops_early(self) -> bool:
+        """Whether a run stops asking once the rules' verdicts are certain."""
+        return self.stop_when is not None
+
     def _problems(self) -> Iterator[str]:
         if self.fixed + self.rotating == 0:
             yield "give fixed or rotating, and at least 1 user"
@@ -159,19 +163,9 @@ class UsersOptions(OneOf):
     run asks for all users."""
 
     @property
-    def sample_size(self) -> SampleSize | None:
+    def sample_size(self) -> SampleOptions | None:
         """How many users of each kind a run asks for. None means all users."""
-        sample = self.sample
-        if sample is None:
-            return None
-        if isinstance(sample, int):
-            return SampleSize(fixed=sample)
-        return SampleSize(
-            fixed=sample.fixed,
-            rotating=sample.rotating,
-            minimum=sample.minimum or 0,
-            stops_early=bool(sample.stop_when),
-        )
+        return SampleOptions(fixed=self.sample) if isinstance(self.sample, int) else self.sample
 
     def _problems(self) -> Iterator[str]:
         if self.sample_size is not None and self.sample_size.minimum and not self.segments:

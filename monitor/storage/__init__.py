@@ -7,7 +7,6 @@ from contextlib import closing
 
 from pydantic import SecretStr
 
-from monitor.model.ports import AlertStore, History, Outbox, PageStore, RunStore
 from monitor.storage.alert_store import SqlAlertStore
 from monitor.storage.database_url import absolute_url, describe, parse_url
 from monitor.storage.leases import open_leases
@@ -25,11 +24,11 @@ class SqlStore:
 
     def __init__(self, database: Database) -> None:
         self.database = database
-        self.runs: RunStore = SqlRunStore(database)
-        self.history: History = SqlHistory(database)
-        self.alerts: AlertStore = SqlAlertStore(database)
-        self.outbox: Outbox = SqlOutbox(database)
-        self.pages: PageStore = SqlPageStore(database)
+        self.runs = SqlRunStore(database)
+        self.history = SqlHistory(database)
+        self.alerts = SqlAlertStore(database)
+        self.outbox = SqlOutbox(database)
+        self.pages = SqlPageStore(database)
         self.maintenance = SqlMaintenance(database)
 
     def __repr__(self) -> str:

@@ -4,7 +4,7 @@ People acknowledge, resolve, silence and expire. A standby and commands may stor
 The leader delivers them. Locks on comparisons keep runs from changing the same alerts meanwhile.
 """
 
-# ruff: noqa: D102 - the port's docstrings are the contract
+# ruff: noqa: D102 - the port has the docstrings of its methods
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -35,13 +35,17 @@ _JUST_BEFORE = timedelta(microseconds=1)
 
 
 class SqlAlertStore:
-    """Port AlertStore over SQLAlchemy Core."""
+    """Port AlertStore over SQLAlchemy Core, with further methods for the service."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._installation = ""
 
     def installation(self, *, create: bool) -> str:
+        """The random, permanent id of this database.
+
+        If there is none, it is created with ``create`` True. Otherwise it is empty.
+        """
         if not self._installation:
             with self._database.write() if create else self._database.read() as connection:
                 self._installation = installation_of(connection, create=create)
@@ -70,10 +74,15 @@ class SqlAlertStore:
         *,
         receivers: Sequence[str],
     ) -> None:
+        """Store states that no run judged, with transitions and deliveries. Works like `finish`."""
         with self._database.write() as connection:
             store_alerts(connection, states, transitions, receivers)
 
     def retire(self, transitions: Sequence[Transition], *, receivers: Sequence[str]) -> None:
+        """End the states whose rule or comparison was removed, with transitions and deliveries.
+
+        Leaves out a state that has changed since it was read.
+        """
         names = {change.comparison for change in transitions}
         with self._database.write() as connection:
             lock_names(connection, names)
@@ -91,6 +100,10 @@ class SqlAlertStore:
             store_transitions(connection, ended, receivers)
 
     def rewind(self, comparison: str, *, slot: datetime, now: datetime) -> None:
+        """Allow ``slot`` to change states that were judged in slots after ``now``.
+
+        This is needed after a clock was set back. Nobody is notified.
+        """
         # The states stay the same. Only their begin, and the slot that judged them, move back.
         earlier = {alert_states.c.judged_slot: slot - _JUST_BEFORE, alert_states.c.since: slot}
         with self._database.write() as connection:
@@ -159,6 +172,10 @@ class SqlAlertStore:
         return tuple(changes)
 
     def accept(self, level: Transition) -> Transition:
+        """Store that a level is normal, beginning with its slot, as a transition of ACCEPTED.
+
+        If a transition is already stored for the slot, returns that one.
+        """
         with self._database.write() as connection:
             lock_names(connection, [level.comparison])
             for accepted in read_accepted(connection, level.comparison):
@@ -168,6 +185,7 @@ class SqlAlertStore:
         return level
 
     def undo_acceptance(self, comparison: str, slot: datetime) -> Transition | None:
+        """Delete the acceptance of the level that began in this slot. Returns it, or None."""
         is_accepted = (
             transitions.c.comparison == comparison,
             transitions.c.alert == ACCEPTED,

@@ -1,11 +1,11 @@
 """The lease that makes one daemon the leader."""
 
-# ruff: noqa: D102 - the port's docstrings are the contract
+# ruff: noqa: D102 - `Leases` has the docstrings of its methods
 
 import secrets
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Protocol
 
 from sqlalchemy import (
     URL,
@@ -21,14 +21,12 @@ from sqlalchemy import (
     update,
 )
 
-from monitor.model.errors import DatabaseError
 from monitor.model.instants import format_instant
-from monitor.model.ports import Leases
 from monitor.model.runs import Lease, Occupied
 from monitor.storage.column_types import Instant
-from monitor.storage.database_url import describe, file_of
+from monitor.storage.database_url import file_of
 from monitor.storage.rows import insert, is_sqlite
-from monitor.storage.sqlite_file import FileLock, identity
+from monitor.storage.sqlite_file import FileLock
 from monitor.storage.tables.run_tables import leases
 from monitor.storage.transactions import LEADING, Database, is_current
 
@@ -36,6 +34,31 @@ _INSTALLATION = "installation"
 _OUTAGE = "outage since "
 _IS_OUTAGE = leases.c.name.startswith(_OUTAGE)
 _OUTAGES_KEPT = timedelta(days=7)
+
+
+class Leases(Protocol):
+    """The right to lead, for one of the daemons that share a database. Use it from one thread.
+
+    After a DatabaseError, it is unknown whether the lease is still valid.
+    """
+
+    def acquire(self) -> Lease | Occupied:
+        """Acquire the lease if it is free, expired or released.
+
+        Only one of several callers gets the lease. The epoch grows by one.
+        """
+
+    def renew(self, lease: Lease) -> bool:
+        """Extend the lease by its full time, counted from some moment during the call.
+
+        False if another daemon has acquired it.
+        """
+
+    def release(self, lease: Lease) -> None:
+        """Release the lease for other daemons. Does nothing if another daemon has acquired it."""
+
+    def close(self) -> None:
+        """Close the connections. May be called twice."""
 
 
 def open_leases(url: URL, *, holder: str, lasts: timedelta) -> Leases:
@@ -49,7 +72,7 @@ def open_leases(url: URL, *, holder: str, lasts: timedelta) -> Leases:
 
 @dataclass(frozen=True, slots=True)
 class PostgresLeases:
-    """Port ``Leases`` over PostgreSQL."""
+    """`Leases` over PostgreSQL."""
 
     database: Database
     holder: str
@@ -87,16 +110,14 @@ class PostgresLeases:
 
 @dataclass(slots=True)
 class SqliteLeases:
-    """Port ``Leases`` over SQLite: the holder of the file lock leads, and there is no standby."""
+    """`Leases` over SQLite: the holder of the file lock leads, and there is no standby."""
 
     database: Database
     lock: FileLock
-    _file: tuple[int, int] | None = field(default=None, init=False)
 
     def acquire(self) -> Lease | Occupied:
         # A permanent DatabaseError names the holder if another process has the lock.
         self.lock.take()
-        self._file = identity(self.lock.file)
         with self.database.write() as connection:
             before = connection.scalar(select(leases.c.holder).where(leases.c.name == LEADING))
             epoch = _take(connection, self.lock.holder, None)
@@ -105,12 +126,6 @@ class SqliteLeases:
     def renew(self, lease: Lease) -> bool:
         # This writes nothing. It checks that lock, file and epoch are still ours.
         self.lock.take()
-        if identity(self.lock.file) != self._file:
-            # Open connections still use the other file.
-            raise DatabaseError(
-                f"{describe(self.database.url)} was deleted or replaced by another file while in "
-                "use: put the file back, or restart rankwatch"
-            )
         with self.database.read() as connection:
             return connection.scalar(select(leases.c.epoch).where(is_current(lease))) is not None
 

@@ -1,6 +1,6 @@
 """SqlMaintenance: the database's state and size, who may write to it, and when to delete data."""
 
-# ruff: noqa: D102 - the port's docstrings are the contract
+# ruff: noqa: D102 - the port has the docstrings of its methods
 
 from collections import Counter
 from collections.abc import Mapping
@@ -72,7 +72,7 @@ TABLES: Mapping[DataKind, tuple[Table, ...]] = {
 
 
 class SqlMaintenance:
-    """Port Maintenance over SQLAlchemy Core, with further methods that only the daemon needs."""
+    """Port Maintenance over SQLAlchemy Core, with further methods for the service."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -85,19 +85,23 @@ class SqlMaintenance:
         self.ping()
 
     def ping(self) -> None:
+        """Raise DatabaseError if the database does not answer or its schema is wrong."""
         with self._database.read() as connection:
             schema_version.require_head(connection, describe(self._database.url))
 
     def probe_write(self) -> None:
+        """Write and flush a stored value. DatabaseError if the database cannot be written now."""
         # A transaction that changes nothing would succeed on a full disk.
         with self._database.write(is_fenced=False) as connection:
             schema_version.rewrite(connection)
 
     def record_outage(self, since: datetime, until: datetime) -> None:
+        """Store an outage of the database, or a later end of the same outage. Kept for a week."""
         with self._database.write(is_fenced=False) as connection:
             leases.store_outage(connection, since, until)
 
     def away_s_since(self, instant: datetime) -> float:
+        """How many seconds the database was away in outages that ended after the instant."""
         with self._database.read() as connection:
             return leases.away_s_since(connection, instant)
 
@@ -126,6 +130,15 @@ class SqlMaintenance:
             return Counter(name for name, status in ended if status is RunStatus.ABANDONED)
 
     def prune(self, cutoffs: Cutoffs, *, now: datetime) -> Pruned:
+        """Delete data of older slots, in many small transactions.
+
+        - Deletes nothing if neither runs nor the server's clock confirm ``now``. ``Pruned.reason``
+          says so.
+        - Keeps states, and transitions with waiting deliveries.
+        - Rolls up past days first. Deletes explanations together with evidence.
+        - Deletes stored lists earlier, except the newest lists of each comparison and lists that
+          wait for relevance. PostgreSQL deletes scores of whole days only.
+        """
         with self._database.read() as connection:
             doubt = doubt_about(connection, now)
         if doubt is not None:

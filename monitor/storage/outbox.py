@@ -1,6 +1,6 @@
 """SqlOutbox: leases deliveries and stores their outcomes."""
 
-# ruff: noqa: D102 - the port's docstrings are the contract
+# ruff: noqa: D102 - the port has the docstrings of its methods
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -85,7 +85,7 @@ _COLUMNS = (
 
 
 class SqlOutbox:
-    """Port Outbox over SQLAlchemy Core."""
+    """Port Outbox over SQLAlchemy Core, with further methods for the service."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -226,6 +226,10 @@ class SqlOutbox:
         return from_rows(Transition, sorted(rows, key=attrgetter("id")))
 
     def retry_refused(self, now: datetime, *, receivers: Sequence[str]) -> int:
+        """Retry what these receivers refused: starts of current firings, and ends of the last day.
+
+        Returns the number of deliveries that are retried.
+        """
         is_configured = deliveries.c.receiver.in_(list(receivers))
         starts = _select(deliveries.c.id).join(alert_states, IS_LASTING_START)
         is_recent = and_(
@@ -240,6 +244,7 @@ class SqlOutbox:
             return connection.execute(update(deliveries).where(is_refused).values(pending)).rowcount
 
     def give_up_removed(self, *, configured: Sequence[str], now: datetime) -> int:
+        """Give up deliveries to receivers that are not in ``configured``. Returns their number."""
         removed = select(deliveries.c.id).where(
             _IS_WAITING, deliveries.c.receiver.not_in(list(configured))
         )
@@ -317,6 +322,7 @@ class SqlOutbox:
         return records
 
     def given_up(self, *, since: datetime) -> Mapping[str, int]:
+        """By receiver, how many deliveries were given up since then. Omits removed receivers."""
         is_given_up = and_(
             deliveries.c.status == DeliveryStatus.DEAD,
             deliveries.c.settled_at >= since,

@@ -1,6 +1,6 @@
 """SqlPageStore: the queries of web pages. Each query uses an index."""
 
-# ruff: noqa: D102 - the port's docstrings are the contract
+# ruff: noqa: D102 - the port has the docstrings of its methods
 
 import math
 from collections import defaultdict
@@ -27,7 +27,6 @@ from monitor.model.alerts import State, Transition, normal_band
 from monitor.model.explanation import Explanation
 from monitor.model.pages import (
     Attempt,
-    FiringChange,
     IncidentFilter,
     IncidentHistory,
     IncidentStart,
@@ -120,7 +119,7 @@ class SqlPageStore:
                 summaries.c.standard_error,
                 summaries.c.n,
                 expectations.c.expected,
-                expectations.c.limit,
+                expectations.c.limit.label("limit"),
                 expectations.c.opposite,
                 runs.c.config_hash,
                 runs.c.k,
@@ -192,26 +191,19 @@ class SqlPageStore:
         *,
         since: datetime,
         until: datetime,
-    ) -> tuple[FiringChange, ...]:
-        is_start = transitions.c.to_state == State.FIRING
-        columns = (
-            transitions.c.alert,
-            transitions.c.segment,
-            transitions.c.slot,
-            transitions.c.incident,
-        )
+    ) -> tuple[Transition, ...]:
         query = (
-            select(*columns, is_start.label("is_start"))
+            select(transitions)
             .where(
                 transitions.c.comparison == comparison,
                 transitions.c.slot.between(since, until),
-                is_start != (transitions.c.from_state == State.FIRING),
+                or_(IS_START, IS_END),
             )
             .order_by(transitions.c.id)
         )
         if segment is not None:
             query = query.where(transitions.c.segment == segment)
-        return from_rows(FiringChange, self._database.rows(query))
+        return from_rows(Transition, self._database.rows(query))
 
     def user_scores(
         self,

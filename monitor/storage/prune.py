@@ -26,7 +26,7 @@ from sqlalchemy import (
 
 from monitor.model.alerts import State
 from monitor.model.rankings import ALL
-from monitor.model.retention import Cutoffs, Pruned
+from monitor.model.retention import Cutoffs, DataKind, Pruned
 from monitor.model.runs import KEPT_MARK, Histogram, RunStatus
 from monitor.storage.alert_states import KEY_COLUMNS, WAITING
 from monitor.storage.list_pieces import runs_with_unneeded_lists
@@ -84,11 +84,15 @@ Rows of the segment ``all`` stay as long as the run.
 
 def prune(database: Database, cutoffs: Cutoffs, now: datetime) -> Pruned:
     """Roll up past days, then delete expired rows and lists that nothing needs."""
-    summaries_before = max(cutoffs.summaries, cutoffs.runs)
-    roll_up(database, since=cutoffs.daily, complete_from=summaries_before, now=now)
+    runs_before = cutoffs[DataKind.RUNS]
+    # Nothing stays longer than its run.
+    before = {kind: max(cutoff, runs_before) for kind, cutoff in cutoffs.items()}
+    daily_before = cutoffs[DataKind.DAILY]
+    summaries_before = before[DataKind.SUMMARIES]
+    roll_up(database, since=daily_before, complete_from=summaries_before, now=now)
     days = [day_of_slot(now + timedelta(days=ahead)) for ahead in range(_DAYS_AHEAD + 1)]
     ensure_partitions(database, days)
-    scores_before = max(cutoffs.scores, cutoffs.runs)
+    scores_before = before[DataKind.SCORES]
     counts: Counter[str] = Counter()
     obstacles: tuple[str, ...] = ()
     if database.is_sqlite:
@@ -98,9 +102,9 @@ def prune(database: Database, cutoffs: Cutoffs, now: datetime) -> Pruned:
         counts["scores"], obstacles = drop_past(database, scores_before)
         in_default = settled_with(DEFAULT_PARTITION, scores_before)
         scored = in_default.order_by(runs.c.slot)
-    evidence_before = max(cutoffs.evidence, cutoffs.runs)
-    unneeded = runs_with_unneeded_lists(max(cutoffs.lists, cutoffs.runs), now)
-    expired = select(runs.c.id).where(is_settled_before(cutoffs.runs))
+    evidence_before = before[DataKind.EVIDENCE]
+    unneeded = runs_with_unneeded_lists(before[DataKind.LISTS], now)
+    expired = select(runs.c.id).where(is_settled_before(runs_before))
     for tables, query in (
         ((scores,), scored),
         ((evidence,), settled_with(evidence, evidence_before)),
@@ -110,11 +114,11 @@ def prune(database: Database, cutoffs: Cutoffs, now: datetime) -> Pruned:
         ((*RUN_TABLES, runs), expired),
     ):
         counts += _delete_of_runs(database, tables, query)
-    while deleted := _delete_batch_of_transitions(database, cutoffs.runs):
+    while deleted := _delete_batch_of_transitions(database, runs_before):
         counts += deleted
     with database.write() as connection:
-        counts += _execute(connection, delete(silences).where(silences.c.ends_at < cutoffs.runs))
-        counts += _execute(connection, delete(daily).where(daily.c.day < cutoffs.daily))
+        counts += _execute(connection, delete(silences).where(silences.c.ends_at < runs_before))
+        counts += _execute(connection, delete(daily).where(daily.c.day < daily_before))
     return Pruned(deleted_rows=dict(+counts), put_off=obstacles)
 
 

@@ -1,8 +1,9 @@
 """SqlHistory: the results of earlier runs, for later runs and for people."""
 
-# ruff: noqa: D102 - the port's docstrings are the contract
+# ruff: noqa: D102 - the port has the docstrings of its methods
 
-from collections.abc import Iterable, Sequence
+from collections import deque
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from datetime import datetime, timedelta
 from itertools import pairwise
@@ -13,6 +14,7 @@ from sqlalchemy import ColumnElement, Connection, Select, and_, column, func, se
 from monitor.model.alerts import Expectation, State, Transition
 from monitor.model.errors import DatabaseError
 from monitor.model.explanation import Explanation, Split
+from monitor.model.immutable import extend, immutable
 from monitor.model.memory import Memory, MemoryRequest, PastRun
 from monitor.model.rankings import ALL
 from monitor.model.rules import METRIC_LABELS, MIN_HEALTHY_RUNS, RuleKind
@@ -59,32 +61,43 @@ RECENT_RUNS = 40
 
 _EXPLAINED = 7
 """How many of the newest runs are searched for the cause of an alert."""
-_HEALTHY_AMONG = (64, 2000)
+_SEARCHED = 64
+_SEARCHED_AFTER_LONG_ALERTS = 2000
 """How many of the newest runs with status ok are searched for healthy runs.
 
-The second number is used if the first finds too few, for example after a long alert.
+The second number is used if the first finds too few.
 """
 
 
 class SqlHistory:
-    """Port History over SQLAlchemy Core."""
+    """Port History over SQLAlchemy Core, with further methods for the service."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def memory_of(self, request: MemoryRequest) -> Memory:
+        """What a run needs from earlier runs.
+
+        Lists only if the request wants them: those of the last run, and those from before the
+        alerts that fire. Damaged lists are left out, with a sentence in ``unreadable``.
+        """
         with self._database.read() as connection:
-            past = _past_runs(connection, request)
+            newest = _newest_ok(connection, request)
+            past = _past_runs(connection, request, _last(newest, request.runs))
             memory = Memory(
                 states=read_states(connection, request.comparison),
                 past=past,
                 accepted=read_accepted(connection, request.comparison),
                 anew_since=_anew_since(connection, request, past),
                 last_ok=_newest(connection, request.comparison, *_is_earlier_ok(request)),
-                floor_overlaps=_floor_overlaps(connection, request),
-                splits=_healthy_splits(connection, request),
-                explained=_last_explained(connection, request),
             )
+            if request.splits:
+                memory = replace(
+                    memory,
+                    floor_overlaps=_floor_overlaps(connection, _last(newest, request.splits)),
+                    splits=_healthy_splits(connection, request, newest),
+                    explained=_last_explained(connection, _last(newest, _EXPLAINED)),
+                )
             if not request.wants_last_lists:
                 return memory
             last, before_alerts = _runs_with_lists(connection, request)
@@ -125,11 +138,10 @@ class SqlHistory:
         with self._database.read() as connection:
             newest = [_newest(connection, name, *conditions) for name in dict.fromkeys(comparisons)]
             records = _records(connection, list(filter(None, newest)))
-            ids = [record.run.id for record in records]
+            ids = [record.id for record in records]
             expectations = run_results.items_of(connection, Expectation, ids)
             return tuple(
-                _latest(connection, record, expectations.get(record.run.id, ()))
-                for record in records
+                _latest(connection, record, expectations.get(record.id, ())) for record in records
             )
 
     def changes(
@@ -139,6 +151,10 @@ class SqlHistory:
         *,
         until: datetime,
     ) -> tuple[frozenset[str], Watermark]:
+        """Comparisons for which `latest` may have changed since ``seen``, and the new watermark.
+
+        Detects newer runs and changes of alerts. Does not detect deletions or labels of older runs.
+        """
         with self._database.read() as connection:
             marks = _marks(connection, comparisons, until) if comparisons else {}
             last: int = connection.scalar(select(func.max(transitions.c.id))) or 0
@@ -178,6 +194,7 @@ class SqlHistory:
         after: datetime | None,
         limit: int,
     ) -> tuple[RunRecord, ...]:
+        """The oldest ``limit`` finished runs of later slots with any status, oldest first."""
         query = (
             RUN_ROWS.where(runs.c.comparison == comparison, runs.c.status != RunStatus.RUNNING)
             .order_by(runs.c.slot)
@@ -207,32 +224,45 @@ class SqlHistory:
             return scores_of(connection, run_id, metrics)
 
 
-def _past_runs(connection: Connection, request: MemoryRequest) -> tuple[PastRun, ...]:
-    if not request.runs:
-        return ()
-    slots = _newest_ok(connection, request, request.runs)
-    ids = list(slots)
-    alarms = _alarms_after(connection, request.comparison, slots.values())
+@immutable
+class _OkRun:
+    """An ok run, with the states of the drift alerts that were not quiet after it.
+
+    The keys of the states are name and segment of the alert.
+    """
+
+    id: int
+    slot: datetime
+    states: Mapping[tuple[str, str], State]
+
+
+def _last(newest: Sequence[_OkRun], count: int) -> Sequence[_OkRun]:
+    return newest[max(0, len(newest) - count) :]
+
+
+def _past_runs(
+    connection: Connection, request: MemoryRequest, newest: Sequence[_OkRun]
+) -> tuple[PastRun, ...]:
+    ids = [run.id for run in newest]
     columns = select(runs.c.id, runs.c.models, runs.c.standstills)
     rows = {row.id: row for row in connection.execute(columns.where(runs.c.id.in_(ids)))}
     lessons = run_results.lessons_of(connection, ids)
     past = {}
     ids_without_lessons = []
-    for (run_id, slot), states in zip(slots.items(), alarms, strict=True):
+    for each in newest:
         run = PastRun(
-            slot=slot,
-            states=states,
-            lessons=lessons.get(run_id, {}),
-            standstills={each.alert: each for each in rows[run_id].standstills},
-            models=rows[run_id].models,
+            slot=each.slot,
+            states=each.states,
+            lessons=lessons.get(each.id, {}),
+            standstills={still.alert: still for still in rows[each.id].standstills},
+            models=rows[each.id].models,
         )
-        past[run_id] = run
+        past[each.id] = run
         if not all(run.teaches(alert, series) for alert, series in request.series.items()):
-            ids_without_lessons.append(run_id)
-    if ids_without_lessons:
-        measured = run_results.items_of(connection, Summary, ids_without_lessons)
-        for run_id, run_summaries in measured.items():
-            past[run_id] = replace(past[run_id], summaries=run_summaries)
+            ids_without_lessons.append(each.id)
+    measured = run_results.items_of(connection, Summary, ids_without_lessons)
+    for run_id, run_summaries in measured.items():
+        past[run_id] = replace(past[run_id], summaries=run_summaries)
     return tuple(past.values())
 
 
@@ -261,9 +291,9 @@ def _anew_since(
     return connection.scalar(first) or request.before
 
 
-def _floor_overlaps(connection: Connection, request: MemoryRequest) -> tuple[float, ...]:
+def _floor_overlaps(connection: Connection, newest: Sequence[_OkRun]) -> tuple[float, ...]:
     query = select(summaries.c.mean).where(
-        summaries.c.run_id.in_(list(_newest_ok(connection, request, request.splits))),
+        summaries.c.run_id.in_([run.id for run in newest]),
         summaries.c.segment == ALL,
         summaries.c.metric == "floor(overlap)",
         summaries.c.n > 0,
@@ -271,20 +301,18 @@ def _floor_overlaps(connection: Connection, request: MemoryRequest) -> tuple[flo
     return tuple(connection.scalars(query))
 
 
-def _healthy_splits(connection: Connection, request: MemoryRequest) -> tuple[Split, ...]:
+def _healthy_splits(
+    connection: Connection, request: MemoryRequest, newest: Sequence[_OkRun]
+) -> tuple[Split, ...]:
     """Return the splits of the newest healthy earlier runs of the configuration, oldest first.
 
     A run is healthy if its status is ok, no drift alert was pending or firing after it, and no
     expectation was suspicious. Runs without a split are skipped.
     """
-    if not request.splits:
-        return ()
-    for among in _HEALTHY_AMONG:
-        slots = _newest_ok(connection, request, among)
-        alarms = _alarms_after(connection, request.comparison, slots.values())
-        quiet = [run_id for run_id, states in zip(slots, alarms, strict=True) if not states]
-        if len(quiet) >= request.splits or len(slots) < among:
-            break
+    quiet = [run.id for run in newest if not run.states]
+    if len(quiet) < request.splits and len(newest) >= _SEARCHED:
+        further = _newest_ok(connection, request, _SEARCHED_AFTER_LONG_ALERTS)
+        quiet = [run.id for run in further if not run.states]
     chosen = quiet[-request.splits :]
     # With many segments, there is always one close to a trend. So only the expectations for all
     # users can make a run suspicious.
@@ -300,24 +328,20 @@ def _healthy_splits(connection: Connection, request: MemoryRequest) -> tuple[Spl
 
 
 def _last_explained(
-    connection: Connection, request: MemoryRequest
+    connection: Connection, newest: Sequence[_OkRun]
 ) -> tuple[tuple[datetime, Explanation], ...]:
-    """Return slot and explanation of the newest runs with status ok, newest first."""
-    if not request.splits:
-        return ()
-    slots = _newest_ok(connection, request, _EXPLAINED)
-    alarms = _alarms_after(connection, request.comparison, slots.values())
+    """Return slot and explanation of these runs, newest first."""
     # If all alerts had ended after some run, the runs before it belong to another fault.
     start = 0
-    for place, (before, after) in enumerate(pairwise(alarms), start=1):
-        if before and not after:
+    for place, (before, after) in enumerate(pairwise(newest), start=1):
+        if before.states and not after.states:
             start = place
-    ids = list(slots)[start:]
-    explanations = run_results.explanations_of(connection, ids)
+    of_fault = newest[start:]
+    explanations = run_results.explanations_of(connection, [run.id for run in of_fault])
     explained = []
-    for run_id in reversed(ids):
-        if run_id in explanations:
-            explained.append((slots[run_id], explanations[run_id]))
+    for run in reversed(of_fault):
+        if run.id in explanations:
+            explained.append((run.slot, explanations[run.id]))
     return tuple(explained)
 
 
@@ -339,51 +363,39 @@ def _is_earlier_ok(request: MemoryRequest) -> tuple[ColumnElement[bool], ...]:
     return runs.c.status == RunStatus.OK, runs.c.slot < request.before
 
 
-def _newest_ok(connection: Connection, request: MemoryRequest, limit: int) -> dict[int, datetime]:
-    """Return the slots of the newest earlier runs of the configuration with status ok, by run id.
+def _newest_ok(
+    connection: Connection, request: MemoryRequest, limit: int | None = None
+) -> list[_OkRun]:
+    """Return the newest earlier runs of the configuration with status ok, oldest first.
 
-    The oldest run comes first.
+    ``limit`` None returns as many as the request needs.
     """
+    if not request.runs and not request.splits:
+        return []
     is_past = (runs.c.config_hash == request.config_hash, runs.c.slot < request.before)
-    query = run_results.newest_ok(request.comparison, *is_past).limit(limit)
-    return {row.id: row.slot for row in reversed(connection.execute(query).all())}
-
-
-def _alarms_after(
-    connection: Connection,
-    comparison: str,
-    slots: Iterable[datetime],
-) -> list[dict[tuple[str, str], State]]:
-    """For each slot, return the states of the drift alerts that were not quiet after it.
-
-    The keys are name and segment of the alert. The slots must ascend.
-    """
+    query = run_results.newest_ok(request.comparison, *is_past)
+    most = limit or max(request.runs, _SEARCHED, _EXPLAINED)
+    newest_first = connection.execute(query.limit(most)).all()
     # Alerts on conditions, such as coverage, do not make a run unhealthy.
-    query = (
-        select(
-            transitions.c.alert,
-            transitions.c.segment,
-            transitions.c.slot,
-            transitions.c.to_state,
-        )
+    columns = transitions.c
+    drift = (
+        select(columns.alert, columns.segment, columns.slot, columns.to_state)
         .where(
-            transitions.c.comparison == comparison,
-            transitions.c.metric != METRIC_LABELS[RuleKind.CONDITION],
+            columns.comparison == request.comparison,
+            columns.metric != METRIC_LABELS[RuleKind.CONDITION],
         )
-        .order_by(transitions.c.slot, transitions.c.id)
+        .order_by(columns.slot, columns.id)
     )
-    changes = connection.execute(query).all()
+    changes = deque(connection.execute(drift))
     states = {}
-    alarms = []
-    position = 0
-    for slot in slots:
-        while position < len(changes) and changes[position].slot <= slot:
-            change = changes[position]
+    newest = []
+    for row in reversed(newest_first):
+        while changes and changes[0].slot <= row.slot:
+            change = changes.popleft()
             states[change.alert, change.segment] = change.to_state
-            position += 1
         lasting = {watch: state for watch, state in states.items() if state is not State.QUIET}
-        alarms.append(lasting)
-    return alarms
+        newest.append(_OkRun(id=row.id, slot=row.slot, states=lasting))
+    return newest
 
 
 def _records(connection: Connection, finished: Sequence[Run]) -> tuple[RunRecord, ...]:
@@ -394,8 +406,9 @@ def _records(connection: Connection, finished: Sequence[Run]) -> tuple[RunRecord
     explanations = run_results.explanations_of(connection, ids)
     records = []
     for run in finished:
-        record = RunRecord(
-            run=run,
+        record = extend(
+            RunRecord,
+            run,
             coverage=coverage_by_run.get(run.id),
             summaries=summaries_by_run.get(run.id, ()),
             arm_scores=arm_scores_by_run.get(run.id, ()),
@@ -447,21 +460,23 @@ def _latest(
     expectations: tuple[Expectation, ...],
 ) -> LatestRun:
     """Add to a comparison's newest run what pages show of its alerts and of earlier runs."""
-    run = record.run
-    is_of_comparison = runs.c.comparison == run.comparison
-    times = run_results.newest_ok(run.comparison).with_only_columns(runs.c.slot, runs.c.finished_at)
+    is_of_comparison = runs.c.comparison == record.comparison
+    times = run_results.newest_ok(record.comparison).with_only_columns(
+        runs.c.slot, runs.c.finished_at
+    )
     last_ok = connection.execute(times.limit(1)).first()
     unlabelled = select(func.count()).select_from(runs).where(WAITS_FOR_RELEVANCE, is_of_comparison)
-    return LatestRun(
-        **{field.name: getattr(record, field.name) for field in fields(record)},
-        states=read_states(connection, run.comparison),
+    return extend(
+        LatestRun,
+        record,
+        states=read_states(connection, record.comparison),
         last_ok_slot=last_ok.slot if last_ok else None,
         last_ok_at=last_ok.finished_at if last_ok else None,
         expectations=expectations,
         unlabelled=connection.scalar(unlabelled) or 0,
         first_slot=connection.scalar(select(func.min(runs.c.slot)).where(is_of_comparison)),
-        recent=_recent(connection, run, record.leading_metric),
-        last_end=_last_end(connection, run),
+        recent=_recent(connection, record),
+        last_end=_last_end(connection, record),
     )
 
 
@@ -476,12 +491,9 @@ def _last_end(connection: Connection, run: Run) -> Transition | None:
     return None if row is None else from_row(Transition, row)
 
 
-def _recent(
-    connection: Connection,
-    run: Run,
-    metric: str | None,
-) -> tuple[tuple[datetime, float | None], ...]:
+def _recent(connection: Connection, run: RunRecord) -> tuple[tuple[datetime, float | None], ...]:
     """Return the slot and the mean over all users of the newest ok runs, oldest first."""
+    metric = run.leading_metric
     if metric is None:
         return ()
     is_measured = and_(

@@ -3,7 +3,7 @@
 One conditional statement makes each change of a claim.
 """
 
-# ruff: noqa: D102 - the port's docstrings are the contract
+# ruff: noqa: D102 - the port has the docstrings of its methods
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -44,12 +44,12 @@ _EXPIRED = "its claim expired: the process that ran it was stopped or hung"
 
 
 class SqlRunStore:
-    """Port RunStore over SQLAlchemy Core."""
+    """Port RunStore over SQLAlchemy Core, with claims and results for the service."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def claim(  # noqa: PLR0913 - see the port
+    def claim(  # noqa: PLR0913 - a claim needs all of these
         self,
         comparison: str,
         slot: datetime,
@@ -60,6 +60,13 @@ class SqlRunStore:
         config_hash: str,
         rerun: bool,
     ) -> Claim | None:
+        """Claim the slot for one run. Exactly one caller wins. None if it cannot be claimed.
+
+        A slot can be claimed if it was never run, is ``abandoned``, or still ``running`` after its
+        ``until``. With ``rerun`` a finished slot can be claimed too. It keeps its results until
+        ``finish`` replaces them. The claim's ``has_ok`` says whether these are results of a run
+        with status ok. ``attempt`` grows by one.
+        """
         holder = {"owner": owner, "claimed_until": until, "epoch": self._database.epoch}
         begun = {
             "status": RunStatus.RUNNING,
@@ -91,11 +98,16 @@ class SqlRunStore:
         return _claim(row, started_at=now)
 
     def held_claim(self, comparison: str, slot: datetime) -> Claim | None:
+        """The claim on the slot, even if it has expired. None if there is no claim."""
         query = select(runs).where(_is_slot(comparison, slot), runs.c.claimed_until.is_not(None))
         rows = self._database.rows(query)
         return _claim(rows[0]) if rows else None
 
     def release(self, claim: Claim) -> None:
+        """Give up a claim without having run the slot.
+
+        A first attempt is deleted. A rerun shows its earlier results again.
+        """
         never_run = and_(_is_held(claim), runs.c.status == RunStatus.RUNNING, runs.c.attempt == 1)
         abandoned = as_abandoned(_RELEASED, claim.started_at)
         released = update(runs).where(_is_held(claim)).values(claimed_until=None, **abandoned)
@@ -105,6 +117,21 @@ class SqlRunStore:
                 connection.execute(released)
 
     def finish(self, result: RunResult, *, receivers: Sequence[str]) -> int | None:
+        """Store a complete result in one transaction, and return the run's number.
+
+        - Replaces the result of an earlier attempt for the slot. If the claim keeps the earlier
+          attempt, that attempt keeps the claim's number, and this run gets a new number.
+        - Stores one pending delivery for each start of a firing and each of ``receivers``. If a
+          receiver has no delivery of an older firing, it gets one too. Ends are delivered to the
+          receivers that have a delivery of the start.
+        - Writes a state only if two conditions are met. The stored ``judged_slot`` is older. The
+          stored state (quiet if there is none) is the one from which the new state follows.
+          Transitions of other states are not stored.
+        - Deletes stored lists of earlier slots, but not those of runs that wait for relevance.
+
+        A second call changes nothing. If another process has taken over the claim, returns None and
+        stores nothing.
+        """
         # This is computed before the transaction begins, because other writers wait for its end.
         pieces = list_pieces.encode_lists(result.lists)
         if result.scores is not None:
@@ -122,6 +149,10 @@ class SqlRunStore:
             return result.claim.run_id
 
     def abandon_expired(self, now: datetime, *, sparing: Collection[int] = ()) -> int:
+        """Mark runs with expired claims as abandoned, except runs with ids in ``sparing``.
+
+        Returns the number of marked runs.
+        """
         abandoned = (
             update(runs)
             .where(runs.c.claimed_until <= now, runs.c.id.not_in(list(sparing)))

@@ -168,7 +168,9 @@ def require_head(connection: Connection, place: str) -> None:
         _require_postgres(connection, place)
     version = _supported_version(connection, place)
     if version is None:
-        raise SchemaError(f"{place} holds no tables of rankwatch yet: {UPGRADE}")
+        raise SchemaError(
+            f"{place} holds no tables of rankwatch yet: {UPGRADE}, or run `rankwatch run-once`"
+        )
     if version != head():
         raise SchemaError(
             f"{place} has schema version {version}, older than {head()} which this program "

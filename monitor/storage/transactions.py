@@ -22,7 +22,7 @@ from monitor.model.runs import Lease
 from monitor.storage.database_errors import translated
 from monitor.storage.database_url import describe, file_of
 from monitor.storage.rows import is_sqlite
-from monitor.storage.sqlite_file import make_private
+from monitor.storage.sqlite_file import identity, make_private
 from monitor.storage.tables.run_tables import leases
 
 LOCK_WAIT_S = 30.0
@@ -140,6 +140,7 @@ class Database:
         self.fence: LeaseFence | None = None
         self._lock_wait_s = patience_s or LOCK_WAIT_S
         self._engine = _sqlite_engine(url) if self.is_sqlite else _postgres_engine(url, patience_s)
+        self._used_file: tuple[int, int] | None = None
         self._renewals = 0
         self._is_closed = False
         # `_stamp` notes after which renewal a connection was opened. `_close_old` closes it when it is
@@ -216,6 +217,7 @@ class Database:
     @contextmanager
     def _transaction(self, **options: Any) -> Iterator[Connection]:  # noqa: ANN401
         try:
+            self._require_same_file()
             with (
                 self._turn(is_writing="is_writing" in options),
                 translated(self.url, self._driver_error),
@@ -229,6 +231,19 @@ class Database:
                 self.renew()
             self.on_error(error)
             raise
+
+    def _require_same_file(self) -> None:
+        """Raise DatabaseError if the path of a SQLite file names another file than at first."""
+        path = file_of(self.url)
+        present = None if path is None else identity(path)
+        if self._used_file is None:
+            self._used_file = present
+        elif self._used_file != present:
+            # Open connections still use the first file.
+            raise DatabaseError(
+                f"{describe(self.url)} was deleted or replaced by another file while in use: put "
+                "the file back, or restart rankwatch"
+            )
 
     def renew(self) -> None:
         """From now on, use new connections. Those in use are closed when they are returned."""
@@ -257,8 +272,8 @@ def require_file(url: URL) -> None:
     file = file_of(url)
     if file is not None and not file.exists():
         msg = (
-            f"{describe(url)} does not exist: run `rankwatch db upgrade` to create it, or "
-            "correct its path in `database:`"
+            f"{describe(url)} does not exist yet: run `rankwatch run-once`, or start the daemon "
+            "with `rankwatch serve`. Both create it. If it should exist, correct `database:`"
         )
         raise DatabaseError(msg)
 

@@ -15,6 +15,11 @@ def write_checked(config: str, comparisons: int, receivers: int, unread: Sequenc
     return f"{valid}, but no lists could be compared for {', '.join(unread)}"
 
 
+def write_first_change(config: str, setting: str, line: int) -> str:
+    """Which setting to change first, because its source gave no lists."""
+    return f"Change first: `{setting}` in {config}, line {line}"
+
+
 def write_too_few_healthy(runs: int, needed: int) -> str:
     """Why a threshold cannot be learned from so few healthy runs."""
     return f"there are {runs} healthy runs, but {needed} are needed"

@@ -2,9 +2,8 @@
 
 from datetime import datetime
 
-from monitor.model.alerts import Removed
+from monitor.model.alerts import Removed, RootCause
 from monitor.model.instants import format_instant
-from monitor.model.root_causes import RootCause
 from monitor.texts.run_reasons import with_cause
 
 

@@ -21,6 +21,7 @@ from starlette.responses import (
 from starlette.routing import Route
 
 from monitor.model.errors import ConfigError, DatabaseError, InputError, MonitorError, SourceError
+from monitor.web.documentation import ABSENT, Documentation
 from monitor.web.forms import (
     FAILURE,
     GATE,
@@ -72,6 +73,12 @@ _HTML = {
     "Content-Security-Policy": _CONTENT_POLICY,
     "Referrer-Policy": "same-origin",
 }
+_DOCUMENT = {
+    # The theme's style sheet contains its icons.
+    "Content-Security-Policy": _CONTENT_POLICY.replace("img-src 'self'", "img-src 'self' data:"),
+    # A browser asks again, and gets 304 unless rankwatch was upgraded.
+    "Cache-Control": "private, no-cache",
+}
 _FAILURES: tuple[tuple[type[MonitorError], int, str], ...] = (
     (AbsentPageError, 404, "not here"),
     (UnanswerableError, 409, "this comparison cannot answer that"),
@@ -120,12 +127,14 @@ def create_app(
     metrics: Metrics,
     health: Health,
     reload: Reload,
+    documentation: Documentation | None = None,
 ) -> Starlette:
-    """Return the application.
+    """Return the application. ``documentation`` is the site at /docs/ (default: the package's).
 
     `WebServer` wraps it in a `RequestGuard`, which decides who may read everything and who may
     reload.
     """
+    documentation = documentation or Documentation()
     # Pages have a few threads of their own. Even a flood of requests delays no scrape.
     threads = CapacityLimiter(_READERS)
     tokens = FormTokens()
@@ -138,12 +147,15 @@ def create_app(
     # Forms are executed one at a time. Gates have threads of their own, and do not wait for pages.
     form = _form_endpoint(site, tokens, CapacityLimiter(1))
     gate = _in_thread(partial(answer_gate, site), CapacityLimiter(_READERS))
+    docs = _in_thread(partial(_document, site, documentation), CapacityLimiter(_READERS))
     routes += [
         Route("/alerts", form, methods=["POST"]),
         Route("/alerts/{key}", form, methods=["POST"]),
         Route(GATE, gate, methods=["GET", "POST"]),
         Route(DESCRIPTION, _description),
         Route("/static/{name}", _static),
+        Route("/docs", docs),
+        Route("/docs/{path:path}", docs),
         Route("/metrics", _scraper(metrics)),
         Route("/-/healthy", _probe(health.unhealthy, "healthy")),
         Route("/-/ready", _probe(health.unready, "ready")),
@@ -296,6 +308,24 @@ async def _static(request: Request) -> Response:
         return plain_answer(404, "no such file")
     headers = {**PLAIN_HEADERS, "Cache-Control": "max-age=3600"}
     return Response(read_static(name), media_type=_STATIC[name], headers=headers)
+
+
+def _document(site: Site, documentation: Documentation, request: Request) -> Response:
+    """Answer with a file of the documentation."""
+    path = request.path_params.get("path")
+    if path is None or documentation.is_folder(path):
+        folder = f"{path}/" if path else ""
+        return RedirectResponse(f"{site.prefix}/docs/{folder}", 308, PLAIN_HEADERS)
+    file = documentation.read(path)
+    if file is None:
+        reason = f"There is no such page. Start at {site.prefix}/docs/."
+        if not documentation.is_built:
+            reason = ABSENT
+        return _error_page(site, 404, "no documentation here", reason)
+    headers = {**_HTML, **_DOCUMENT, "ETag": file.tag}
+    if file.tag in request.headers.get("if-none-match", ""):
+        return Response(status_code=304, headers=headers)
+    return Response(file.body, media_type=file.media_type, headers=headers)
 
 
 def _scraper(metrics: Metrics) -> Callable[[Request], Awaitable[Response]]:

@@ -103,10 +103,10 @@ def test_each_state_meets_each_verdict(start, verdict, cell):
 
 def test_the_key_of_a_firing_follows_from_its_segment_and_slot_and_its_installation():
     def key(
-        segment: str = "all", installation: str = "", labels: Mapping[str, str] = {}
+        segment: str = "all", installation: str = "", labels: Mapping[str, str] | None = None
     ) -> str | None:
         looked = replace(look(1, segment), installation=installation)
-        state, _ = advance(rule(for_runs=1, labels=labels), BREACH, None, looked)
+        state, _ = advance(rule(for_runs=1, labels=labels or {}), BREACH, None, looked)
         return state.dedup_key
 
     shop = {INSTALLATION: "shop-eu"}

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,10 +19,8 @@ from monitor.alerts.incidents import (
 )
 from monitor.alerts.notification_policy import (
     Dispatch,
-    MaintenanceWindow,
     Matcher,
     NotificationPolicy,
-    Route,
     compose_messages,
     is_silenced,
     matchable_labels,
@@ -39,6 +38,7 @@ from monitor.model.notifications import (
 )
 from monitor.model.rankings import ALL
 from monitor.model.rules import Condition, ConditionRule, Severity
+from monitor.settings.configuration import RouteOptions
 from storage.worked import fired, silence
 from tables import cells, parsed
 
@@ -157,8 +157,8 @@ def test_what_is_owed_is_sent_or_dropped_or_waits_for_the_end_of_its_incident(
 
 
 SILENCE = replace(silence(SLOT, SLOT + MINUTE, "alert=SimilarityLow"), id=3, comment="known")
-WINDOW = MaintenanceWindow(
-    name="retraining", matchers=(Matcher.parse("team=ranking"),), ends_at=lambda _: SLOT + MINUTE
+WINDOW = SimpleNamespace(
+    name="retraining", match=(Matcher.parse("team=ranking"),), ends_at=lambda _: SLOT + MINUTE
 )
 
 
@@ -247,8 +247,8 @@ def test_a_condition_of_one_segment_holds_back_drift_of_that_one_only():
         )
 
 
-def route(text: str, receiver: str) -> Route:
-    return Route(matchers=(Matcher.parse(text),), receivers=frozenset({receiver}))
+def route(text: str, receiver: str) -> RouteOptions:
+    return RouteOptions(match=[text], receivers=[receiver])
 
 
 CRITICAL, OURS = route("severity=critical", "pager"), route("team=ranking", "chat")
@@ -261,7 +261,7 @@ CRITICAL, OURS = route("severity=critical", "pager"), route("team=ranking", "cha
         ((route("severity=critical", "chat"),), True),
         ((CRITICAL,), False),
         ((CRITICAL, OURS), False),  # the first match decides
-        ((replace(CRITICAL, goes_on=True), OURS), True),
+        ((CRITICAL.model_copy(update={"goes_on": True}), OURS), True),
         ((route("severity=info", "pager"),), True),  # where none matches all are told
     ],
 )

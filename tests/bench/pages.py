@@ -315,7 +315,7 @@ def _all_firing(latest: Sequence[LatestRun]) -> list[LatestRun]:
             each,
             states=tuple(
                 factories.state(
-                    comparison=each.run.comparison,
+                    comparison=each.comparison,
                     alert=alert,
                     state=State.FIRING,
                     dedup_key=next(keys),

@@ -1,7 +1,6 @@
-"""Users a second of the pulls over HTTP, beside requests.Session in 32 threads, and from Redis, beside a GET at a time.
+"""Users a second of the pulls over HTTP, beside requests.Session in 32 threads.
 
 Both ask the same server in the same run, each time on one core; the server has the other core and answers from memory.
-Redis is as far away as another machine of a data centre: behind a proxy that holds up every piece, there and back.
 """
 
 import asyncio
@@ -9,13 +8,11 @@ import json
 import multiprocessing
 import os
 import re
-import statistics
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from multiprocessing.connection import Connection
@@ -24,16 +21,11 @@ from zlib import crc32
 
 import numpy as np
 import pandas as pd
-import redis
 import requests
 from requests.adapters import HTTPAdapter
 
-from monitor.model.rankings import Pull
 from monitor.model.runs import PullRequest
 from monitor.sources import SourceOptions, open_source
-from servers.proxy import proxying
-from servers.redis import emptied_redis, shared_redis
-from servers.saturated import CAPACITY, SERVICE_S, Saturated
 
 USERS = 6000
 OTHERS_USERS = 2000
@@ -79,13 +71,11 @@ def _list_of(user: str, arm: str) -> list[int]:
     ]
 
 
-def _serve(port: Connection, core: int | None, answers: type[asyncio.Protocol]) -> None:
+def _serve(port: Connection, core: int | None) -> None:
     _pin(core)
 
     async def main() -> None:
-        server = await asyncio.get_running_loop().create_server(
-            answers, "127.0.0.1", 0, backlog=512
-        )
+        server = await asyncio.get_running_loop().create_server(Lists, "127.0.0.1", 0, backlog=512)
         port.send(server.sockets[0].getsockname()[1])
         await server.serve_forever()
 
@@ -98,28 +88,20 @@ def _pin(core: int | None) -> None:
 
 
 @contextmanager
-def _apart(work: Callable[..., None], *given: object) -> Iterator[int]:
-    """The port that this work, in a process of its own, sends when it is ready."""
+def canned_server(core: int | None) -> Iterator[str]:
+    """Address of a canned recommender in a process of its own."""
     ours, theirs = multiprocessing.Pipe()
-    process = multiprocessing.get_context("spawn").Process(
-        target=work, args=(theirs, *given), daemon=True
-    )
+    spawning = multiprocessing.get_context("spawn")
+    process = spawning.Process(target=_serve, args=(theirs, core), daemon=True)
     process.start()
     try:
         if not ours.poll(30):
             msg = "the server did not start"
             raise RuntimeError(msg)
-        yield ours.recv()
+        yield f"http://127.0.0.1:{ours.recv()}"
     finally:
         process.terminate()
         process.join(10)
-
-
-@contextmanager
-def canned_server(core: int | None, answers: type[asyncio.Protocol] = Lists) -> Iterator[str]:
-    """Address of a canned recommender in a process of its own."""
-    with _apart(_serve, core, answers) as port:
-        yield f"http://127.0.0.1:{port}"
 
 
 @contextmanager
@@ -169,77 +151,6 @@ def _rates(pull: Callable[[pd.Index], int], count: int) -> tuple[float, float]:
     return count / took, count / used
 
 
-REDIS_USERS, OTHERS_REDIS_USERS = 20_000, 500
-DELAY_S = 0.00025
-
-
-def _hold_up(port: Connection, target: int) -> None:
-    with proxying(target) as proxy:
-        proxy.slow(DELAY_S)
-        port.send(proxy.port)
-        port.recv()
-
-
-@contextmanager
-def distant_redis() -> Iterator[tuple[str, redis.Redis]]:
-    """Address of a Redis that holds a list a user, and a client of it."""
-    with emptied_redis() as near:
-        near.mset(
-            {
-                f"user-{number}": json.dumps(_list_of(f"user-{number}", "baseline"))
-                for number in range(REDIS_USERS)
-            }
-        )
-    with _apart(_hold_up, shared_redis()) as port, redis.Redis(port=port) as client:
-        yield f"redis://127.0.0.1:{port}", client
-
-
-def _with_gets(client: redis.Redis, users: pd.Index) -> int:
-    return sum(1 for user in users if json.loads(client.get(user) or b"null"))
-
-
-SATURATING_USERS = 4000
-
-
-def _beside_a_neighbour(address: str, work: Callable[[], object]) -> float:
-    """Seconds that somebody else waits in the mean who asks one request after the other, while the work is done."""
-    took = []
-    with ThreadPoolExecutor(1) as threads, requests.Session() as neighbour:
-        working = threads.submit(work)
-        while not working.done():
-            begun = time.perf_counter()
-            while not neighbour.get(address, timeout=30).ok:
-                pass
-            took.append(time.perf_counter() - begun)
-        working.result()
-    return statistics.fmean(took)
-
-
-def _saturating(core: int | None, **limits: object) -> tuple[float, float, float]:
-    """Of a server that collapses: users answered, of what a neighbour leaves.
-
-    Users refused, of all; the neighbour's wait.
-    """
-    with canned_server(core, Saturated) as address:
-        options = SourceOptions.model_validate(
-            {"http": {"url": address + "/{user}", "concurrency": 64} | limits}
-        )
-        users = pd.Index([f"user-{number}" for number in range(SATURATING_USERS)], dtype="str")
-        pulled, request = list[Pull](), PullRequest(users=users, k=10, slot=SLOT, timeout_s=60)
-        open_source(options).pull(replace(request, users=users[:1000]))  # in which it learns
-        alone_s = _beside_a_neighbour(address, partial(time.sleep, 3))
-        begun = time.perf_counter()
-        wait_s = _beside_a_neighbour(
-            address, lambda: pulled.append(open_source(options).pull(request))
-        )
-        answered, took = len(pulled[0].rankings), time.perf_counter() - begun
-    return (
-        answered / took * SERVICE_S / (CAPACITY - 1),
-        1 - answered / SATURATING_USERS,
-        wait_s / alone_s,
-    )
-
-
 def run() -> Iterator[tuple[str, float, str, float, str]]:
     """Yield (what, ours, other, theirs, unit); medians of three rounds, both in each round."""
     cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
@@ -258,21 +169,6 @@ def run() -> Iterator[tuple[str, float, str, float, str]]:
         other = ("requests, 32 threads", theirs[place], unit)
         yield "HTTP pull, one client core", ours[place], *other
         yield f"HTTP pull, one client core, {BATCH} users a request", batched[place], *other
-    names = (
-        "users answered, of what it can",
-        "users refused, of all",
-        "a neighbour's wait, of that alone",
-    )
-    figures = (_saturating(server, max_in_flight="adaptive"), _saturating(server))
-    for name, held, free in zip(names, *figures, strict=True):
-        yield f"server that collapses: {name}", held, "without a limit", free, ""
-    with distant_redis() as (address, redis_client), _on_core(client):
-        options = {"redis": {"url": address, "type": "string", "key": "{user}"}}
-        slow, fast = _medians(
-            (partial(_with_gets, redis_client), OTHERS_REDIS_USERS),
-            (partial(_ours, options), REDIS_USERS),
-        )
-    yield "Redis pull", fast[0], "redis-py, a GET at a time", slow[0], "users/s"
 
 
 def _medians(*works: tuple[Callable[[pd.Index], int], int]) -> list[list[float]]:

@@ -37,9 +37,11 @@ def ends(rectangle: ET.Element) -> tuple[float, float]:
     return left, left + float(rectangle.get("width", 0))
 
 
-def series(values: list[float | None], normal: Mapping[str, Any] = {}, **more: Any) -> Markup:
+def series(
+    values: list[float | None], normal: Mapping[str, Any] | None = None, **more: Any
+) -> Markup:
     points = [
-        Point(at=START + number * DAY, value=value, note="n", **normal)
+        Point(at=START + number * DAY, value=value, note="n", **(normal or {}))
         for number, value in enumerate(values)
     ]
     return draw_series(points, label="l", **more)

@@ -39,7 +39,7 @@ def drift() -> tuple[str, str | None]:
 
 @pytest.mark.usefixtures("fired")
 def test_who_acknowledges_is_shown_until_the_alert_is_resolved_by_hand():
-    acknowledge = "alerts ack feed --by anna -m known"
+    acknowledge = "alerts ack feed --by anna --comment known"
     (done,) = read_json(acknowledge)
     assert (done["from_state"], done["to_state"], done["reason"]) == (
         "firing",
@@ -61,8 +61,8 @@ def test_who_acknowledges_is_shown_until_the_alert_is_resolved_by_hand():
 
 @pytest.mark.usefixtures("fired")
 def test_who_accepted_which_level_is_recorded_once_and_shown():
-    accept = "accept feed --from 2024-01-08"
-    (done,) = read_json(f"{accept} --by anna -m v2")
+    accept = "accept feed --since 2024-01-08"
+    (done,) = read_json(f"{accept} --by anna --comment v2")
     assert (done["slot"], done["reason"]) == ("2024-01-08T00:00:00Z", "accepted by anna: v2")
     assert read_json(f"{accept} --by ben") == [done]
 
@@ -76,11 +76,11 @@ def test_who_accepted_which_level_is_recorded_once_and_shown():
 @pytest.mark.usefixtures("fired")
 def test_what_cannot_be_accepted_or_silenced_is_told():
     assert_refused("""
-        accept feed --from 2024-01-07 | 2 | no ok run of feed has the slot 2024-01-07T00:00:00Z: see `rankwatch runs feed`
-        accept feed --from 2024-01-08 --undo | 2 | feed has no acceptance that begins with 2024-01-08T00:00:00Z
-        accept feeds --from 2024-01-08 | 2 | no comparison named 'feeds': nothing is stored under this name
-        accept feed --from 2999-01-08 | 2 | --from 2999-01-08 is in the future
-        accept feed --from monday | 2 | 'monday' is no ISO 8601 time
+        accept feed --since 2024-01-07 | 2 | no ok run of feed has the slot 2024-01-07T00:00:00Z: see `rankwatch runs feed`
+        accept feed --since 2024-01-08 --undo | 2 | feed has no acceptance that begins with 2024-01-08T00:00:00Z
+        accept feeds --since 2024-01-08 | 2 | no comparison named 'feeds': nothing is stored under this name
+        accept feed --since 2999-01-08 | 2 | --since 2999-01-08 is in the future
+        accept feed --since monday | 2 | 'monday' is no ISO 8601 time
         silence add alert --for 1h | 2 | 'alert' is no matcher
         silence add alert=x | 2 | give either --for or --until
         silence add alert=x --for 1h --until 2024-01-08 | 2 | give either --for or --until
@@ -95,7 +95,7 @@ def test_what_cannot_be_accepted_or_silenced_is_told():
 @pytest.mark.usefixtures("fired")
 def test_silences_are_added_listed_and_ended():
     (added,) = read_json(
-        """silence add 'alert=~"Similarity.*"' segment=all --for 2h --by anna -m known"""
+        """silence add 'alert=~"Similarity.*"' segment=all --for 2h --by anna --comment known"""
     )
     assert (added["id"], added["author"], added["comment"]) == (1, "anna", "known")
     assert added["matchers"] == ['alert=~"Similarity.*"', "segment=all"]

@@ -16,7 +16,7 @@ from servers.recommender import Recommender, running_recommender
 
 pytestmark = pytest.mark.integration
 SLOT = "2024-01-08T00:00:00Z"
-PERIOD = "--from 2024-01-08 --to 2024-01-08"
+PERIOD = "--since 2024-01-08 --until 2024-01-08"
 TABLES = (
     "runs",
     "coverage",

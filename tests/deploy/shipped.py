@@ -15,7 +15,7 @@ DEPLOY = Path(__file__).parents[2] / "deploy"
 DOCS = Path(__file__).parents[2] / "docs"
 RULES = DEPLOY / "prometheus/rankwatch.rules.yml"
 ROUTES = DEPLOY / "alertmanager/alertmanager.yml"
-RUNBOOK_BASE = "https://git.example.com/rankwatch/docs/runbooks/"
+RUNBOOK_BASE = "https://rankwatch.example.com/docs/runbooks/"
 DASHBOARD_BASE = "https://grafana.example.com/d/rankwatch-"
 
 

@@ -52,7 +52,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     config.write_text("apart.jsonl".join(text.rsplit("candidate.jsonl", 1)))
     assert (
         forking.rankwatch(
-            "replay", "--from", "2024-01-08", "--to", "2024-01-09", cwd=folder
+            "replay", "--since", "2024-01-08", "--until", "2024-01-09", cwd=folder
         ).returncode
         == 0
     )

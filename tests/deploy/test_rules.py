@@ -173,7 +173,7 @@ def test_an_alert_says_how_bad_it_is_what_it_means_and_where_to_look():
         assert alert.severity in ROUTED or alert.name == "RankwatchSimilarityAlertFiring"
         assert "{{" not in said["summary"], f"{alert.name}: the same for all alerts of a rule"
         assert "{{" in said["description"], alert.name
-        assert said["runbook_url"] == f"{RUNBOOK_BASE}{alert.name}.md"
+        assert said["runbook_url"] == f"{RUNBOOK_BASE}{alert.name}"
         assert re.match(board, said["dashboard_url"]), alert.name
         assert said.keys() == {"summary", "description", "runbook_url", "dashboard_url"}
 

@@ -245,7 +245,7 @@ def replay(folder: Path, server: PostgresServer) -> None:
     with server.connect() as connection:
         ((now,),) = connection.execute("SELECT now()").fetchall()
     first = now - timedelta(seconds=EVERY_S * HEALTHY_RUNS)
-    period = ("--from", first.isoformat(), "--to", now.isoformat(), "--config", "0.yaml")
+    period = ("--since", first.isoformat(), "--until", now.isoformat(), "--config", "0.yaml")
     with ThreadPoolExecutor() as pool:
         for done in pool.map(
             lambda name: rankwatch("replay", name, *period, cwd=folder, timeout_s=240), SHOPS

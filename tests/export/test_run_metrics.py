@@ -38,7 +38,7 @@ def test_a_run_that_is_not_ok_shows_its_status_and_coverage_and_when_one_was_ok_
     publisher, status
 ):
     earlier = published.SLOT - timedelta(days=1)
-    publisher.publish([published.latest(run=published.run(status=status), last_ok_at=earlier)])
+    publisher.publish([published.latest(status=status, last_ok_at=earlier)])
     page = scraped(publisher)
     assert not {name for name in page.names() if name.startswith("rankwatch_similarity")}
     absent = {f"alert_{part}" for part in ("value", "users", "expected")} | {
@@ -67,9 +67,12 @@ FINISHED = ("ok", "insufficient", "failed", "abandoned")
 
 
 def test_a_run_that_failed_before_it_knew_its_coverage_shows_none(publisher):
-    failed = published.run(status=RunStatus.FAILED)
     publisher.publish(
-        [published.latest(run=failed, coverage=None, summaries=(), states=(), last_ok_at=None)]
+        [
+            published.latest(
+                status=RunStatus.FAILED, coverage=None, summaries=(), states=(), last_ok_at=None
+            )
+        ]
     )
     page = scraped(publisher)
     assert (
@@ -137,9 +140,7 @@ def test_chance_shows_what_two_random_lists_would_give(publisher):
         published.summary(metric="extended_tau"),
         published.summary(metric="of_a_newer_version"),
     )
-    publisher.publish(
-        [published.latest(run=published.run(catalogue_size=100), summaries=(tau, unknown))]
-    )
+    publisher.publish([published.latest(catalogue_size=100, summaries=(tau, unknown))])
     page = scraped(publisher)
     assert page.value(
         "similarity_by_chance", comparison="home-feed", metric="extended_tau"
@@ -151,7 +152,7 @@ def test_chance_shows_what_two_random_lists_would_give(publisher):
 
 @pytest.mark.parametrize("changes", [{"catalogue_size": None}, {"catalogue_size": 5}, {"k": None}])
 def test_without_a_catalogue_of_k_items_chance_is_absent(publisher, changes):
-    publisher.publish([published.latest(run=published.run(**changes))])
+    publisher.publish([published.latest(**changes)])
 
     assert "rankwatch_similarity_by_chance" not in scraped(publisher).names()
 

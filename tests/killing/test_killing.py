@@ -3,7 +3,7 @@
 import json
 import signal
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import text
 
 from forking import ended
-from killing.steps import BETWEEN_SEND_AND_RECORD, STEPS, dying_daemon
+from killing.steps import BETWEEN_SEND_AND_RECORD, OF_DATABASES, STEPS, dying_daemon
 from killing.storms import HALF_RUNS, play_storm
 from monitor.storage import SqlStore, open_store
 from servers.daemon import wait_for
@@ -73,17 +73,17 @@ def _owed(store: SqlStore) -> int:
     return len(store.outbox.waiting(newest.started_at))
 
 
-def play_all(urls: Callable[[str], str], folder: Path) -> None:
-    """All steps, a few worlds at a time: much of each is waiting."""
+def play_all(urls: Mapping[str, str], folder: Path) -> None:
+    """The steps of these databases, a few worlds at a time: much of each is waiting."""
 
     def play_one(step: str) -> Seen:
         home = folder / step.replace(" ", "-")
         home.mkdir()
-        return play(step, urls(step), home)
+        return play(step, urls[step], home)
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        seen = dict(zip(STEPS, pool.map(play_one, STEPS), strict=True))
-    assert seen == {step: right(step) for step in STEPS}
+        seen = dict(zip(urls, pool.map(play_one, urls), strict=True))
+    assert seen == {step: right(step) for step in urls}
 
 
 def _told(hook: Collector) -> Counter[str]:
@@ -107,15 +107,14 @@ def _look(hook: Collector, store: SqlStore) -> Seen:
 
 
 def test_killed_at_every_step_on_sqlite(tmp_path):
-    play_all(
-        lambda step: f"sqlite:///{tmp_path / step.replace(' ', '-') / 'rankwatch.db'}", tmp_path
-    )
+    files = {step: tmp_path / step.replace(" ", "-") / "rankwatch.db" for step in STEPS}
+    play_all({step: f"sqlite:///{file}" for step, file in files.items()}, tmp_path)
 
 
-def test_killed_at_every_step_on_postgresql(postgres_server, tmp_path):
+def test_killed_at_every_step_of_a_transaction_on_postgresql(postgres_server, tmp_path):
     with ExitStack() as databases:
-        urls = {step: databases.enter_context(postgres_server.database()) for step in STEPS}
-        play_all(urls.__getitem__, tmp_path)
+        urls = {step: databases.enter_context(postgres_server.database()) for step in OF_DATABASES}
+        play_all(urls, tmp_path)
 
 
 def test_nothing_is_lost_twice_half_or_under_two_keys(database_url, tmp_path):

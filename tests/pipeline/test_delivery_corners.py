@@ -8,13 +8,14 @@ import pytest
 from factories import DAY, HOUR, MINUTE, SLOT, HeldClock, comparison, rule
 from messages import explanation, message, start
 from monitor.alerts.machine import retire_alerts
-from monitor.alerts.notification_policy import NotificationPolicy, Route
+from monitor.alerts.notification_policy import NotificationPolicy
 from monitor.model.errors import DeliveryError
 from monitor.model.explanation import FaultKind, Finding
 from monitor.model.notifications import Briefing, MessageStatus, Treatment, Updates
 from monitor.model.rankings import Arm
 from monitor.pipeline.delivery import RECHECK_AFTER, brief_message, next_attempt
 from monitor.service.daemon.delivery_turns import DeliveryTurns
+from monitor.settings.configuration import RouteOptions
 from pipeline.test_delivery import (
     BUSY,
     DOWN,
@@ -31,7 +32,7 @@ from tables import parsed
 
 __all__ = ["scene"]
 
-ONLY_PAGER = (Route(matchers=(), receivers=frozenset({"pager"})),)
+ONLY_PAGER = (RouteOptions(receivers=["pager"]),)
 
 
 @pytest.mark.parametrize(("routes", "order"), [((), "pm"), (ONLY_PAGER, "pm"), (ONLY_PAGER, "mp")])
@@ -171,7 +172,7 @@ def test_who_is_no_longer_named_by_a_route_is_not_reminded_but_told_the_end(scen
 def test_routes_that_change_while_something_fires_tell_the_new_one_and_end_it_for_both(scene):
     pager, chat = FakeReceiver("pager"), FakeReceiver("chat")
     scene.fire(to=("pager", "chat"))
-    for routes in (ONLY_PAGER, (replace(ONLY_PAGER[0], receivers=frozenset({"chat"})),)):
+    for routes in (ONLY_PAGER, (RouteOptions(receivers=["chat"]),)):
         scene.policy = NotificationPolicy(routes=routes)
         scene.retry_refused("pager", "chat")
         scene.deliver(pager, chat)

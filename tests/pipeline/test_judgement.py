@@ -209,7 +209,7 @@ def test_a_level_that_stays_ends_as_the_new_normal_is_said_once_and_pages_again_
     assert (starts(fires), fires[20:34]) == ([20, 45], [True] * 13 + [False])
     assert end.endswith(
         "after 13 healthy runs; new normal since 2024-01-28T00:00:00Z: accept it "
-        "(rankwatch accept home-feed --from 2024-01-28T00:00:00Z) or roll back"
+        "(rankwatch accept home-feed --since 2024-01-28T00:00:00Z) or roll back"
     )
 
 
@@ -374,7 +374,7 @@ def test_the_model_is_what_two_thirds_of_the_users_were_answered_by_last(row):
         users = dict(each.split(":") for each in text.split(",") if ":" in each)
         mixed = {name: int(count) for name, count in users.items()}
         by_run.append(UNCLEAR.get(text, mixed or text))
-    (found,) = (days_of(by_run, [0.5] * len(by_run))[-1].run.models or {}).values()
+    (found,) = (days_of(by_run, [0.5] * len(by_run))[-1].models or {}).values()
     since = None if found.since is None else (found.since - SLOT).days
     assert [str(each) for each in (found.now, found.before, since)] == row[1:]
 
@@ -441,7 +441,7 @@ def test_evidence_of_a_trend_begins_anew_with_a_model():
 
 
 def test_a_change_is_told_in_messages_for_a_week():
-    models = days_of(["v12", "v13"], [0.5] * 2)[-1].run.models
+    models = days_of(["v12", "v13"], [0.5] * 2)[-1].models
     (now,), (later,), never = (write_models(models, SLOT + day * DAY) for day in (1, 7, 8))
     assert now == "The candidate's model changed with this run, v12 → v13."
     assert later == now.replace("this run", "the run of 2024-01-09T00:00:00Z")

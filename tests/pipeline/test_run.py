@@ -15,12 +15,13 @@ from monitor.model.errors import OutputError, SourceError
 from monitor.model.memory import Memory
 from monitor.model.model_versions import follow
 from monitor.model.rankings import Arm, CoverageReason, Traces
-from monitor.model.rules import Comparison, Keep, Learning, SampleSize
+from monitor.model.rules import Comparison, Keep, Learning
 from monitor.model.runs import EvidenceKind, Findings, RunStatus, Scores
 from monitor.pipeline import pull as pulling
 from monitor.pipeline import run as running
 from monitor.pipeline.pseudonyms import Pseudonyms
 from monitor.pipeline.run import execute
+from monitor.sources import SampleOptions
 from monitor.statistics.sequential.gate import CERTAIN, is_certain, round_ends
 from monitor.texts.run_reasons import write_headline
 from pipeline.canned import Canned, CannedRelevance, CannedWeights, StillClock, arms, ran, users
@@ -90,12 +91,14 @@ def test_users_added_for_a_segment_change_nothing_but_that_segment():
     plain, topped = (
         ran(
             comparison(
-                k=2, arm_metrics=("catalogue_coverage",), sample=SampleSize(fixed=12, minimum=least)
+                k=2,
+                arm_metrics=("catalogue_coverage",),
+                sample=SampleOptions(fixed=12, minimum=least),
             ),
             *lists,
             asked,
         )
-        for least in (0, 4)
+        for least in (None, 4)
     )
 
     def of_all(run) -> list[Any]:
@@ -347,7 +350,7 @@ RUNS, USERS = 2_000, 100
 NAMES = [f"u{place:03}" for place in range(400)]
 LOW = rule(metric="overlap", threshold=0.5, scores=(0.0, 1.0), min_users=10, segments="each")
 STOPPING = comparison(
-    k=2, metrics=("overlap",), sample=SampleSize(fixed=300, stops_early=True), rules=(LOW,)
+    k=2, metrics=("overlap",), sample=SampleOptions(fixed=300, stop_when="decided"), rules=(LOW,)
 )
 
 
@@ -409,7 +412,7 @@ def test_a_run_asks_no_more_users_at_random_once_its_verdicts_are_certain(good, 
 
 
 def test_a_run_that_is_never_certain_measures_as_one_that_asks_the_whole_panel_at_once():
-    at_once, _ = asked_of(0.5, changed(STOPPING, sample=SampleSize(fixed=300)))
+    at_once, _ = asked_of(0.5, changed(STOPPING, sample=SampleOptions(fixed=300)))
     for rules in ((LOW,), ()):
         result, rounds = asked_of(0.5, changed(STOPPING, rules=rules))
         assert len(rounds) == len(round_ends(300))

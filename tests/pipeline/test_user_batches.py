@@ -19,7 +19,7 @@ from monitor.model.errors import SourceError, UserDataError
 from monitor.model.memory import Memory
 from monitor.model.ports import Measurer
 from monitor.model.rankings import CoverageReason, Pull
-from monitor.model.rules import Comparison, Keep, SampleSize
+from monitor.model.rules import Comparison, Keep
 from monitor.model.runs import EvidenceKind, Findings, JoinRequest
 from monitor.model.statistics import TRAITS, NoiseFloor
 from monitor.pipeline.pseudonyms import HiddenRelevance, Pseudonyms
@@ -27,6 +27,7 @@ from monitor.pipeline.pull import Arms, draw_panel, pull_all
 from monitor.pipeline.run_measurement import Measurement, Stopwatch, measure_slot
 from monitor.pipeline.run_parts import unpack_part
 from monitor.pipeline.run_scores import RunScores
+from monitor.sources import SampleOptions
 from pipeline.canned import Canned, CannedRelevance, CannedWeights, StillClock, arms, users
 
 ASKED = [f"user-{number:03}" for number in range(300)]
@@ -97,15 +98,16 @@ def world(spell: Any) -> tuple[Arms, Memory]:
 def measure(
     batch_users: int, sampled_users: int, spell: Any, floor: NoiseFloor = NoiseFloor.SERVE
 ) -> Measurement:
+    asked, memory = world(spell)
     sizes = {"batch_users": batch_users, "sampled_users": sampled_users}
-    return measured(*world(spell), sizes, noise_floor=floor)
+    return measured(asked, memory, sizes, noise_floor=floor)
 
 
 def measured(
-    asked: Arms, memory: Memory, sizes: Mapping[str, Any] = {}, **changes: Any
+    asked: Arms, memory: Memory, sizes: Mapping[str, Any] | None = None, **changes: Any
 ) -> Measurement:
     plan = changed(EVERYTHING, **changes)
-    return measure_slot(plan, asked, SLOT, memory, Stopwatch(StillClock()), **sizes)
+    return measure_slot(plan, asked, SLOT, memory, Stopwatch(StillClock()), **(sizes or {}))
 
 
 def plain(value: Any) -> Any:
@@ -256,7 +258,10 @@ def test_scores_of_the_panel_are_those_of_its_fixed_users_in_every_run():
         scores = measured(asked, Memory(), sample=size, keep_scores=Keep.PANEL).run.scores
         return {user for batch in scores or () for user in batch.users}
 
-    fixed, more = users_kept(SampleSize(fixed=60)), users_kept(SampleSize(fixed=60, rotating=150))
+    fixed, more = (
+        users_kept(SampleOptions(fixed=60)),
+        users_kept(SampleOptions(fixed=60, rotating=150)),
+    )
     assert set() != fixed <= more  # a rotating user takes the place of a fixed one without a list
     assert len(more) <= 60
 

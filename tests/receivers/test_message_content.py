@@ -6,9 +6,8 @@ from functools import partial
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from typer.core import TyperGroup
-from typer.main import get_command
 
+from deploy.shipped import parse_command
 from factories import SLOT, transition
 from messages import (
     BRITISH,
@@ -26,9 +25,8 @@ from messages import (
     start,
 )
 from monitor.alerts.notification_policy import compose_messages
-from monitor.cli.main import app
-from monitor.cli.parameters import DEFAULT_CONFIG
-from monitor.model.alerts import Removed
+from monitor.cli.completion import DEFAULT_CONFIG
+from monitor.model.alerts import DATABASE_LABEL, Removed
 from monitor.model.explanation import Cause, FaultKind, Finding, Part
 from monitor.model.notifications import Briefing, FiringSnapshot, KnownCause, MessageStatus
 from monitor.model.rankings import Arm
@@ -39,8 +37,10 @@ from monitor.receivers.message.identity import description_of, summary_of
 from monitor.receivers.message.plain_text import plain_text
 from monitor.receivers.message.safe_text import clean, page_url
 from monitor.receivers.slack import headline_of
+from monitor.texts.actions import NEW_LEVEL, write_urgency
 
 content = partial(content_of, external_url=URL)
+URGENT = write_urgency(Severity.CRITICAL)
 
 
 def test_shares_that_cancel_out_are_given_as_amounts():
@@ -128,7 +128,7 @@ def test_an_end_says_what_goes_on_firing_and_stands_behind_a_start():
 
 def test_an_end_at_a_new_level_leads_the_others_and_says_so():
     level = (
-        "new normal since 2024-01-08T00:00:00Z: accept it (rankwatch accept home-feed --from "
+        "new normal since 2024-01-08T00:00:00Z: accept it (rankwatch accept home-feed --since "
         "2024-01-08T00:00:00Z) or roll back"
     )
     found = content(
@@ -271,14 +271,32 @@ def test_what_runs_from_right_to_left_does_not_carry_away_what_stands_behind_it(
     assert heading == "shop=\u05d0\u05d1\u200e"
 
 
+def test_it_says_for_whom_since_when_whether_it_goes_on_and_how_urgent_it_is():
+    since = "2024-01-07T00:00:00Z"
+    over = f"Over for all users: {since} to 2024-01-09T00:00:05Z."
+    situations = [
+        (message(BRITISH), (f"Still going on for country=UK, since {since}.", URGENT)),
+        (message(acknowledgement()), (f"Still going on for all users, since {since}.",)),
+        (message(end()), (over,)),
+        (message(end(is_new_normal=True)), (over, NEW_LEVEL)),
+        (message(end(removed=Removed.RULE)), ()),
+    ]
+    for each, situation in situations:
+        assert content(each).situation == situation
+
+
+def test_what_is_about_rankwatch_itself_links_and_names_no_comparison():
+    found = content(message(start(metric=DATABASE_LABEL, comparison="rankwatch")))
+    assert found.links[0] == ("dashboard", URL)
+    assert found.commands == ("rankwatch db check",)
+
+
 def test_the_commands_are_understood():
-    group = get_command(app)
-    assert isinstance(group, TyperGroup)
     for command in content(message(EVERYBODY)).commands:
-        program, name, *arguments = shlex.split(command)
-        found = group.commands[name].make_context(name, arguments)
-        assert (program, found.params["config"]) == ("rankwatch", DEFAULT_CONFIG)
-        assert "home-feed" in found.params.values()
+        program, *arguments = shlex.split(command)
+        params = parse_command(arguments)
+        assert (program, params["config"]) == ("rankwatch", DEFAULT_CONFIG)
+        assert "home-feed" in str(params.values())
 
 
 def test_a_runbook_that_cannot_be_opened_is_no_link():
@@ -294,6 +312,9 @@ def test_a_runbook_that_cannot_be_opened_is_no_link():
 
 
 TEXT = """SimilarityLow firing on home-feed: mean of extended_tau is 0.254 over 1,874 users, below 0.35
+
+Still going on for all users and country=UK, since 2024-01-07T00:00:00Z.
+Critical: look at it now.
 
 Why:
   No clear cause. Similarity fell by 0.2500: items replaced 62 %, items moved 38 %.
@@ -335,6 +356,8 @@ Links:
 
 Commands:
   rankwatch show home-feed --slot 2024-01-08T00:00:00Z
+  rankwatch alerts ack home-feed
+  rankwatch silence add comparison=home-feed --for 2h
   rankwatch runs home-feed
 """
 
@@ -358,8 +381,10 @@ def test_the_description_has_the_reason_since_when_and_what_to_run():
     assert description_of(transition()) == (
         "mean of extended_tau is 0.254 over 1,874 users, below 0.35\n"
         "in breach since 2024-01-07T00:00:00Z, reported for the run of 2024-01-08T00:00:00Z\n"
-        "To see more: rankwatch show home-feed --slot 2024-01-08T00:00:00Z; rankwatch runs "
-        "home-feed"
+        "Still firing. Critical: look at it now.\n"
+        "Commands: rankwatch show home-feed --slot 2024-01-08T00:00:00Z; "
+        "rankwatch alerts ack home-feed; rankwatch silence add comparison=home-feed --for 2h; "
+        "rankwatch runs home-feed"
     )
     told = end(
         since=SLOT - timedelta(days=2),

@@ -59,7 +59,7 @@ def test_a_start_triggers_an_event_of_the_documented_shape(pagerduty):
         details["Lists, baseline | candidate"][0]["lists"][0] == "1 sku-2 (gone) | Red shoes (new)"
     )
     names = (
-        "Changes, Why, What the drop is made of, Items that gained most, Items that lost most, "
+        "State, Changes, Why, What the drop is made of, Items that gained most, Items that lost most, "
         "Lists, baseline | candidate, Commands"
     )
     assert ", ".join(details) == names

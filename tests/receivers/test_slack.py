@@ -37,7 +37,11 @@ def test_a_start_is_a_headline_its_figures_why_two_users_links_and_commands(slac
     assert other.startswith("```\nuser u-42\n")
     assert other.endswith("10  i9 (gone)  j9 (new)\n    2 more\n```")
     assert texts == [
-        f"*CRITICAL: SimilarityLow firing on home-feed: {messages.EVERYBODY.reason}*",
+        (
+            f"*CRITICAL: SimilarityLow firing on home-feed: {messages.EVERYBODY.reason}*\n"
+            "Still going on for all users, since 2024-01-07T00:00:00Z.\n"
+            "Critical: look at it now."
+        ),
         "mean of extended_tau is 0.254 over 1,874 users, below 0.35",
         "*segment*\nall users",
         "*mean of extended_tau*\n0.254 (95 % interval 0.24 to 0.268)",
@@ -66,18 +70,20 @@ def test_a_start_is_a_headline_its_figures_why_two_users_links_and_commands(slac
         ),
         f"<{LINK}|dashboard> · <https://runbooks.test/similarity|runbook>",
         (
-            "```\nrankwatch show home-feed --slot 2024-01-08T00:00:00Z\nrankwatch runs "
-            "home-feed\n```"
+            "```\nrankwatch show home-feed --slot 2024-01-08T00:00:00Z\n"
+            "rankwatch alerts ack home-feed\n"
+            "rankwatch silence add comparison=home-feed --for 2h\n"
+            "rankwatch runs home-feed\n```"
         ),
     ]
-    assert slack.posts[0]["text"] == texts[0].strip("*")
+    assert slack.posts[0]["text"] == texts[0].splitlines()[0].strip("*")
     assert (slack.posts[0]["unfurl_links"], slack.posts[0]["unfurl_media"]) == (False, False)
 
 
 def test_the_headline_shows_where_the_incident_stands(slack):
     goes_on = messages.message(messages.end(), firing=(messages.BRITISH,))
     sent = messages.message(messages.end()), messages.message(messages.acknowledgement()), goes_on
-    assert [post(slack, each)[0] for each in sent] == [
+    assert [post(slack, each)[0].splitlines()[0] for each in sent] == [
         "*✅ SimilarityLow resolved on home-feed*",
         "*👀 SimilarityLow acknowledged on home-feed*",
         "*CRITICAL: SimilarityLow resolved on home-feed; 1 still firing*",

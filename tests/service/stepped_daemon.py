@@ -88,7 +88,7 @@ class Watched:
         return run
 
     def is_at_work(self, job: str) -> bool:
-        threads = self.daemon._scheduler._executor.threads
+        threads = self.daemon._scheduler.executor.threads
         return any(thread.is_alive() and thread.name == f"job-{job}" for thread in threads)
 
     def let_pass(self, time: timedelta) -> None:

@@ -122,7 +122,7 @@ def test_commands_take_one_candidate_or_all_of_them(world):
     own = f"candidate: {world.asks(world.baseline)}\n    {world.several}"
     world.configure({"other": world.several, "feed": own})
     # Users of candidate, baseline and noise floor
-    replay = f"replay feed --from {AT} --to {AT}"
+    replay = f"replay feed --since {AT} --until {AT}"
     for command, asked in (("check feed", 3 * 3), (replay, 3 * len(USERS))):
         world.baseline.attempts.clear()
         assert len(read_json(command)) == 4

@@ -29,7 +29,9 @@ def replay(name: str, folder: Path) -> tuple[set[str], set[bool], dict[str, Any]
     config = str(
         write_config(folder, compare(name, MEASURED + floor, baseline=f"{prefix}baseline"))
     )
-    runs = run_cli("replay", "--config", config, "--from", "2024-01-01", "--to", BAD_DAY, "--json")
+    runs = run_cli(
+        "replay", "--config", config, "--since", "2024-01-01", "--until", BAD_DAY, "--json"
+    )
     assert {run["status"] for run in runs} == {"ok"}
     changes = run_cli("alerts", "--config", config, "--json")
     fired = {

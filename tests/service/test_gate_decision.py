@@ -19,12 +19,13 @@ from monitor.measures.sampling import draw
 from monitor.model.errors import InputError, MonitorError
 from monitor.model.gate import LeftOut
 from monitor.model.rankings import Coverage, CoverageRow, Panel, UserTable
-from monitor.model.rules import Comparison, SampleSize
+from monitor.model.rules import Comparison
 from monitor.model.runs import KeptLists, RunStatus, Scores
 from monitor.model.statistics import DerivedMetric, NoiseFloor
 from monitor.service.gate import Certificate, make_question
 from monitor.service.gate.decision import judge_stored
 from monitor.service.gate.question import Yardstick
+from monitor.sources import SampleOptions
 from monitor.storage import SqlStore
 from storage.worked import run
 from tables import cells
@@ -39,7 +40,7 @@ def sampled(**changes: Any) -> Comparison:
     """A comparison with a noise floor and rotating users, of the configuration hash that `GateResult` stores."""
     base: dict[str, Any] = {
         "metrics": (METRIC, "rbo(p=0.9)"),
-        "sample": SampleSize(fixed=20, rotating=200),
+        "sample": SampleOptions(fixed=20, rotating=200),
         "noise_floor": NoiseFloor.SERVE,
         "config_hash": "hash",
     }
@@ -155,7 +156,7 @@ def test_only_rotating_users_count_but_a_missing_fixed_one_is_taken_for_one_of_t
 
 
 def test_users_added_for_a_segment_stand_for_that_segment_alone_and_are_no_new_evidence(store):
-    world = Gated(store, sampled(sample=SampleSize(fixed=20, rotating=200, minimum=100)))
+    world = Gated(store, sampled(sample=SampleOptions(fixed=20, rotating=200, minimum=100)))
     drawn = [set(draw(world.users, sampled(), SLOT + day * DAY).users) for day in range(2)]
     for asked in drawn:
         world.run(
@@ -169,12 +170,12 @@ def test_users_added_for_a_segment_stand_for_that_segment_alone_and_are_no_new_e
 
 
 def _fixed_of(world: Gated) -> list[str]:
-    users = draw(world.users, changed(world.comparison, sample=SampleSize(fixed=20)), SLOT).users
+    users = draw(world.users, changed(world.comparison, sample=SampleOptions(fixed=20)), SLOT).users
     return list(users)
 
 
 def test_a_fixed_sample_is_judged_for_its_users_like_a_census_and_says_so(store):
-    world = Gated(store, sampled(sample=SampleSize(fixed=300)))
+    world = Gated(store, sampled(sample=SampleOptions(fixed=300)))
     for excess in (0.9, -0.4, -0.4):
         world.run(constant(excess))
     found = world.ask(margin=0.05)
@@ -186,7 +187,7 @@ def test_a_fixed_sample_is_judged_for_its_users_like_a_census_and_says_so(store)
     assert found.sentence.endswith(
         "; the same 300 users are asked in each run: the verdict is about these users"
     )
-    world.comparison = sampled(sample=SampleSize(fixed=2000))  # more than there are
+    world.comparison = sampled(sample=SampleOptions(fixed=2000))  # more than there are
     world.run(constant(-0.4))
     assert world.ask().runs[0].users == 1000
 
@@ -344,7 +345,7 @@ metrics: [rbo_min(p=0.9)], noise_floor: null    -                             no
 metrics: [footrule], noise_floor: null          margin: 0.5, reference: .nan  footrule
 """
 """What the comparison is, what is asked, and what is said of it."""
-PARTS = {"early": SampleSize(fixed=9, stops_early=True), "temporal": NoiseFloor.TEMPORAL}
+PARTS = {"early": SampleOptions(fixed=9, stop_when="decided"), "temporal": NoiseFloor.TEMPORAL}
 
 
 @pytest.mark.parametrize(("changes", "asked", "words"), cells(REFUSED))

@@ -12,7 +12,7 @@ import structlog
 import yaml
 
 from factories import SLOT
-from monitor.boundary.foreign_errors import Cause
+from monitor.boundary.foreign_causes import Cause
 from monitor.model.rules import Severity
 from monitor.service.logs import configure
 from servers.answering import answering

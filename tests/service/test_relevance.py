@@ -44,7 +44,7 @@ def arrive(bought: Path, day: datetime) -> None:
 @pytest.mark.integration
 def test_the_command_measures_what_has_arrived_and_tells_what_waits_since_when(bought):
     write(bought, within="9999d")
-    rankwatch("replay --from 2024-01-01 --to 2024-01-03")
+    rankwatch("replay --since 2024-01-01 --until 2024-01-03")
     shown = rankwatch("show shop").stdout
     assert "relevance: the run waits for labels until" in shown
     assert "by chance: two random lists of 10 out of" in shown
@@ -52,7 +52,7 @@ def test_the_command_measures_what_has_arrived_and_tells_what_waits_since_when(b
 
     for day in DAYS[:2]:
         arrive(bought, day)
-    filled = read_json("backfill shop --to 2024-01-02")
+    filled = read_json("backfill shop --until 2024-01-02")
     assert [each["status"] for each in filled] == ["labelled", "labelled"]
     assert of_all(filled[0])[NDCG]["n"] == 36
     told = rankwatch("backfill shop").stdout
@@ -77,7 +77,7 @@ def test_a_comparison_without_relevance_is_refused_in_words(bought):
 @pytest.mark.integration
 def test_the_daemon_measures_what_has_arrived_after_its_run(bought):
     config = write(bought, within="7d")
-    rankwatch("replay --from 2024-01-01 --to 2024-01-01")
+    rankwatch("replay --since 2024-01-01 --until 2024-01-01")
     arrive(bought, DAYS[0])
     with Daemon(config, clock=HeldClock(DAYS[0] + DAY + HOUR)) as daemon:
         daemon.start()

@@ -150,7 +150,7 @@ def failed(store: SqlStore, hours: int) -> None:
 
 def slot_of(latest: LatestRuns) -> datetime | None:
     shown = latest.of("mail")
-    return shown.run.slot if shown else None
+    return shown.slot if shown else None
 
 
 def test_after_a_run_one_comparison_is_read_and_the_others_stay_the_same_objects(store, latest):
@@ -159,7 +159,7 @@ def test_after_a_run_one_comparison_is_read_and_the_others_stay_the_same_objects
     latest.read("mail")
     after = latest.all
     assert [one is other for one, other in zip(before, after, strict=True)] == [True, False, True]
-    assert after[1].run.status is RunStatus.FAILED
+    assert after[1].status is RunStatus.FAILED
     latest.read("mail")
     assert latest.of("mail") is after[1]  # what is equal stays the same object too
 

@@ -184,7 +184,7 @@ def test_plan_tells_users_runs_or_chance(what, store):
     chance = plan(f"home-feed --drop 0.1 --users {users} --runs 1")["chance"]
     assert chance == pytest.approx(0.9, abs=0.01)
     assert plan(f"home-feed --drop 0.1 --users {users}")["runs"] == 1
-    assert plan("home-feed --share 0.1 --to 0.3")["drop"] == pytest.approx(0.1 * 0.2, rel=0.1)
+    assert plan("home-feed --share 0.1 --score 0.3")["drop"] == pytest.approx(0.1 * 0.2, rel=0.1)
     obstacle = plan("home-feed --drop 0.005")["reason"]
     assert obstacle.startswith("no number of users is enough: the mean wanders by 0.0")
 
@@ -224,6 +224,6 @@ def test_plan_works_without_history_and_says_what_it_lacks():
     assert plan("--drop 0.05 --sd 0.3 --wander 0 --learned 1000")["users"] > 100
     assert_refused("""
         plan --drop 0.1 | 2 | give --sd (over users) and --wander
-        plan --share 0.1 --sd 1 --wander 0 | 2 | give --mean and --to
+        plan --share 0.1 --sd 1 --wander 0 | 2 | give --mean and --score
         plan home-feed --drop 1 | 2 | no ok run of home-feed is stored
     """)

@@ -31,7 +31,7 @@ def test_a_shared_name_stands_for_every_peer():
         True,
         ["hook"],
     )
-    assert [str(matcher) for matcher in first.matchers] == ["severity=critical", "comparison=~f.*"]
+    assert [str(matcher) for matcher in first.match] == ["severity=critical", "comparison=~f.*"]
     assert policy.fallbacks == {"am-0": "hook", "am-1": "hook"}
 
 

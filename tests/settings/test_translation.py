@@ -8,11 +8,12 @@ from factories import DAY, SLOT
 from monitor.boundary.options import parse_duration
 from monitor.cli.parameters import parse_instant
 from monitor.measures.metrics import parse
-from monitor.model.rules import Keep, SampleSize, Severity
+from monitor.model.rules import Keep, Severity
 from monitor.settings.configuration import RetentionOptions
 from monitor.settings.loader import parse_settings
 from monitor.settings.schedule import Cron, Every
 from monitor.settings.translation import config_hash, to_schedule
+from monitor.sources import SampleOptions
 from settings.minimal import (
     MINIMAL,
     RETRAIN,
@@ -101,9 +102,9 @@ def test_metrics_are_spelt_as_they_print():
     ("sample", "size"),
     [
         ("", None),
-        (", sample: 500", SampleSize(fixed=500)),
-        (", sample: {rotating: 300}", SampleSize(rotating=300)),
-        (", sample: {fixed: 100, rotating: 200}", SampleSize(fixed=100, rotating=200)),
+        (", sample: 500", SampleOptions(fixed=500)),
+        (", sample: {rotating: 300}", SampleOptions(rotating=300)),
+        (", sample: {fixed: 100, rotating: 200}", SampleOptions(fixed=100, rotating=200)),
     ],
 )
 def test_a_sample_is_fixed_unless_it_says_otherwise(sample, size):
@@ -258,12 +259,8 @@ def test_relevance_is_asked_for_at_once_and_waited_for_a_week_or_as_told():
 
 def test_lists_go_with_the_scores_and_segments_with_the_run_unless_told_otherwise():
     found = RetentionOptions.model_validate({"scores": "7d", "runs": "100d"}).cutoffs(SLOT)
-    assert (found.scores, found.lists, found.summaries) == (
-        SLOT - 7 * DAY,
-        SLOT - 7 * DAY,
-        SLOT - 100 * DAY,
-    )
-    assert found.daily == SLOT - 1825 * DAY
+    assert found["scores"] == found["lists"] == SLOT - 7 * DAY
+    assert (found["summaries"], found["daily"]) == (SLOT - 100 * DAY, SLOT - 1825 * DAY)
 
     told = RetentionOptions.model_validate({"lists": "1d", "summaries": "30d"}).cutoffs(SLOT)
-    assert (told.lists, told.summaries) == (SLOT - DAY, SLOT - 30 * DAY)
+    assert (told["lists"], told["summaries"]) == (SLOT - DAY, SLOT - 30 * DAY)

@@ -139,7 +139,8 @@ def make_faults(running: ExitStack, folder: Path, postgres: sa.URL) -> list[Cell
         recommender.behaviour.update(dict.fromkeys(USERS[::step], behaviour))
         return {"url": recommender.url, "retries": 0, **more}
 
-    def redis(at: str = f"127.0.0.1:{shared_redis()}", reply: str = "", **more: Any) -> Any:
+    def redis(at: str = "", reply: str = "", **more: Any) -> Any:
+        at = at or f"127.0.0.1:{shared_redis()}"
         if reply:
             at = f":{PASSWORD}@127.0.0.1:{replying(reply)}"
         return {"url": f"redis://{at}", "type": "string", "key": "good:{user}", **more}

@@ -44,7 +44,7 @@ def test_a_finished_slot_is_taken_only_to_run_it_again_and_shows_its_results_mea
 
     assert again.attempt == 2
     shown = newest(store)
-    assert (shown.run.status, shown.run.reason, shown.run.started_at, shown.run.config_hash) == (
+    assert (shown.status, shown.reason, shown.started_at, shown.config_hash) == (
         status,
         "why",
         SLOT,
@@ -63,10 +63,10 @@ def test_a_rerun_given_back_shows_the_earlier_results_and_can_be_claimed(store):
     store.runs.release(again)
 
     after = newest(store)
-    assert (after.run.status, after.run.reason, after.run.finished_at) == (
+    assert (after.status, after.reason, after.finished_at) == (
         "ok",
         None,
-        before.run.finished_at,
+        before.finished_at,
     )
     assert after.summaries == before.summaries
     assert claimed(store, rerun=True, now=LATER).attempt == 3
@@ -209,7 +209,7 @@ def test_readers_do_not_wait_for_a_writer(store):
     with store.database.write() as connection:
         connection.exec_driver_sql("UPDATE runs SET reason = 'half written'")
 
-        assert newest(store).run.reason is None
+        assert newest(store).reason is None
 
 
 def test_what_is_at_work_here_is_never_taken_for_abandoned_whatever_the_clock_says(store):
@@ -246,8 +246,7 @@ def test_a_state_judged_ahead_of_time_is_moved_by_the_present_slot_once_rewound_
 
     # A run of a slot in the future does not hide the present one.
     shown = [
-        store.history.latest(["home-feed"], until=until)[0].run.slot
-        for until in (None, SLOT + SECOND)
+        store.history.latest(["home-feed"], until=until)[0].slot for until in (None, SLOT + SECOND)
     ]
     assert shown == [ahead, SLOT]
 

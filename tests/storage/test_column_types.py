@@ -109,7 +109,7 @@ def test_names_and_texts_of_any_content_are_stored(store):
     assert store.runs.finish(stored, receivers=HOSTILE)
 
     (latest,) = store.history.latest([comparison])
-    assert (latest.run.comparison, latest.run.reason, latest.run.owner) == (comparison,) * 3
+    assert (latest.comparison, latest.reason, latest.owner) == (comparison,) * 3
     assert store.history.evidence(claim.run_id) == kept
     assert [(each.reason, each.labels, each.runbook_url) for each in transitions(store)] == [
         (name, {name: name}, name) for name in HOSTILE

@@ -55,8 +55,8 @@ def test_a_finished_run_is_read_back_as_it_was(store):
     assert latest.summaries == stored.summaries
     assert latest.states == stored.states
     assert (latest.last_ok_slot, latest.last_ok_at) == (SLOT, SLOT + timedelta(seconds=9))
-    assert store.history.evidence(latest.run.id) == stored.evidence
-    assert record(store, latest.run.id).summaries == stored.summaries
+    assert store.history.evidence(latest.id) == stored.evidence
+    assert record(store, latest.id).summaries == stored.summaries
     assert counts(store) == {
         "runs": 1,
         "coverage": 2,
@@ -120,8 +120,8 @@ def test_numpy_numbers_and_nan_are_stored_as_plain_numbers_and_nothing(store):
     latest = newest(store)
     (found,) = latest.summaries
     assert (found.n, found.mean, found.statistics) == (3, None, {"p05": 0.5})
-    assert latest.run.asked == 3
-    assert store.history.evidence(latest.run.id)[0].scores == {"a": None}
+    assert latest.asked == 3
+    assert store.history.evidence(latest.id)[0].scores == {"a": None}
 
 
 def test_running_a_slot_again_over_the_same_lists_leaves_the_same_rows(store):
@@ -132,7 +132,7 @@ def test_running_a_slot_again_over_the_same_lists_leaves_the_same_rows(store):
     run(store, SLOT, move, receivers=("hook",))
 
     assert counts(store) == before
-    assert newest(store).run.attempt == 2
+    assert newest(store).attempt == 2
 
 
 def test_a_rerun_replaces_what_the_earlier_attempt_stored(store):
@@ -182,8 +182,8 @@ def test_latest_is_the_newest_finished_run_and_remembers_when_one_was_ok(store):
     run(store, SLOT - HOUR, comparison="search")
 
     home, search = store.history.latest(["home-feed", "search"])
-    assert (home.run.slot, home.last_ok_slot, home.first_slot) == (LATER, SLOT, SLOT)
-    assert search.run.slot == SLOT - HOUR
+    assert (home.slot, home.last_ok_slot, home.first_slot) == (LATER, SLOT, SLOT)
+    assert search.slot == SLOT - HOUR
     assert store.history.latest([]) == ()
 
 

@@ -15,9 +15,9 @@ from sqlalchemy import text
 
 from factories import HOUR, SLOT
 from monitor.model.errors import DatabaseError, LeaseLostError
-from monitor.model.ports import Leases
 from monitor.model.runs import Lease, Occupied, RunStatus
 from monitor.storage import SqlStore, open_leases, open_store, parse_url
+from monitor.storage.leases import Leases
 from servers.daemon import wait_for
 from storage.conftest import emptied
 from storage.worked import LATER, attempt, claimed, finish, fired, lease, prune, run, runs_of
@@ -353,16 +353,24 @@ def test_whoever_deleted_the_lock_and_started_a_second_daemon_fenced_the_first(f
 
 
 @pytest.mark.parametrize("is_replaced", [False, True])
-def test_a_lease_on_a_file_of_sqlite_that_is_swapped_is_not_renewed_until_it_is_back(
+def test_a_file_of_sqlite_that_is_swapped_renews_no_lease_and_takes_no_run_until_it_is_back(
     file, is_replaced
 ):
-    with closing(leases_of(file, "host:41")) as leases:
+    replaced = "deleted or replaced by another file while in use"
+    with (
+        closing(open_store(f"sqlite:///{file}", create=False)) as store,
+        closing(leases_of(file, "host:41")) as leases,
+    ):
         taken = won(leases)
+        held = under(store, taken)
         away = file.rename(file.with_name("away.db"))
         if is_replaced:
             file.touch()
 
-        with pytest.raises(DatabaseError, match="deleted or replaced by another file while in use"):
+        with pytest.raises(DatabaseError, match=replaced):
             leases.renew(taken)
+        with pytest.raises(DatabaseError, match=replaced):
+            claimed(held)
         away.replace(file)
         assert leases.renew(taken)
+        assert claimed(held)

@@ -244,14 +244,14 @@ def test_a_rerun_replaces_lists_arm_scores_and_labels(store):
     run_id = kept(
         store, arm_scores=(published.arm_score(),), labels_until=SLOT + DAY, is_labelled=True
     )
-    assert record(store, run_id).run.labelled_at is not None
+    assert record(store, run_id).labelled_at is not None
 
     again = kept(store, lists=OTHER, labels_until=SLOT + 2 * DAY, catalogue_size=8)
 
     assert again == run_id
     assert_same(store.history.kept_lists(run_id), OTHER)
     assert record(store, run_id).arm_scores == ()
-    run = record(store, run_id).run
+    run = record(store, run_id)
     assert (run.labelled_at, run.labels_until, run.catalogue_size) == (None, SLOT + 2 * DAY, 8)
 
 
@@ -282,26 +282,26 @@ def test_labels_are_added_beside_what_was_measured(store):
     run_id = kept(store, labels_until=SLOT + DAY)
     before = record(store, run_id).summaries
     added = (relevant(), relevant(segment="activity=new", n=2))
-    found = record(store, run_id).run
+    found = record(store, run_id)
     assert store.runs.store_relevance(found, summaries=added, scores=None, at=LATER)
     assert record(store, run_id).summaries == before + added
-    assert record(store, run_id).run.labelled_at == LATER
+    assert record(store, run_id).labelled_at == LATER
     assert store.runs.awaiting_relevance("home-feed", since=SLOT) == ()
 
 
 def test_a_run_that_was_measured_anew_meanwhile_is_not_labelled_with_what_its_old_lists_gave(store):
     run_id = kept(store, labels_until=SLOT + DAY)
-    old = record(store, run_id).run
+    old = record(store, run_id)
 
     claimed(store, rerun=True)
     during = store.runs.store_relevance(
-        record(store, run_id).run, summaries=(relevant(),), scores=None, at=SLOT
+        record(store, run_id), summaries=(relevant(),), scores=None, at=SLOT
     )
     after = store.runs.store_relevance(old, summaries=(relevant(),), scores=None, at=SLOT)
 
     assert (during, after) == (False, False)
     assert "ndcg" not in {summary.metric for summary in record(store, run_id).summaries}
-    assert record(store, run_id).run.labelled_at is None
+    assert record(store, run_id).labelled_at is None
 
 
 NAN = float("nan")

@@ -149,7 +149,7 @@ def test_runs_of_every_end_come_oldest_first_a_few_at_a_time_and_running_ones_do
 
     def read(after, comparison="home-feed") -> list[Any]:
         found = store.history.run_records(comparison, after=after, limit=2)
-        return [(each.run.status, each.run.slot, each.coverage, each.summaries) for each in found]
+        return [(each.status, each.slot, each.coverage, each.summaries) for each in found]
 
     assert read(None) == [
         (RunStatus.OK, SLOT, worked.coverage(), (factories.summary(mean=0.5),)),
@@ -240,11 +240,11 @@ def test_what_runs_remember_is_of_the_newest_ok_runs_of_one_configuration_before
     assert past_splits(store, 9, limit=3) == [0.3, 0.5]  # the newest has no split
 
 
-@pytest.mark.parametrize("among", [run_history._HEALTHY_AMONG, (2, 2000)])
+@pytest.mark.parametrize("among", [run_history._SEARCHED, 2])
 def test_each_run_knows_its_alerts_and_explanations_since_the_last_end_and_those_in_alarm_or_suspicious_are_not_healthy(
     store, among, monkeypatch
 ):
-    monkeypatch.setattr(run_history, "_HEALTHY_AMONG", among)
+    monkeypatch.setattr(run_history, "_SEARCHED", among)
     changes = {
         1: (State.QUIET, State.PENDING),
         2: (State.PENDING, State.FIRING),

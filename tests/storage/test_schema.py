@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import Connection, create_engine, inspect, text
+from sqlalchemy.dialects import postgresql, sqlite
 
 from forking import context
 from monitor.model.errors import DatabaseError, SchemaError
@@ -101,6 +102,13 @@ def catalogue(url: str) -> list[str]:
     )
 
 
+def test_no_column_has_a_name_that_sql_reserves():
+    for dialect in (sqlite.dialect(), postgresql.dialect()):
+        quote = dialect.identifier_preparer.quote
+        names = {each.name for table in metadata.tables.values() for each in table.columns}
+        assert {name for name in names if quote(name) != name} == set()
+
+
 @pytest.mark.integration  # seconds of CPU
 def test_the_revisions_make_exactly_the_declared_tables_and_going_back_removes_them(
     database_url, tmp_path, request
@@ -178,7 +186,7 @@ def test_a_database_without_our_tables_drifts_by_everything_and_those_of_others_
 
 
 def test_opening_creates_nothing_unless_asked_to(database_url, tmp_path):
-    with pytest.raises(DatabaseError, match="run `rankwatch db upgrade`"):
+    with pytest.raises(DatabaseError, match="`rankwatch run-once`"):
         open_store(database_url, create=False)
 
     assert schema_version.current(database_url) is None

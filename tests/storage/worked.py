@@ -13,7 +13,7 @@ from factories import HOUR, SLOT, state
 from monitor.model.alerts import AlertState, Outcome, State, Transition
 from monitor.model.notifications import Delivery, DeliveryStatus, Notification, Silence
 from monitor.model.rankings import Arm, Coverage, CoverageReason, CoverageRow
-from monitor.model.retention import Cutoffs
+from monitor.model.retention import Cutoffs, DataKind
 from monitor.model.runs import (
     Claim,
     Evidence,
@@ -229,8 +229,7 @@ def prune(store: SqlStore, *, now: datetime = SLOT, **before: datetime) -> dict[
 
 
 def cutoffs(**before: datetime) -> Cutoffs:
-    never = dict.fromkeys(("scores", "lists", "evidence", "summaries", "runs", "daily"), NEVER)
-    return Cutoffs(**{**never, **before})
+    return {kind: before.get(kind, NEVER) for kind in DataKind}
 
 
 def silence(at: datetime, ends_at: datetime, matcher: str = "segment=all") -> Silence:

@@ -9,15 +9,15 @@ from typing import Any
 
 from factories import DAY, SLOT, coverage_rule, lost_lists, rule
 from messages import explanation
-from monitor.model.alerts import Expectation, Removed, Standstill
+from monitor.model.alerts import Expectation, Removed, RootCause, Standstill
 from monitor.model.explanation import FaultKind, Finding, MeanDrop, Part, PartMeans, SegmentFall
 from monitor.model.gate import GateReason, GateResult, GateVerdict, LeftOut
 from monitor.model.instants import format_instant
+from monitor.model.interpretation import Interpretation, Likeness, TrainingDistance
 from monitor.model.model_versions import ArmModel
 from monitor.model.notifications import Silence
 from monitor.model.pages import SeriesPoint
 from monitor.model.rankings import Arm, CoverageReason
-from monitor.model.root_causes import RootCause
 from monitor.model.rules import (
     Condition,
     CoverageRule,
@@ -42,6 +42,7 @@ from monitor.model.run_reasons import (
 from monitor.model.runs import RunStatus
 from monitor.model.statistics import Lack
 from monitor.model.tls_faults import TlsClient, TlsFault
+from monitor.texts.actions import write_firing, write_over, write_urgency
 from monitor.texts.conditions import (
     write_churn,
     write_clear,
@@ -78,12 +79,14 @@ from monitor.texts.id_mismatches import (
     write_setting,
     write_user_spelling,
 )
+from monitor.texts.interpretation import write_interpretation
 from monitor.texts.model_versions import write_changes, write_model_changes, write_models
 from monitor.texts.planning import (
     write_chance,
     write_checked,
     write_early_stop,
     write_false_alerts,
+    write_first_change,
     write_judged_again,
     write_lacking,
     write_least_drop,
@@ -113,6 +116,7 @@ from monitor.texts.run_reasons import (
     write_run_reason,
     write_run_reasons,
 )
+from monitor.texts.slots import write_already_run, write_run_again
 from monitor.texts.tls_faults import write_tls_fault
 from monitor.texts.unmatched_names import write_absent_segment, write_unmatched
 from monitor.texts.verdicts import write_breach, write_normal, write_threshold, write_value
@@ -137,6 +141,23 @@ BOTH = (
     RunReason(kind=RunReasonKind.BOTH_FAILED),
     lost_lists("has no file lists.parquet", 50, 50),
     LATE,
+)
+SIMILAR = Interpretation(
+    likeness=Likeness.SIMILAR,
+    metric="rbo(p=0.9)",
+    users=700,
+    mean=0.62,
+    standard_error=0.01,
+    by_chance=0.04,
+    identical=1.0,
+    trainings=None,
+)
+TRAININGS = TrainingDistance(mean=0.81, standard_error=0.01, ratio=2.0, is_exceeded=True)
+INTERPRETATIONS = (
+    *(replace(SIMILAR, likeness=each) for each in Likeness),
+    replace(SIMILAR, trainings=TRAININGS),
+    replace(SIMILAR, trainings=replace(TRAININGS, ratio=None)),
+    replace(SIMILAR, trainings=replace(TRAININGS, is_exceeded=False)),
 )
 SILENCE = Silence(
     id=7,
@@ -365,9 +386,17 @@ EXAMPLES: Mapping[str, Iterable[partial[Any]]] = {
         partial(write_census, None),
         partial(write_census, 300),
     ],
+    "Results of compare": [partial(write_interpretation, each) for each in INTERPRETATIONS],
+    "Slots that have already run": [
+        partial(write_already_run, "home-feed", 1, "2024-01-08T06:00:00Z", "home-feed@1"),
+        partial(write_already_run, "home-feed", 3, "2024-01-08T06:00:00Z", "home-feed@1"),
+        partial(write_run_again, "home-feed", 1, "2024-01-08T06:00:00Z", "home-feed@1"),
+        partial(write_run_again, "home-feed", 3, "2024-01-08T06:00:00Z", "home-feed@1"),
+    ],
     "Checks, plans, proposed thresholds and backtests": [
         partial(write_checked, "rankwatch.yaml", 3, 1, ()),
         partial(write_checked, "rankwatch.yaml", 1, 0, ("home-feed",)),
+        partial(write_first_change, "rankwatch.yaml", "baseline", 12),
         partial(write_too_few_healthy, 4, 5),
         partial(write_not_stored, "p90"),
         partial(write_uncertain, "p05"),
@@ -432,6 +461,11 @@ EXAMPLES: Mapping[str, Iterable[partial[Any]]] = {
             for client in (*TlsClient,)[1:]
         ),
         *(partial(write_tls_fault, TlsFault.CLIENT_WANTED, client) for client in (*TlsClient,)[1:]),
+    ],
+    "The state of an alert, and how urgent it is": [
+        partial(write_firing, "all users", SLOT),
+        partial(write_over, "country=UK", SLOT, SLOT + DAY),
+        *(partial(write_urgency, severity) for severity in Severity),
     ],
     "Why a message is sent later, never, or again": [
         partial(write_silenced, SILENCE),

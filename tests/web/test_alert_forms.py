@@ -6,6 +6,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from html import unescape
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlencode
 
@@ -14,7 +15,7 @@ import yaml
 
 import published
 from factories import HeldClock
-from monitor.alerts.notification_policy import MaintenanceWindow, NotificationPolicy
+from monitor.alerts.notification_policy import NotificationPolicy
 from monitor.receivers.message.content import content_of
 from monitor.receivers.message.plain_text import plain_text
 from monitor.storage import SqlStore, open_store
@@ -297,7 +298,7 @@ def test_a_page_shows_messages_as_receivers_took_them_and_what_holds_them_back(s
     scene.deliver(after=timedelta(minutes=1))
     key, window = (
         scene.receiver.sent[0].incident,
-        MaintenanceWindow(name="night", matchers=(), ends_at=lambda now: now),
+        SimpleNamespace(name="night", match=(), ends_at=lambda now: now),
     )
     at_night = published.site(
         store=scene.store, clock=scene.clock, policy=lambda: NotificationPolicy(windows=(window,))

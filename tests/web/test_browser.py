@@ -69,9 +69,9 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     config = write_config(folder, *(COMPARISON.format(name=name, folder=folder) for name in names))
     run_cli(
         "replay",
-        "--from",
+        "--since",
         f"{days[0]}T00:00:00Z",
-        "--to",
+        "--until",
         f"{today}T00:00:00Z",
         "--config",
         str(config),

@@ -156,9 +156,7 @@ def test_a_comparison_shows_what_is_stored(ask, filled):
 
 
 def test_where_the_newest_run_failed_earlier_ones_are_shown(filled, latest):
-    failed = replace(
-        latest, run=replace(latest.run, status=RunStatus.FAILED), summaries=(), explanation=None
-    )
+    failed = replace(latest, status=RunStatus.FAILED, summaries=(), explanation=None)
     with browsing(application(filled, latest=lambda: [failed], comparisons=watched)) as ask:
         shown = ask(f"{FEED}?period=30d").json()
     assert (shown["metric"], len(shown["points"])) == (METRIC, len(SLOTS))
@@ -375,11 +373,11 @@ def test_the_overview_shows_the_worst_first_and_what_was_never_run_and_follows_w
     learning = replace(published.latest().expectations[0], expected=None)
     pending = published.state(state="pending")
     latest = [
-        published.latest(run=published.run(comparison="b"), states=()),
+        published.latest(comparison="b", states=()),
         published.named("c"),
-        published.latest(run=published.run(comparison="d", status="failed"), states=()),
-        published.latest(run=published.run(comparison="e"), states=(pending,)),
-        published.latest(run=published.run(comparison="f"), states=(), expectations=(learning,)),
+        published.latest(comparison="d", status="failed", states=()),
+        published.latest(comparison="e", states=(pending,)),
+        published.latest(comparison="f", states=(), expectations=(learning,)),
     ]
     configured = {name: watched(name)[name] for name in "abcdef"}
     with browsing(published.pages(latest=lambda: latest, comparisons=lambda: configured)) as ask:
@@ -396,10 +394,7 @@ def test_the_overview_shows_the_worst_first_and_what_was_never_run_and_follows_w
 
 
 def test_of_very_many_comparisons_those_that_stand_best_are_a_name_in_a_list():
-    latest = [
-        published.latest(run=published.run(comparison=f"c{number:03}"), states=())
-        for number in range(160)
-    ]
+    latest = [published.latest(comparison=f"c{number:03}", states=()) for number in range(160)]
     with browsing(published.pages(latest=lambda: (*latest, published.named("z")))) as ask:
         body = ask("/").text
     assert re.findall(r'<tr data-name="(\w+)"', body) == [

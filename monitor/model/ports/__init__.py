@@ -13,7 +13,6 @@ from monitor.model.notifications import Message, Treatment
 from monitor.model.ports.stores import (
     AlertStore,
     History,
-    Leases,
     Maintenance,
     Outbox,
     PageStore,

@@ -1,20 +1,19 @@
-"""The database as Protocols: runs, history, alerts, outbox, pages, maintenance.
+"""What the pipeline and the pages use of the database, as Protocols.
 
-The docstrings are the contract. Every method is one transaction unless its docstring says
-otherwise. A method that fails raises DatabaseError and changes nothing. Threads may share these
-objects, and several processes may use one database.
+`monitor.storage` has further methods, which only the service uses. The docstrings are the contract.
+Every method is one transaction unless its docstring says otherwise. A method that fails raises
+DatabaseError and changes nothing. Threads may share these objects, and several processes may use
+one database.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
 from monitor.model.alerts import AlertState, State, Transition
 from monitor.model.explanation import Explanation
-from monitor.model.memory import Memory, MemoryRequest
 from monitor.model.notifications import Briefing, Delivery, FiringSnapshot, Notification, Silence
 from monitor.model.pages import (
-    FiringChange,
     IncidentFilter,
     IncidentHistory,
     IncidentStart,
@@ -26,29 +25,17 @@ from monitor.model.pages import (
     UserRun,
 )
 from monitor.model.rankings import CoverageRow
-from monitor.model.retention import Cutoffs, DataKind, Pruned
+from monitor.model.retention import DataKind
 from monitor.model.runs import (
-    Claim,
     Evidence,
     Histogram,
     KeptLists,
     LatestRun,
-    Lease,
-    Occupied,
     Run,
     RunRecord,
-    RunResult,
     Scores,
     Summary,
-    Watermark,
 )
-
-
-class Closable(Protocol):
-    """Has connections, files or threads."""
-
-    def close(self) -> None:
-        """Close the connections, files or threads. May be called twice."""
 
 
 class PageStore(Protocol):
@@ -111,7 +98,7 @@ class PageStore(Protocol):
         *,
         since: datetime,
         until: datetime,
-    ) -> tuple[FiringChange, ...]:
+    ) -> tuple[Transition, ...]:
         """The starts and ends of firings from ``since`` to ``until``, in the order of storing.
 
         ``segment`` None selects all segments.
@@ -167,81 +154,8 @@ class PageStore(Protocol):
         """The starts and ends of every firing of these incidents, in the order of storing."""
 
 
-class Leases(Closable, Protocol):
-    """The right to lead, for one of the daemons that share a database. Use it from one thread.
-
-    After a DatabaseError, it is unknown whether the lease is still valid.
-    """
-
-    def acquire(self) -> Lease | Occupied:
-        """Acquire the lease if it is free, expired or released.
-
-        Only one of several callers gets the lease. The epoch grows by one.
-        """
-
-    def renew(self, lease: Lease) -> bool:
-        """Extend the lease by its full time, counted from some moment during the call.
-
-        False if another daemon has acquired it.
-        """
-
-    def release(self, lease: Lease) -> None:
-        """Release the lease for other daemons. Does nothing if another daemon has acquired it."""
-
-
 class RunStore(Protocol):
-    """Claims on slots, and the results of runs."""
-
-    def claim(  # noqa: PLR0913 - a claim needs all of these
-        self,
-        comparison: str,
-        slot: datetime,
-        *,
-        owner: str,
-        now: datetime,
-        until: datetime,
-        config_hash: str,
-        rerun: bool,
-    ) -> Claim | None:
-        """Claim the slot for one run. Exactly one caller wins. None if it cannot be claimed.
-
-        A slot can be claimed if it was never run, is ``abandoned``, or still ``running`` after its
-        ``until``. With ``rerun`` a finished slot can be claimed too. It keeps its results until
-        ``finish`` replaces them. The claim's ``has_ok`` says whether these are results of a run
-        with status ok. ``attempt`` grows by one.
-        """
-
-    def held_claim(self, comparison: str, slot: datetime) -> Claim | None:
-        """The claim on the slot, even if it has expired. None if there is no claim."""
-
-    def release(self, claim: Claim) -> None:
-        """Give up a claim without having run the slot.
-
-        A first attempt is deleted. A rerun shows its earlier results again.
-        """
-
-    def finish(self, result: RunResult, *, receivers: Sequence[str]) -> int | None:
-        """Store a complete result in one transaction, and return the run's number.
-
-        - Replaces the result of an earlier attempt for the slot. If the claim keeps the earlier
-          attempt, that attempt keeps the claim's number, and this run gets a new number.
-        - Stores one pending delivery for each start of a firing and each of ``receivers``. If a
-          receiver has no delivery of an older firing, it gets one too. Ends are delivered to the
-          receivers that have a delivery of the start.
-        - Writes a state only if two conditions are met. The stored ``judged_slot`` is older. The
-          stored state (quiet if there is none) is the one from which the new state follows.
-          Transitions of other states are not stored.
-        - Deletes stored lists of earlier slots, but not those of runs that wait for relevance.
-
-        A second call changes nothing. If another process has taken over the claim, returns None and
-        stores nothing.
-        """
-
-    def abandon_expired(self, now: datetime, *, sparing: Collection[int] = ()) -> int:
-        """Mark runs with expired claims as abandoned, except runs with ids in ``sparing``.
-
-        Returns the number of marked runs.
-        """
+    """Stored runs that wait for relevance."""
 
     def awaiting_relevance(self, comparison: str, *, since: datetime) -> tuple[Run, ...]:
         """Runs with status ok and stored lists that wait for relevance, oldest first.
@@ -268,31 +182,12 @@ class RunStore(Protocol):
 class History(Protocol):
     """Reads results of earlier runs, for later runs and for people. Changes nothing."""
 
-    def memory_of(self, request: MemoryRequest) -> Memory:
-        """What a run needs from earlier runs.
-
-        Lists only if the request wants them: those of the last run, and those from before the
-        alerts that fire. Damaged lists are left out, with a sentence in ``unreadable``.
-        """
-
     def latest(
         self, comparisons: Sequence[str], *, until: datetime | None = None
     ) -> tuple[LatestRun, ...]:
         """The newest finished run (ok, insufficient, failed, abandoned) of each named comparison.
 
         Runs of slots after ``until`` are ignored, as they were stored while a clock was ahead.
-        """
-
-    def changes(
-        self,
-        comparisons: Sequence[str],
-        seen: Watermark,
-        *,
-        until: datetime,
-    ) -> tuple[frozenset[str], Watermark]:
-        """Comparisons for which `latest` may have changed since ``seen``, and the new watermark.
-
-        Detects newer runs and changes of alerts. Does not detect deletions or labels of older runs.
         """
 
     def runs(
@@ -304,15 +199,6 @@ class History(Protocol):
         until: datetime | None = None,
     ) -> tuple[Run, ...]:
         """Stored runs with any status from ``since`` to ``until``, newest slot first."""
-
-    def run_records(
-        self,
-        comparison: str,
-        *,
-        after: datetime | None,
-        limit: int,
-    ) -> tuple[RunRecord, ...]:
-        """The oldest ``limit`` finished runs of later slots with any status, oldest first."""
 
     def record(self, run_id: int) -> RunRecord | None:
         """One run with its results. None if there is no such run.
@@ -336,12 +222,6 @@ class History(Protocol):
 class AlertStore(Protocol):
     """Alert states, their transitions, and silences."""
 
-    def installation(self, *, create: bool) -> str:
-        """The random, permanent id of this database.
-
-        If there is none, it is created with ``create`` True. Otherwise it is empty.
-        """
-
     def states(
         self, comparison: str | None = None, *, state: State | None = None
     ) -> tuple[AlertState, ...]:
@@ -352,27 +232,6 @@ class AlertStore(Protocol):
 
     def transitions(self, *, comparison: str | None, limit: int | None) -> tuple[Transition, ...]:
         """The newest ``limit`` transitions, in the order of storing."""
-
-    def store_states(
-        self,
-        states: Sequence[AlertState],
-        transitions: Sequence[Transition],
-        *,
-        receivers: Sequence[str],
-    ) -> None:
-        """Store states that no run judged, with transitions and deliveries. Works like `finish`."""
-
-    def retire(self, transitions: Sequence[Transition], *, receivers: Sequence[str]) -> None:
-        """End the states whose rule or comparison was removed, with transitions and deliveries.
-
-        Leaves out a state that has changed since it was read.
-        """
-
-    def rewind(self, comparison: str, *, slot: datetime, now: datetime) -> None:
-        """Allow ``slot`` to change states that were judged in slots after ``now``.
-
-        This is needed after a clock was set back. Nobody is notified.
-        """
 
     def acknowledge(
         self,
@@ -401,15 +260,6 @@ class AlertStore(Protocol):
 
         Returns the transitions. Leaves out alerts that do not fire.
         """
-
-    def accept(self, level: Transition) -> Transition:
-        """Store that a level is normal, beginning with its slot, as a transition of ACCEPTED.
-
-        If a transition is already stored for the slot, returns that one.
-        """
-
-    def undo_acceptance(self, comparison: str, slot: datetime) -> Transition | None:
-        """Delete the acceptance of the level that began in this slot. Returns it, or None."""
 
     def add_silence(self, silence: Silence) -> Silence:
         """Store a silence. Returns the silence with its number."""
@@ -503,15 +353,6 @@ class Outbox(Protocol):
         Only ends after ``ended_since`` are returned. The order is that of storing.
         """
 
-    def retry_refused(self, now: datetime, *, receivers: Sequence[str]) -> int:
-        """Retry what these receivers refused: starts of current firings, and ends of the last day.
-
-        Returns the number of deliveries that are retried.
-        """
-
-    def give_up_removed(self, *, configured: Sequence[str], now: datetime) -> int:
-        """Give up deliveries to receivers that are not in ``configured``. Returns their number."""
-
     def deliveries(
         self,
         *,
@@ -533,35 +374,9 @@ class Outbox(Protocol):
     def records(self) -> Mapping[str, ReceiverRecord]:
         """The last success and the last error of each receiver, in the newest 50,000 outcomes."""
 
-    def given_up(self, *, since: datetime) -> Mapping[str, int]:
-        """By receiver, how many deliveries were given up since then. Omits removed receivers."""
-
 
 class Maintenance(Protocol):
-    """Maintenance of the database: health, size, and deletion of expired data."""
-
-    def ping(self) -> None:
-        """Raise DatabaseError if the database does not answer or its schema is wrong."""
-
-    def probe_write(self) -> None:
-        """Write and flush a stored value. DatabaseError if the database cannot be written now."""
-
-    def record_outage(self, since: datetime, until: datetime) -> None:
-        """Store an outage of the database, or a later end of the same outage. Kept for a week."""
-
-    def away_s_since(self, instant: datetime) -> float:
-        """How many seconds the database was away in outages that ended after the instant."""
-
-    def prune(self, cutoffs: Cutoffs, *, now: datetime) -> Pruned:
-        """Delete data of older slots, in many small transactions.
-
-        - Deletes nothing if neither runs nor the server's clock confirm ``now``. ``Pruned.reason``
-          says so.
-        - Keeps states, and transitions with waiting deliveries.
-        - Rolls up past days first. Deletes explanations together with evidence.
-        - Deletes stored lists earlier, except the newest lists of each comparison and lists that
-          wait for relevance. PostgreSQL deletes scores of whole days only.
-        """
+    """The size of the database."""
 
     def sizes(self, *, refresh: bool = True) -> Mapping[DataKind, int]:
         """The bytes on disk of each kind of data.
@@ -571,15 +386,29 @@ class Maintenance(Protocol):
         """
 
 
-class Store(Closable, Protocol):
-    """One database with its six ports."""
+class Store(Protocol):
+    """One database with its ports."""
 
-    runs: RunStore
-    history: History
-    alerts: AlertStore
-    outbox: Outbox
-    pages: PageStore
+    @property
+    def runs(self) -> RunStore:
+        """Runs that wait for relevance."""
+
+    @property
+    def history(self) -> History:
+        """Results of earlier runs."""
+
+    @property
+    def alerts(self) -> AlertStore:
+        """Alert states and silences."""
+
+    @property
+    def outbox(self) -> Outbox:
+        """Deliveries."""
+
+    @property
+    def pages(self) -> PageStore:
+        """Data for pages."""
 
     @property
     def maintenance(self) -> Maintenance:
-        """The maintenance port."""
+        """Sizes of the data."""

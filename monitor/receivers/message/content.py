@@ -15,6 +15,7 @@ from monitor.model.rankings import ALL, Arm
 from monitor.model.rules import RuleKind, Severity
 from monitor.receivers.message.identity import since_label
 from monitor.receivers.message.safe_text import bounded_line, cause_of, clean, commands_of, links_of
+from monitor.texts.actions import NEW_LEVEL, write_firing, write_over, write_urgency
 from monitor.texts.explanations import PART_WORDS, write_falls
 from monitor.texts.root_causes import write_beginning, write_known_cause
 from monitor.texts.verdicts import format_value
@@ -71,6 +72,8 @@ class MessageContent:
     severity: Severity
     is_watched: bool  # False if the last alerts were removed
     title: str  # at most 500 characters
+    # Sentences: for whom, since when, whether it is still going on, and how urgent it is
+    situation: tuple[str, ...]
     # The heaviest changes. A repetition has one alert that is still firing.
     changes: tuple[ChangeContent, ...]
     # Sentences on why the incident pages again, on further changes, and on what is still firing.
@@ -117,11 +120,12 @@ def content_of(message: Message, external_url: str) -> MessageContent:
         severity=message.severity,
         is_watched=is_watched(message),
         title=_title(message, leads),
+        situation=_situation(message),
         changes=tuple(_change_content(change, message, shown[0]) for change in shown),
         more=_further_changes(message, shown),
         why=tuple(why),
         links=links_of(leads[0], external_url),
-        commands=commands_of(leads[0]),
+        commands=commands_of(leads[0], _segments_of(message)),
         examples=_example_lists(briefing),
     )
     if explanation is None:
@@ -160,6 +164,29 @@ def _title(message: Message, leads: Sequence[Transition]) -> str:
     if lasting and first.is_end:
         title += f"; {lasting:,} still firing"
     return bounded_line(title, _LONGEST_TITLE)
+
+
+def _situation(message: Message) -> tuple[str, ...]:
+    """For whom, since when, whether it is still going on, and how urgent it is."""
+    firing = message.firing
+    if firing:
+        since = min(start.since for start in firing)
+        lines = [write_firing(_extent(firing), since)]
+        if message.status is MessageStatus.FIRING:
+            lines.append(write_urgency(message.severity))
+        return _bound(lines, _LONGEST_SENTENCE)
+    if not is_watched(message):
+        return ()
+    ends = message.ends
+    since = min(end.since for end in ends)
+    lines = [write_over(_extent(ends), since, max(end.at for end in ends))]
+    if any(end.is_new_normal for end in ends):
+        lines.append(NEW_LEVEL)
+    return _bound(lines, _LONGEST_SENTENCE)
+
+
+def _segments_of(message: Message) -> set[str]:
+    return {change.segment for change in (*message.changes, *message.firing)}
 
 
 def _change_content(change: Transition, message: Message, first: Transition) -> ChangeContent:

@@ -10,6 +10,7 @@ from monitor.model.alerts import Transition
 from monitor.model.instants import format_instant
 from monitor.model.rankings import ALL
 from monitor.receivers.message.safe_text import cause_of, clean, commands_of
+from monitor.texts.actions import write_urgency
 
 _MAX_LABEL = 256
 _REMEMBERED = 256  # the number of messages
@@ -67,7 +68,11 @@ def description_of(transition: Transition) -> str:
     if transition.has_run:
         moment = f"reported for the run of {format_instant(transition.slot)}"
     lines.append(f"{since_label(transition)} {format_instant(transition.since)}, {moment}")
-    lines.append(f"To see more: {'; '.join(commands_of(transition))}")
+    if transition.is_start:
+        lines.append(f"Still firing. {write_urgency(transition.severity)}")
+    commands = commands_of(transition)
+    if commands:
+        lines.append(f"Commands: {'; '.join(commands)}")
     return "\n".join(lines)
 
 

@@ -16,6 +16,7 @@ def plain_text(content: MessageContent, *, has_title: bool = True) -> str:
     reason = [first.reason] if first.reason else []
     links = [f"{name}: {url}" for name, url in content.links]
     parts = [
+        "\n".join(content.situation),
         _part("Why:", content.why),
         _part(first.heading, reason + [f"{name}: {value}" for name, value in first.facts]),
         "\n".join([*(f"{change.heading}: {change.reason}" for change in others), *content.more]),

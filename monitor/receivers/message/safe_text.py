@@ -1,15 +1,17 @@
 """Makes texts, links and commands that are short and safe, whatever names they contain."""
 
 import hashlib
-import shlex
 import unicodedata
+from collections.abc import Collection
 from itertools import groupby
 from urllib.parse import quote
 
+from monitor.alerts.notification_policy import propose_matchers
 from monitor.boundary.options import web_url_of
-from monitor.model.alerts import Removed, Transition
+from monitor.model.alerts import DATABASE_LABEL, TEST_LABEL, Removed, Transition
 from monitor.model.instants import format_instant
 from monitor.model.rules import RuleKind
+from monitor.texts import actions
 from monitor.texts.wording import printable
 
 MAX_LINE = 2000
@@ -28,10 +30,10 @@ _LONGEST_CAUSE = 300
 def page_url(transition: Transition, external_url: str) -> str:
     """The URL of the run's page on this daemon.
 
-    If the change has no run or is about a condition, it is the URL of the comparison's page. If the
-    comparison was removed, it is the URL of the first page.
+    If the change has no run or is about a condition, it is the URL of the comparison's page. If
+    there is no such comparison, it is the URL of the first page.
     """
-    if transition.removed is Removed.COMPARISON:
+    if transition.removed is Removed.COMPARISON or transition.is_about_rankwatch:
         return external_url
     page = f"{external_url.rstrip('/')}/c/{quote(clean(transition.comparison, 200), safe='')}"
     if transition.kind is RuleKind.CONDITION or not transition.has_run:
@@ -82,14 +84,26 @@ def links_of(change: Transition, external_url: str) -> tuple[tuple[str, str], ..
     return tuple(links)
 
 
-def commands_of(change: Transition) -> tuple[str, ...]:
-    """Two commands that only read. The first shows a run, the second lists all runs.
+def commands_of(change: Transition, segments: Collection[str] = ()) -> tuple[str, ...]:
+    """The commands for on-call: show the run, acknowledge, silence, list all runs.
 
-    The run is that of the change. If the change has no run, it is the newest run.
+    ``segments`` are those of the incident (default: that of the change). If the change has no run,
+    the first command shows the newest run. An alert that ended has nothing to acknowledge.
     """
-    name = shlex.quote(clean(change.comparison, _LONGEST_NAME))
-    which = f" --slot {format_instant(change.slot)}" if change.has_run else ""
-    return (f"rankwatch show {name}{which}", f"rankwatch runs {name}")
+    if change.metric == DATABASE_LABEL:
+        return (actions.CHECK_DATABASE,)
+    if change.metric == TEST_LABEL:
+        return ()
+    name = clean(change.comparison, _LONGEST_NAME)
+    slot = change.slot if change.has_run else None
+    commands = [actions.show_command(name, slot)]
+    if not change.is_end:
+        matchers = propose_matchers(change.comparison, set(segments) or {change.segment})
+        commands.append(actions.acknowledge_command(name))
+        if matchers:
+            commands.append(actions.silence_command(matchers))
+    commands.append(actions.runs_command(name))
+    return tuple(commands)
 
 
 def _turns(char: str) -> bool:

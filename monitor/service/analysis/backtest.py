@@ -17,7 +17,6 @@ from monitor.model.alerts import ACCEPTED, Transition
 from monitor.model.errors import ConfigError
 from monitor.model.immutable import immutable
 from monitor.model.memory import MemoryRequest, PastRun
-from monitor.model.ports import History, Store
 from monitor.model.rankings import ALL
 from monitor.model.rules import (
     MIN_HEALTHY_RUNS,
@@ -38,6 +37,8 @@ from monitor.settings.default_rules import name_metrics
 from monitor.settings.translation import to_comparison, to_schedule
 from monitor.statistics.reference.prediction import refer
 from monitor.statistics.reference.thresholds import Budget, Threshold, propose
+from monitor.storage import SqlStore
+from monitor.storage.run_history import SqlHistory
 from monitor.texts.planning import (
     write_not_stored,
     write_too_few_healthy,
@@ -69,7 +70,7 @@ class Backtest:
 
 def backtest_rules(
     comparison: Comparison,
-    store: Store,
+    store: SqlStore,
     *,
     start: datetime | None = None,
     end: datetime | None = None,
@@ -104,8 +105,8 @@ def backtest_rules(
     for record in finished_records(comparison.name, store.history, end):
         completed, lacks = complete_record(comparison, record, store.history)
         changes = rejudging.judge(completed, is_whole=not lacks)
-        slot = record.run.slot
-        status = record.run.status
+        slot = record.slot
+        status = record.status
         if not is_in_period(slot):
             continue
         runs[status] += 1
@@ -129,7 +130,7 @@ def backtest_rules(
 
 def finished_records(
     comparison: str,
-    history: History,
+    history: SqlHistory,
     end: datetime | None,
 ) -> Iterator[RunRecord]:
     """Yield the finished runs up to the slot ``end``, oldest first.
@@ -139,10 +140,10 @@ def finished_records(
     after: datetime | None = None
     while records := history.run_records(comparison, after=after, limit=AT_ONCE):
         for record in records:
-            if end is not None and record.run.slot > end:
+            if end is not None and record.slot > end:
                 return
             yield record
-        after = records[-1].run.slot
+        after = records[-1].slot
 
 
 @immutable
@@ -180,7 +181,7 @@ def configured_comparison(
 
 def suggest_thresholds(
     comparison: Comparison,
-    history: History,
+    history: SqlHistory,
     *,
     statistics: Sequence[str] = STATISTICS,
     segments: Sequence[str] = (ALL,),
@@ -209,7 +210,7 @@ def suggest_thresholds(
     return _with_caught(comparison, _uniquely_named(suggestions), history)
 
 
-def newest_runs(comparison: Comparison, history: History) -> tuple[PastRun, ...]:
+def newest_runs(comparison: Comparison, history: SqlHistory) -> tuple[PastRun, ...]:
     """Return the newest ok runs of the present configuration with all their summaries.
 
     Raises ConfigError if there are no such runs.
@@ -400,7 +401,7 @@ def _suggestion(
 def _with_caught(
     comparison: Comparison,
     suggestions: Sequence[Suggestion],
-    history: History,
+    history: SqlHistory,
 ) -> tuple[Suggestion, ...]:
     """Add the alerts that the suggestions would have started under the present configuration."""
     rules = tuple(each.rule for each in suggestions if each.reason is None)
@@ -408,7 +409,7 @@ def _with_caught(
     rejudging = Rejudgement(comparison=replace(comparison, judging=judging))
     starts: dict[str, list[Transition]] = defaultdict(list)
     for record in finished_records(comparison.name, history, None):
-        if record.run.config_hash == comparison.config_hash:
+        if record.config_hash == comparison.config_hash:
             for transition in rejudging.judge(record):
                 if transition.is_start:
                     starts[transition.alert].append(transition)

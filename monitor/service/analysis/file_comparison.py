@@ -92,9 +92,9 @@ def compare_files(  # noqa: PLR0913 - the options of the command
     k: int,
     *,
     users: FileUsersOptions | None,
-    by: str | None,
-    worst: int,
-    catalogue: int | None,
+    by: str | None = None,
+    worst: int = 0,
+    catalogue: int | None = None,
 ) -> FileComparison:
     """Compare the lists of two files, the baseline's first, for all users and by segment.
 

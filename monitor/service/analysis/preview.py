@@ -12,13 +12,14 @@ from monitor.model.errors import ConfigError, MonitorError, SourceError
 from monitor.model.immutable import immutable
 from monitor.model.memory import Memory
 from monitor.model.rankings import Arm, Coverage, CoverageReason
-from monitor.model.rules import Comparison, SampleSize
+from monitor.model.rules import Comparison
 from monitor.model.run_reasons import IdKind, IdMismatch, UnmatchedName
 from monitor.model.runs import Evidence, Findings, items_of
 from monitor.pipeline.pull import Arms, draw_panel, pull_titles
 from monitor.pipeline.run_measurement import Stopwatch, compare_users, measure_slot
 from monitor.service.clock import SystemClock
 from monitor.service.runner import Watched
+from monitor.sources import SampleOptions
 
 _WAIT_S = 60.0
 
@@ -48,12 +49,24 @@ class Preview:
     notes: Mapping[tuple[Arm, CoverageReason], str] = field(default_factory=dict)
     titles: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def unread_setting(self) -> str | None:
+        """The first setting that must change before lists can be compared. None if they can."""
+        if self.evidence:
+            return None
+        if self.coverage is None:
+            return "users"
+        for (arm, reason), count in self.coverage.all.users_by_reason.items():
+            if count == self.coverage.all.asked and (arm, reason) in self.notes:
+                return str(arm)
+        return "users"
+
 
 def preview_users(watched: Watched, count: int) -> Preview:
     """Ask both arms of a comparison for the lists of a few users."""
     comparison = watched.comparison
     measuring = replace(
-        comparison.measuring, sample=SampleSize(rotating=count), evidence_users=count
+        comparison.measuring, sample=SampleOptions(rotating=count), evidence_users=count
     )
     few = replace(comparison, measuring=measuring)
     now = SystemClock().now()

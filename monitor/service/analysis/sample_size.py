@@ -16,7 +16,6 @@ from monitor.model.arrays import Floats
 from monitor.model.errors import ConfigError
 from monitor.model.immutable import immutable
 from monitor.model.memory import PastRun
-from monitor.model.ports import History
 from monitor.model.rules import (
     MEAN,
     MIN_HEALTHY_RUNS,
@@ -37,6 +36,7 @@ from monitor.statistics.reference.prediction import WINDOW, refer
 from monitor.statistics.reference.sampling_error import from_angle, to_angle
 from monitor.statistics.reference.thresholds import Budget, DropSearch
 from monitor.statistics.sequential.gate import is_certain, round_ends
+from monitor.storage.run_history import SqlHistory
 from monitor.texts.planning import write_no_runs_suffice, write_no_users_suffice
 
 SeriesRuleT = TypeVar("SeriesRuleT", bound=SeriesRule)
@@ -72,7 +72,7 @@ class SampleSizePlan:
 
 def read_plan_inputs(
     comparison: Comparison,
-    history: History,
+    history: SqlHistory,
     metric: str | None,
     segment: str,
 ) -> PlanInputs:
@@ -100,7 +100,7 @@ def read_plan_inputs(
 
 def read_rule_inputs(
     comparison: Comparison,
-    history: History,
+    history: SqlHistory,
     metric: str | None,
     segment: str,
 ) -> list[PlanInputs]:
@@ -132,7 +132,7 @@ def _series_of(rules: Iterable[SeriesRuleT], figures: Figures) -> list[RuleSerie
     return series
 
 
-def users_until_decided(comparison: Comparison, history: History) -> tuple[int, int] | None:
+def users_until_decided(comparison: Comparison, history: SqlHistory) -> tuple[int, int] | None:
     """Estimate how many users ``stop_when: decided`` would have asked in the newest ok run.
 
     Returns this number and the run's number of users. Returns None if the comparison cannot stop
@@ -221,7 +221,7 @@ def drop_of_share(inputs: PlanInputs, share: float, to: float | None) -> float:
     end = inputs.worst if to is None else to
     if inputs.mean is None or end is None:
         raise ConfigError(
-            "--share needs the scores before and after the fall: give --mean and --to"
+            "--share needs the scores before and after the fall: give --mean and --score"
         )
     statistic = MEAN if inputs.rule is None else inputs.rule.statistic
     if statistic.floor is not None:

@@ -1,6 +1,6 @@
 """Runs slots for commands, now or in a past period, and writes metrics to a file or a gateway."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import field, replace
 from datetime import datetime, timedelta
@@ -30,8 +30,8 @@ from monitor.export.publisher import PrometheusPublisher
 from monitor.model.errors import ConfigError, DeliveryError, MonitorError, SlotTakenError
 from monitor.model.immutable import immutable
 from monitor.model.instants import format_instant
-from monitor.model.ports import Clock, Store
-from monitor.model.runs import PullProgress, RunResult, RunStatus, kept_name
+from monitor.model.ports import Clock
+from monitor.model.runs import PullProgress, Run, RunResult, RunStatus, kept_name
 from monitor.pipeline.backfill import BackfilledRun
 from monitor.pipeline.delivery import OutboxSender, drain
 from monitor.receivers.alertmanager import Alertmanager
@@ -49,7 +49,8 @@ from monitor.service.runner import (
     whoami,
 )
 from monitor.settings.loader import load_settings
-from monitor.storage import open_store
+from monitor.storage import SqlStore, open_store
+from monitor.texts.slots import write_already_run, write_run_again
 
 MOST_SLOTS = 1_000_000
 DRAIN_S = 30.0
@@ -72,7 +73,7 @@ class OneShot:
     """
 
     wiring: Wiring
-    store: Store
+    store: SqlStore
     publisher: PrometheusPublisher
     clock: Clock = field(default_factory=SystemClock)
     say: Callable[[str], object] = str
@@ -83,12 +84,14 @@ class OneShot:
         comparison: str | None,
         slot: datetime | None,
         *,
+        at: datetime | None = None,
         again: bool = False,
-    ) -> Iterator[RunResult | MonitorError]:
+    ) -> Iterator[RunResult | Run | MonitorError]:
         """Run one slot of each selected comparison. The default is the newest slot.
 
-        Yields the error if a comparison could not be run, and continues with the next one. A stored
-        slot is run again. If live sources answered for it, it is only run again with ``again``. An
+        ``at`` selects the newest slot at this time. Yields the error if a comparison could not be
+        run, and continues with the next one. A stored slot is run again. If live sources answered
+        for it, it is only run again with ``again``: otherwise its stored run is yielded. An
         external scheduler may repeat the call until messages are delivered, see `deliver`.
 
         Raises ConfigError for a slot in the future.
@@ -97,20 +100,23 @@ class OneShot:
             self._require_past(slot, "--slot")
         for watched in select_watched(self.wiring.watched, comparison, again=again):
             now = self.clock.now()
-            if slot is None and not watched.schedule.is_open(now):
+            is_newest = slot is None and at is None
+            if is_newest and not watched.schedule.is_open(now):
                 following = format_instant(watched.schedule.next(now))
                 self.say(
                     f"{watched.comparison.name}: no slot is due now, because of only_between. The "
                     f"next one is {following}"
                 )
                 continue
-            due = slot or watched.schedule.latest(now)
+            due = slot or watched.schedule.latest(at or now)
             try:
-                refusal = self._refuse(watched, due, due, again=again)
-                if refusal is None:
-                    yield self._run(watched, due, is_announced=True)
+                answered = self._answered_runs(watched, due, due)
+                if answered:
+                    self.say(_write_answered(watched, answered, again=again))
+                if answered and not again:
+                    yield answered[0]
                 else:
-                    self.say(refusal)
+                    yield self._run(watched, due, is_announced=True)
             except MonitorError as error:
                 yield error
 
@@ -134,9 +140,11 @@ class OneShot:
                     f"{watched.comparison.name} has more than {MOST_SLOTS:,} slots in that "
                     "period: replay it in parts"
                 )
-            refusal = self._refuse(watched, start, end, again=again)
-            if refusal is not None:
-                raise ConfigError(refusal)
+            answered = self._answered_runs(watched, start, end)
+            if answered and not again:
+                raise ConfigError(_write_answered(watched, answered, again=False))
+            if answered:
+                self.say(_write_answered(watched, answered, again=True))
             slots += ((slot, watched) for slot in watched.schedule.between(start, end))
         return sorted(slots, key=lambda pair: (pair[0], pair[1].comparison.name))
 
@@ -228,43 +236,21 @@ class OneShot:
                 "already due"
             )
 
-    def _refuse(
+    def _answered_runs(
         self,
         watched: Watched,
         start: datetime,
         end: datetime,
-        *,
-        again: bool,
-    ) -> str | None:
-        """Return why slots are not run again: live sources would answer for the present.
+    ) -> list[Run]:
+        """Return the stored runs of a period that stored answers of live sources, newest first.
 
-        With ``again`` it returns None, and tells the user what happens.
+        Failed runs have no lists, so they may be retried.
         """
         if not watched.is_live:
-            return None
+            return []
         name = watched.comparison.name
         stored = self.store.history.runs(comparison=name, limit=MOST_SLOTS, since=start, until=end)
-        # Failed runs have no lists, so they may be retried.
-        answered = [run for run in stored if run.status in (RunStatus.OK, RunStatus.INSUFFICIENT)]
-        if not answered:
-            return None
-        slot = format_instant(answered[0].slot)
-        runs = f"the run of {slot}"
-        if len(answered) > 1:
-            runs = f"{len(answered):,} runs, the newest of {slot},"
-        earlier = kept_name(name, answered[0].attempt)
-        if not again:
-            return (
-                f"{name}: {runs} stored answers of live sources. The sources would answer "
-                f"differently now. rankwatch show {name} --slot {slot} shows the stored run. "
-                f"--again asks again, and keeps the earlier attempt as {earlier}"
-            )
-        replaced = ". Files of scores_to are replaced" if watched.arms.scores_to else ""
-        self.say(
-            f"{name}: {runs} asked again. The earlier attempt is kept: rankwatch show {earlier} "
-            f"--slot {slot}{replaced}"
-        )
-        return None
+        return [run for run in stored if run.status in (RunStatus.OK, RunStatus.INSUFFICIENT)]
 
     def _run(
         self,
@@ -303,6 +289,18 @@ class OneShot:
             f"{taken}: {holder.owner} (host:process) has claimed it until {until}. Try again when "
             "that process has ended the run, or after this time if the process was killed"
         )
+
+
+def _write_answered(watched: Watched, answered: Sequence[Run], *, again: bool) -> str:
+    """Say that the slots have run, and whether they run again now."""
+    newest = answered[0]
+    name = watched.comparison.name
+    earlier = kept_name(name, newest.attempt)
+    slot = format_instant(newest.slot)
+    if not again:
+        return write_already_run(name, len(answered), slot, earlier)
+    notice = write_run_again(name, len(answered), slot, earlier)
+    return f"{notice}. Files of scores_to are replaced" if watched.arms.scores_to else notice
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import timedelta
 from itertools import chain
 
-from monitor.model.alerts import State, Transition
+from monitor.model.alerts import TEST_LABEL, State, Transition
 from monitor.model.errors import ConfigError, DeliveryError
 from monitor.model.immutable import immutable
 from monitor.model.instants import format_instant
@@ -22,6 +22,8 @@ from monitor.settings.configuration import Settings
 
 TEST_COMPARISON = "TEST-of-rankwatch"
 TEST_ALERT = "TestOfThisReceiver"
+RUNBOOK = "index"
+"""A test has no runbook, so its message links to the list of all runbooks."""
 _BEGUN = (
     "THIS IS A TEST of the receiver, started by hand. Nothing is wrong and nothing has to be done"
 )
@@ -55,7 +57,7 @@ def send_test(
     Only receivers that may have got the test get its end. Raises ConfigError if there is no
     receiver.
     """
-    start, end = compose_test(clock)
+    start, end = compose_test(clock, settings.runbook_url(RUNBOOK))
     reached: list[Receiver] = []
     for receiver in _select_receivers(settings, name):
         reply = _send(receiver, start, clock)
@@ -94,7 +96,7 @@ def _send(receiver: Receiver, message: Message, clock: Clock) -> ReceiverReply:
     return ReceiverReply(receiver=receiver.name, status=message.status)
 
 
-def compose_test(clock: Clock) -> tuple[Message, Message]:
+def compose_test(clock: Clock, runbook_url: str | None = None) -> tuple[Message, Message]:
     """Return the messages of the test: the start of an alert and its end."""
     now = clock.now()
     # This is the key of a new incident.
@@ -109,11 +111,12 @@ def compose_test(clock: Clock) -> tuple[Message, Message]:
         from_state=State.QUIET,
         to_state=State.FIRING,
         reason=_BEGUN,
-        metric="test",
+        metric=TEST_LABEL,
         statistic="mean",
         since=now,
         dedup_key=key,
         labels={"test": "true"},
+        runbook_url=runbook_url,
         incident=key,
     )
     end = replace(start, from_state=State.FIRING, to_state=State.QUIET, reason=_OVER)

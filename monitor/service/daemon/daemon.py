@@ -36,6 +36,7 @@ from monitor.service.composition import (
 )
 from monitor.service.daemon.jobs import LEASE_JOB, DaemonJobs
 from monitor.service.daemon.leadership import DaemonRole
+from monitor.service.daemon.outage import ALERT as DATABASE_AWAY
 from monitor.service.daemon.outage import OutageAlert, OutageMonitor, database_away, open_in_time
 from monitor.service.daemon.scheduler import JobPlan, JobScheduler
 from monitor.service.daemon.threads import Places
@@ -186,15 +187,15 @@ class Daemon:
                 place=store.place,
                 alert_after=self._alert_after,
                 installation=lambda: self.settings.installation,
+                runbook_url=lambda: self.settings.runbook_url(DATABASE_AWAY),
             ),
             places=self._places,
             wiring=self._current_wiring,
-            leads=lambda: self._role.leads,
+            role=self._role,
+            scheduler=self._scheduler,
             is_stopping=self._stopping.is_set,
-            run_now=self._scheduler.run_now,
             open=self._open,
             follow_lease=self._follow_lease,
-            renew_store=store.database.renew,
         )
 
     # A reload replaces the wiring, so these methods read the attribute at each call.

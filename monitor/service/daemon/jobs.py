@@ -10,21 +10,23 @@ import structlog
 from monitor.boundary.deadline import call_in_time
 from monitor.export.publisher import PrometheusPublisher
 from monitor.model.instants import format_instant
-from monitor.model.ports import Receiver, Store
+from monitor.model.ports import Receiver
 from monitor.model.runs import Run, RunResult, RunStatus
 from monitor.pipeline.delivery import OutboxSender
 from monitor.service.clock import SKEW
 from monitor.service.composition import Wiring, reconcile, show_outbox
 from monitor.service.daemon.delivery_turns import DeliveryTurns
 from monitor.service.daemon.latest_runs import LatestRuns
+from monitor.service.daemon.leadership import DaemonRole
 from monitor.service.daemon.outage import OutageAlert, look_again
-from monitor.service.daemon.scheduler import JobPlan, Part
+from monitor.service.daemon.scheduler import JobPlan, JobScheduler, Part
 from monitor.service.daemon.slots import StalenessMonitor, count_skipped
 from monitor.service.daemon.threads import Places, Ticket, took_whole_deadline
 from monitor.service.logs import errors_logged
 from monitor.service.runner import STORING, Runner, Watched, backfill_runs
 from monitor.settings.configuration import RetentionOptions
 from monitor.settings.schedule import Every
+from monitor.storage import SqlStore
 
 REFRESH = timedelta(seconds=15)
 """The interval for reading changes of other daemons and the outbox, and for abandoning runs."""
@@ -82,12 +84,11 @@ class DaemonJobs:
     outage_alert: OutageAlert
     places: Places
     wiring: Callable[[], Wiring]  # the wiring in force
-    leads: Callable[[], bool]
+    role: DaemonRole
+    scheduler: JobScheduler
     is_stopping: Callable[[], bool]
-    run_now: Callable[[str], object]  # makes a job due at once
     open: Callable[[], object]  # opens a database that was away at the start
     follow_lease: Callable[[], object]
-    renew_store: Callable[[], object]  # drops connections that may hang
     latest: LatestRuns = field(init=False)
     staleness: StalenessMonitor = field(init=False)
 
@@ -118,7 +119,7 @@ class DaemonJobs:
         plans["-probe"] = _housekeeping(self.probe, PROBE, PROBE_LIMIT)
         plans["-refresh"] = _housekeeping(self.refresh, REFRESH, 2 * minute)
         plans[LEASE_JOB] = _housekeeping(self.follow_lease, FOLLOW_LEASE, 5 * minute)
-        if self.leads():
+        if self.role.leads:
             sizes = partial(publish_sizes, self.runner.store, self.publisher)
             plans["-prune"] = _housekeeping(self.prune, PRUNE, 6 * PRUNE, first=FIRST_PRUNE)
             plans["-size"] = _housekeeping(sizes, PRUNE, PRUNE, first=timedelta(0))
@@ -144,7 +145,7 @@ class DaemonJobs:
     def deliver_now(self) -> None:
         """Look for due deliveries at once."""
         for name in self.wiring().receiver_names:
-            self.run_now(f"-deliver-{name}")
+            self.scheduler.run_now(f"-deliver-{name}")
 
     def rescue(self, job: str, plan: JobPlan) -> None:
         """Make it possible to start a job again whose call hung and was left behind."""
@@ -152,7 +153,7 @@ class DaemonJobs:
         self.publisher.count("watchdog_restarts_total", plan.part)
         if plan.part is Part.DELIVERY:
             return
-        self.renew_store()
+        self.runner.store.database.renew()  # its connections may hang
         if plan.part is Part.HOUSEKEEPING:
             self.outage_alert.database.note_hung("the database does not answer")
             return
@@ -170,7 +171,7 @@ class DaemonJobs:
         ticket = Ticket(
             name=name,
             slow_after_s=deadline.total_seconds() / 2,
-            is_suspect=newest is not None and took_whole_deadline(newest.run, deadline),
+            is_suspect=newest is not None and took_whole_deadline(newest, deadline),
         )
         limit = deadline + STORING + WAITING
         with self.places.taken(ticket):
@@ -237,9 +238,9 @@ class DaemonJobs:
         self._show(name)
         if any(transition.is_announced for transition in result.transitions):
             self.deliver_now()
-        self.run_now(f"-backfill-{name}")
+        self.scheduler.run_now(f"-backfill-{name}")
         if result.status is not RunStatus.OK:
-            self.run_now("-refresh")  # the comparison may be stale now
+            self.scheduler.run_now("-refresh")  # the comparison may be stale now
 
     def backfill(self, name: str) -> None:
         """Measure late relevance for the runs of this comparison."""
@@ -277,16 +278,16 @@ class DaemonJobs:
         """
         ended = look_again(self.runner.store, self.outage_alert.database)
         if ended is not None:
-            self.run_now("-refresh")
+            self.scheduler.run_now("-refresh")
         if ended is not None and ended.may_have_cost_runs:
             for name in self.wiring().watched:
-                self.run_now(name)
+                self.scheduler.run_now(name)
 
     def refresh(self) -> None:
         """Publish other daemons' changes and the outbox. A leader also judges staleness."""
         # Read both only once, because a reload or a change of leader may happen meanwhile.
         wiring = self.wiring()
-        leads = self.leads()
+        leads = self.role.leads
         store = self.runner.store
         now = self.runner.clock.now()
         names = tuple(wiring.watched)
@@ -300,7 +301,7 @@ class DaemonJobs:
             self.latest.refresh(names)  # last, because published runs must be current
         if abandoned:
             for name in names:
-                self.run_now(name)
+                self.scheduler.run_now(name)
         if leads:
             latest = self.latest.of_all(names)
             watched = wiring.watched.values()
@@ -314,14 +315,14 @@ class DaemonJobs:
         prune_old(self.runner.store, self.publisher, self.runner.clock.now(), retention)
 
 
-def publish_sizes(store: Store, publisher: PrometheusPublisher) -> None:
+def publish_sizes(store: SqlStore, publisher: PrometheusPublisher) -> None:
     """Publish the size of the database, or log why this failed."""
     with errors_logged("database not measured"):
         publisher.database_sizes(store.maintenance.sizes())
 
 
 def prune_old(
-    store: Store,
+    store: SqlStore,
     publisher: PrometheusPublisher,
     now: datetime,
     retention: RetentionOptions,

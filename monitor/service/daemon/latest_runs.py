@@ -6,9 +6,10 @@ from datetime import datetime
 from itertools import count
 
 from monitor.export.publisher import PrometheusPublisher
-from monitor.model.ports import Clock, Store
+from monitor.model.ports import Clock
 from monitor.model.runs import LatestRun, Watermark
 from monitor.service.clock import SKEW
+from monitor.storage import SqlStore
 
 ROUNDS = 20
 """A comparison is read again after so many refreshes, because old runs may have been deleted."""
@@ -20,7 +21,7 @@ class LatestRuns:
     Threads may share it. It has no lock while it reads the database.
     """
 
-    def __init__(self, store: Store, publisher: PrometheusPublisher, clock: Clock) -> None:
+    def __init__(self, store: SqlStore, publisher: PrometheusPublisher, clock: Clock) -> None:
         self._store = store
         self._publisher = publisher
         self._clock = clock
@@ -64,7 +65,7 @@ class LatestRuns:
         began = self._clock.now()
         self._names = tuple(names)
         # This daemon does not read its own runs again.
-        marks = {latest.run.comparison: latest.run.mark for latest in self.of_all(names)}
+        marks = {latest.comparison: latest.mark for latest in self.of_all(names)}
         before = Watermark(runs=marks, transition=self._seen.transition if self._seen else 0)
         changed, seen = self._store.history.changes(names, before, until=self._clock.now() + SKEW)
         unread = [name for name in names if name not in self._cached]
@@ -78,7 +79,7 @@ class LatestRuns:
         if names:
             until = self._clock.now() + SKEW
             latest = self._store.history.latest(tuple(names), until=until)
-        by_name = {each.run.comparison: each for each in latest}
+        by_name = {each.comparison: each for each in latest}
         with self._lock:
             for name in names:
                 read_by, before = self._cached.get(name, (-1, None))

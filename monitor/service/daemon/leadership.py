@@ -13,12 +13,13 @@ import structlog
 from monitor.export.publisher import PrometheusPublisher
 from monitor.model.daemon_state import Role, RoleKind
 from monitor.model.errors import DatabaseError
-from monitor.model.ports import Clock, Leases
+from monitor.model.ports import Clock
 from monitor.model.runs import Lease, Occupied, RunStatus
 from monitor.service.composition import Wiring, reconcile
 from monitor.service.daemon.threads import LoopThread
 from monitor.service.runner import whoami
 from monitor.storage import SqlStore, open_leases
+from monitor.storage.leases import Leases
 
 ANSWER_S = 5.0
 """How long a stop waits for the database to answer."""

@@ -12,12 +12,12 @@ import structlog
 from monitor.alerts.machine import INSTALLATION
 from monitor.boundary.deadline import OverdueError, call_in_time
 from monitor.export.publisher import PrometheusPublisher
-from monitor.model.alerts import State, Transition
+from monitor.model.alerts import DATABASE_LABEL, State, Transition
 from monitor.model.daemon_state import DatabaseAway
 from monitor.model.errors import DatabaseError, DatabaseTrouble, DeliveryError
 from monitor.model.immutable import immutable
 from monitor.model.notifications import Message, message_key
-from monitor.model.ports import Clock, Receiver, Store
+from monitor.model.ports import Clock, Receiver
 from monitor.model.rules import Severity
 from monitor.storage import SqlStore, exposure
 
@@ -163,7 +163,7 @@ def open_in_time(store: SqlStore, database: OutageMonitor) -> bool:
     return True
 
 
-def look_again(store: Store, database: OutageMonitor) -> Outage | None:
+def look_again(store: SqlStore, database: OutageMonitor) -> Outage | None:
     """Read from the database, and write during an outage. Returns the outage that has ended."""
     is_away = database.outage is not None
     failures = database.failures
@@ -180,7 +180,7 @@ def look_again(store: Store, database: OutageMonitor) -> Outage | None:
     return database.answered()
 
 
-def _record_end(store: Store, database: OutageMonitor) -> None:
+def _record_end(store: SqlStore, database: OutageMonitor) -> None:
     """Store the present outage, if any, so that alerts can still name it after a restart."""
     outage = database.outage
     if outage is not None:
@@ -208,6 +208,7 @@ class OutageAlert:
     place: str  # where the database is
     alert_after: Callable[[], timedelta]  # how long an outage lasts before the first notification
     installation: Callable[[], str | None] = lambda: None  # the configured name
+    runbook_url: Callable[[], str | None] = lambda: None
     _states: dict[str, _ReceiverState] = field(default_factory=dict)
 
     def notify(self, receiver: Receiver) -> None:
@@ -254,7 +255,7 @@ class OutageAlert:
             if outage is None or steady_s - outage.since_s < self.alert_after().total_seconds():
                 return None
             start = start_of(outage, clock.now(), self.place, self.installation())
-            return _outage_message(start)
+            return _outage_message(replace(start, runbook_url=self.runbook_url()))
         if self.database.lasting is None:
             return _outage_message(end_of(state.start, clock.now(), self.place))
         every_s = min(REPEAT_S, receiver.treatment.resend_every_s or REPEAT_S)
@@ -298,7 +299,7 @@ def start_of(
         to_state=State.FIRING,
         reason=f"{outage.reason}; nothing is compared, stored or alerted on until it ends",
         headline=outage.reason,
-        metric="database",
+        metric=DATABASE_LABEL,
         statistic="away",
         severity=Severity.CRITICAL,
         since=min(outage.since, now),

@@ -12,7 +12,7 @@ import structlog
 from apscheduler import events
 from apscheduler.executors.debug import DebugExecutor
 from apscheduler.jobstores.base import JobLookupError
-from apscheduler.schedulers.background import BackgroundScheduler
+from apscheduler.schedulers.base import BaseScheduler
 from apscheduler.triggers.base import BaseTrigger
 
 from monitor.boundary.deadline import Deadline, OverdueError, call_in_time
@@ -24,9 +24,9 @@ from monitor.service.daemon.threads import LoopThread
 from monitor.settings.schedule import Schedule
 
 LOOK_S = 0.5
-"""The time between two looks at the clocks."""
+"""The longest time between two looks at the clocks and for due jobs."""
 SILENT_S = 30.0
-"""If nothing was looked at or submitted for so long, the process must be restarted."""
+"""If nothing was looked at for so long, the process must be restarted."""
 AGAIN = timedelta(seconds=1)
 """The time after which a job is submitted again that was still at work."""
 
@@ -86,12 +86,12 @@ class ThreadPerJob(DebugExecutor):  # type: ignore[misc]  # APScheduler ships no
         thread.start()
 
 
-class JobScheduler:
+class JobScheduler(BaseScheduler):  # type: ignore[misc]  # APScheduler ships no types
     """The jobs of the daemon by name. Threads may share it.
 
     A job never runs twice at once. If it falls due while it is at work, it starts again after its
-    end. ``on_hung`` gets the name and the plan of a job whose call was left behind. ``on_look`` is called twice
-    a second.
+    end. ``on_hung`` gets the name and the plan of a job whose call was left behind. ``on_look`` is
+    called at least twice a second.
     """
 
     def __init__(
@@ -106,98 +106,93 @@ class JobScheduler:
         self._publisher = publisher
         self._on_hung = on_hung
         self._on_look = on_look
-        self._planning = threading.Lock()
-        self._plans: dict[str, JobPlan] = {}
         self._jumps = JumpFinder()
-        self._loop = LoopThread("clock", self._look, again_s=LOOK_S)
-        self._looked_s = self._submitted_s = clock.monotonic()
-        self._executor = ThreadPerJob()
-        self._scheduler = BackgroundScheduler(
+        self._loop = LoopThread("scheduler", self._look, again_s=LOOK_S)
+        self._looked_s = clock.monotonic()
+        self.executor = ThreadPerJob()
+        super().__init__(
             timezone="UTC",
-            executors={"default": self._executor},
+            executors={"default": self.executor},
             # Late jobs run once for all missed times.
             job_defaults={"coalesce": True, "misfire_grace_time": None, "max_instances": 1},
         )
-        self._scheduler.add_listener(
-            self._note, events.EVENT_JOB_SUBMITTED | events.EVENT_JOB_MAX_INSTANCES
-        )
+        self.add_listener(self._try_again, events.EVENT_JOB_MAX_INSTANCES)
 
     def start(self) -> None:
         """Begin to submit due jobs."""
-        self._scheduler.start()
+        super().start()
         self._loop.start()
+
+    def wakeup(self) -> None:
+        """Look for due jobs at once. APScheduler calls it when jobs change."""
+        self._loop.wake()
+
+    def shutdown(self, wait: bool = True) -> None:  # noqa: FBT001, FBT002 - APScheduler's
+        """Stop submitting jobs. Call `stop` instead, which waits for a limited time."""
+        super().shutdown(wait)
 
     def stop(self, timeout_s: float) -> None:
         """Stop submitting jobs, and wait for jobs at work, but at most ``timeout_s``."""
         deadline = Deadline.after(timeout_s)
         self._loop.stop(deadline.remaining_s)
-        self._scheduler.shutdown(wait=False)
-        for thread in self._executor.threads:
+        self.shutdown(wait=False)
+        for thread in self.executor.threads:
             thread.join(deadline.remaining_s)
 
     def follow(self, plans: Mapping[str, JobPlan]) -> None:
-        """Schedule these jobs, and remove all other jobs."""
-        with self._planning:
-            known = self._plans
-            for name in known.keys() - plans.keys():
-                with suppress(JobLookupError):
-                    self._scheduler.remove_job(name)
-            self._plans = dict(plans)
-            for name, plan in plans.items():
-                if name not in known or plan.first is None:
-                    self._add(name, plan)
-
-    def _add(self, name: str, plan: JobPlan) -> None:
-        self._scheduler.add_job(
-            self._perform,
-            SlotTrigger(plan.when),
-            args=(name,),
-            id=name,
-            next_run_time=self._clock.now() + (plan.first or timedelta(0)),
-            replace_existing=True,
-        )
+        """Schedule these jobs, and remove all other jobs. Only one thread at a time may call it."""
+        known = {job.id: job for job in self.get_jobs()}
+        for name in known.keys() - plans.keys():
+            known[name].remove()
+        for name, plan in plans.items():
+            if name in known and plan.first is not None:
+                known[name].modify(args=(name, plan))  # its next time stays
+                continue
+            self.add_job(
+                self._perform,
+                SlotTrigger(plan.when),
+                args=(name, plan),
+                id=name,
+                next_run_time=self._clock.now() + (plan.first or timedelta(0)),
+                replace_existing=True,
+            )
 
     def run_now(self, name: str, delay: timedelta = timedelta(0)) -> None:
         """Make a planned job due at once, or after the delay."""
         with suppress(JobLookupError):
-            self._scheduler.modify_job(name, next_run_time=self._clock.now() + delay)
+            self.modify_job(name, next_run_time=self._clock.now() + delay)
 
     def next_at(self, name: str) -> datetime | None:
         """Return when a job is due next. None if it is not planned."""
-        job = self._scheduler.get_job(name)
+        job = self.get_job(name)
         return None if job is None else job.next_run_time
 
     @property
     def is_alive(self) -> bool:
-        """Whether the clocks are looked at and jobs are submitted."""
-        return self._clock.monotonic() - min(self._looked_s, self._submitted_s) < SILENT_S
+        """Whether due jobs are looked for."""
+        return self._clock.monotonic() - self._looked_s < SILENT_S
 
     def _look(self) -> float:
-        """Plan all jobs again after a jump of the wall clock, and wake APScheduler.
+        """Submit due jobs. After a jump of the wall clock, first plan all jobs again.
 
-        APScheduler waits by a clock that may stop while the machine sleeps.
+        It waits for a short time only, because a clock may stop while the machine sleeps.
         """
         jump = self._jumps.look(self._clock.now(), self._clock.monotonic())
         if jump is not None:
             log.warning("clock jumped, or the machine slept", by_s=round(jump.total_seconds(), 1))
             self._publisher.count("clock_jumps_total")
-            with self._planning:
-                for name, plan in self._plans.items():
-                    self._add(name, plan)
-        self._scheduler.wakeup()
+            for job in self.get_jobs():
+                _, plan = job.args
+                self.run_now(job.id, plan.first or timedelta(0))
+        due_in_s: float | None = self._process_jobs()
         self._on_look()
         self._looked_s = self._clock.monotonic()
-        return LOOK_S
+        return LOOK_S if due_in_s is None else min(due_in_s, LOOK_S)
 
-    def _note(self, event: events.JobSubmissionEvent) -> None:
-        self._submitted_s = self._clock.monotonic()
-        if event.code == events.EVENT_JOB_MAX_INSTANCES:
-            self.run_now(event.job_id, AGAIN)
+    def _try_again(self, event: events.JobSubmissionEvent) -> None:
+        self.run_now(event.job_id, AGAIN)
 
-    def _perform(self, name: str) -> None:
-        plan = self._plans.get(name)
-        if plan is None:  # a reload has removed the job
-            return
+    def _perform(self, name: str, plan: JobPlan) -> None:
         try:
             if plan.limit is None:
                 plan.call()

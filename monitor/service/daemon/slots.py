@@ -9,13 +9,14 @@ import structlog
 
 from monitor.alerts.conditions import Staleness, judge_stale
 from monitor.alerts.incidents import assign_incidents
-from monitor.model.ports import AlertStore, Clock
-from monitor.model.root_causes import RootCause
+from monitor.model.alerts import RootCause
+from monitor.model.ports import Clock
 from monitor.model.runs import LatestRun, Run, RunStatus
 from monitor.service.clock import JumpFinder
 from monitor.service.logs import errors_logged
 from monitor.service.runner import Watched
 from monitor.settings.schedule import Schedule
+from monitor.storage.alert_store import SqlAlertStore
 from monitor.texts.run_reasons import write_headline
 
 _MOST_COUNTED = 10_000
@@ -60,7 +61,7 @@ class StalenessMonitor:
     A jump of a clock restarts the watch of each comparison.
     """
 
-    alerts: AlertStore
+    alerts: SqlAlertStore
     clock: Clock
     # Returns for how many seconds the database was away since an instant.
     away_s_since: Callable[[datetime], float]
@@ -87,7 +88,7 @@ class StalenessMonitor:
         if self.jumps.look(now, now_s) is not None or now_s - self.looked_s > PAUSE_S:
             self.watches.clear()
         self.looked_s = now_s
-        by_name = {each.run.comparison: each for each in latest}
+        by_name = {each.comparison: each for each in latest}
         changed = []
         for each in watched:
             name = each.comparison.name
@@ -145,8 +146,8 @@ class StalenessMonitor:
         if away_s < watched.schedule.interval.total_seconds():
             away_s = 0.0
         failure = None
-        if newest is not None and newest.run.slot > since and newest.run.status is not RunStatus.OK:
-            failure = write_headline(newest.run.reasons) or newest.run.reason
+        if newest is not None and newest.slot > since and newest.status is not RunStatus.OK:
+            failure = write_headline(newest.reasons) or newest.reason
         return RootCause(database_away_s=away_s, run_failure=failure)
 
 

@@ -65,11 +65,6 @@ class LoopThread:
         """Whether the thread still runs."""
         return self._thread is not None and self._thread.is_alive()
 
-    @property
-    def must_stop(self) -> bool:
-        """Whether the thread was asked to stop. Long steps should check this."""
-        return self._stop.is_set()
-
     def _loop(self) -> None:
         while not self._stop.is_set():
             try:

@@ -17,7 +17,7 @@ from monitor import __version__
 from monitor.model.errors import InputError
 from monitor.model.gate import GateReason, GateResult, GateVerdict, LeftOut
 from monitor.model.immutable import immutable
-from monitor.model.ports import Clock, History
+from monitor.model.ports import Clock
 from monitor.model.rankings import ALL
 from monitor.model.rules import Comparison
 from monitor.model.runs import Watermark
@@ -35,6 +35,7 @@ from monitor.service.gate.question import (
 from monitor.settings.configuration import Settings
 from monitor.sources import open_users
 from monitor.statistics.sequential.gate import UserSample, gate_samples, tally
+from monitor.storage.run_history import SqlHistory
 from monitor.texts.gate import write_census, write_no_runs, write_verdict
 
 _CACHED_S = 600
@@ -106,7 +107,12 @@ def overall_verdict(segments: Sequence[GateResult]) -> tuple[GateVerdict, GateRe
 
 
 def decide(
-    history: History, settings: Settings, question: Question, clock: Clock, *, most_looks: int = 0
+    history: SqlHistory,
+    settings: Settings,
+    question: Question,
+    clock: Clock,
+    *,
+    most_looks: int = 0,
 ) -> Certificate:
     """Answer the question from the stored runs, see `judge_stored`.
 
@@ -122,7 +128,7 @@ def decide(
 
 
 def judge_stored(
-    history: History,
+    history: SqlHistory,
     question: Question,
     clock: Clock,
     users_at: UsersAt | None,
@@ -175,7 +181,7 @@ def judge_stored(
 
 
 def _sample(
-    selected: RunSelection, history: History, question: Question, users_at: UsersAt | None
+    selected: RunSelection, history: SqlHistory, question: Question, users_at: UsersAt | None
 ) -> tuple[tuple[SampledRun, ...], Mapping[LeftOut, int]]:
     sampled: list[SampledRun] = []
     unscored = 0
@@ -291,7 +297,7 @@ class GateAnswers:
     A newer run leads to a new certificate at once. A change of an older run may take ten minutes.
     """
 
-    def __init__(self, history: History, clock: Clock, settings: Callable[[], Settings]) -> None:
+    def __init__(self, history: SqlHistory, clock: Clock, settings: Callable[[], Settings]) -> None:
         self._history, self._clock, self._settings = history, clock, settings
         self._judging = Lock()
         self._answers: dict[tuple[object, ...], Mapping[str, object]] = {}

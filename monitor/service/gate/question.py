@@ -158,7 +158,7 @@ class Question:
         Named segments need them, and so does a sample with a minimum for each segment.
         """
         sample = self.comparison.measuring.sample
-        return self.segments != (ALL,) or (sample is not None and sample.minimum > 0)
+        return self.segments != (ALL,) or (sample is not None and sample.minimum is not None)
 
     @property
     def has_floor(self) -> bool:

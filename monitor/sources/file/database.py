@@ -1,13 +1,6 @@
-"""A database in memory (DuckDB) that reads files, and views of these files.
+"""A database in memory (DuckDB) that reads files, and views of these files."""
 
-The values of CSV files stay text. The values of JSON lines are the text of JSON.
-"""
-
-import csv
-import difflib
-import gzip
-import io
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -26,7 +19,6 @@ from monitor.boundary.options import format_duration
 from monitor.boundary.scratch import scratch_database, sql_text
 from monitor.measures.reading.ids import (
     MAX_ID_LENGTH,
-    describe_type,
     id_column,
     is_list,
     is_text,
@@ -37,10 +29,11 @@ from monitor.measures.reading.tally import unreadable_of
 from monitor.model.errors import SourceError
 from monitor.model.id_forms import Forms
 from monitor.model.unreadable import Need, Unreadable, require_readable
-from monitor.sources.columns import require_columns, root_of, spell_column
+from monitor.sources.columns import spell_column
 from monitor.sources.file import FileSourceOptions, FileUsersOptions
-from monitor.sources.file.diagnosis import MEMORY_MB, file_errors, utf16_fault
-from monitor.sources.file.file_set import LONGEST_LINE, FileSet, opened_parquet, source_errors
+from monitor.sources.file.diagnosis import MEMORY_MB, file_errors
+from monitor.sources.file.file_set import FileSet
+from monitor.sources.file.formats import select_rows, sql_name
 from monitor.sources.table_options import (
     MICROSECONDS,
     MILLISECONDS,
@@ -53,16 +46,12 @@ KEY = "rankwatch_key"
 """The name of the column of users' keys in our views."""
 PLACE = "rankwatch_place"
 """The name of the column of row numbers, for files whose rows are in order."""
-_SEPARATORS = {"csv": ",", "tsv": "\t"}
 _THREADS = 2  # with more threads, each thread has too little memory
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _LONGEST_SPAN = timedelta(days=365 * 1900) // _MICROSECOND  # in microseconds
 _LONGEST_TEXT = 1 << 18  # the number of bytes
-_LONGEST_LIST = 100_000  # the number of items
-_LONGEST_HEADER = 1 << 20  # the number of bytes
-_MOST_COLUMNS = 4000
 
 
 @contextmanager
@@ -106,11 +95,6 @@ def open_database(
         yield database
 
 
-def sql_name(name: str) -> str:
-    """The name of a column, quoted for SQL."""
-    return '"' + name.replace('"', '""') + '"'
-
-
 class FileView:
     """A view of files with these columns.
 
@@ -139,18 +123,17 @@ class FileView:
             columns = tuple(dict.fromkeys([*columns, *log_columns]))
         with file_errors([files]):
             file_columns = [column for column in columns if column != PLACE]
-            rows = _READERS[files.format](database, files, file_columns)
+            # DuckDB reads 16-bit floats as 32-bit floats.
+            rows, self._halves = select_rows(database, files, file_columns)
             if PLACE in columns:
                 rows = f"SELECT *, row_number() OVER () AS {PLACE} FROM ({rows})"
-            database.execute(f"CREATE TEMP VIEW {name} AS {_uuids_as_text(database, rows)}")
+            database.execute(f"CREATE TEMP VIEW {name} AS {rows}")
             view = database.sql(f"SELECT * FROM {name} LIMIT 0")
             empty = view.to_arrow_table()
         self._types = dict(zip(view.columns, view.types, strict=True))
         self._functions = 0
         self._empty = {column: empty[column].combine_chunks() for column in columns}
-        self._halves = set[str]()
         if files.format == "parquet":
-            self._halves = _half_floats(files, columns)
             self._refuse_long_texts()
         if log is not None and served is not None:
             self._select_served(served, log, files.slot)
@@ -162,7 +145,7 @@ class FileView:
     def values(self, name: str, column: pa.Array) -> Any:  # noqa: ANN401 - pyarrow has no stubs
         """A column of the view. For JSON lines, these are the values of the JSON texts."""
         if name in self._halves:
-            # DuckDB reads 16-bit floats as 32-bit floats. These can represent more whole numbers.
+            # As 32-bit floats, these would represent more whole numbers.
             half = pa.float16()
             return column.cast(pa.list_(half) if is_list(column.type) else half)
         if not self.is_json:
@@ -368,238 +351,3 @@ def _instant_sql(text: str) -> str:
     )
     cases = " ".join(f"WHEN abs({number}) < {end:.0f} THEN {value}" for end, value in units)
     return f"coalesce(epoch_us(TRY_CAST({text} AS TIMESTAMPTZ)), CAST(CASE {cases} END AS BIGINT))"
-
-
-def _parquet(_: duckdb.DuckDBPyConnection, files: FileSet, columns: Sequence[str]) -> str:
-    first_kinds: dict[str, pa.DataType] = {}
-    options = "hive_partitioning = false"
-    for path in files.paths:
-        with source_errors(path), opened_parquet(files, path) as file:
-            schema = file.schema_arrow
-            roots = {name: root_of(name, schema.names) for name in columns}
-            _require_once(tuple(roots.values()), schema.names, path)
-            _refuse_long_lists(file.metadata, tuple(roots.values()), path)
-            for name, root in roots.items():
-                kind = schema.field(root).type
-                first = first_kinds.setdefault(name, kind)
-                if first != kind:  # the next option takes more memory
-                    options = "hive_partitioning = false, union_by_name = true"
-                if len({_family(first), _family(kind)} - {_NULLS}) > 1:
-                    raise SourceError(
-                        f"column {name!r} of {path} has {describe_type(kind)}, but that of "
-                        f"{files.paths[0]} has {describe_type(first)}: write the same type in "
-                        "all parts"
-                    )
-    selected = []
-    for name, root in roots.items():
-        value = _field_sql(name, root, schema.field(root).type)
-        selected.append(f"{value} AS {sql_name(name)}")
-    return f"SELECT {', '.join(selected)} FROM read_parquet({_paths(files)}, {options})"
-
-
-def _uuids_as_text(database: duckdb.DuckDBPyConnection, rows: str) -> str:
-    """The rows, with UUIDs and lists of UUIDs converted to text."""
-    table = database.sql(f"SELECT * FROM ({rows}) LIMIT 0")
-    texts = {"UUID": "VARCHAR", "UUID[]": "VARCHAR[]"}
-    casts = []
-    for name, kind in zip(table.columns, map(str, table.types), strict=True):
-        if kind in texts:
-            casts.append(f"CAST({sql_name(name)} AS {texts[kind]}) AS {sql_name(name)}")
-    if not casts:
-        return rows
-    return f"SELECT * REPLACE ({', '.join(casts)}) FROM ({rows})"
-
-
-def _half_floats(files: FileSet, columns: Sequence[str]) -> set[str]:
-    """The columns of 16-bit floats, or of lists of these. DuckDB converts them to 32 bits."""
-    halves = set()
-    for path in files.paths:
-        with source_errors(path), files.open(path) as raw:
-            schema = pyarrow.parquet.read_schema(raw)
-            for name in set(columns).intersection(schema.names):
-                kind = schema.field(name).type
-                if pa.types.is_float16(kind.value_type if is_list(kind) else kind):
-                    halves.add(name)
-    return halves
-
-
-_NULLS = "nulls"
-
-
-def _family(kind: pa.DataType) -> str:
-    """The family of a type. If columns have the same family, joining them changes no id."""
-    if is_list(kind):
-        inner = _family(kind.value_type)
-        return inner if inner == _NULLS else f"lists of {inner}"
-    if pa.types.is_null(kind):
-        return _NULLS
-    if is_text(kind):
-        return "text"
-    if pa.types.is_integer(kind):
-        return "integers"
-    return str(kind)
-
-
-def _field_sql(name: str, root: str, kind: pa.DataType) -> str:
-    """The SQL expression for a column, or for a field of its objects or of objects in its lists."""
-    value = sql_name(root)
-    for field in name.removeprefix(root).split(".")[1:]:
-        is_listed = is_list(kind)
-        struct = kind.value_type if is_listed else kind
-        names = [inner.name for inner in struct] if pa.types.is_struct(struct) else []
-        require_columns([field], names, f"column {root!r}")
-        kind = struct.field(field).type
-        if is_listed:
-            kind = pa.list_(kind)
-            value = f"list_transform({value}, lambda item: item.{sql_name(field)})"
-        else:
-            value += f".{sql_name(field)}"
-    return value
-
-
-def _refuse_long_lists(metadata: Any, columns: Sequence[str], path: str) -> None:  # noqa: ANN401
-    for group_number in range(metadata.num_row_groups):
-        group = metadata.row_group(group_number)
-        for column_number in range(group.num_columns):
-            chunk = group.column(column_number)
-            root = chunk.path_in_schema.partition(".")[0]
-            length = chunk.num_values / max(1, group.num_rows)
-            if root in columns and length > _LONGEST_LIST:
-                raise SourceError(
-                    f"{path} has lists of {int(length)} items: write at most {_LONGEST_LIST}"
-                )
-
-
-def _csv(_: duckdb.DuckDBPyConnection, files: FileSet, columns: Sequence[str]) -> str:
-    headers = [_csv_header(files, path) for path in files.paths]
-    for path, header in zip(files.paths, headers, strict=True):
-        _require_known_header(columns, header[0], path)
-        _require_once(columns, header[0], path)
-        if header != headers[0]:
-            raise SourceError(
-                f"the header or the line ends of {path} differ from those of {files.paths[0]}: "
-                "write the same header and line ends in all parts"
-            )
-    names, line_end = headers[0]
-    options = (
-        f"auto_detect = false, header = true, delim = '{_SEPARATORS[files.format]}', quote = '\"', "
-        f"escape = '\"', new_line = '{line_end}'"
-    )
-    types = ", ".join(f"c{place}: 'VARCHAR'" for place in range(len(names)))
-    selected = ", ".join(f"c{names.index(name)} AS {sql_name(name)}" for name in columns)
-    return f"SELECT {selected} FROM read_csv({_paths(files)}, {options}, columns = {{{types}}})"
-
-
-def _require_known_header(columns: Sequence[str], names: Sequence[str], path: str) -> None:
-    """Raise SourceError if the first line names none of these columns.
-
-    The error repeats no word of the file. The path may be wrong, and the first line a password.
-    """
-    if not any(difflib.get_close_matches(column, names, n=1) for column in columns):
-        wanted = ", ".join(map(repr, columns))
-        raise SourceError(
-            f"{path} has no column {wanted}: check the path, and check the names in the first line"
-        )
-
-
-def _csv_header(files: FileSet, path: str) -> tuple[list[str], str]:
-    """The names in a file's first line, and the file's line end as an escape.
-
-    DuckDB can find these too, but it uses unlimited memory for this.
-    """
-    with (
-        source_errors(path),
-        files.open(path) as raw,
-        gzip.open(raw) if path.lower().endswith(".gz") else raw as file,
-    ):
-        head = file.read(_LONGEST_HEADER)
-    fault = utf16_fault(head, path)
-    if fault is not None:
-        raise SourceError(fault)
-    content = head.decode("utf-8-sig", errors="replace")
-    header = content.splitlines(keepends=True)[0] if content else ""
-    line_end = header[len(header.rstrip("\r\n")) :]
-    separator = _SEPARATORS[files.format]
-    try:
-        names = next(csv.reader(io.StringIO(content, newline=""), delimiter=separator), [])
-    except csv.Error:
-        names = []
-    is_cut = len(head) == _LONGEST_HEADER and not line_end
-    if not names or len(names) > _MOST_COLUMNS or is_cut:
-        raise SourceError(
-            f"{path} does not begin with a header of 1 to {_MOST_COLUMNS} columns: write the "
-            "names of the columns in the first line"
-        )
-    others = sorted(set(";\t|,").intersection(names[0]) - {separator})
-    if len(names) == 1 and others:
-        raise SourceError(
-            f"the header of {path} is one column with {others[0]!r} in it: write {separator!r} "
-            "between values"
-        )
-    return names, {"\r\n": "\\r\\n", "\r": "\\r"}.get(line_end, "\\n")
-
-
-def _jsonl(database: duckdb.DuckDBPyConnection, files: FileSet, columns: Sequence[str]) -> str:
-    options = f"format = 'newline_delimited', maximum_object_size = {LONGEST_LINE}"
-    objects = f"FROM read_json_objects({_paths(files)}, {options})"
-    roots = {name: name for name in columns}
-    if any("." in name for name in columns):
-        for (keys,) in database.execute(f"SELECT json_keys(json) {objects} LIMIT 1").fetchall():
-            roots = {name: root_of(name, keys) for name in columns}
-    distinct = dict.fromkeys(roots.values())
-    types = ", ".join(f"{sql_text(root)}: 'JSON'" for root in distinct)
-    rows = f"FROM read_json({_paths(files)}, {options}, records = 'true', columns = {{{types}}})"
-    for root in distinct:
-        # If no row has a column, its name is wrong. If only some rows lack it, it is null there.
-        query = f"SELECT 1 {rows} WHERE {sql_name(root)} IS NOT NULL LIMIT 1"
-        if not database.execute(query).fetchall():
-            _require_key(database, objects, root, files.where)
-    selected = []
-    for name, root in roots.items():
-        selected.append(f"{_json_field_sql(name, root)} AS {sql_name(name)}")
-    return f"SELECT {', '.join(selected)} {rows}"
-
-
-def _json_field_sql(name: str, root: str) -> str:
-    value = sql_name(root)
-    for field in name.removeprefix(root).split(".")[1:]:
-        path = sql_text('$."' + field.replace('"', '\\"') + '"')
-        fields = f"to_json(list_transform(CAST({value} AS JSON[]), lambda item: item -> {path}))"
-        value = f"CASE WHEN json_type({value}) = 'ARRAY' THEN {fields} ELSE {value} -> {path} END"
-    return value
-
-
-def _require_key(
-    database: duckdb.DuckDBPyConnection,
-    rows: str,
-    name: str,
-    where: str,
-) -> None:
-    """Raise SourceError if no object has this key."""
-    has_key = f"list_contains(json_keys(json), {sql_text(name)})"
-    if not database.execute(f"SELECT 1 {rows} WHERE {has_key} LIMIT 1").fetchall():
-        for (keys,) in database.execute(f"SELECT json_keys(json) {rows} LIMIT 1").fetchall():
-            require_columns([name], keys, where)
-
-
-def _require_once(columns: Sequence[str], present: Sequence[str], where: str) -> None:
-    require_columns(columns, present, where)
-    names = [name.lower() for name in present]  # because SQL ignores upper and lower case
-    for name in columns:
-        if names.count(name.lower()) > 1:
-            raise SourceError(
-                f"{where} has several columns {name!r} if upper and lower case are ignored: "
-                "rename all but one of them"
-            )
-
-
-def _paths(files: FileSet) -> str:
-    return f"[{', '.join(map(sql_text, files.paths))}]"
-
-
-_READERS: dict[str, Callable[[duckdb.DuckDBPyConnection, FileSet, Sequence[str]], str]] = {
-    "parquet": _parquet,
-    "csv": _csv,
-    "tsv": _csv,
-    "jsonl": _jsonl,
-}

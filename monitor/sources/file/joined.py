@@ -22,8 +22,9 @@ from monitor.model.runs import JoinRequest
 from monitor.model.unreadable import Unreadable, add_up, require_readable_lists
 from monitor.sources.columns import user_index
 from monitor.sources.file import FileSourceOptions, FileUsersOptions
-from monitor.sources.file.database import KEY, open_database, sql_name
+from monitor.sources.file.database import KEY, open_database
 from monitor.sources.file.file_set import FileSet, held_files
+from monitor.sources.file.formats import sql_name
 from monitor.sources.file.source import GIVEN, ListView, UserView, rows_read
 from monitor.sources.lookup_tables import SegmentValues, split_by_values
 

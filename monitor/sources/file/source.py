@@ -24,8 +24,9 @@ from monitor.model.runs import PullRequest
 from monitor.model.unreadable import Need, Unreadable, require_readable
 from monitor.sources.columns import user_index
 from monitor.sources.file import FileOptions, FileSourceOptions, FileUsersOptions
-from monitor.sources.file.database import KEY, PLACE, FileView, open_database, sql_name
+from monitor.sources.file.database import KEY, PLACE, FileView, open_database
 from monitor.sources.file.file_set import FileSet, find_files, read_files
+from monitor.sources.file.formats import sql_name
 from monitor.sources.lookup_tables import SegmentValues, segment_labels, user_table
 from monitor.sources.table_lists import TableBatch, TableLists, check_size
 from monitor.sources.tables import Table

@@ -3,7 +3,6 @@
 import json
 import mimetypes
 import re
-import zlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -23,7 +22,6 @@ from monitor.sources.expressions import Find, NotAppliedError, finder, is_plain,
 from monitor.sources.http import HttpSourceOptions
 from monitor.sources.http.body import body_for_batch, body_for_user, fill_body
 
-_CHUNK = 64 * 1024
 _WHOLE_NUMBER = re.compile(r"-?[0-9]{1,19}").fullmatch
 _UNRESERVED = re.compile(r"[A-Za-z0-9_.~-]*").fullmatch
 _SILENT = {
@@ -259,50 +257,6 @@ _LEFT_OUT = RequestFailure(CoverageReason.MISSING, "omitted users from its answe
 _TWICE = RequestFailure(
     CoverageReason.DUPLICATE_USER, "has the user twice in its answer to a batch"
 )
-
-
-async def read_body(response: aiohttp.ClientResponse, most: int) -> bytes | None:
-    """Read and decompress the body. The result is None if it has more than ``most`` bytes.
-
-    No further bytes are read or decompressed.
-    """
-    encoding = response.headers.get("Content-Encoding", "identity").lower()
-    if encoding == "identity":
-        content = await response.content.readany()
-        if response.content.at_eof() and len(content) <= most:
-            return content
-        if (response.content_length or 0) > most:
-            return None
-        return await _read_plain(response.content, content, most)
-    if encoding not in ("gzip", "x-gzip", "deflate"):
-        raise zlib.error
-    return await _read_inflated(response.content, most)
-
-
-async def _read_plain(stream: aiohttp.StreamReader, content: bytes, most: int) -> bytes | None:
-    parts = [content]
-    size = len(content)
-    while content and size <= most:
-        content = await stream.readany()
-        parts.append(content)
-        size += len(content)
-    return None if size > most else b"".join(parts)
-
-
-async def _read_inflated(stream: aiohttp.StreamReader, most: int) -> bytes | None:
-    inflate = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)
-    parts = []
-    size = 0
-    while content := await stream.readany():
-        for start in range(0, len(content), _CHUNK):
-            part = inflate.decompress(content[start : start + _CHUNK], most + 1 - size)
-            parts.append(part)
-            size += len(part)
-            if size > most:
-                return None
-    if not inflate.eof:
-        raise zlib.error
-    return b"".join(parts)
 
 
 def _quote(user: str) -> str:

@@ -4,31 +4,24 @@ import asyncio
 import json
 import random
 import time
-import zlib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from itertools import chain, islice
-from typing import Any
 
 import aiohttp
-from multidict import CIMultiDict
 from pydantic import SecretStr
 
-from monitor import USER_AGENT
 from monitor.boundary.deadline import Deadline
-from monitor.boundary.link_local import LinkLocalError
 from monitor.boundary.options import NOT_IN_HASH
-from monitor.boundary.web_proxy import refuse_link_local_behind
-from monitor.model.errors import ConfigError, SourceError
+from monitor.model.errors import ConfigError
 from monitor.model.rankings import CoverageReason, Pull
 from monitor.model.runs import PullProgress, PullRequest
-from monitor.sources.http import HttpOptions, HttpSourceOptions
-from monitor.sources.http.authentication import authentication
-from monitor.sources.http.connection_pool import MAY_BE_LINK_LOCAL, run_pull, trust
-from monitor.sources.http.failures import connection_failure, status_failure
+from monitor.sources.http import HttpSourceOptions
+from monitor.sources.http.connection_pool import run_pull
+from monitor.sources.http.fetch import fetch, request_options
 from monitor.sources.http.hosts import HOSTS
 from monitor.sources.http.pace import PullPace
 from monitor.sources.http.request import (
@@ -36,7 +29,6 @@ from monitor.sources.http.request import (
     ListAnswer,
     RequestFailure,
     RequestTemplate,
-    read_body,
     unreadable,
 )
 from monitor.sources.http.traces import TraceCollector
@@ -124,7 +116,6 @@ class _HttpPull:
         Users that remain at the deadline are ``timeout``. If the source is not at fault, they are
         ``too_slow``.
         """
-        MAY_BE_LINK_LOCAL.set(self._options.allow_link_local)
         # The pulls of many comparisons must not begin at the same moment.
         await asyncio.sleep(0.01 * random.random())  # noqa: S311 - jitter
         self._pace = PullPace()
@@ -257,35 +248,17 @@ class _HttpPull:
         self._under_way[users] += time.monotonic() - self._queued.pop(users)
         if self._given_up:
             return self._given_up
-        url = self._template.url(users)
-        body = self._template.body(users)
-        try:
-            async with session.request(
-                self._options.method,
-                url,
-                data=body,
-                **self._request_options,
-            ) as response:
-                return await self._read(users, response)
-        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-            return connection_failure(error, self._options)
-        except zlib.error:
-            return RequestFailure(
-                CoverageReason.MALFORMED, "sent an answer whose compression is broken or unknown"
-            )
-
-    async def _read(
-        self, users: tuple[str, ...], response: aiohttp.ClientResponse
-    ) -> AnswersByUser | RequestFailure:
-        failure = status_failure(response)
-        if failure is not None:
-            response.close()  # reading the body would cost more than a new connection
-            return failure
-        content = await read_body(response, self._options.max_bytes)
-        if content is None:
-            response.close()
-            note = f"answered with more than max_bytes, {self._options.max_bytes}"
-            return RequestFailure(CoverageReason.TOO_LARGE, note, is_too_large=True)
+        fetched = await fetch(
+            session,
+            self._template.url(users),
+            self._options,
+            self._request_options,
+            method=self._options.method,
+            data=self._template.body(users),
+        )
+        if isinstance(fetched, RequestFailure):
+            return fetched
+        content, response = fetched
         try:
             self._traces.add(users, response.headers)
             return self._template.read(users, content, response)
@@ -355,41 +328,3 @@ def _question(options: HttpSourceOptions, k: int) -> str:
 
 def _reveal(value: object) -> str:
     return value.get_secret_value() if isinstance(value, SecretStr) else repr(value)
-
-
-def request_options(options: HttpOptions, deadline: Deadline) -> dict[str, Any]:
-    """The keyword arguments for every request of a source.
-
-    Raises SourceError if a certificate or credentials cannot be read. It also raises SourceError if
-    a proxy would have to connect to a link-local address.
-    """
-    tls = trust(options)
-    timeout_s = options.timeout.total_seconds()
-    headers = {
-        "Accept": "application/json",
-        "Accept-Encoding": "gzip, deflate",
-        "User-Agent": USER_AGENT,
-    }
-    for name, value in options.headers.items():
-        headers[name] = value.get_secret_value()
-    if options.token:
-        headers["Authorization"] = f"Bearer {options.token.get_secret_value()}"
-    proxy = None
-    if options.proxy is not None:
-        proxy = options.proxy.get_secret_value()
-        if not options.allow_link_local:
-            try:
-                refuse_link_local_behind(options.url.get_secret_value())
-            except LinkLocalError as error:
-                note = f"was not asked: {error.strerror}, see allow_link_local"
-                raise SourceError(f"{options.host} {note}") from None
-    arguments = {
-        "headers": CIMultiDict(headers),
-        "timeout": aiohttp.ClientTimeout(total=timeout_s, sock_connect=timeout_s / 2),
-        "ssl": tls or True,
-        "allow_redirects": False,
-        "proxy": proxy,
-    }
-    if options.auth:
-        arguments["middlewares"] = (authentication(options.auth, tls, deadline, proxy),)
-    return arguments

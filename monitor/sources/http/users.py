@@ -1,6 +1,5 @@
 """Reads users from one HTTP answer: an array of keys, or of objects with segments."""
 
-import zlib
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from functools import partial
@@ -17,10 +16,9 @@ from monitor.measures.reading.lists import parse_json
 from monitor.model.errors import SourceError, UnreadableError
 from monitor.sources.columns import require_columns
 from monitor.sources.expressions import finder, shape_of
-from monitor.sources.http.connection_pool import MAY_BE_LINK_LOCAL, run_pull
-from monitor.sources.http.failures import connection_failure, status_failure
-from monitor.sources.http.request import read_body
-from monitor.sources.http.source import request_options
+from monitor.sources.http.connection_pool import run_pull
+from monitor.sources.http.fetch import fetch, request_options
+from monitor.sources.http.request import RequestFailure
 from monitor.sources.table_lists import TableBatch
 from monitor.sources.tables import Table
 
@@ -57,19 +55,10 @@ class HttpUsers(Table):
         session: aiohttp.ClientSession,
     ) -> list[object]:
         options = self._options
-        MAY_BE_LINK_LOCAL.set(options.allow_link_local)
-        try:
-            async with session.get(URL(url, encoded=True), **request) as response:
-                failure = status_failure(response)
-                content = await read_body(response, options.max_bytes)
-        except (aiohttp.ClientError, TimeoutError, OSError, ValueError, zlib.error) as error:
-            failure = connection_failure(error, options)
-            content = None
-        if failure is not None:
-            raise SourceError(f"{options.host} {failure.note}", permanent=False)
-        if content is None:
-            note = f"answered with more than max_bytes, {options.max_bytes}"
-            raise SourceError(f"{options.host} {note}", permanent=False)
+        fetched = await fetch(session, URL(url, encoded=True), options, request)
+        if isinstance(fetched, RequestFailure):
+            raise SourceError(f"{options.host} {fetched.note}", permanent=False)
+        content, _ = fetched
         try:
             answer = parse_json(content)
             users = finder(options.users)(answer)

@@ -1,238 +1,29 @@
-"""Reads lists and tables from a database, with limits and without permission to write."""
+"""Reads lists and tables from a database: queries, whole tables, and logs of served lists."""
 
-import sqlite3
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.exc import DBAPIError, NoSuchModuleError, SQLAlchemyError
-from sqlalchemy.pool import NullPool
 
 from monitor.boundary.deadline import BackgroundCall, Deadline, OverdueError
-from monitor.boundary.foreign_errors import note_error, sql_cause
 from monitor.boundary.options import format_duration
-from monitor.measures.reading.lists import parse_cell
 from monitor.measures.reading.tally import unreadable_of
-from monitor.model.errors import ConfigError, SourceError
+from monitor.model.errors import SourceError
 from monitor.model.rankings import CoverageReason, Pull
 from monitor.model.runs import PullRequest
 from monitor.model.unreadable import Need, Unreadable, require_readable
-from monitor.sources.columns import require_columns, root_of
 from monitor.sources.list_collector import pull_without
-from monitor.sources.sql import SqlOptions, SqlSourceOptions, SqlTableOptions, is_file
+from monitor.sources.sql import SqlOptions, SqlSourceOptions, SqlTableOptions
+from monitor.sources.sql.database import ReadOnlyDatabase, table_of
 from monitor.sources.table_lists import TableBatch, TableLists
 from monitor.sources.table_options import MICROSECONDS, MILLISECONDS, SECONDS, ServedOptions
 from monitor.sources.tables import Table
-
-_FETCH = 10_000  # the number of rows
-_FETCH_LENGTH = 1 << 26  # the number of characters in all rows of a fetch
-_LONGEST_VALUE = 1 << 22  # the number of characters or bytes
-_SQLITE_STEPS = 10_000
-_LONGEST_CONNECT_S = 10.0
-_HARMLESS_PRAGMAS = frozenset({"data_version", "page_size"})  # full-text tables need them
-_CANCELLED = "57014"  # the SQLSTATE query_canceled, which statement_timeout causes
-
-
-class ReadOnlyDatabase:
-    """A database to read from. Each read has its own connection, so threads share none."""
-
-    def __init__(self, url: str, max_rows: int) -> None:
-        self._max_rows = max_rows
-        address = sa.make_url(url)
-        if address.drivername in ("postgresql", "postgres"):
-            address = address.set(drivername="postgresql+psycopg")
-        self._url = address
-        self._engine = _engine(address)
-        self.dialect = address.get_backend_name()
-        self.where = f"database {(address.database or address.drivername)!r}"
-        if address.host:
-            self.where += f" on {address.host}"
-
-    def read(
-        self,
-        statement: sa.Executable,
-        parameter_sets: Iterable[Mapping[str, Any]],
-        columns: Sequence[str],
-        deadline: Deadline,
-    ) -> Iterator[TableBatch]:
-        """The rows for each set of parameters, in a read-only transaction.
-
-        Raises:
-            OverdueError: The deadline passed.
-            SourceError: The database reports an error, or a limit is exceeded.
-        """
-        total = 0
-        streamed = {"stream_results": True, "max_row_buffer": _FETCH}
-        with self._connection(deadline, str(statement)) as connection:
-            for parameters in parameter_sets:
-                with connection.execute(
-                    statement, parameters, execution_options=streamed
-                ) as result:
-                    names = list(result.keys())
-                    roots = {name: root_of(name, names) for name in columns}
-                    require_columns(list(roots.values()), names, f"the answer of {self.where}")
-                    fetched = list(dict.fromkeys(roots.values()))
-                    for rows in self._fetch(result.columns(*map(names.index, fetched))):
-                        total += len(rows)
-                        if total > self._max_rows:
-                            raise SourceError(
-                                f"{self.where} gives more than {self._max_rows} rows: select "
-                                "fewer rows, or raise max_rows"
-                            )
-                        deadline.require_time()
-                        values = dict(zip(fetched, zip(*rows, strict=True), strict=True))
-                        yield {
-                            name: _fields(values[root], name, root) for name, root in roots.items()
-                        }
-
-    def roots_of(
-        self,
-        options: SqlOptions,
-        columns: Sequence[str],
-        deadline: Deadline,
-    ) -> list[str]:
-        """The columns of the table that have these columns and fields of objects.
-
-        For a query, the given columns are returned.
-        """
-        if options.table is None or not any("." in name for name in columns):
-            return list(columns)
-        statement = sa.select(sa.text("*")).select_from(_table_of(options.table)).limit(0)
-        with self._connection(deadline, str(statement)) as connection:
-            present = list(connection.execute(statement).keys())
-        roots = list(dict.fromkeys(root_of(name, present) for name in columns))
-        require_columns(roots, present, f"table {options.table} of {self.where}")
-        return roots
-
-    def _fetch(self, result: sa.Result[Any]) -> Iterator[Sequence[sa.Row[Any]]]:
-        """The rows in parts. Each part has a limited size in memory."""
-        size = 1  # because the length of values is not known yet
-        while rows := result.fetchmany(size):
-            values = chain.from_iterable(rows)
-            lengths = (len(value) for value in values if type(value) in {str, bytes, list})
-            longest = max(lengths, default=0)
-            if longest > _LONGEST_VALUE:
-                raise SourceError(
-                    f"{self.where} gives a value of length {longest}: select no value longer than "
-                    f"{_LONGEST_VALUE}"
-                )
-            yield rows
-            size = min(10 * size, _FETCH, _FETCH_LENGTH // (longest + 1))
-
-    @contextmanager
-    def _connection(self, deadline: Deadline, statement: str) -> Iterator[sa.Connection]:
-        with self._translated(deadline, statement):
-            file = self._url.database
-            # For a wrong path, SQLite would create a new and empty database.
-            if self.dialect == "sqlite" and is_file(file) and not Path(str(file)).is_file():
-                raise SourceError(
-                    f"database file {file} does not exist: check url", permanent=False
-                )
-            with self._engine.connect() as connection:
-                _limit(connection, deadline)
-                yield connection
-
-    @contextmanager
-    def _translated(self, deadline: Deadline, statement: str) -> Iterator[None]:
-        try:
-            yield
-        except DBAPIError as error:
-            if deadline.is_past or getattr(error.orig, "sqlstate", None) == _CANCELLED:
-                raise OverdueError from None
-            cause = sql_cause(error.orig or error, statement)
-            raise SourceError(
-                f"{self.where} cannot be read: {cause}", permanent=cause.permanent
-            ) from None
-        except SQLAlchemyError as error:
-            note_error(error)
-            raise SourceError(
-                f"{self.where} cannot be read ({type(error).__name__}): check url, query and table"
-            ) from None
-
-
-def _fields(values: Sequence[object], name: str, root: str) -> Sequence[object]:
-    """The values of a column, or of a field of its objects if the name has dots."""
-    fields = name.removeprefix(root).split(".")[1:]
-    return [_take_field(value, fields) for value in values] if fields else values
-
-
-def _take_field(value: object, fields: Sequence[str]) -> object:
-    """The field of an object, or of each object in a list.
-
-    Text is read as JSON. The result is None if there is no such field.
-    """
-    value = parse_cell(value)
-    for field in fields:
-        if isinstance(value, list):
-            value = [each.get(field) if isinstance(each, dict) else None for each in value]
-        else:
-            value = value.get(field) if isinstance(value, dict) else None
-    return value
-
-
-def _table_of(name: str, columns: Sequence[str] = ()) -> sa.TableClause:
-    schema, _, table = name.rpartition(".")
-    return sa.table(table, *map(sa.column, columns), schema=schema or None)
-
-
-def _engine(url: sa.URL) -> sa.Engine:
-    limits = {
-        "postgresql": {"connect_timeout": int(_LONGEST_CONNECT_S)},
-        "sqlite": {"timeout": _LONGEST_CONNECT_S / 2},
-    }
-    try:
-        return sa.create_engine(
-            url,
-            poolclass=NullPool,
-            connect_args=limits.get(url.get_backend_name(), {}),
-            hide_parameters=True,
-        )
-    except NoSuchModuleError:
-        raise ConfigError(
-            f"url has the unknown database driver {url.drivername!r}: use postgresql or sqlite"
-        ) from None
-    except ImportError as error:
-        problem = f"the driver of {url.drivername} is not installed ({error.name})"
-        if url.get_backend_name() == "postgresql":
-            problem += ": pip install 'rankwatch[postgres]'"
-        raise ConfigError(problem) from None
-
-
-def _limit(connection: sa.Connection, deadline: Deadline) -> None:
-    """Make the database end statements at the deadline and refuse to write."""
-    if connection.dialect.name == "postgresql":
-        connection.exec_driver_sql("SET TRANSACTION READ ONLY")
-        connection.exec_driver_sql(
-            f"SET LOCAL statement_timeout = {max(1, int(deadline.remaining_s * 1000))}"
-        )
-    elif connection.dialect.name in ("mysql", "mariadb"):
-        connection.exec_driver_sql("SET SESSION TRANSACTION READ ONLY")
-        if getattr(connection.dialect, "is_mariadb", False):
-            limit = f"max_statement_time = {deadline.remaining_s + 0.01:.2f}"  # 0 is no limit
-        else:
-            limit = f"max_execution_time = {int(deadline.remaining_s * 1000) + 10}"
-        connection.exec_driver_sql(f"SET SESSION {limit}")
-    raw = connection.connection.driver_connection
-    if isinstance(raw, sqlite3.Connection):
-        connection.exec_driver_sql("PRAGMA query_only = ON")
-        raw.set_authorizer(_permission)
-        raw.set_progress_handler(lambda: int(deadline.is_past), _SQLITE_STEPS)
-
-
-def _permission(action: int, first: str | None, second: str | None, *_: object) -> int:
-    # Even with `query_only`, ATTACH, VACUUM INTO and pragmas can change files. VACUUM INTO
-    # attaches.
-    is_harmless = first in _HARMLESS_PRAGMAS and second is None
-    if action == sqlite3.SQLITE_ATTACH or (action == sqlite3.SQLITE_PRAGMA and not is_harmless):
-        return sqlite3.SQLITE_DENY
-    return sqlite3.SQLITE_OK
 
 
 def statement_of(
@@ -246,7 +37,7 @@ def statement_of(
         assert options.parsed_query is not None  # noqa: S101 - options have a query or a table
         return options.parsed_query.statement()
     # If a quoted name is no column, SQLite reads it as text, unless the table is named too.
-    rows: sa.Select[*tuple[Any, ...]] = sa.select(*_table_of(options.table, columns).c)
+    rows: sa.Select[*tuple[Any, ...]] = sa.select(*table_of(options.table, columns).c)
     served = getattr(options, "served", None)
     if served is None:
         return rows
@@ -325,7 +116,7 @@ def count_unserved(
     served: ServedOptions | None = getattr(options, "served", None)
     if served is None:
         return ()
-    log = _table_of(str(options.table))
+    log = table_of(str(options.table))
     checks = [(served.time, Need.TIMES, _instant(served, database.dialect))]
     if served.request is not None:
         checks.append((served.request, Need.IDS, sa.column(served.request)))

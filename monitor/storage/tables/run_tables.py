@@ -132,7 +132,10 @@ expectations = table_of_runs(
     "expectations",
     *filled(Name, "alert", "segment"),
     *filled(Integer, "runs"),
-    *optional(Number, "expected", "limit", "opposite", "z", "evidence", "evidence_limit"),
+    Column("expected", Number),
+    # LIMIT is a reserved word of SQL.
+    Column("limit_value", Number, key="limit"),
+    *optional(Number, "opposite", "z", "evidence", "evidence_limit"),
     key=("alert", "segment"),
 )
 """The values that learning rules expected of the run.

@@ -1,6 +1,5 @@
 """The pages of all incidents and of one incident."""
 
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
@@ -15,6 +14,12 @@ from monitor.model.notifications import DeliveryStatus, FiringSnapshot, Message,
 from monitor.model.pages import Attempt, IncidentFilter, IncidentHistory, IncidentStart
 from monitor.model.rules import Severity
 from monitor.pipeline.delivery import brief_message
+from monitor.texts.actions import (
+    acknowledge_command,
+    show_command,
+    silence_command,
+    write_urgency,
+)
 from monitor.texts.unmatched_names import write_unmatched
 from monitor.web.pages.site import AbsentPageError, Query, Site
 
@@ -47,7 +52,22 @@ class Incident:
     @property
     def silence_command(self) -> str:
         """The command that silences the incident for two hours."""
-        return f"rankwatch silence add {shlex.join(self.silence_matchers)} --for 2h"
+        return silence_command(self.silence_matchers)
+
+    @property
+    def show_command(self) -> str:
+        """The command that shows the run in which the incident began."""
+        return show_command(self.comparison, self.slot)
+
+    @property
+    def acknowledge_command(self) -> str:
+        """The command that acknowledges the firing alerts of the comparison."""
+        return acknowledge_command(self.comparison)
+
+    @property
+    def urgency(self) -> str:
+        """How soon somebody has to look at the incident."""
+        return write_urgency(Severity(self.severity))
 
 
 class IncidentState(StrEnum):
@@ -97,6 +117,13 @@ class AlertPage:
     newest_slot: datetime | None  # of the newest run, while the incident lasts
     sentence: str | None  # the explanation of the newest run
 
+    @property
+    def runbooks(self) -> dict[str, str]:
+        """The URL of the runbook of each alert that has one."""
+        return {
+            change.alert: change.runbook_url for change in self.transitions if change.runbook_url
+        }
+
 
 def read_alerts_page(site: Site, query: Query) -> AlertsPage:
     """Return the page of incidents. The query may filter the incidents."""
@@ -121,7 +148,7 @@ def read_alerts_page(site: Site, query: Query) -> AlertsPage:
         if len(candidates) > MOST:
             older = ended[-1].number
     configured = site.comparisons()
-    names = {*configured, *(latest.run.comparison for latest in site.latest())}
+    names = {*configured, *(latest.comparison for latest in site.latest())}
     if wanted.comparison is not None:
         names.add(wanted.comparison)
     silences = site.store.alerts.silences(ending_after=now)
@@ -178,7 +205,7 @@ def read_alert_page(site: Site, query: Query) -> AlertPage:
         messages=_sent_messages(site, history),
         silences=tuple(silences),
         held_alerts=_held_alerts(site, lasting, now),
-        newest_slot=latest.run.slot if latest else None,
+        newest_slot=latest.slot if latest else None,
         sentence=explanation.sentence if explanation else None,
     )
 

@@ -9,11 +9,11 @@ from typing import TypeVar
 
 from monitor.alerts.unmatched import may_concern
 from monitor.measures.presentation import score_by_chance
-from monitor.model.alerts import AlertState, State
+from monitor.model.alerts import AlertState, State, Transition
 from monitor.model.explanation import Explanation
-from monitor.model.immutable import immutable
+from monitor.model.immutable import extend, immutable
 from monitor.model.notifications import Silence
-from monitor.model.pages import FiringChange, SegmentMeans, SeriesKey, SeriesPoint
+from monitor.model.pages import SegmentMeans, SeriesKey, SeriesPoint
 from monitor.model.rankings import ALL, CoverageRow
 from monitor.model.rules import Comparison, FixedLimit
 from monitor.model.runs import ArmScore, Histogram, LatestRun, PullProgress
@@ -59,24 +59,25 @@ class AlertSpan:
 
 
 @immutable
-class ComparisonPage:
-    """The data of a comparison's page, for one metric, segment and time.
+class Choice:
+    """What the page shows: a metric of one segment in a period.
 
-    ``blamed`` is the segment that the sentence names. ``grid`` has the rows of the comparison's
-    family, by the names of both arms.
+    ``blamed`` is the segment that the sentence names.
     """
 
     comparison: str
-    progress: tuple[PullProgress, ...]
-    grid: Mapping[str, Mapping[str, ComparisonRow]]
-    firing: tuple[Firing, ...]
-    blamed: str | None
-    reason: str | None
     metric: str | None
     metrics: tuple[str, ...]
     segment: str
     segments: tuple[str, ...]
+    blamed: str | None
     period: str
+
+
+@immutable
+class Course(Choice):
+    """The course of the chosen metric over the runs of the period."""
+
     points: tuple[SeriesPoint, ...]
     marks: tuple[tuple[datetime, str], ...]
     limits: tuple[tuple[str, float], ...]
@@ -86,6 +87,19 @@ class ComparisonPage:
     coverage: tuple[tuple[datetime, CoverageRow], ...]
     segment_means: tuple[SegmentMeans, ...]
     more_segments: int
+
+
+@immutable
+class ComparisonPage(Course):
+    """The data of a comparison's page.
+
+    ``grid`` has the rows of the comparison's family, by the names of both arms.
+    """
+
+    progress: tuple[PullProgress, ...]
+    grid: Mapping[str, Mapping[str, ComparisonRow]]
+    firing: tuple[Firing, ...]
+    reason: str | None
     alert_states: tuple[AlertState, ...]
     quiet_states: tuple[AlertState, ...]
     more_quiet: int
@@ -105,11 +119,43 @@ def read_comparison_page(site: Site, query: Query) -> ComparisonPage:
     site.require(name)
     configured = site.comparison(name)
     latest = site.latest_of(name)
-    summaries = latest.summaries if latest else ()  # empty if the newest run failed
     states = latest.states if latest else ()
-    explanation = latest.explanation if latest else None
     firing = firing_of(states)
     grid = _read_grid(site, configured.family if configured else name)
+    quiet = [state for state in states if state.state is State.QUIET]
+    page = extend(
+        ComparisonPage,
+        _read_course(site, query, latest),
+        progress=site.progress(name),
+        grid=grid,
+        firing=firing,
+        reason=None if grid else "no run has ended yet",
+        alert_states=tuple(state for state in states if state.state is not State.QUIET),
+        quiet_states=tuple(quiet[:MOST_QUIET]),
+        more_quiet=max(0, len(quiet) - MOST_QUIET),
+    )
+    if latest is None:
+        return page
+    explanation = latest.explanation
+    ended = latest.last_end if not firing else None
+    return replace(
+        page,
+        state=state_of(latest),
+        reason=latest.reason,
+        slot=latest.slot,
+        sentence=explanation.sentence if explanation else None,
+        since=explanation.since if explanation else None,
+        ended_incident=read_ended(site, ended) if ended else None,
+        by_chance=score_by_chance(page.metric, latest) if page.metric else None,
+        arm_scores=latest.arm_scores,
+    )
+
+
+def _choose(site: Site, query: Query, latest: LatestRun | None, period: str) -> Choice:
+    """Return the wanted metric and segment if the newest run has them, or else usual ones."""
+    name = query.path["name"]
+    configured = site.comparison(name)
+    summaries = latest.summaries if latest else ()  # empty if the newest run failed
     metrics = tuple(dict.fromkeys(summary.metric for summary in summaries))
     if not metrics and configured:
         metrics = configured.measuring.metrics
@@ -118,43 +164,56 @@ def read_comparison_page(site: Site, query: Query) -> ComparisonPage:
         metric = next(iter(metrics), None)
         if latest is not None and latest.leading_metric is not None:
             metric = latest.leading_metric
-    alert = drop_rule(configured, metric)
     segments = tuple(dict.fromkeys(summary.segment for summary in summaries)) or (ALL,)
-    blamed = _blamed_segment(explanation, segments)
-    segment = query.chosen.get("segment", _opening_segment(alert, blamed, states))
-    if segment not in segments:
-        segment = ALL
+    blamed = _blamed_segment(latest.explanation if latest else None, segments)
+    alert = drop_rule(configured, metric)
+    opening = _opening_segment(alert, blamed, latest.states if latest else ())
+    segment = query.chosen.get("segment", opening)
+    return Choice(
+        comparison=name,
+        metric=metric,
+        metrics=metrics,
+        segment=segment if segment in segments else ALL,
+        segments=segments,
+        blamed=blamed,
+        period=period,
+    )
+
+
+def _read_course(site: Site, query: Query, latest: LatestRun | None) -> Course:
+    """Return the course of the chosen metric, with all that happened in the period."""
     now = site.clock.now()
     period, since, until = _choose_time(query, latest, now)
+    choice = _choose(site, query, latest, period)
+    name = choice.comparison
+    metric = choice.metric
+    segment = choice.segment
+    configured = site.comparison(name)
     pages = site.store.pages
-    series = SeriesKey(name, metric or "", segment)
-    points = pages.series(series, alert=alert, since=since, until=until, most=MOST_RUNS)
+    points = pages.series(
+        SeriesKey(name, metric or "", segment),
+        alert=drop_rule(configured, metric),
+        since=since,
+        until=until,
+        most=MOST_RUNS,
+    )
     step = max(1, math.ceil(len(points) / _DETAILS))
     slots = {point.run_id: point.slot for point in points[::step]}
     histograms = pages.histograms([*slots], metric, segment) if metric else {}
     parts: Sequence[SegmentMeans] = ()
-    if metric and len(segments) > 1:
+    if metric and len(choice.segments) > 1:
         parts = pages.segments(name, metric, until=until, runs=_SMALL_RUNS)
         parts = sorted((part for part in parts if part.segment != ALL), key=_fall, reverse=True)
     changes = pages.changes(name, segment, since=since, until=max(until, now))
-    spans = alert_spans(changes, [state for state in states if state.segment == segment], since)
+    states = [state for state in (latest.states if latest else ()) if state.segment == segment]
+    spans = alert_spans(changes, states, since)
     silences = []
     for silence in site.store.alerts.silences(ending_after=since):
         if silence.starts_at <= until and may_concern(silence, name):
             silences.append(silence)
-    quiet = [state for state in states if state.state is State.QUIET]
-    page = ComparisonPage(
-        comparison=name,
-        progress=site.progress(name),
-        grid=grid,
-        firing=firing,
-        blamed=blamed,
-        reason=None if grid else "no run has ended yet",
-        metric=metric,
-        metrics=metrics,
-        segment=segment,
-        segments=segments,
-        period=period,
+    return extend(
+        Course,
+        choice,
         points=points,
         marks=tuple(_find_marks(points)),
         limits=tuple(_fixed_limits(configured, metric)),
@@ -164,23 +223,6 @@ def read_comparison_page(site: Site, query: Query) -> ComparisonPage:
         coverage=_in_time(pages.coverage([*slots], segment), slots),
         segment_means=tuple(parts[:MOST_SEGMENTS]),
         more_segments=max(0, len(parts) - MOST_SEGMENTS),
-        alert_states=tuple(state for state in states if state.state is not State.QUIET),
-        quiet_states=tuple(quiet[:MOST_QUIET]),
-        more_quiet=max(0, len(quiet) - MOST_QUIET),
-    )
-    if latest is None:
-        return page
-    ended = latest.last_end if not firing else None
-    return replace(
-        page,
-        state=state_of(latest),
-        reason=latest.run.reason,
-        slot=latest.run.slot,
-        sentence=explanation.sentence if explanation else None,
-        since=explanation.since if explanation else None,
-        ended_incident=read_ended(site, ended) if ended else None,
-        by_chance=score_by_chance(metric, latest.run) if metric else None,
-        arm_scores=latest.arm_scores,
     )
 
 
@@ -231,9 +273,9 @@ def _choose_time(
         period = _usual_period(latest)
     until = now
     if latest is not None:
-        until = max(now, latest.run.slot)
-        if until - latest.run.slot > PERIODS[period]:
-            until = latest.run.slot
+        until = max(now, latest.slot)
+        if until - latest.slot > PERIODS[period]:
+            until = latest.slot
     until = query.chosen.get("to", until)
     return period, query.chosen.get("from", until - PERIODS[period]), until
 
@@ -274,7 +316,7 @@ def _fall(part: SegmentMeans) -> float:
 
 
 def alert_spans(
-    changes: Iterable[FiringChange],
+    changes: Iterable[Transition],
     states: Iterable[AlertState],
     since: datetime,
 ) -> tuple[AlertSpan, ...]:
@@ -300,7 +342,7 @@ def alert_spans(
     return (*ended, *lasting.values())
 
 
-def _span(firing: FiringChange | AlertState, started_at: datetime) -> AlertSpan:
+def _span(firing: Transition | AlertState, started_at: datetime) -> AlertSpan:
     return AlertSpan(
         alert=firing.alert,
         segment=firing.segment,

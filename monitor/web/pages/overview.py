@@ -89,14 +89,14 @@ def read_overview_page(site: Site, _: Query | None = None) -> Overview:
     for name in configured:
         rows[name] = ComparisonRow(comparison=name, state=ComparisonState.NO_DATA, reason=reason)
     for latest in site.latest():
-        name = latest.run.comparison
+        name = latest.comparison
         comparison = configured.get(name)
         cached = site.rows.get(name)
         if cached is None or cached[0] is not latest or cached[1] is not comparison:
             # Computing a row takes long, because a comparison may have thousands of states.
             cached = (latest, comparison, _new_row(latest, comparison))
             site.rows[name] = cached
-        age = now - latest.run.slot
+        age = now - latest.slot
         rows[name] = replace(cached[2], age_s=age.total_seconds())
     for removed in site.rows.keys() - rows.keys():
         site.rows.pop(removed, None)
@@ -116,7 +116,6 @@ def _rank(row: ComparisonRow) -> tuple[int, int, int, str]:
 
 
 def _new_row(latest: LatestRun, configured: Comparison | None) -> ComparisonRow:
-    run = latest.run
     metric = latest.leading_metric
     alert = drop_rule(configured, metric)
     similarity = None
@@ -132,7 +131,7 @@ def _new_row(latest: LatestRun, configured: Comparison | None) -> ComparisonRow:
     if firing and latest.explanation is not None:
         sentence = latest.explanation.sentence
     return ComparisonRow(
-        comparison=run.comparison,
+        comparison=latest.comparison,
         state=state_of(latest),
         firing=firing[:_MOST_FIRING],
         more_firing=max(0, len(firing) - _MOST_FIRING),
@@ -140,10 +139,10 @@ def _new_row(latest: LatestRun, configured: Comparison | None) -> ComparisonRow:
         similarity=similarity,
         normal_band=normal,
         recent=tuple(mean for _, mean in latest.recent),
-        asked=run.asked or 0,
-        paired=run.paired or 0,
-        slot=run.slot,
-        reason=run.reason,
+        asked=latest.asked or 0,
+        paired=latest.paired or 0,
+        slot=latest.slot,
+        reason=latest.reason,
         sentence=sentence,
         last_end=None if firing else latest.last_end,
     )
@@ -185,7 +184,7 @@ def state_of(latest: LatestRun) -> ComparisonState:
     states = {state.state for state in latest.states}
     if State.FIRING in states:
         return ComparisonState.FIRING
-    if latest.run.status is not RunStatus.OK:
+    if latest.status is not RunStatus.OK:
         return ComparisonState.NO_DATA
     if State.PENDING in states:
         return ComparisonState.PENDING

@@ -243,7 +243,7 @@ def linked_rows(rows: Iterable[Sequence[str]], urls: Mapping[str, str]) -> list[
 
 def _summary_rows(page: RunPage) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = []
-    for summary, moved in zip(page.summaries, page.mean_changes, strict=True):
+    for summary, moved in zip(page.run.summaries, page.mean_changes, strict=True):
         mean = show_number(summary.mean)
         move = "-" if moved is None else f"{moved:+.4f}"
         p05 = show_number(summary.value("p05"))

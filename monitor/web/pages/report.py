@@ -64,7 +64,7 @@ def make_report(
         raise AbsentPageError(
             f"no finished run of a comparison named {name!r} is stored{when}: see rankwatch runs"
         )
-    slot = latest.run.slot
+    slot = latest.slot
     slots = {slot}
     last_changes = {}
     for change in site.store.alerts.transitions(comparison=name, limit=None):
@@ -101,8 +101,8 @@ def _sections(
     since: datetime | None,
     slots: Sequence[datetime],
 ) -> Iterator[Section]:
-    name = latest.run.comparison
-    chosen = {"to": latest.run.slot}
+    name = latest.comparison
+    chosen = {"to": latest.slot}
     if since is not None:
         chosen["from"] = since
     yield Section(

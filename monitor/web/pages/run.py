@@ -5,11 +5,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 
 from monitor.charts.slope_chart import describe_move
-from monitor.model.explanation import ExampleLists, Explanation
-from monitor.model.immutable import immutable
-from monitor.model.pages import FiringChange, UserLists, UserRun
-from monitor.model.rankings import Arm, Coverage
-from monitor.model.runs import ArmScore, Evidence, EvidenceKind, Run, RunRecord, Summary, items_of
+from monitor.model.alerts import Transition
+from monitor.model.explanation import ExampleLists
+from monitor.model.immutable import extend, immutable
+from monitor.model.pages import UserLists, UserRun
+from monitor.model.rankings import Arm
+from monitor.model.runs import Evidence, EvidenceKind, Run, RunRecord, Summary, items_of
 from monitor.web.pages.site import AbsentPageError, Query, Site, require_slot
 
 RUNS = 200
@@ -25,15 +26,11 @@ class RunPage:
     """
 
     comparison: str
-    run: Run
+    run: RunRecord
     previous_slot: datetime | None
     next_slot: datetime | None
-    explanation: Explanation | None
-    coverage: Coverage | None
     is_same_input: bool
-    summaries: tuple[Summary, ...]
     mean_changes: tuple[float | None, ...]
-    arm_scores: tuple[ArmScore, ...]
     worst: tuple[Evidence, ...]
     representative: tuple[Evidence, ...]
     unchanged: tuple[Evidence, ...]
@@ -49,9 +46,8 @@ def read_run_page(site: Site, query: Query) -> RunPage:
     name = query.path["name"]
     slot = require_slot(query.path["slot"])
     site.require(name)
-    run = site.run_at(name, slot)
+    run = _with_results(site, site.run_at(name, slot))
     pages = site.store.pages
-    record = _record_of(site, run)
     before, after = pages.neighbours(name, slot)
     runs_before: Sequence[Run] = ()
     if before is not None:
@@ -69,19 +65,15 @@ def read_run_page(site: Site, query: Query) -> RunPage:
     changes = pages.changes(name, None, since=slot, until=slot)
     starts = [change for change in changes if change.is_start]
     ends = [change for change in changes if not change.is_start]
-    explanation = record.explanation
+    explanation = run.explanation
     moved_items = (*explanation.gained, *explanation.lost) if explanation else ()
     return RunPage(
         comparison=name,
         run=run,
         previous_slot=before,
         next_slot=after,
-        explanation=explanation,
-        coverage=record.coverage,
         is_same_input=is_same_input,
-        summaries=record.summaries,
-        mean_changes=_mean_changes(record.summaries, means),
-        arm_scores=record.arm_scores,
+        mean_changes=_mean_changes(run.summaries, means),
         worst=tuple(user for user in evidence if user.kind == EvidenceKind.WORST),
         representative=tuple(user for user in representative if user.baseline != user.candidate),
         unchanged=tuple(user for user in representative if user.baseline == user.candidate),
@@ -93,12 +85,12 @@ def read_run_page(site: Site, query: Query) -> RunPage:
     )
 
 
-def _record_of(site: Site, run: Run) -> RunRecord:
+def _with_results(site: Site, run: Run) -> RunRecord:
     """Return the run with its results. If they were deleted meanwhile, without results."""
     latest = site.latest_of(run.comparison)
-    if latest is not None and latest.run == run:
+    if latest is not None and latest.mark == run.mark:
         return latest
-    return site.store.history.record(run.id) or RunRecord(run=run, coverage=None, summaries=())
+    return site.store.history.record(run.id) or extend(RunRecord, run)
 
 
 def _mean_changes(
@@ -115,7 +107,7 @@ def _mean_changes(
     return tuple(changes)
 
 
-def _count_by_alert(changes: Iterable[FiringChange]) -> tuple[tuple[str, int], ...]:
+def _count_by_alert(changes: Iterable[Transition]) -> tuple[tuple[str, int], ...]:
     """Return each alert with its number of segments, the largest number first."""
     return tuple(Counter(change.alert for change in changes).most_common())
 
@@ -233,4 +225,4 @@ def _run(site: Site, name: str, slot: datetime | None) -> Run:
     latest = site.latest_of(name)
     if latest is None:
         raise AbsentPageError(f"no run of {name} has ended yet")
-    return latest.run
+    return latest

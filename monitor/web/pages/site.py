@@ -109,7 +109,7 @@ class Site:
     def latest_of(self, name: str) -> LatestRun | None:
         """Return the newest run of the comparison."""
         for latest in self.latest():
-            if latest.run.comparison == name:
+            if latest.comparison == name:
                 return latest
         return None
 

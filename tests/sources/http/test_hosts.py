@@ -17,7 +17,6 @@ from monitor.sources.http.hosts import Host, Knee
 from monitor.sources.http.request import RequestFailure
 from servers import free_port
 from servers.lists import as_lists, pull_of
-from servers.saturated import CAPACITY, seconds_for
 
 USERS = [f"u{number}" for number in range(30)]
 NOT_ASKED = "so rankwatch did not ask for the other users"
@@ -186,6 +185,14 @@ def test_a_host_that_takes_no_connections_is_given_up_early_and_for_all_its_addr
         pull = pull_of(*users, timeout_s=3000, http={"url": f"{url}/{path}/{{user}}"})
         assert pull.failures == dict.fromkeys(users, CoverageReason.UNREACHABLE)
         assert (NOT_ASKED in pull.notes[CoverageReason.UNREACHABLE]) is (path == "b")
+
+
+CAPACITY = 16
+
+
+def seconds_for(at_once: int) -> float:
+    """How long a request takes among as many on a server that collapses above its capacity."""
+    return 0.05 * max(1.0, at_once / CAPACITY) ** 2
 
 
 def limits_of(

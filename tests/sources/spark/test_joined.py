@@ -122,17 +122,16 @@ def test_spark_finds_what_files_give_to_the_last_bit(tmp_path, spark, monkeypatc
 
 
 @pytest.mark.usefixtures("shared")
-@pytest.mark.parametrize(("column", "odd"), [("user", None), ("items", [1.5])])
-def test_rows_above_max_unreadable_fail_the_run_as_in_files(spark, files, column, odd):
+def test_rows_above_max_unreadable_fail_the_run_as_in_files(spark, files):
     baseline, candidate = files
     rows = pq.read_table(candidate.path).to_pylist()
     for row in rows[::10]:
-        row[column] = odd
+        row["items"] = [1.5]
     pq.write_table(pa.Table.from_pylist(rows), candidate.path)
     spoiled = (baseline, candidate.model_copy(update={"max_unreadable": 0.01}))
     texts = []
     for arms in (arms_of(*spoiled), there(spark, spoiled)):
-        with pytest.raises(UnreadableError, match=f"column '{column}' .* 12 of ") as caught:
+        with pytest.raises(UnreadableError, match=r"column 'items' .* 12 of ") as caught:
             measure(arms, 50)
         texts.append(caught.value.shown)
     assert texts[0] == texts[1]
@@ -263,7 +262,7 @@ def test_a_server_that_is_gone_in_mid_run_is_said(spark, files, monkeypatch):
 
 
 @pytest.mark.usefixtures("shared")
-@pytest.mark.parametrize(("damage", "reason"), [DAMAGED[0], DAMAGED[2], DAMAGED[-1]])
+@pytest.mark.parametrize(("damage", "reason"), [DAMAGED[0], DAMAGED[2]])
 def test_a_candidate_that_cannot_be_read_is_unavailable_to_everybody(spark, files, damage, reason):
     damage(Path(files[1].path))
     measured = measure(there(spark, files))

@@ -177,7 +177,7 @@ def test_a_missing_file_is_told_and_not_made(tmp_path):
 
 
 def test_a_locked_database_is_told_and_may_be_free_later(database, monkeypatch):
-    monkeypatch.setattr("monitor.sources.sql.source._LONGEST_CONNECT_S", 0.2)
+    monkeypatch.setattr("monitor.sources.sql.database._LONGEST_CONNECT_S", 0.2)
     file = database.removeprefix("sqlite:///")
     with closing(sqlite3.connect(file, isolation_level=None)) as holder:
         holder.execute("BEGIN EXCLUSIVE")

@@ -1,0 +1,1 @@
+try { document.body.dataset.theme = localStorage.getItem("theme") || "auto"; } catch { /* from file:// */ }

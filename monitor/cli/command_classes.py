@@ -1,0 +1,182 @@
+"""Classes of typer's commands: help in groups, plain metavars, and old spellings of options."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from typer.core import TyperCommand, TyperGroup
+
+from monitor.cli.output import print_error
+
+_PERIOD = {"--from": "--since", "--to": "--until"}
+_COMMENT = {"-m": "--comment"}
+_USERS = {"-n": "--users"}
+
+# Spellings of options that still work in this version, by command.
+OLD_SPELLINGS: Mapping[str, Mapping[str, str]] = {
+    "replay": _PERIOD,
+    "backfill": _PERIOD,
+    "backtest": _PERIOD,
+    "report": _PERIOD,
+    "accept": {"--from": "--since", **_COMMENT},
+    "silence add": {"--from": "--since", **_COMMENT},
+    "alerts ack": _COMMENT,
+    "alerts resolve": _COMMENT,
+    "check": _USERS,
+    "show": _USERS,
+    "plan": {"--to": "--score"},
+}
+_METAVARS = {int: "N", float: "NUMBER", Path: "FILE", Path | None: "FILE"}
+_METAVARS |= {int | None: "N", float | None: "NUMBER"}
+
+# Click's classes are not typed here, because typer has its own private copy of click.
+_Context = Any
+
+
+class Command(TyperCommand):
+    """A command with plain metavars. It accepts old spellings of options, and prints a notice."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - as in typer
+        super().__init__(*args, **kwargs)
+        _set_metavars(self.params)
+
+    def parse_args(self, ctx: _Context, args: list[str]) -> list[str]:
+        """Replace old spellings, and parse the arguments."""
+        spellings = OLD_SPELLINGS.get(_path_of(ctx), {})
+        new_args = list(_replace_spellings(args, spellings, is_silent=ctx.resilient_parsing))
+        return super().parse_args(ctx, new_args)
+
+    def collect_usage_pieces(self, ctx: _Context) -> list[str]:
+        """Return the parts of the usage line, such as ``[OPTIONS] BASELINE [CANDIDATE]``."""
+        pieces = ["[OPTIONS]"]
+        for param in self.get_params(ctx):
+            if param.param_type_name == "argument":
+                pieces.append(param.metavar if param.required else f"[{param.metavar}]")
+        return pieces
+
+    def format_options(self, ctx: _Context, formatter: Any) -> None:  # noqa: ANN401 - likewise
+        """Write a table of arguments and a table of options."""
+        _write_params(self.get_params(ctx), formatter)
+
+
+class CommandGroup(TyperGroup):
+    """A group of commands, listed by the purpose of the commands."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - likewise
+        super().__init__(*args, **kwargs)
+        _set_metavars(self.params)
+
+    def collect_usage_pieces(self, ctx: _Context) -> list[str]:  # noqa: ARG002 - as in typer
+        """Return the parts of the usage line."""
+        return ["[OPTIONS]", "COMMAND"]
+
+    def format_options(self, ctx: _Context, formatter: Any) -> None:  # noqa: ANN401 - likewise
+        """Write the options and the commands. Commands come first, because people look for them."""
+        self.format_commands(ctx, formatter)
+        _write_params(self.get_params(ctx), formatter)
+
+    def format_commands(self, ctx: _Context, formatter: Any) -> None:  # noqa: ANN401 - likewise
+        """Write one table for each group of commands."""
+        rows_by_group: dict[str, list[tuple[str, str]]] = {}
+        width = max(map(len, self.commands))
+        limit = formatter.width - 6 - width
+        for name in self.list_commands(ctx):
+            command = self.commands[name]
+            group = "Commands"
+            if isinstance(command.rich_help_panel, str):
+                group = command.rich_help_panel
+            row = (name.ljust(width), command.get_short_help_str(limit))
+            rows_by_group.setdefault(group, []).append(row)
+        for group, rows in rows_by_group.items():
+            with formatter.section(group):
+                formatter.write_dl(rows)
+
+
+class ListingGroup(CommandGroup):
+    """A group of commands whose default command is ``ls``."""
+
+    def parse_args(self, ctx: _Context, args: list[str]) -> list[str]:
+        """Insert ``ls`` if the first argument is not a command."""
+        is_completed = ctx.resilient_parsing and not args
+        is_named = bool(args) and (args[0] in self.commands or args[0] in ctx.help_option_names)
+        if not is_named and not is_completed:
+            args = ["ls", *args]
+        return super().parse_args(ctx, args)
+
+
+def _path_of(ctx: _Context) -> str:
+    """Return the names of the command without the program's, such as ``alerts ack``."""
+    names: list[str] = []
+    while ctx.parent is not None:
+        names.insert(0, ctx.info_name)
+        ctx = ctx.parent
+    return " ".join(names)
+
+
+def _replace_spellings(
+    args: Sequence[str], spellings: Mapping[str, str], *, is_silent: bool
+) -> Iterator[str]:
+    for arg in args:
+        old, equals, value = arg.partition("=")
+        if not arg.startswith("--"):
+            # A short option and its value may be one argument, such as -n20.
+            old, value = arg[:2], arg[2:]
+            equals = "=" if value else ""
+        new = spellings.get(old)
+        if new is None:
+            yield arg
+            continue
+        if not is_silent:
+            print_error(f"{old} is now {new}. The next version does not accept {old}")
+        yield f"{new}{equals}{value}"
+
+
+def _set_metavars(params: Sequence[Any]) -> None:
+    """Give each option and argument without a metavar the one of its type, else its own name."""
+    for param in params:
+        if param.metavar is not None:
+            continue
+        name = param.name.replace("_", "-").upper()
+        if param.param_type_name == "argument":
+            param.metavar = name
+        else:
+            param.metavar = _METAVARS.get(param.type_descriptor.annotation, name)
+
+
+def _write_params(params: Sequence[Any], formatter: Any) -> None:  # noqa: ANN401 - likewise
+    arguments = []
+    options = []
+    for param in params:
+        if param.hidden:
+            continue
+        if param.param_type_name == "argument":
+            arguments.append((param.metavar, help_of(param)))
+        else:
+            options.append((option_names(param), help_of(param)))
+    for title, rows in (("Arguments", arguments), ("Options", options)):
+        if rows:
+            with formatter.section(title):
+                formatter.write_dl(rows)
+
+
+def option_names(param: Any) -> str:  # noqa: ANN401 - likewise
+    """Return the names of an option, the short one first, and its metavar."""
+    names = ", ".join(sorted(param.opts, key=len))
+    return names if param.is_flag else f"{names} {param.metavar}"
+
+
+def help_of(param: Any) -> str:  # noqa: ANN401 - likewise
+    """Return the help of an option or argument, with its default and environment variable."""
+    notes = []
+    if param.envvar is not None:
+        notes.append(f"env var: {param.envvar}")
+    has_default = param.default not in (None, "") and not getattr(param, "is_flag", False)
+    if has_default and param.show_default:
+        notes.append(f"default: {param.default}")
+    if param.required:
+        notes.append("required")
+    if not notes:
+        return str(param.help)
+    return f"{param.help} [{'; '.join(notes)}]"

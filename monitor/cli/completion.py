@@ -1,0 +1,100 @@
+"""Values that the shell completes. They come from the configuration and the database.
+
+Completion prints nothing but values: any error means that there are none.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from monitor.storage import SqlStore
+
+CONFIG_VARIABLE = "RANKWATCH_CONFIG"
+DEFAULT_CONFIG = Path("rankwatch.yaml")
+
+_PATIENCE_S = 2.0  # for a database that does not answer
+_MOST_SLOTS = 50
+
+_Complete = Callable[[Any, str], list[str]]
+
+
+def _completed(find: Callable[[Any], Iterable[str]]) -> _Complete:
+    """Make a function for typer: the values that begin with the typed text, or none."""
+
+    def complete(ctx: Any, incomplete: str) -> list[str]:  # noqa: ANN401 - typer's own click
+        try:
+            values = dict.fromkeys(find(ctx))
+        except Exception:  # noqa: BLE001 - an error would be printed into the typed line
+            return []
+        return [value for value in values if value.startswith(incomplete)]
+
+    return complete
+
+
+def _config_of(ctx: Any) -> Path:  # noqa: ANN401 - likewise
+    """Return the configuration file of the typed line. Options before the command count too."""
+    for context in (ctx, ctx.find_root()):
+        config = context.params.get("config")
+        if config is not None and config != DEFAULT_CONFIG:
+            return Path(config)
+    return Path(os.environ.get(CONFIG_VARIABLE, DEFAULT_CONFIG))
+
+
+@contextmanager
+def _database(ctx: Any) -> Iterator[SqlStore]:  # noqa: ANN401 - likewise
+    from monitor.settings.excerpt import load_database_settings
+    from monitor.storage import SqlStore, parse_url
+    from monitor.storage.transactions import Database, require_file
+
+    url = parse_url(load_database_settings(_config_of(ctx)).database)
+    require_file(url)
+    with closing(SqlStore(Database(url, patience_s=_PATIENCE_S))) as store:
+        yield store
+
+
+def _comparisons(ctx: Any) -> Iterable[str]:  # noqa: ANN401 - likewise
+    from monitor.settings.excerpt import load_comparison_names
+
+    return load_comparison_names(_config_of(ctx))
+
+
+def _metrics(_: Any) -> Iterable[str]:  # noqa: ANN401 - likewise
+    from monitor.measures.arm_metrics import ARM_METRICS
+    from monitor.measures.metrics import METRICS
+
+    return [*METRICS, *ARM_METRICS]
+
+
+def _alerts(ctx: Any) -> Iterable[str]:  # noqa: ANN401 - likewise
+    with _database(ctx) as store:
+        return [state.alert for state in store.alerts.states(ctx.params.get("comparison"))]
+
+
+def _segments(ctx: Any) -> Iterable[str]:  # noqa: ANN401 - likewise
+    with _database(ctx) as store:
+        segments = []
+        for run in store.history.runs(comparison=ctx.params.get("comparison"), limit=1):
+            record = store.history.record(run.id)
+            if record is not None:
+                segments += [summary.segment for summary in record.summaries]
+        return segments
+
+
+def _slots(ctx: Any) -> Iterable[str]:  # noqa: ANN401 - likewise
+    from monitor.cli.output import instant
+
+    with _database(ctx) as store:
+        listed = store.history.runs(comparison=ctx.params.get("comparison"), limit=_MOST_SLOTS)
+        return [instant(run.slot).removesuffix("T00:00:00Z") for run in listed]
+
+
+complete_comparisons = _completed(_comparisons)
+complete_metrics = _completed(_metrics)
+complete_alerts = _completed(_alerts)
+complete_segments = _completed(_segments)
+complete_slots = _completed(_slots)

@@ -1,0 +1,98 @@
+"""Finds the columns of files with lists. `compare` and `init` need no names of usual columns."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, TypeVar
+
+from monitor.model.errors import InputError, SourceError
+from monitor.model.instants import utc_now
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from monitor.sources.file import FileOptions, FileSourceOptions
+
+    AnyOptions = TypeVar("AnyOptions", bound=FileOptions)
+
+
+def list_shapes(common: Mapping[str, object], items: str) -> list[dict[str, object]]:
+    """Return the usual shapes of files: a column of lists, or one item in each row with its rank.
+
+    ``common`` has the options of every shape.
+    """
+    from monitor.model.column_names import ITEM_COLUMNS
+
+    shapes: list[dict[str, object]] = [{**common, "items": items}]
+    for name in ITEM_COLUMNS:
+        shapes.append({**common, "item": name, "rank": "rank"})
+    return shapes
+
+
+@contextmanager
+def _probed(path: Path) -> Iterator[Callable[[Sequence[str]], bool]]:
+    """A function that says whether the file has all of these columns."""
+    from monitor.sources.file import FileUsersOptions
+    from monitor.sources.file.database import FileView, open_database
+    from monitor.sources.file.file_set import find_files
+
+    files = find_files(file_options(FileUsersOptions, path, {"user": "user"}), utc_now())
+    with open_database([files]) as database:
+
+        def has(columns: Sequence[str]) -> bool:
+            database.execute("DROP VIEW IF EXISTS probed")
+            with suppress(SourceError):
+                FileView(database, files, columns, "probed")
+                return True
+            return False
+
+        yield has
+
+
+def find_column(path: Path, names: Sequence[str]) -> str:
+    """Return the first of these columns that the file has, or the first name if it has none."""
+    with suppress(SourceError), _probed(path) as has:
+        for name in names:
+            if has([name]):
+                return name
+    return names[0]
+
+
+def shaped(
+    path: Path,
+    user: str | None,
+    shapes: Sequence[Mapping[str, object]],
+) -> FileSourceOptions:
+    """Return the options of the first user column and the first shape that the file has.
+
+    If it has none, the first ones are returned. Reading the file then reports the missing columns.
+    """
+    from monitor.model.column_names import USER_COLUMNS
+    from monitor.sources.file import FileSourceOptions
+
+    users: Sequence[str] = USER_COLUMNS if user is None else (user,)
+    with suppress(SourceError), _probed(path) as has:
+        users = [name for name in users if has([name])] or users
+        for shape in shapes:
+            options = file_options(FileSourceOptions, path, {**shape, "user": users[0]})
+            if has(options.columns):
+                return options
+    return file_options(FileSourceOptions, path, {**shapes[0], "user": users[0]})
+
+
+def file_options(kind: type[AnyOptions], path: Path, columns: Mapping[str, object]) -> AnyOptions:
+    """Validate the options that are not empty. Raises InputError for a wrong option."""
+    from pydantic import ValidationError
+
+    options: dict[str, object] = {"path": str(path), "follow_links": True}
+    for key, value in columns.items():
+        if value:
+            options[key] = value
+    try:
+        return kind.model_validate(options)
+    except ValidationError as error:
+        problems = []
+        for each in error.errors(include_input=False):
+            problems.append(str(each["msg"]).removeprefix("Value error, "))
+        raise InputError(f"{path}: {'; '.join(problems)}") from None

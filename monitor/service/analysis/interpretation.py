@@ -1,0 +1,86 @@
+"""Says what the mean of a metric means: random lists, identical lists, or something between."""
+
+import math
+
+from monitor.model.interpretation import Interpretation, Likeness, TrainingDistance
+from monitor.model.runs import Summary
+
+_NEARLY_IDENTICAL = 0.9
+_SIMILAR = 0.5
+_RANDOM = 0.1
+_ERRORS = 2.0  # an interval of the mean has this many standard errors on both sides
+
+
+def interpret(
+    summary: Summary,
+    *,
+    by_chance: float | None,
+    identical: float | None,
+    trainings: Summary | None,
+) -> Interpretation | None:
+    """Interpret the summary of a metric.
+
+    ``trainings`` is the same metric between two trainings of the baseline's model. None if the
+    metric has no value, or no fixed value for random lists and for identical lists.
+    """
+    mean = summary.mean
+    error = summary.standard_error
+    if mean is None or by_chance is None or identical is None or by_chance == identical:
+        return None
+    if error is None:
+        error = math.nan
+    distance = None
+    if trainings is not None:
+        distance = _compare_trainings(mean, error, identical, trainings)
+    scale = identical - by_chance
+    return Interpretation(
+        likeness=_classify((mean - by_chance) / scale, abs(error / scale)),
+        metric=summary.metric,
+        users=summary.n,
+        mean=mean,
+        standard_error=error,
+        by_chance=by_chance,
+        identical=identical,
+        trainings=distance,
+    )
+
+
+def _classify(share: float, error: float) -> Likeness:
+    """``share`` is 0 for random lists and 1 for identical lists. ``error`` has the same unit."""
+    low = share - _ERRORS * error
+    high = share + _ERRORS * error
+    likeness = Likeness.DIFFERENT
+    if math.isclose(share, 1.0, abs_tol=1e-9):
+        likeness = Likeness.IDENTICAL
+    elif high < 0.0:
+        likeness = Likeness.BELOW_RANDOM
+    elif high < _RANDOM:
+        likeness = Likeness.RANDOM
+    elif low <= 0.0 or math.isnan(error):
+        likeness = Likeness.UNCERTAIN
+    elif share >= _NEARLY_IDENTICAL:
+        likeness = Likeness.NEARLY_IDENTICAL
+    elif share >= _SIMILAR:
+        likeness = Likeness.SIMILAR
+    return likeness
+
+
+def _compare_trainings(
+    mean: float, error: float, identical: float, trainings: Summary
+) -> TrainingDistance | None:
+    """Compare the distances from identical lists.
+
+    The two means come from the same users, so the sum of their variances is too large: the
+    candidate is called farther apart a little too rarely.
+    """
+    if trainings.mean is None or trainings.standard_error is None:
+        return None
+    usual = abs(identical - trainings.mean)
+    distance = abs(identical - mean)
+    total_error = math.hypot(error, trainings.standard_error)
+    return TrainingDistance(
+        mean=trainings.mean,
+        standard_error=trainings.standard_error,
+        ratio=distance / usual if usual else None,
+        is_exceeded=distance - usual > _ERRORS * total_error,
+    )

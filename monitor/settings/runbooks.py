@@ -1,0 +1,30 @@
+"""The runbook of each alert: the name of its page in docs/runbooks."""
+
+from monitor.model.rules import BaseRule, LearnedLimit, SimilarityRule
+
+RUNBOOKS = frozenset({
+    "BaselineDuplicatedLists", "BaselineEmptyLists", "BaselineFailedLists", "BaselineFrozen",
+    "BaselineMissingLists", "BaselineSharedList", "BaselineShortLists", "BaselineStaleLists",
+    "CandidateFrozen", "DatabaseAway", "DuplicatedLists", "EmptyLists", "FailedLists",
+    "FirstItemDiffers", "IdenticalLists", "MissingLists", "NoData", "NoiseExcess",
+    "NoiseExcessTrend", "OverlapDrop", "RboDrop", "RunFailing", "SharedList", "SharedListTrend",
+    "ShortLists", "SimilarityDrop", "SimilarityTrend", "Stale", "StaleLists", "TailDrop",
+    "TooFewUsers", "TopReversed", "TopReversedTrend", "UsersBelowHalf", "UsersBelowHalfTrend",
+    "UsersBelowQuarter", "UsersBelowQuarterTrend",
+})  # fmt: skip
+"""The alerts with a runbook of their own."""
+OWN_RULE = "OwnRule"
+"""The runbook of alerts that the user named."""
+OTHER_METRIC = "OtherMetric"
+"""The runbook of rules that learn the mean of a metric without a runbook of its own."""
+_BY_METRIC = {"rbo": "RboDrop", "overlap": "OverlapDrop"}
+
+
+def runbook_of(rule: BaseRule) -> str:
+    """The name of the page for the alert of this rule."""
+    if rule.alert in RUNBOOKS:
+        return rule.alert
+    if isinstance(rule, SimilarityRule) and isinstance(rule.limit, LearnedLimit):
+        metric = rule.metric.partition("(")[0]
+        return _BY_METRIC.get(metric, OTHER_METRIC)
+    return OWN_RULE

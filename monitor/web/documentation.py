@@ -1,0 +1,71 @@
+"""Serves the documentation that `make wheel` builds into the package, under /docs/."""
+
+import hashlib
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+
+from monitor.model.immutable import immutable
+
+SITE = Path(__file__).parent / "documentation"
+"""The built pages. A checkout has none, and neither has an installation that is made from it."""
+ABSENT = (
+    "This rankwatch was installed without the built documentation. Install the wheel that "
+    "`make wheel` makes, or read the folder docs of the source."
+)
+_TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".json": "application/json",
+    ".svg": "image/svg+xml",
+    ".png": "image/png",
+    ".txt": "text/plain; charset=utf-8",
+}
+
+
+@immutable
+class File:
+    """One file of the site."""
+
+    body: bytes
+    media_type: str
+
+    @property
+    def tag(self) -> str:
+        """The ETag of the file."""
+        return f'"{hashlib.sha256(self.body).hexdigest()[:32]}"'
+
+
+class Documentation:
+    """The built site in a folder. Its list of files is read once."""
+
+    def __init__(self, folder: Path = SITE) -> None:
+        self._folder = folder
+
+    @cached_property
+    def files(self) -> Mapping[str, Path]:
+        """All files by their path below the folder. Only these are ever read."""
+        return {
+            path.relative_to(self._folder).as_posix(): path
+            for path in self._folder.rglob("*")
+            if path.is_file()
+        }
+
+    @property
+    def is_built(self) -> bool:
+        """Whether this installation has the site."""
+        return "index.html" in self.files
+
+    def is_folder(self, path: str) -> bool:
+        """Whether the path names a folder with an index, without the slash at its end."""
+        return path != "" and f"{path}/index.html" in self.files
+
+    def read(self, path: str) -> File | None:
+        """The file at this path, or None. The ending .html may be left out."""
+        for name in (path, f"{path}.html", f"{path}index.html"):
+            file = self.files.get(name)
+            if file is not None:
+                media_type = _TYPES.get(file.suffix, "application/octet-stream")
+                return File(body=file.read_bytes(), media_type=media_type)
+        return None

@@ -1,0 +1,111 @@
+"""The way of a new user: `init`, `check`, `run-once`, and what the program says at each step."""
+
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from commands import assert_refused, of_all, one_line, rankwatch, read_json
+from servers.recommender import running_recommender
+
+USERS = [f"u{number}" for number in range(12)]
+PLACES = [(user, item, rank) for user in USERS for rank, item in enumerate("abcdefghij", start=1)]
+
+
+def write_csv(name: str, header: str, rows: list[tuple[object, ...]]) -> None:
+    lines = [header, *(",".join(map(str, row)) for row in rows)]
+    Path(name).write_text("\n".join(lines))
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def assert_works() -> None:
+    """The configuration is short, passes its check, and its slot runs."""
+    assert len(Path("rankwatch.yaml").read_text().splitlines()) <= 16
+    checked = rankwatch("check")
+    assert (checked.returncode, "Change first" in checked.stdout) == (0, False), checked.stdout
+    (run,) = read_json("run-once")
+    assert (run["status"], run["paired"], of_all(run)["overlap"]["mean"]) == ("ok", 12, 1.0)
+
+
+def test_two_files_need_no_setting_and_a_slot_that_has_run_is_shown():
+    write_csv("baseline.csv", "user,item,rank", PLACES)
+    write_csv("new.csv", "user_id,item_id,rank", PLACES)
+    assert_refused("""
+        runs | 2 | write one with `rankwatch init`
+        init --full --minimal | 2 | either --full or other options
+        init --kind http --baseline http://a --candidate http://b | 2 | write {user} where
+    """)
+    done = rankwatch("init --minimal --candidate new.csv")
+    assert done.stdout == (
+        "Wrote rankwatch.yaml. Next: rankwatch check, and then rankwatch run-once\n"
+    )
+    assert one_line(rankwatch("init")) == (
+        "rankwatch: rankwatch.yaml exists already: use --force to replace it"
+    )
+    assert_refused("""
+        alerts | 4 | does not exist yet: run `rankwatch run-once`, or start the daemon
+        show feed | 4 | does not exist yet: run `rankwatch run-once`, or start the daemon
+    """)
+    assert_works()
+
+    again = rankwatch("run-once")
+    assert "has already run, and its sources answer only for the present" in again.stderr
+    assert "To run it again: add --again" in again.stderr
+    assert (again.returncode, again.stdout.count("run before")) == (0, 1)
+    for command, words in (
+        ("silence", "no silences: "),
+        ("notify ls", "no pending deliveries"),
+        ("alerts", "no alert has changed its state yet"),
+    ):
+        assert words in rankwatch(command).stdout
+    suggested = rankwatch("suggest feed").stdout.splitlines()[:2]
+    assert [" - " in line or line.endswith(" -") for line in suggested] == [False, False]
+
+
+def test_questions_are_answered_in_a_terminal(monkeypatch):
+    write_csv("old.csv", "user,item,rank", PLACES)
+    write_csv("new.csv", "user,item,rank", PLACES)
+    answers = iter(["files", "old.csv", "new.csv"])
+    monkeypatch.setattr("monitor.cli.first_config._is_terminal", lambda: True)
+    monkeypatch.setattr("typer.prompt", lambda _, **__: next(answers))
+    assert "1  files: two files" in rankwatch("init").stdout
+    assert_works()
+
+
+def test_sql_tables_need_no_names_of_columns():
+    with closing(sqlite3.connect("lists.db")) as database:
+        for table in ("baseline", "candidate"):
+            database.execute(f"create table {table} (user, item, rank)")
+            database.executemany(f"insert into {table} values (?, ?, ?)", PLACES)
+        database.commit()
+    rankwatch("init --kind sql --server sqlite:///lists.db")
+    assert_works()
+
+
+def test_http_services_need_a_file_of_users():
+    write_csv("people.csv", "user", [(user,) for user in USERS])
+    with running_recommender() as server:
+        server.lists = {user: list(range(10)) for user in USERS}
+        url = server.url
+        rankwatch(f"init --kind http --baseline {url} --candidate {url} --users people.csv")
+        assert_works()
+
+
+@pytest.mark.parametrize(
+    ("options", "setting"),
+    [("--full", "users"), ("--minimal", "baseline"), ("--kind http", "users")],
+)
+def test_check_says_what_to_change_first(options, setting):
+    rankwatch(f"init {options}")
+    lines = Path("rankwatch.yaml").read_text().splitlines()
+    told = json.loads(rankwatch("check --json").stdout)
+    assert told["change_first"] == setting
+    assert lines[told["line"] - 1].strip().startswith(f"{setting}:")
+    shown = rankwatch("check")
+    assert (shown.returncode, f"Change first: `{setting}`" in shown.stdout) == (3, True)

@@ -1,0 +1,183 @@
+"""The pages of the tutorials and of the how-to guides, with the commands that they show.
+
+A page is played in a folder of its own. A code block with a caption is a file. Each command of a
+``console`` block runs, and the lines below it are what it prints. A line ``...`` stands for lines
+that are left out. An ``sql`` block runs in the page's database. A page that says
+``<!-- continues: PAGE -->`` begins where that page ended.
+"""
+
+import contextlib
+import re
+import shlex
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+import messages
+from clocks import set_clock
+from commands import rankwatch
+from monitor.model.explanation import Cause, ExampleLists, ExposedItem, Part
+from monitor.model.notifications import Briefing
+from monitor.model.rules import Severity
+from monitor.receivers.message.content import content_of
+from monitor.receivers.message.plain_text import plain_text
+
+DOCS = Path(__file__).parents[1] / "docs"
+NOW = datetime(2026, 11, 12, 9, tzinfo=UTC)
+_BLOCK = re.compile(
+    r"(?m)^(?:<!-- not run: (?P<why>.*) -->\n\n?)?(?P<indent> *)```(?P<kind>.+)\n"
+    r"(?P<text>(?:.*\n)*?)(?P=indent)```$"
+)
+_CAPTION = re.compile(r":caption: (\S+)\n\n")
+_CONTINUES = re.compile(r"<!-- continues: (\S+) -->")
+_STATUS = "; echo $?"
+
+
+@dataclass(frozen=True)
+class Block:
+    kind: str
+    text: str
+    caption: str | None
+    why_not_run: str | None
+    where: str
+
+
+def blocks(path: Path) -> Iterator[Block]:
+    """The code blocks of a page in order."""
+    page = path.read_text()
+    for found in _BLOCK.finditer(page):
+        text = dedent(found["text"])
+        caption = _CAPTION.match(text)
+        line = page.count("\n", 0, found.start("text"))
+        yield Block(
+            kind=found["kind"].removeprefix("{code-block} "),
+            text=text[caption.end() :] if caption else text,
+            caption=caption[1] if caption else None,
+            why_not_run=found["why"],
+            where=f"{path.relative_to(DOCS.parent)}:{line}",
+        )
+
+
+def guides() -> list[Path]:
+    """Each page whose commands run."""
+    return [*sorted(DOCS.glob("tutorials/*.md")), *sorted(DOCS.glob("how-to/*.md"))]
+
+
+@cache
+def played(path: Path) -> tuple[str, Path]:
+    """The page with what its commands print now, and the folder after the last command."""
+    page = path.read_text()
+    folder = Path(_scratch().name) / path.stem
+    before = _CONTINUES.search(page)
+    if before:
+        shutil.copytree(played((path.parent / before[1]).resolve())[1], folder)
+    else:
+        folder.mkdir()
+    with contextlib.chdir(folder), pytest.MonkeyPatch.context() as patch:
+        set_clock(patch, NOW)
+        patch.setenv("USER", "ada")
+        patch.setenv("LOGNAME", "ada")
+        for block in blocks(path):
+            if block.caption:
+                Path(block.caption).write_text(block.text)
+            if block.kind == "sql":
+                with contextlib.closing(sqlite3.connect("rankwatch.db")) as database:
+                    database.executescript(block.text)
+            if block.kind == "console":
+                page = page.replace(block.text, _run_block(block.text))
+    return page, folder
+
+
+@cache
+def _scratch() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory()
+
+
+def _run_block(text: str) -> str:
+    """The block with what each command prints now, cut at `...` as before."""
+    lines = []
+    for part in re.split(r"(?m)^\$ ", text)[1:]:
+        command, shown = re.match(r"((?:.*\\\n)*.*\n)((?:.*\n)*)", part).groups()
+        head, dots, tail = shown.partition("...\n")
+        printed = _output(command.replace("\\\n", " ").strip())
+        if dots:
+            first_left_out, first_of_tail = head.count("\n"), len(printed) - tail.count("\n")
+            printed[first_left_out:first_of_tail] = [dots]
+        lines += [f"$ {command}", *printed]
+    return "".join(lines)
+
+
+def _output(command: str) -> list[str]:
+    """The lines that a terminal shows of the command."""
+    plain = command.removesuffix(_STATUS)
+    if plain.startswith("rankwatch "):
+        done = rankwatch(plain.removeprefix("rankwatch "))
+    else:
+        words = shlex.split(re.sub("^python3 ", f"{sys.executable} ", plain))
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+    printed = done.stdout + done.stderr
+    if command.endswith(_STATUS):
+        printed += f"{done.returncode}\n"
+    return [f"{line.rstrip()}\n" for line in printed.splitlines()]
+
+
+def texts() -> Iterator[tuple[Path, str]]:
+    """Each guide with the whole text that it should have."""
+    for path in guides():
+        yield path, played(path)[0]
+
+
+def sample_message() -> str:
+    """The message that the fault of the tutorial on alerts causes, as text."""
+    slot = datetime(2026, 11, 6, 6, tzinfo=UTC)
+    cause = (
+        "50 of 150 users (33 %), exactly the users in country=UK, all get the same list from the "
+        "candidate"
+    )
+    firing = messages.start(
+        alert="SimilarityDrop",
+        slot=slot,
+        at=slot.replace(second=2),
+        since=slot,
+        value=0.1504,
+        threshold=0.5056,
+        interval=(0.019, 0.282),
+        normal=0.715,
+        users=150,
+        reason="mean of extended_tau is 0.15 over 150 users, below 0.506, the least that is normal; "
+        "0.715 was expected after 5 healthy runs",
+        severity=Severity.WARNING,
+        headline=cause,
+    )
+    popular = ExposedItem(
+        item="popular1", title=None, before=0.0, after=0.33, share_before=0.0, share_after=0.33
+    )
+    explanation = messages.explanation(
+        sentence=f"{cause}. This explains all of the drop.",
+        now=0.85,
+        before=0.26,
+        gained=(popular,),
+        lost=(),
+        entered=10,
+        left=4,
+        causes=(Cause(part=Part.MEMBERSHIP, amount=0.59),),
+    )
+    lists = ExampleLists(
+        user="user002",
+        baseline=("item027", "item866", "item560", "item406", "item664"),
+        candidate=("popular1", "popular2", "popular3", "popular4", "popular5"),
+    )
+    briefing = Briefing(explanation=explanation, examples=(lists,))
+    message = messages.message(firing, severity=Severity.WARNING, briefing=briefing)
+    text = plain_text(content_of(message, "https://rankwatch.example.com"))
+    return f"```text\n{text}```"
