@@ -41,7 +41,6 @@ from monitor.pipeline.pull import (
     pull_titles,
     pull_until_certain,
 )
-from monitor.pipeline.respelled import hide_examples
 from monitor.pipeline.run_explanation import add_titles, explain_run, explained_items
 from monitor.pipeline.run_scores import RunScores, draw_scores
 from monitor.pipeline.user_batches import users_at_once
@@ -139,12 +138,10 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
     scores.failed = accumulator.part.failed
     sample = accumulator.sample(answers.weights, answers.relevance)
     run = accumulator.findings(slot, sample)
-    mismatches = (
-        *run.id_mismatches,
-        *explain_missing_users(arms, accumulator.coverage, slot, seconds_left()),
-    )
+    mismatches = run.id_mismatches
     if not comparison.judging.shows_items:
-        mismatches = hide_examples(mismatches)
+        mismatches = tuple(mismatch.without_examples for mismatch in mismatches)
+    mismatches += explain_missing_users(arms, accumulator.coverage, slot, seconds_left())
     left_out = [*answers.lacks]
     if measuring.noise_floor is NoiseFloor.TEMPORAL and memory.last_lists is None:
         left_out.append("noise_floor: no earlier run kept its lists")
