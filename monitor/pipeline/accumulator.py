@@ -10,9 +10,11 @@ from datetime import datetime
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from monitor.measures.metrics import Metric, parse
 from monitor.measures.pairing import count_coverage, pair
+from monitor.measures.pairing.list_tables import user_column, user_index
 from monitor.measures.pairing.pairs import mix
 from monitor.measures.sampling import hash_users, is_sampled, select_kept
 from monitor.measures.summaries import (
@@ -50,6 +52,7 @@ from monitor.pipeline.shown_users import (
     join_users,
     kept_lists,
     scores_of,
+    select_users,
     show_users,
 )
 
@@ -69,14 +72,13 @@ _LONGEST_USER = 40
 class Sample:
     """The sampled users that were paired, sorted, with their rows by segment and their scores.
 
-    ``coverage`` counts all sampled users. ``users`` is the table that shows them.
+    ``coverage`` counts all sampled users.
     """
 
     pairing: Pairing
     segments: SegmentRows
     scores: Scores
     coverage: Coverage
-    users: pa.Table
 
 
 class RunAccumulator:
@@ -228,8 +230,7 @@ class RunAccumulator:
     ) -> Sample:
         """The sampled users, with these weights and this relevance."""
         # The users are sorted, because the last bits of sums over users depend on the order.
-        users = self.shown_users()
-        users = users.filter(users["is_sampled"]).sort_by("user")
+        users = select_users(self.shown_users(), "is_sampled")
         lists = kept_lists(users, self._segments)
         baseline, candidate = (
             Pull(rankings=rankings, failures={}) for rankings in (lists.baseline, lists.candidate)
@@ -242,7 +243,6 @@ class RunAccumulator:
             segments=lists.segments,
             scores=scores_of(users),
             coverage=coverage_of(self.part.sampled, self._segments),
-            users=users,
         )
 
     def findings(self, slot: datetime, sample: Sample) -> Findings:
@@ -271,8 +271,7 @@ class RunAccumulator:
         """The lists that the run stores. None if it stores no lists."""
         if self._comparison.measuring.keep_lists is Keep.NONE:
             return None
-        users = self.shown_users()
-        users = users.filter(users["is_kept"]).sort_by("user")
+        users = select_users(self.shown_users(), "is_kept")
         lists = kept_lists(users, self._segments)
         segments = {name: rows for name, rows in lists.segments.items() if len(rows)}
         return replace(lists, segments=segments)
@@ -289,10 +288,14 @@ class RunAccumulator:
         median = self.part.sums.median(str(metric))
         if metric is None or median is None:
             return ()
+        users = self.shown_users()
+        is_worst = users["badness"].is_valid()
         values = sample.scores.by_metric[str(metric)].copy()
-        values[sample.users["badness"].is_valid().to_numpy()] = np.nan
+        values[sample.scores.users.isin(user_index(users["user"].filter(is_worst)))] = np.nan
         rows = ordinary_rows(values, self._comparison.measuring.evidence_users, median)
-        return evidence_of(sample.users.take(pa.array(rows)), EvidenceKind.REPRESENTATIVE)
+        ordinary = user_column(sample.scores.users[rows])
+        places = pc.index_in(ordinary, value_set=users["user"])
+        return evidence_of(users.take(places), EvidenceKind.REPRESENTATIVE)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,6 +15,7 @@ from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from monitor.measures.kernels.ragged import offsets_of
 from monitor.measures.pairing.ids import id_values
@@ -95,6 +96,13 @@ def join_users(tables: Sequence[pa.Table], comparison: Comparison) -> pa.Table:
     for name, column in changed.items():
         users = users.set_column(users.column_names.index(name), name, column)
     return users.filter(users["is_sampled"].to_numpy() | is_kept | ~np.isnan(drawn))
+
+
+def select_users(users: pa.Table, flag: str) -> pa.Table:
+    """The users with this flag, sorted by user. They are copied once."""
+    rows = np.flatnonzero(users[flag].to_numpy())
+    order = pc.sort_indices(users["user"].take(pa.array(rows)))
+    return users.take(pa.array(rows).take(order))
 
 
 def kept_lists(users: pa.Table, names: Sequence[str]) -> KeptLists:
