@@ -294,8 +294,10 @@ class RunAccumulator:
         values[sample.scores.users.isin(user_index(users["user"].filter(is_worst)))] = np.nan
         rows = ordinary_rows(values, self._comparison.measuring.evidence_users, median)
         ordinary = user_column(sample.scores.users[rows])
-        places = pc.index_in(ordinary, value_set=users["user"])
-        return evidence_of(users.take(places), EvidenceKind.REPRESENTATIVE)
+        # `take` would copy all lists first.
+        users = users.filter(pc.is_in(users["user"], value_set=ordinary))
+        users = users.take(pc.index_in(ordinary, value_set=users["user"]))
+        return evidence_of(users, EvidenceKind.REPRESENTATIVE)
 
 
 @dataclass(frozen=True, kw_only=True)
