@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from monitor.measures.metrics import Metric, parse
 from monitor.measures.pairing import count_coverage, pair
-from monitor.measures.pairing.list_tables import user_column, user_index
+from monitor.measures.pairing.list_tables import sort_users, user_column, user_index
 from monitor.measures.pairing.pairs import mix
 from monitor.measures.sampling import hash_users, is_sampled, select_kept
 from monitor.measures.summaries import (
@@ -52,7 +52,6 @@ from monitor.pipeline.shown_users import (
     join_users,
     kept_lists,
     scores_of,
-    select_users,
     show_users,
 )
 
@@ -230,7 +229,8 @@ class RunAccumulator:
     ) -> Sample:
         """The sampled users, with these weights and this relevance."""
         # The users are sorted, because the last bits of sums over users depend on the order.
-        users = select_users(self.shown_users(), "is_sampled")
+        users = self.shown_users()
+        users = sort_users(users, users["is_sampled"])
         lists = kept_lists(users, self._segments)
         baseline, candidate = (
             Pull(rankings=rankings, failures={}) for rankings in (lists.baseline, lists.candidate)
@@ -271,7 +271,8 @@ class RunAccumulator:
         """The lists that the run stores. None if it stores no lists."""
         if self._comparison.measuring.keep_lists is Keep.NONE:
             return None
-        users = select_users(self.shown_users(), "is_kept")
+        users = self.shown_users()
+        users = sort_users(users, users["is_kept"])
         lists = kept_lists(users, self._segments)
         segments = {name: rows for name, rows in lists.segments.items() if len(rows)}
         return replace(lists, segments=segments)

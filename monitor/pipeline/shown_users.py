@@ -15,7 +15,6 @@ from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from monitor.measures.kernels.ragged import offsets_of
 from monitor.measures.pairing.ids import id_values
@@ -97,13 +96,6 @@ def join_users(tables: Sequence[pa.Table], comparison: Comparison) -> pa.Table:
         users = users.set_column(users.column_names.index(name), name, column)
     is_shown = users["is_sampled"].to_numpy() | is_kept | ~np.isnan(drawn)
     return users if is_shown.all() else users.filter(is_shown)
-
-
-def select_users(users: pa.Table, flag: str) -> pa.Table:
-    """The users with this flag, sorted by user. They are copied once."""
-    rows = np.flatnonzero(users[flag].to_numpy())
-    order = pc.sort_indices(users["user"].take(pa.array(rows)))
-    return users.take(pa.array(rows).take(order))
 
 
 def kept_lists(users: pa.Table, names: Sequence[str]) -> KeptLists:

@@ -12,6 +12,7 @@ from sqlalchemy import text
 from clocks import set_clock
 from commands import objects, rankwatch, read_json
 from monitor.storage import open_store
+from monitor.texts.slots import write_already_run, write_run_again
 from servers.recommender import Recommender, running_recommender
 
 pytestmark = pytest.mark.integration
@@ -85,20 +86,13 @@ def test_an_incident_that_is_replayed_during_a_later_outage_stays_as_it_is(askin
     for command, code in ((f"replay {PERIOD}", 2), (f"run-once --slot {SLOT}", 0)):
         done = rankwatch(command)
 
-        assert done.stderr.strip() == (
-            f"rankwatch: feed: the run of {SLOT} stored answers of live sources. The sources would "
-            f"answer differently now. rankwatch show feed --slot {SLOT} shows the stored run. "
-            "--again asks again, and keeps the earlier attempt as feed@1"
-        )
+        assert done.stderr.strip() == (f"rankwatch: {write_already_run('feed', 1, SLOT, 'feed@1')}")
         assert (done.returncode, stored(asking), len(candidate.asked)) == (code, before, asked)
 
     done = rankwatch(f"replay {PERIOD} --again --json")
 
     assert [each["paired"] for each in objects(done)] == [26]
-    assert done.stderr.strip() == (
-        f"rankwatch: feed: the run of {SLOT} asked again. The earlier attempt is kept: rankwatch "
-        f"show feed@1 --slot {SLOT}"
-    )
+    assert done.stderr.strip() == (f"rankwatch: {write_run_again('feed', 1, SLOT, 'feed@1')}")
     assert stored(asking, "feed@1") == before
     (earlier,) = read_json(f"show feed@1 --slot {SLOT}")
     (shown,) = read_json("show feed")

@@ -5,9 +5,7 @@
 
 import json
 import re
-from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from urllib.request import urlopen
 
 import pandas as pd
@@ -18,20 +16,19 @@ from rich.table import Table
 
 from canary import private_faults
 from canary.marks import songs_in
-from canary.private_faults import USER, Fault, Planter
+from canary.private_faults import USER, Planter
 from forking import rankwatch, running
 from servers.certificates import self_signed
 from servers.daemon import wait_for
-from servers.postgres import PostgresServer
 from servers.smtp import serve as serve_mail
-from servers.webhook import Reply, Request, answer, serve
+from servers.webhook import answer, serve
 
 pytestmark = pytest.mark.integration
 LEAST = 60
 """Faults that must be tried."""
 
 
-def plant(folder: Path, servers: ExitStack, postgres: PostgresServer) -> Planter:
+def plant(folder, servers, postgres):
     """All faults, with their servers up."""
     planter = Planter(folder, servers)
     (folder / "baseline.jsonl").write_text(private_faults.JSON_LISTS)
@@ -46,14 +43,14 @@ def plant(folder: Path, servers: ExitStack, postgres: PostgresServer) -> Planter
     return planter
 
 
-def receive(request: Request) -> Reply:
+def receive(request):
     """Take a message, or refuse it and quote a user."""
     if "refuse" in request.path:
         return answer(400, {"X-Why": USER}, f"{USER} is unknown".encode())
     return answer(200, body=b'{"status": "success"}' if "pager" in request.path else b"ok")
 
 
-def play(planter: Planter, database: str) -> dict[str, bytes]:
+def play(planter, database):
     """Every fault is run and told to receivers, checked, shown, exported, and looked at on the daemon's pages."""
     folder, faults, certificate = planter.folder, planter.faults, self_signed(planter.folder)
     with ExitStack() as servers:
@@ -90,7 +87,7 @@ def play(planter: Planter, database: str) -> dict[str, bytes]:
     return outputs
 
 
-def look(config: Path, faults: list[Fault]) -> Iterator[tuple[str, bytes]]:
+def look(config, faults):
     """The pages of a daemon, and its log."""
     log = config.with_suffix(".log")
     with running(["serve", "--config", str(config)], cwd=config.parent, out=log):
