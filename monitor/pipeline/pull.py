@@ -242,8 +242,9 @@ def pull_all(
     lacks = [extra.wait(deadline, late) for extra in (weights, relevance, again)]
     lists = pulls[Arm.BASELINE].rankings
     unreadable = [*panel.unreadable, *relevance.unreadable]
-    for answer in (*pulls.values(), again):
-        unreadable += answer.unreadable
+    for pull_of_arm in pulls.values():
+        unreadable += pull_of_arm.unreadable
+    unreadable += again.unreadable
     gaps = {Arm.CANDIDATE.value: [gaps_between(lists, pulls[Arm.CANDIDATE].rankings)]}
     second = again.answer
     doubt = None
