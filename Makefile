@@ -57,6 +57,7 @@ wheel: docs
 	cp -R build/docs monitor/web/documentation
 	rm -rf monitor/web/documentation/.doctrees monitor/web/documentation/.buildinfo monitor/web/documentation/_sources
 	.venv/docs/bin/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
+	.venv/docs/bin/python -m zipfile --list dist/rankwatch-*.whl | grep --quiet monitor/web/documentation/runbooks/Stale.html
 
 bench: $(DEV)/.done
 	$(DEV)/bin/python -m tests.bench $(ARGS)

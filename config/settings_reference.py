@@ -19,7 +19,8 @@ import yaml
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
-from monitor.boundary.options import field_docs, format_duration, is_secret
+from monitor.boundary.options import field_docs, format_duration
+from monitor.boundary.options.secret_files import is_secret
 from monitor.settings.configuration import Settings
 from monitor.settings.value_types import ParsedBy
 from monitor.sources.http.profiles import FOLDER

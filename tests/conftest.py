@@ -8,12 +8,11 @@ import shutil
 import signal
 import ssl
 import sys
-from collections.abc import Iterator
 from contextlib import closing, suppress
 from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import hypothesis
 import pytest
@@ -23,9 +22,6 @@ import yaml
 
 from clocks import shift_clock
 from monitor.storage import transactions
-
-if TYPE_CHECKING:
-    from monitor.storage import SqlStore
 
 os.environ["RANKWATCH_ENGINE"] = (
     "numpy"  # no test compiles in the background; those of the engines choose for themselves
@@ -73,10 +69,10 @@ ssl.SSLContext.load_default_certs = lambda *_: None  # type: ignore[method-assig
 class CompiledStatements(dict[Any, Any]):
     """Statements by kind of database, so that each is compiled once, and not once for each test's own database."""
 
-    def get(self, key: Any, default: Any = None) -> Any:
+    def get(self, key, default=None):
         return super().get((key[0].driver, *key[1:]), default)
 
-    def __setitem__(self, key: Any, compiled: Any) -> None:
+    def __setitem__(self, key, compiled):
         super().__setitem__((key[0].driver, *key[1:]), compiled)
 
 
@@ -88,7 +84,7 @@ transactions._SQLITE_SETTINGS = (*transactions._SQLITE_SETTINGS, "synchronous = 
 
 
 @pytest.fixture(scope="session")
-def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def sqlite_template(tmp_path_factory):
     """A file with our tables, to copy: making them takes as long as most tests."""
     from monitor.storage import open_store  # noqa: PLC0415 - after the environment is set
 
@@ -98,7 +94,7 @@ def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def store(sqlite_template: Path, tmp_path: Path) -> Iterator["SqlStore"]:
+def store(sqlite_template, tmp_path):
     """An empty store over a SQLite file."""
     from monitor.storage import open_store  # noqa: PLC0415 - after the environment is set
 
@@ -107,17 +103,17 @@ def store(sqlite_template: Path, tmp_path: Path) -> Iterator["SqlStore"]:
         yield opened
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(items):
     """Keep the random order, but begin with what takes long, the longest first."""
 
-    def place(item: pytest.Item) -> float:
+    def place(item):
         marker = item.get_closest_marker("early")
         return math.inf if marker is None else -sum(marker.args)
 
     items.sort(key=place)
 
 
-def pytest_collection(session: pytest.Session) -> None:
+def pytest_collection(session):
     """On a fresh clone let each worker compile a share of the test modules, and take the others' work where it lies ready."""
     worker, workers = (
         os.environ.get("PYTEST_XDIST_WORKER", "gw0"),
@@ -136,7 +132,7 @@ def pytest_collection(session: pytest.Session) -> None:
                 )
 
 
-def pytest_collection_finish() -> None:
+def pytest_collection_finish():
     """What stays to the end is not gone through again and again."""
     import_module("databases")  # not in the process that starts workers
 
@@ -146,12 +142,12 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.fixture
-def own_databases(monkeypatch: pytest.MonkeyPatch) -> None:
+def own_databases(monkeypatch):
     """Each database of DuckDB is new, and reads only what it is told to."""
     monkeypatch.setattr("duckdb.connect", import_module("databases").make_database)
 
 
-def pytest_unconfigure() -> None:
+def pytest_unconfigure():
     """Let the last collection find it, or DuckDB complains of leaks."""
     if "databases" in sys.modules:
         sys.modules["databases"].close_all()

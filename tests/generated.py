@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import guides
+from alerts_reference import alerts_reference
 from commands_reference import commands_reference
 from metrics.reactions import reactions_table
 from monitor.export.series import series_reference
@@ -36,7 +37,7 @@ def texts() -> Iterator[tuple[Path, str]]:
     yield _with(ROOT / "docs/reference/http-profiles.md", profiles_reference())
     yield _with(ROOT / "docs/reference/series.md", series_reference())
     yield _with(ROOT / "docs/reference/metrics.md", reactions_table())
-    yield _with(ROOT / "docs/explanation/message.md", guides.sample_message())
+    yield _with(ROOT / "docs/runbooks/index.md", alerts_reference())
     yield ROOT / "tests/texts/golden.txt", golden()
     yield (
         ROOT / _OPERATOR,

@@ -23,14 +23,8 @@ from textwrap import dedent
 
 import pytest
 
-import messages
 from clocks import set_clock
 from commands import rankwatch
-from monitor.model.explanation import Cause, ExampleLists, ExposedItem, Part
-from monitor.model.notifications import Briefing
-from monitor.model.rules import Severity
-from monitor.receivers.message.content import content_of
-from monitor.receivers.message.plain_text import plain_text
 
 DOCS = Path(__file__).parents[1] / "docs"
 NOW = datetime(2026, 11, 12, 9, tzinfo=UTC)
@@ -135,49 +129,3 @@ def texts() -> Iterator[tuple[Path, str]]:
     """Each guide with the whole text that it should have."""
     for path in guides():
         yield path, played(path)[0]
-
-
-def sample_message() -> str:
-    """The message that the fault of the tutorial on alerts causes, as text."""
-    slot = datetime(2026, 11, 6, 6, tzinfo=UTC)
-    cause = (
-        "50 of 150 users (33 %), exactly the users in country=UK, all get the same list from the "
-        "candidate"
-    )
-    firing = messages.start(
-        alert="SimilarityDrop",
-        slot=slot,
-        at=slot.replace(second=2),
-        since=slot,
-        value=0.1504,
-        threshold=0.5056,
-        interval=(0.019, 0.282),
-        normal=0.715,
-        users=150,
-        reason="mean of extended_tau is 0.15 over 150 users, below 0.506, the least that is normal; "
-        "0.715 was expected after 5 healthy runs",
-        severity=Severity.WARNING,
-        headline=cause,
-    )
-    popular = ExposedItem(
-        item="popular1", title=None, before=0.0, after=0.33, share_before=0.0, share_after=0.33
-    )
-    explanation = messages.explanation(
-        sentence=f"{cause}. This explains all of the drop.",
-        now=0.85,
-        before=0.26,
-        gained=(popular,),
-        lost=(),
-        entered=10,
-        left=4,
-        causes=(Cause(part=Part.MEMBERSHIP, amount=0.59),),
-    )
-    lists = ExampleLists(
-        user="user002",
-        baseline=("item027", "item866", "item560", "item406", "item664"),
-        candidate=("popular1", "popular2", "popular3", "popular4", "popular5"),
-    )
-    briefing = Briefing(explanation=explanation, examples=(lists,))
-    message = messages.message(firing, severity=Severity.WARNING, briefing=briefing)
-    text = plain_text(content_of(message, "https://rankwatch.example.com"))
-    return f"```text\n{text}```"

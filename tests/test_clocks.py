@@ -2,7 +2,6 @@
 
 import ast
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -35,7 +34,7 @@ MAY_READ = re.compile(
 )
 
 
-def reads_of(source: str, program: set[str]) -> Iterator[str]:
+def reads_of(source, program):
     """What reads the wall clock in this source: each read with its line."""
     if not MAY_READ.search(source):
         return

@@ -2,22 +2,23 @@
 
 import re
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from typer.main import get_command
 
 import generated
+from alerts_reference import severities
+from deploy.shipped import alerts
 from json_keys import KEYS, unlisted
 from monitor import plugin_v1
 from monitor.cli.main import EPILOG, app
 from monitor.cli.output import INTERNAL_EXIT, OUTPUT_EXIT, SOURCE_EXIT, USAGE_EXIT, VERDICT_EXITS
 from monitor.export.exposition import DAEMON_GAUGES
-from monitor.export.series import PREFIX
+from monitor.export.series import PREFIX, SERIES
 from monitor.measures.metrics import METRICS
 from monitor.model import errors
+from monitor.settings.json_schema import json_schema
 from monitor.storage import schema_version
 from monitor.web.app import describe_api
 from servers import require
@@ -34,7 +35,7 @@ README, CLI_GUIDE, DEPLOYING = (
 EXIT_CODES = re.findall(r"(\d+) [a-z]", EPILOG.partition("; gate:")[0])
 
 
-def commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+def commands(command, path=()):
     """Every command and subcommand with its names, the root without any."""
     yield path, command
     for name, inner in getattr(command, "commands", {}).items():
@@ -45,16 +46,16 @@ COMMANDS = dict(commands(get_command(app)))
 LEAVES = [path for path, command in COMMANDS.items() if not hasattr(command, "commands")]
 
 
-def one_line(text: str) -> str:
+def one_line(text):
     return " ".join(text.split())
 
 
-def section(text: str, title: str) -> str:
+def section(text, title):
     """What stands below that heading."""
     return text.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
 
 
-def rows() -> list[str]:
+def rows():
     """Lines of the table of commands."""
     return [line for line in CLI_GUIDE.splitlines() if line.startswith("| `rankwatch ")]
 
@@ -112,7 +113,7 @@ def test_the_guide_lists_the_keys_of_the_api_and_no_others():
             assert bool(KEYS[key]) >= ("additionalProperties" in shape), (name, key)
 
 
-def tree(kind: type[errors.MonitorError]) -> Iterator[type[errors.MonitorError]]:
+def tree(kind):
     yield kind
     for inner in kind.__subclasses__():
         yield from tree(inner)
@@ -194,7 +195,7 @@ def test_the_guide_for_plugins_tells_of_every_name_of_the_port():
     assert [name for name in plugin_v1.__all__ if not re.search(rf"`[^`]*\b{name}\b", guide)] == []
 
 
-def documents() -> list[Path]:
+def documents():
     return [
         *ROOT.glob("*.md"),
         *(
@@ -203,6 +204,28 @@ def documents() -> list[Path]:
             for path in (ROOT / part).rglob("*.md")
         ),
     ]
+
+
+def _settings():
+    schema = json_schema()
+    objects = [schema, *schema["$defs"].values()]
+    return {name for each in objects for name in each.get("properties", ())}
+
+
+REFERENCES = {
+    "configuration": _settings(),
+    "series": {series.name for series in SERIES.values()},
+    "metrics": set(METRICS),
+    "../runbooks/index": {*severities(), *(alert.name for alert in alerts())},
+}
+"""What each page of the reference has to name."""
+
+
+@pytest.mark.parametrize("page", REFERENCES)
+def test_the_reference_names_every_setting_series_metric_and_alert(page):
+    text = (ROOT / f"docs/reference/{page}.md").read_text()
+    named = {name for row in re.findall(r"(?m)^\|.*$", text) for name in re.findall(r"\w+", row)}
+    assert REFERENCES[page] - named == set()
 
 
 def test_every_link_between_documents_leads_somewhere():
@@ -215,6 +238,6 @@ def test_every_link_between_documents_leads_somewhere():
                 assert not anchor or anchor in anchors(there), (path, link)
 
 
-def anchors(path: Path) -> set[str]:
+def anchors(path):
     headings = re.findall(r"(?m)^#+ (.+)$", path.read_text())
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}

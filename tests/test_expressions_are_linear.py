@@ -7,7 +7,6 @@ import ast
 import importlib
 import re
 import signal
-from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -23,7 +22,6 @@ from re._constants import (  # type: ignore[import-not-found]
     NOT_LITERAL,
     SUBPATTERN,
 )
-from types import ModuleType
 from typing import Any
 
 import pyarrow as pa
@@ -70,7 +68,7 @@ class Expression:
     pattern: re.Pattern[Any]
 
 
-def expressions() -> Iterator[Expression]:
+def expressions():
     """All expressions that a file of the program compiles or uses."""
     for path in sorted((ROOT / "monitor").rglob("*.py")):
         tree = ast.parse(path.read_text())
@@ -88,7 +86,7 @@ def expressions() -> Iterator[Expression]:
         )
 
 
-def _of_module(module: ModuleType, tree: ast.Module) -> Iterator[Expression]:
+def _of_module(module, tree):
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
             continue
@@ -108,7 +106,7 @@ def _of_module(module: ModuleType, tree: ast.Module) -> Iterator[Expression]:
                 yield Expression(short, text, method, re.compile(value, given))
 
 
-def attacks(pattern: re.Pattern[Any], length: int) -> Iterator[str]:
+def attacks(pattern, length):
     """Texts that match the beginning of an expression in many places, and never to the end."""
     text = (
         pattern.pattern if isinstance(pattern.pattern, str) else pattern.pattern.decode("latin-1")
@@ -119,7 +117,7 @@ def attacks(pattern: re.Pattern[Any], length: int) -> Iterator[str]:
         yield from (body, f"{body}\x7f")
 
 
-def _beginnings(parsed: Iterable[Any]) -> Iterator[str]:
+def _beginnings(parsed):
     """An example of each beginning of a parsed expression, also within its groups and repetitions."""
     text = ""
     for kind, given in parsed:
@@ -130,7 +128,7 @@ def _beginnings(parsed: Iterable[Any]) -> Iterator[str]:
         yield text
 
 
-def _inner(kind: Any, given: Any) -> list[Any]:
+def _inner(kind, given):
     if kind is SUBPATTERN:
         return [given[3]]
     if kind in (MAX_REPEAT, MIN_REPEAT):
@@ -138,7 +136,7 @@ def _inner(kind: Any, given: Any) -> list[Any]:
     return list(given[1]) if kind is BRANCH else []
 
 
-def _example(kind: Any, given: Any, inner: list[Any]) -> str:
+def _example(kind, given, inner):
     if kind in (LITERAL, IN, ANY, NOT_LITERAL):
         one = _compiler.compile(_parser.SubPattern(_parser.State(), [(kind, given)]))
         return next(filter(one.match, map(chr, (*b"1a ~", *range(0x20000)))))
@@ -147,10 +145,10 @@ def _example(kind: Any, given: Any, inner: list[Any]) -> str:
     return "".join(whole) * max(least, 1)
 
 
-def within_limit(work: Callable[[], object]) -> bool:
+def within_limit(work):
     """Whether the work takes less processor time than the limit."""
 
-    def stop(*_: object) -> None:
+    def stop(*_):
         raise TimeoutError
 
     before = signal.signal(signal.SIGVTALRM, stop)
@@ -165,7 +163,7 @@ def within_limit(work: Callable[[], object]) -> bool:
     return True
 
 
-def apply(expression: Expression, text: str) -> object:
+def apply(expression, text):
     """Use the expression as the program does."""
     given = text.encode() if isinstance(expression.pattern.pattern, bytes) else text
     use = getattr(expression.pattern, expression.method)

@@ -3,7 +3,6 @@
 import os
 import signal
 import socket
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,10 +13,10 @@ from monitor.boundary.files import read_bounded, replace_file, replacing, requir
 
 
 @contextmanager
-def written_to(fifo: Path, *pieces: bytes) -> Iterator[None]:
+def written_to(fifo, *pieces):
     """Somebody who opens the pipe, writes these one after the other, and closes it."""
 
-    def write() -> None:
+    def write():
         with fifo.open("wb", buffering=0) as file:
             for piece in pieces:
                 file.write(piece)
@@ -29,7 +28,7 @@ def written_to(fifo: Path, *pieces: bytes) -> Iterator[None]:
 
 
 @pytest.fixture
-def fifo(tmp_path: Path) -> Path:
+def fifo(tmp_path):
     os.mkfifo(tmp_path / "fifo")
     return tmp_path / "fifo"
 
@@ -105,7 +104,7 @@ def test_what_a_killed_process_left_goes_with_the_next_and_what_another_still_wr
     assert (file.read_bytes(), list(tmp_path.iterdir())) == (b"first", [file])
 
 
-def _begin_and_die(file: Path) -> None:
+def _begin_and_die(file):
     with replacing(file):
         os.kill(os.getpid(), signal.SIGKILL)
 

@@ -33,7 +33,7 @@ from tables import rows
 ID = canary("someuser")
 
 
-def raised(call: Callable[[], object]) -> Exception:
+def raised(call):
     with pytest.raises(
         Exception, match=ID
     ) as caught:  # each quotes the id, else the case shows nothing
@@ -41,28 +41,28 @@ def raised(call: Callable[[], object]) -> Exception:
     return caught.value
 
 
-def duck(query: str) -> Exception:
+def duck(query):
     return raised(lambda: duckdb.execute(query).fetchall())
 
 
-def of_state(state: str, text: str = f"the value {ID}") -> Exception:
+def of_state(state, text=f"the value {ID}"):
     error: Exception = type("DataError", (Exception,), {"sqlstate": state})(text)
     return error
 
 
-def of_libpq(text: str) -> Exception:
+def of_libpq(text):
     return type("OperationalError", (Exception,), {"sqlstate": None})(
         f"connection to {ID} failed: {text}"
     )
 
 
-def of_tls(code: int) -> Exception:
+def of_tls(code):
     error = ssl.SSLCertVerificationError(1, ID)
     error.verify_code = code
     return error
 
 
-def of_store(code: str) -> Exception:
+def of_store(code):
     error = OSError(f"{ID} is not here")
     error.__cause__ = type(
         "ClientError", (Exception,), {"response": {"Error": {"Code": code, "Message": ID}}}
@@ -138,7 +138,7 @@ EMFILE | too many files are open
 """
 
 
-def of_system(name: str) -> OSError:
+def of_system(name):
     return OSError(getattr(errno, name), "said", ID)
 
 
@@ -213,7 +213,7 @@ def test_a_traceback_in_the_log_has_places_and_no_texts_of_other_programs(form):
 def test_without_a_temporary_folder_what_fits_into_memory_is_read_and_the_folders_are_named_otherwise(
     monkeypatch,
 ):
-    def refuse(**_: object):
+    def refuse(**_):
         raise FileNotFoundError(errno.ENOENT, f"No usable temporary directory found in {ID}")
 
     monkeypatch.setattr(scratch.tempfile, "mkdtemp", refuse)

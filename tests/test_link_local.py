@@ -33,7 +33,7 @@ ALLOWED = """
 """
 
 
-def connect_to(spelling: str) -> None:
+def connect_to(spelling):
     """Open the socket that a connection to this host would use, as a resolver reads the host."""
     for info in socket.getaddrinfo(
         spelling, 80, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST

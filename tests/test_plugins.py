@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from importlib.metadata import EntryPoint, EntryPoints
@@ -29,7 +29,6 @@ from monitor.boundary import plugins
 from monitor.measures.metrics import METRICS, score_all, scores
 from monitor.model.errors import ConfigError, DeliveryError, MetricError, SourceError
 from monitor.model.memory import Memory
-from monitor.model.rules import Comparison
 from monitor.model.statistics import NoiseFloor
 from monitor.pipeline.run import execute
 from monitor.pipeline.run_measurement import Stopwatch, measure_slot
@@ -53,17 +52,17 @@ Act = Callable[[Any], Any]
 
 
 @pytest.fixture(autouse=True)
-def _end_what_hangs() -> Iterator[None]:
+def _end_what_hangs():
     HELD.clear()
     yield
     HELD.set()
 
 
-def fail(_: object) -> Any:
+def fail(_):
     raise KeyError(SECRET)
 
 
-def hang(_: object) -> object:
+def hang(_):
     return HELD.wait(60)
 
 
@@ -98,14 +97,14 @@ DOES: dict[str, Callable[[str, Lists], Any]] = {
 class Shop(plugin_v1.Table):
     """Lists and users of a shop."""
 
-    def collect(self, request: plugin_v1.PullRequest, lists: Lists) -> None:
+    def collect(self, request, lists):
         for user in request.users:
             DOES[self._options.does](user, lists)
 
-    def where(self, slot: object) -> str:
+    def where(self, slot):
         return "the shop"
 
-    def batches(self, slot: object, columns: object) -> Iterator[Any]:
+    def batches(self, slot, columns):
         yield {"who": USERS}
 
 
@@ -116,7 +115,7 @@ class Odd(plugin_v1.Similarity):
     uneven = source = "a test"
     gives: Act = staticmethod(lambda alignment: np.ones(len(alignment.short)))
 
-    def measure(self, alignment: Any) -> Any:
+    def measure(self, alignment):
         return Odd.gives(alignment)
 
 
@@ -126,10 +125,10 @@ class Bell:
     treatment = plugin_v1.Treatment()
     ring: Act = staticmethod(fail)
 
-    def __init__(self, options: plugin_v1.ReceiverEntry, name: str, *, external_url: str) -> None:
+    def __init__(self, options, name, *, external_url):
         assert (name, external_url) == ("bell", URL)
 
-    def send(self, message: object, *, now: object) -> None:
+    def send(self, message, *, now):
         Bell.ring(message)
 
 
@@ -141,14 +140,13 @@ BROUGHT = {
     "receivers": {"bell": (plugin_v1.ReceiverEntry, Bell)},
 }
 WHO = "plugin of package extras 1.0 ({0} = brought:{0} in rankwatch.{1}) "
-Install = Callable[..., None]
 
 
 @pytest.fixture
-def install(monkeypatch: pytest.MonkeyPatch) -> Install:
+def install(monkeypatch):
     """Have packages of these names bring all of that, by group and name."""
 
-    def installed(brought: Any = BROUGHT, *, packages: Sequence[str] = ("extras",)) -> None:
+    def installed(brought=BROUGHT, *, packages=("extras",)):
         module: Any = ModuleType("brought")
         module.Shop = Shop
         entries: list[Any] = []
@@ -167,7 +165,7 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Install:
     return installed
 
 
-def watching(does: str, more: str = "") -> str:
+def watching(does, more=""):
     """A comparison with the shop, and one beside it."""
     usual = (
         "every: 15m, k: 3, metrics: [overlap], baseline: {shop: {does: well}}, users: {shop: "
@@ -239,7 +237,7 @@ BOTH = comparison(k=3, metrics=("odd", "overlap"), rules=(), noise_floor=NoiseFl
 ALONE = changed(BOTH, metrics=("overlap",))
 
 
-def found_by(what: Comparison, batch_users: int | None = None) -> tuple[Any, ...]:
+def found_by(what, batch_users=None):
     """All that a run tells of metrics, and what it could not measure."""
     gathered, asked = RunScores(), arms(*LISTS, users("a", "b"), again=Canned(LISTS[0]))
     found = measure_slot(
@@ -307,7 +305,7 @@ def test_what_a_metric_writes_into_what_it_is_given_reaches_no_other(install, mo
     assert [values.tolist() for values in found.values()] == [[1, 1], [0, 0], [1, 0]]
 
 
-def refuse(_: object) -> None:
+def refuse(_):
     raise DeliveryError("no\nnever" + "!" * 1000, permanent=True, of_message=True)
 
 

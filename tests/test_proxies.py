@@ -1,13 +1,12 @@
 """Receivers and HTTP sources reach what is behind a proxy: the option `proxy` names it, the environment does not."""
 
 import ssl
-from collections.abc import Iterator
 
 import pytest
 from pydantic import SecretStr, ValidationError
 
 from monitor.model.errors import DeliveryError, SourceError
-from monitor.receivers.http_client import HttpAnswer, HttpClient
+from monitor.receivers.http_client import HttpClient
 from monitor.receivers.webhook import WebhookOptions
 from monitor.sources.http import HttpUsersOptions
 from monitor.sources.http.users import HttpUsers
@@ -16,7 +15,7 @@ from servers.answering import answering
 from servers.lists import SLOT, as_lists, pull_of
 from servers.recommender import recommender, running_recommender
 from servers.smtp import certificate
-from servers.web_proxy import WebProxy, web_proxy
+from servers.web_proxy import web_proxy
 from servers.webhook import collector
 
 __all__ = ["certificate", "collector", "recommender"]
@@ -24,17 +23,17 @@ LOGIN = "me:canary"
 
 
 @pytest.fixture
-def proxy() -> Iterator[WebProxy]:
+def proxy():
     with web_proxy(LOGIN) as proxy:
         yield proxy
 
 
-def post(url: str, proxy: str, ca_file: str | None = None) -> HttpAnswer:
+def post(url, proxy, ca_file=None):
     client = HttpClient(url, who="hook", timeout_s=5, ca_file=ca_file, proxy=SecretStr(proxy))
     return client.post(b"{}", {"X-One": "1"})
 
 
-def failure(url: str, proxy: str) -> str:
+def failure(url, proxy):
     with pytest.raises(DeliveryError) as caught:
         post(url, proxy)
     assert "canary" not in str(caught.value)
@@ -42,7 +41,7 @@ def failure(url: str, proxy: str) -> str:
     return str(caught.value)
 
 
-def note_of(url: str, proxy: str) -> str:
+def note_of(url, proxy):
     (note,) = pull_of("u1", http={"url": url, "proxy": proxy, "retries": 0}).notes.values()
     assert "canary" not in note
     return note
@@ -50,7 +49,7 @@ def note_of(url: str, proxy: str) -> str:
 
 def test_a_message_goes_through_the_proxy_whose_credentials_the_receiver_does_not_get(
     proxy, collector
-) -> None:
+):
     assert post(f"{collector.url}/hook?a=1", proxy.url).status == 200
 
     assert proxy.asked == [f"POST {collector.url}/hook?a=1 HTTP/1.1"]

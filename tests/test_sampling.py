@@ -1,9 +1,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,7 +16,7 @@ from monitor.sources import SampleOptions
 SLOT = datetime(2024, 1, 1, tzinfo=UTC)
 
 
-def users(n: int, **dimensions: Sequence[str | None]) -> UserTable:
+def users(n, **dimensions):
     return UserTable(
         users=pd.Index([f"u{i:05}" for i in range(n)], dtype="str"),
         segments={name: pd.Categorical(list(values)) for name, values in dimensions.items()},
@@ -37,7 +35,7 @@ def test_without_a_sample_everybody_is_asked_in_sorted_order():
     assert found == {"all": "abc", "x=1": "ab", "x=2": "c"}
 
 
-def drawn(table: UserTable, day: int = 0, **changes: Any) -> set[str]:
+def drawn(table, day=0, **changes):
     """Who is asked that many days after the slot."""
     return set(draw(table, comparison(**changes), SLOT + timedelta(days=day)).users)
 
@@ -115,7 +113,7 @@ def test_where_a_tenth_of_the_users_leave_and_others_come_the_rest_of_the_sample
     assert len(after.segments["country=AT"]) == 40
 
 
-def segments_of(column: pd.Categorical[Any], most: int) -> dict[str, list[int]]:
+def segments_of(column, most):
     found = split(len(column), {"x": column}, {"x": frequent(column, most)})
     return {name: list(rows) for name, rows in found.items()}
 

@@ -1,7 +1,6 @@
 """All scores of a run as a Parquet file: whole or not at all, never through a link, nothing left over."""
 
 import os
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -17,13 +16,13 @@ from monitor.storage.sinks import ScoreFiles
 NAN = float("nan")
 
 
-def batch(values: dict[str, float], users: list[str] | None = None) -> Scores:
+def batch(values, users=None):
     column = np.array(list(values.values()))
     names = pd.Index(users or list(values), dtype="object" if users else "str")
     return Scores(users=names, by_metric={"tau": column, "rbo(p=0.9)": -column})
 
 
-def write(path: Path, *batches: Scores) -> None:
+def write(path, *batches):
     sink = ScoreFiles(path=str(path))
     with sink.open(
         SLOT, ["tau", "rbo(p=0.9)"], {"comparison": "feed", "config_hash": "abc"}
@@ -55,20 +54,20 @@ def test_a_file_holds_every_user_with_a_column_a_metric_and_says_of_which_run(
     assert (tmp_path / "2024" / "01-08.parquet").stat().st_mode & 0o777 == 0o600  # it holds users
 
 
-def _folder_in_its_place(target: Path) -> None:
+def _folder_in_its_place(target):
     (target / "inside").mkdir(parents=True)
 
 
-def _pipe_in_its_place(target: Path) -> None:
+def _pipe_in_its_place(target):
     target.parent.mkdir()
     os.mkfifo(target)
 
 
-def _file_in_place_of_its_folder(target: Path) -> None:
+def _file_in_place_of_its_folder(target):
     target.parent.write_text("in the way")
 
 
-def _files_in(folder: Path) -> list[Path]:
+def _files_in(folder):
     return sorted(each for each in folder.rglob("*") if not each.is_dir())
 
 

@@ -1,6 +1,3 @@
-from collections.abc import Sequence
-from typing import Any
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -19,16 +16,13 @@ from monitor.measures.summaries import (
     summarize_one,
     worst_rows,
 )
-from monitor.model.runs import Summary
 from monitor.model.statistics import Statistic
 from tables import cells
 
 PERCENTS = (1, 5, 10, 25, 50, 75, 90, 95, 99)
 
 
-def summarize(
-    values: Any, bounds: tuple[float, float], wanted: Sequence[Statistic] = ()
-) -> Summary:
+def summarize(values, bounds, wanted=()):
     return summarize_one("all", "m", np.array(values, dtype=np.float64), bounds, wanted)
 
 

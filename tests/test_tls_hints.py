@@ -1,8 +1,6 @@
 """What is said of TLS that fails follows the cause, whatever client met it."""
 
-from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 from string import Template
 from typing import Any
 
@@ -37,7 +35,7 @@ CLIENTS = """
 """All but those of PostgreSQL."""
 
 
-def said(port: int, ca_file: Path) -> Iterator[tuple[str, str]]:
+def said(port, ca_file):
     """What each of these clients says."""
     names = {"url": f"https://127.0.0.1:{port}", "port": port, "ca_file": ca_file}
     for client in yaml.safe_load(Template(CLIENTS).safe_substitute(names)):

@@ -3,10 +3,8 @@
 import ast
 import importlib
 import re
-from collections.abc import Iterator, Mapping
 from enum import Enum
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -52,7 +50,7 @@ ALLOWED = {
 """Modules that read texts which rankwatch did not write, and why they may."""
 
 
-def find_decisions(tree: ast.AST, constants: Mapping[str, Any]) -> Iterator[int]:
+def find_decisions(tree, constants):
     """The lines that decide by a text. ``constants`` are the values of the module's names."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
@@ -74,7 +72,7 @@ def find_decisions(tree: ast.AST, constants: Mapping[str, Any]) -> Iterator[int]
                     yield node.lineno
 
 
-def _is_text(node: ast.expr) -> bool:
+def _is_text(node):
     """Whether the expression has the name of a text."""
     match node:
         case ast.Subscript(slice=ast.Constant(value=str(name))):
@@ -88,7 +86,7 @@ def _is_text(node: ast.expr) -> bool:
     return False
 
 
-def _is_fixed(node: ast.expr, constants: Mapping[str, Any]) -> bool:
+def _is_fixed(node, constants):
     """Whether the expression is a text in the code, or a collection of such texts."""
     match node:
         case ast.Constant(value=value):
@@ -104,7 +102,7 @@ def _is_fixed(node: ast.expr, constants: Mapping[str, Any]) -> bool:
     return False
 
 
-def _holds_text(value: object) -> bool:
+def _holds_text(value):
     """Whether it is a text, a collection of texts, or an enumeration whose members are sentences."""
     if isinstance(value, type) and issubclass(value, Enum):
         return any(" " in str(member.value) for member in value)

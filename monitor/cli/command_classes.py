@@ -53,7 +53,8 @@ class Command(TyperCommand):
         pieces = ["[OPTIONS]"]
         for param in self.get_params(ctx):
             if param.param_type_name == "argument":
-                pieces.append(param.metavar if param.required else f"[{param.metavar}]")
+                name = str(param.metavar)
+                pieces.append(name if param.required else f"[{name}]")
         return pieces
 
     def format_options(self, ctx: _Context, formatter: Any) -> None:  # noqa: ANN401 - likewise
@@ -83,7 +84,7 @@ class CommandGroup(TyperGroup):
         width = max(map(len, self.commands))
         limit = formatter.width - 6 - width
         for name in self.list_commands(ctx):
-            command = self.commands[name]
+            command: Any = self.commands[name]
             group = "Commands"
             if isinstance(command.rich_help_panel, str):
                 group = command.rich_help_panel

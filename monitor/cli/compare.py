@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from monitor.model.rankings import CoverageRow
     from monitor.model.runs import Evidence, Summary
     from monitor.service.analysis.file_comparison import ChangeBreakdown, FileComparison
+    from monitor.sources.file import FileUsersOptions
 
 _DRAWN = 6
 """The number of users with the least similar lists that the HTML file shows without --worst."""
@@ -166,35 +167,30 @@ def compare_lists(  # noqa: PLR0913 - the command's options
     line says what the result means. Both files need lists of the same users.
     """
     from monitor.measures.metrics import DEFAULT_METRICS
-    from monitor.model.column_names import USER_COLUMNS
     from monitor.service.analysis.file_comparison import compare_files
-    from monitor.sources.file import FileUsersOptions
 
     metrics = _read_metrics(metric or DEFAULT_METRICS, has_scores=scores is not None)
     most_unreadable = None
     if max_unreadable is not None:
         most_unreadable = str(max_unreadable)  # as text, because `_options` drops the number 0
-    user_forms = _read_forms("--user-ids", user_ids)
     common: dict[str, object] = {
         "scores": scores,
         "no_item": no_item,
         "max_unreadable": most_unreadable,
         "item_ids": _read_forms("--item-ids", item_ids),
-        "user_ids": user_forms,
+        "user_ids": _read_forms("--user-ids", user_ids),
     }
     shapes = list_shapes(common, items)
     if item or rank or in_order:
         long_shape = {**common, "item": item, "rank": rank, "in_order": in_order}
         shapes = [long_shape, {**common, "items": items}]
-    arms = (shaped(baseline, user, shapes), shaped(candidate, user, shapes))
+    arms = (
+        shaped(baseline, user, shapes, is_required=True),
+        shaped(candidate, user, shapes, is_required=True),
+    )
     selected_users = None
     if users is not None:
-        columns = {
-            "user_ids": user_forms,
-            "max_unreadable": most_unreadable,
-            "user": user or find_column(users, USER_COLUMNS),
-        }
-        selected_users = file_options(FileUsersOptions, users, columns)
+        selected_users = _users_options(users, user, common)
     count = worst
     if html is not None:
         require_writable(html)
@@ -210,7 +206,7 @@ def compare_lists(  # noqa: PLR0913 - the command's options
     )
     trainings = None
     if retrained is not None:
-        other_arms = (arms[0], shaped(retrained, user, shapes))
+        other_arms = (arms[0], shaped(retrained, user, shapes, is_required=True))
         trainings = compare_files(other_arms, metrics[:1], k, users=selected_users)
     meaning = _interpret(result, metrics[0], trainings)
     item_titles: Mapping[str, str] = {}
@@ -229,6 +225,19 @@ def compare_lists(  # noqa: PLR0913 - the command's options
     print_line()
     for line in _meaning_lines(meaning):
         print_line(line)
+
+
+def _users_options(path: Path, user: str | None, common: Mapping[str, object]) -> FileUsersOptions:
+    """Return the options of the file with the users to compare."""
+    from monitor.model.column_names import USER_COLUMNS
+    from monitor.sources.file import FileUsersOptions
+
+    columns = {
+        "user_ids": common["user_ids"],
+        "max_unreadable": common["max_unreadable"],
+        "user": user or find_column(path, USER_COLUMNS),
+    }
+    return file_options(FileUsersOptions, path, columns)
 
 
 def _interpret(

@@ -158,7 +158,7 @@ def _print_preview(preview: Preview, first_change: tuple[str, str, int] | None) 
     print_line(
         f"{comparison.name}  slot {instant(preview.slot)}  "
         f"next {instant(preview.next_slot)}  top {comparison.measuring.k}  "
-        "of users that need not be in the sample"
+        "users drawn for this check"
     )
     for problem in preview.problems:
         print_line(f"  {problem}")

@@ -160,7 +160,8 @@ def check_schema(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) ->
         )
     if differences:
         raise SchemaError(
-            "the tables differ from what this version expects: " + "; ".join(differences)
+            f"the tables differ from what this version expects: {'; '.join(differences)}: undo these "
+            "changes, or restore a backup"
         )
     if not as_json:
         print_line(f"schema {current}: as expected")

@@ -17,6 +17,12 @@ if TYPE_CHECKING:
     AnyOptions = TypeVar("AnyOptions", bound=FileOptions)
 
 
+_ADVICE = (
+    "Name its columns: --user and --items if a row has a list, or --user, --item and --rank if it "
+    "has one item"
+)
+
+
 def list_shapes(common: Mapping[str, object], items: str) -> list[dict[str, object]]:
     """Return the usual shapes of files: a column of lists, or one item in each row with its rank.
 
@@ -31,8 +37,8 @@ def list_shapes(common: Mapping[str, object], items: str) -> list[dict[str, obje
 
 
 @contextmanager
-def _probed(path: Path) -> Iterator[Callable[[Sequence[str]], bool]]:
-    """A function that says whether the file has all of these columns."""
+def _probed(path: Path) -> Iterator[Callable[[Sequence[str]], str | None]]:
+    """A function that says which of these columns the file lacks, or None if it has them."""
     from monitor.sources.file import FileUsersOptions
     from monitor.sources.file.database import FileView, open_database
     from monitor.sources.file.file_set import find_files
@@ -40,21 +46,22 @@ def _probed(path: Path) -> Iterator[Callable[[Sequence[str]], bool]]:
     files = find_files(file_options(FileUsersOptions, path, {"user": "user"}), utc_now())
     with open_database([files]) as database:
 
-        def has(columns: Sequence[str]) -> bool:
+        def find_problem(columns: Sequence[str]) -> str | None:
             database.execute("DROP VIEW IF EXISTS probed")
-            with suppress(SourceError):
+            try:
                 FileView(database, files, columns, "probed")
-                return True
-            return False
+            except SourceError as error:
+                return error.shown
+            return None
 
-        yield has
+        yield find_problem
 
 
 def find_column(path: Path, names: Sequence[str]) -> str:
     """Return the first of these columns that the file has, or the first name if it has none."""
-    with suppress(SourceError), _probed(path) as has:
+    with suppress(SourceError), _probed(path) as find_problem:
         for name in names:
-            if has([name]):
+            if find_problem([name]) is None:
                 return name
     return names[0]
 
@@ -63,21 +70,28 @@ def shaped(
     path: Path,
     user: str | None,
     shapes: Sequence[Mapping[str, object]],
+    *,
+    is_required: bool = False,
 ) -> FileSourceOptions:
     """Return the options of the first user column and the first shape that the file has.
 
-    If it has none, the first ones are returned. Reading the file then reports the missing columns.
+    If it has none, the first ones are returned, or with ``is_required`` InputError is raised.
     """
     from monitor.model.column_names import USER_COLUMNS
     from monitor.sources.file import FileSourceOptions
 
     users: Sequence[str] = USER_COLUMNS if user is None else (user,)
-    with suppress(SourceError), _probed(path) as has:
-        users = [name for name in users if has([name])] or users
+    with suppress(SourceError), _probed(path) as find_problem:
+        users = [name for name in users if find_problem([name]) is None] or users
+        problems = []
         for shape in shapes:
             options = file_options(FileSourceOptions, path, {**shape, "user": users[0]})
-            if has(options.columns):
+            problem = find_problem(options.columns)
+            if problem is None:
                 return options
+            problems.append(problem)
+        if is_required:
+            raise InputError(f"{problems[0]}. {_ADVICE}")
     return file_options(FileSourceOptions, path, {**shapes[0], "user": users[0]})
 
 

@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -13,7 +14,7 @@ from typing import Annotated
 import typer
 
 from monitor.cli.completion import DEFAULT_CONFIG
-from monitor.cli.output import print_line
+from monitor.cli.output import INTERRUPTED_EXIT, print_line
 from monitor.cli.parameters import Config
 from monitor.model.errors import ConfigError
 from monitor.model.immutable import immutable
@@ -59,6 +60,17 @@ class Answers:
     items: str | None
 
 
+@immutable
+class Sources:
+    """The parts of the short configuration that differ by kind, as YAML."""
+
+    every: str
+    baseline: str
+    candidate: str
+    users: str
+
+
+_ALL_USERS = "{all: true} # all users of the baseline"
 _Ask = Callable[[str, str], str]
 """Returns the answer to a question, or the default answer."""
 
@@ -87,7 +99,10 @@ def init(  # noqa: PLR0913 - the command's options
     ] = None,
     server: Annotated[
         str | None,
-        typer.Option(metavar="URL", help="Address of the database, for sql and redis."),
+        typer.Option(
+            metavar="URL",
+            help="Address of the database, for sql and redis. Write the password as ${NAME}.",
+        ),
     ] = None,
     items: Annotated[
         str | None,
@@ -153,11 +168,14 @@ def _write(target: Path, text: str, *, force: bool) -> None:
     except FileExistsError:
         raise ConfigError(f"{target} exists already: use --force to replace it") from None
     except OSError as error:
-        raise ConfigError(f"cannot write {target}: {error.strerror}") from None
+        raise ConfigError(f"cannot write {target}: {error.strerror}. Name another file") from None
 
 
 def _prompt(question: str, default: str) -> str:
-    return str(typer.prompt(question, default=default)).strip()
+    try:
+        return str(typer.prompt(question, default=default)).strip()
+    except typer.Abort:  # Ctrl-C or the end of the input
+        raise typer.Exit(INTERRUPTED_EXIT) from None
 
 
 def _default(_: str, default: str) -> str:
@@ -168,14 +186,8 @@ def _short_text(kind: Kind | None, answers: Answers, ask: _Ask) -> str:
     """Return the short configuration. Questions without an answer are asked."""
     if kind is None:
         kind = _ask_kind(ask)
-    every, baseline, candidate, users = _SOURCES[kind](answers, ask)
-    return _SHORT.format(
-        name=_quoted(answers.name),
-        every=every,
-        baseline=baseline,
-        candidate=candidate,
-        users=users,
-    )
+    sources = _SOURCES[kind](answers, ask)
+    return _SHORT.format(name=_quoted(answers.name), **asdict(sources))
 
 
 def _ask_kind(ask: _Ask) -> Kind:
@@ -195,69 +207,70 @@ def _ask_kind(ask: _Ask) -> Kind:
         ) from None
 
 
-_Parts = tuple[str, str, str, str]
-"""The schedule, the baseline's source, the candidate's source, and the users, as YAML."""
-
-
-def _file_parts(answers: Answers, ask: _Ask) -> _Parts:
-    arms = []
-    questions = (
-        (answers.baseline, "File with the lists in use", "baseline.csv"),
-        (answers.candidate, "File with the lists on trial", "candidate.csv"),
+def _ask_files(answers: Answers, ask: _Ask) -> Sources:
+    baseline = answers.baseline or ask("File with the lists in use", "baseline.csv")
+    candidate = answers.candidate or ask("File with the lists on trial", "candidate.csv")
+    users = _ALL_USERS if answers.users is None else _users_file(answers.users)
+    return Sources(
+        every="1d",
+        baseline=_flow("file", {"path": baseline, **_file_columns(Path(baseline))}),
+        candidate=_flow("file", {"path": candidate, **_file_columns(Path(candidate))}),
+        users=users,
     )
-    for answer, question, default in questions:
-        path = answer or ask(question, default)
-        arms.append(_flow("file", {"path": path, **_file_columns(Path(path))}))
-    users = "{all: true} # all users of the baseline"
-    if answers.users is not None:
-        users = _users_file(answers.users)
-    return ("1d", *arms, users)
 
 
-def _http_parts(answers: Answers, ask: _Ask) -> _Parts:
+def _ask_http(answers: Answers, ask: _Ask) -> Sources:
     example = "http://localhost:8001/recommend/{user}?n={k}"
-    baseline = answers.baseline or ask("URL of the service in use, with {user}", example)
     other = example.replace("8001", "8002")
+    baseline = answers.baseline or ask("URL of the service in use, with {user}", example)
     candidate = answers.candidate or ask("URL of the service on trial, with {user}", other)
     items = answers.items or ask("JMESPath to the item ids in an answer", "@")
     users = answers.users or ask("File with the users to ask for", "users.csv")
-    arms = []
-    for url in (baseline, candidate):
-        _require_user(url)
-        arms.append(_flow("http", {"url": url, "items": items}))
-    return ("1h", *arms, _users_file(users))
+    _require_user(baseline)
+    _require_user(candidate)
+    return Sources(
+        every="1h",
+        baseline=_flow("http", {"url": baseline, "items": items}),
+        candidate=_flow("http", {"url": candidate, "items": items}),
+        users=_users_file(users),
+    )
 
 
-def _sql_parts(answers: Answers, ask: _Ask) -> _Parts:
+def _ask_sql(answers: Answers, ask: _Ask) -> Sources:
     url = answers.server or ask("Address of the database", "sqlite:///lists.db")
     baseline = answers.baseline or ask("Table with the lists in use", "baseline")
     candidate = answers.candidate or ask("Table with the lists on trial", "candidate")
-    arms = []
-    for table in (baseline, candidate):
-        options = {"url": url, "table": table, **_table_columns(url, table)}
-        arms.append(_flow("sql", options))
-    return ("1d", *arms, "{all: true} # all users of the baseline")
+    users = _ALL_USERS if answers.users is None else _users_file(answers.users)
+    return Sources(
+        every="1d",
+        baseline=_flow("sql", {"url": url, "table": baseline, **_table_columns(url, baseline)}),
+        candidate=_flow("sql", {"url": url, "table": candidate, **_table_columns(url, candidate)}),
+        users=users,
+    )
 
 
-def _redis_parts(answers: Answers, ask: _Ask) -> _Parts:
+def _ask_redis(answers: Answers, ask: _Ask) -> Sources:
     url = answers.server or ask("Address of Redis", "redis://localhost:6379/0")
     baseline = answers.baseline or ask("Keys of the lists in use, with {user}", "recs:v1:{user}")
     candidate = answers.candidate or ask("Keys of the lists on trial", "recs:v2:{user}")
-    arms = []
-    for key in (baseline, candidate):
-        _require_user(key)
-        arms.append(_flow("redis", {"url": url, "type": "list", "key": key}))
-    users = _flow("redis", {"url": url, "key": baseline})
+    _require_user(baseline)
+    _require_user(candidate)
+    users = f"{{{_flow('redis', {'url': url, 'key': baseline})}}} # all users with a key"
     if answers.users is not None:
-        return ("1h", *arms, _users_file(answers.users))
-    return ("1h", *arms, f"{{{users}}} # all users with a key")
+        users = _users_file(answers.users)
+    return Sources(
+        every="1h",
+        baseline=_flow("redis", {"url": url, "type": "list", "key": baseline}),
+        candidate=_flow("redis", {"url": url, "type": "list", "key": candidate}),
+        users=users,
+    )
 
 
-_SOURCES: Mapping[Kind, Callable[[Answers, _Ask], _Parts]] = {
-    Kind.FILES: _file_parts,
-    Kind.HTTP: _http_parts,
-    Kind.SQL: _sql_parts,
-    Kind.REDIS: _redis_parts,
+_SOURCES: Mapping[Kind, Callable[[Answers, _Ask], Sources]] = {
+    Kind.FILES: _ask_files,
+    Kind.HTTP: _ask_http,
+    Kind.SQL: _ask_sql,
+    Kind.REDIS: _ask_redis,
 }
 _LABELS: Mapping[Kind, str] = {
     Kind.FILES: "files: two files, CSV, Parquet or JSON lines",

@@ -117,7 +117,7 @@ def tls_context(cert: Path | None, key: Path | None) -> ssl.SSLContext:
     key = key or cert
     for file in (cert, key):
         if not file.is_file():  # reading from a pipe would block
-            raise typer.BadParameter(f"{file} is not a file")
+            raise typer.BadParameter(f"{file} is not a file: name a file in PEM")
     try:
         # Without a password OpenSSL would ask for one on a terminal.
         context.load_cert_chain(cert, key, password="")

@@ -161,7 +161,7 @@ def main() -> None:
     """
     # Almost no object becomes garbage while a command loads. With default thresholds the garbage
     # collector takes a tenth of the loading time.
-    gc.set_threshold(50_000, 20, 20)
+    gc.set_threshold(500_000, 20, 20)
     # Waiting threads of OpenBLAS use CPU time, and no command multiplies matrices.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     for stream in (sys.stdout, sys.stderr):

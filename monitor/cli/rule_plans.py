@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from monitor.model.rules import Comparison
-    from monitor.service.analysis.backtest import Suggestion
     from monitor.service.analysis.sample_size import PlanInputs, SampleSizePlan
+    from monitor.service.analysis.thresholds import Suggestion
 
 
 def suggest(  # noqa: PLR0913 - the command's options
@@ -64,7 +64,7 @@ def suggest(  # noqa: PLR0913 - the command's options
     fire falsely once in the accepted time. Fixed thresholds do not follow seasons or slow, wanted
     changes. Rules with `learned:` do. The exit code is 2 if no stored run can be used.
     """
-    from monitor.service.analysis.backtest import (
+    from monitor.service.analysis.thresholds import (
         STATISTICS,
         configured_comparison,
         suggest_thresholds,
@@ -287,12 +287,12 @@ def _stored(
     *,
     by_rule: bool,
 ) -> tuple[Comparison, list[PlanInputs], tuple[int, int] | None]:
-    from monitor.service.analysis.backtest import configured_comparison
     from monitor.service.analysis.sample_size import (
         read_plan_inputs,
         read_rule_inputs,
         users_until_decided,
     )
+    from monitor.service.analysis.thresholds import configured_comparison
     from monitor.settings.loader import load_settings
     from monitor.storage import opened_store
 

@@ -38,7 +38,7 @@ def serve(config: Config = DEFAULT_CONFIG) -> None:
     password.
     """
     from monitor.service.daemon.daemon import Daemon
-    from monitor.service.daemon.threads import share_heaps
+    from monitor.service.heaps import share_heaps
     from monitor.settings.loader import load_settings
 
     share_heaps()

@@ -38,12 +38,11 @@ from monitor.cli.parameters import (
     parse_period,
 )
 from monitor.model.errors import MonitorError
-from monitor.model.runs import Run
 from monitor.texts.wording import count_of
 
 if TYPE_CHECKING:
     from monitor.model.ports import Store
-    from monitor.model.runs import RunResult, Summary
+    from monitor.model.runs import Run, RunResult, Summary
     from monitor.pipeline.backfill import BackfilledRun
 
     # The first cells of a row, the mean of each metric, and the last cells.
@@ -107,7 +106,9 @@ def run_once(  # noqa: PLR0913 - the command's options
     textfile and the Pushgateway also get failed runs.
     """
     from monitor.export.exposition import require_textfile
-    from monitor.service.commands.one_shot import gateway_at, open_one_shot, write_metrics
+    from monitor.model.runs import Run
+    from monitor.service.commands.metrics_output import gateway_at, write_metrics
+    from monitor.service.commands.one_shot import open_one_shot
 
     chosen = None if slot is None else parse_instant(slot)
     is_ago = slot is not None and is_time_ago(slot)

@@ -113,7 +113,7 @@ def show(
         evidence = store.history.evidence(run.id)
         transitions = store.alerts.transitions(comparison=comparison, limit=None)
         attempts = _earlier_attempts(store, run)
-        equal_slots = _slots_with_same_lists(store, run)
+        before, _ = store.pages.neighbours(run.comparison, run.slot)
     worst = [each for each in evidence if each.kind == "worst"][:users]
     titles = titles_of(
         config,
@@ -128,14 +128,14 @@ def show(
                 "summaries": [_summary_dict(run, each) for each in run.summaries],
                 "evidence": evidence,
                 "earlier_attempts": attempts,
-                "is_same_input": bool(equal_slots),
+                "is_same_input": run.has_input_of(before),
                 "titles": titles,
             }
         )
         return
     _print_run(run)
-    for each in equal_slots:
-        print_line(f"the same lists as in the run of {instant(each)}")
+    if before is not None and run.has_input_of(before):
+        print_line(f"the same lists as in the run of {instant(before.slot)}")
     for change in transitions:
         if change.alert == ACCEPTED:
             since = instant(change.slot)
@@ -182,15 +182,6 @@ def report(
         file, report_of(load_settings(config), comparison, slot=chosen, since=first, until=last)
     )
     print_written(file)
-
-
-def _slots_with_same_lists(store: SqlStore, run: Run) -> list[datetime]:
-    """Return the slot of the previous run if its input was the same. Otherwise return nothing."""
-    before, _ = store.pages.neighbours(run.comparison, run.slot)
-    if before is None or run.input_hash is None:
-        return []
-    listed = store.history.runs(comparison=run.comparison, limit=1, since=before, until=before)
-    return [each.slot for each in listed if each.input_hash == run.input_hash]
 
 
 def _earlier_attempts(store: SqlStore, run: Run) -> list[str]:

@@ -1,7 +1,6 @@
 """What pages show in addition to single runs: series, users, and deliveries of incidents."""
 
 from collections.abc import Mapping
-from dataclasses import field
 from datetime import datetime
 from typing import NamedTuple
 
@@ -84,7 +83,7 @@ class IncidentHistory:
     """The transitions of one incident in the order of storing, and the attempts to send them."""
 
     transitions: tuple[Transition, ...]
-    attempts: tuple[Attempt, ...] = field(default_factory=tuple)
+    attempts: tuple[Attempt, ...] = ()
 
 
 @immutable

@@ -294,6 +294,12 @@ class Run(RunFacts):
         """A value that differs from run to run, and changes with a new attempt and with labels."""
         return tuple(getattr(self, name) for name in RUN_MARK)
 
+    def has_input_of(self, other: Run | None) -> bool:
+        """Whether all lists are those of the other run."""
+        if other is None or self.input_hash is None:
+            return False
+        return self.input_hash == other.input_hash
+
 
 def kept_name(comparison: str, attempt: int) -> str:
     """The name of the run that stores an earlier attempt of a slot. No comparison can have it."""

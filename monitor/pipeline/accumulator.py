@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from monitor.measures.metrics import Metric, parse
 from monitor.measures.pairing import count_coverage, pair
+from monitor.measures.pairing.list_tables import sort_users
 from monitor.measures.pairing.pairs import mix
 from monitor.measures.sampling import hash_users, is_sampled, select_kept
 from monitor.measures.summaries import (
@@ -229,7 +230,7 @@ class RunAccumulator:
         """The sampled users, with these weights and this relevance."""
         # The users are sorted, because the last bits of sums over users depend on the order.
         users = self.shown_users()
-        users = users.filter(users["is_sampled"]).sort_by("user")
+        users = sort_users(users, users["is_sampled"])
         lists = kept_lists(users, self._segments)
         baseline, candidate = (
             Pull(rankings=rankings, failures={}) for rankings in (lists.baseline, lists.candidate)
@@ -272,7 +273,7 @@ class RunAccumulator:
         if self._comparison.measuring.keep_lists is Keep.NONE:
             return None
         users = self.shown_users()
-        users = users.filter(users["is_kept"]).sort_by("user")
+        users = sort_users(users, users["is_kept"])
         lists = kept_lists(users, self._segments)
         segments = {name: rows for name, rows in lists.segments.items() if len(rows)}
         return replace(lists, segments=segments)

@@ -96,7 +96,8 @@ def join_users(tables: Sequence[pa.Table], comparison: Comparison) -> pa.Table:
     changed = {"is_kept": pa.array(is_kept), "badness": pa.array(drawn, from_pandas=True)}
     for name, column in changed.items():
         users = users.set_column(users.column_names.index(name), name, column)
-    return users.filter(users["is_sampled"].to_numpy() | is_kept | ~np.isnan(drawn))
+    is_shown = users["is_sampled"].to_numpy() | is_kept | ~np.isnan(drawn)
+    return users if is_shown.all() else users.filter(is_shown)
 
 
 def kept_lists(users: pa.Table, names: Sequence[str]) -> KeptLists:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from monitor.boundary.options import OneOf, with_kinds
+from monitor.boundary.options.one_of import OneOf, with_kinds
 from monitor.boundary.plugins import Registry
 from monitor.model.ports import Receiver
 from monitor.receivers.alertmanager import Alertmanager, AlertmanagerOptions

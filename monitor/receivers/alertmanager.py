@@ -39,46 +39,34 @@ _LONGEST_TEXT = 500
 class BasicAuth(Options):
     """User and password for HTTP basic authentication."""
 
-    username: str = Field(
-        min_length=1,
-        pattern=r"^[^:]*$",
-        description="User name, without a colon.",
-    )
-    password: SecretStr = Field(description="Password.")
+    username: str = Field(min_length=1, pattern=r"^[^:]*$")
+    """User name, without a colon."""
+    password: SecretStr
+    """Password."""
 
 
 class AlertmanagerOptions(HttpReceiverEntry):
     """Notify every peer of a Prometheus Alertmanager separately."""
 
     urls: Annotated[tuple[_PeerUrl, ...], _are_once] = Field(
-        description="URL of each peer of the cluster, such as http://host:9093. Do not give the "
-        "URL of a load balancer.",
-        json_schema_extra={"minItems": 1, "uniqueItems": True},
+        json_schema_extra={"minItems": 1, "uniqueItems": True}
     )
-    name: ReceiverName | None = Field(
-        None,
-        description=(
-            "Name in metrics and in the outbox (default: alertmanager). If there are several "
-            "urls, -0, -1 and so on are appended."
-        ),
-    )
-    basic_auth: BasicAuth | None = Field(None, description="Basic authentication.")
-    bearer_token: HeaderSecret | None = Field(
-        None, description="Token for the header `Authorization: Bearer`."
-    )
-    labels: Mapping[LabelName, str] = Field(
-        default_factory=dict,
-        description="Further labels of every alert that is sent here. Give the labels that "
-        "Prometheus adds to its own alerts about this rankwatch (`job`, `namespace`, `cluster`). "
-        "Then these alerts inhibit each other, and do not inhibit alerts of other environments.",
-        examples=[{"job": "rankwatch"}],
-    )
-    resend_every: Duration = Field(
-        timedelta(minutes=1),
-        description="How often a firing alert is sent again. `run-once` uses the interval of the "
-        "comparison if it is longer. If `run-once` is started less often, give the time between "
-        "two starts.",
-    )
+    """URL of each peer of the cluster, such as http://host:9093. Do not give the URL of a load
+    balancer."""
+    name: ReceiverName | None = None
+    """Name in metrics and in the outbox (default: alertmanager). If there are several urls, -0, -1
+    and so on are appended."""
+    basic_auth: BasicAuth | None = None
+    """Basic authentication."""
+    bearer_token: HeaderSecret | None = None
+    """Token for the header `Authorization: Bearer`."""
+    labels: Mapping[LabelName, str] = Field(default_factory=dict, examples=[{"job": "rankwatch"}])
+    """Further labels of every alert that is sent here. Give the labels that Prometheus adds to its
+    own alerts about this rankwatch (`job`, `namespace`, `cluster`). Then these alerts inhibit each
+    other, and do not inhibit alerts of other environments."""
+    resend_every: Duration = timedelta(minutes=1)
+    """How often a firing alert is sent again. `run-once` uses the interval of the comparison if it
+    is longer. If `run-once` is started less often, give the time between two starts."""
 
     def _problems(self) -> Iterator[str]:
         if self.basic_auth is not None and self.bearer_token is not None:

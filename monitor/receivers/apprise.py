@@ -27,6 +27,7 @@ from monitor.receivers.fields import (
 from monitor.receivers.message.content import content_of
 from monitor.receivers.message.identity import DeliveredRecipients
 from monitor.receivers.message.plain_text import plain_text
+from monitor.texts.wording import write_extra
 
 if TYPE_CHECKING:
     import apprise
@@ -45,7 +46,7 @@ def open_service(name: str, url: str) -> apprise.Apprise:
     try:
         import apprise  # noqa: PLC0415 - an extra, and slow to import
     except ModuleNotFoundError:
-        raise ConfigError("Apprise is not installed: pip install 'rankwatch[apprise]'") from None
+        raise ConfigError(f"Apprise is not installed: {write_extra('apprise')}") from None
     # Apprise logs unreadable URLs and the answers of services. Both may contain secrets.
     logging.getLogger("apprise").setLevel(_SILENT)
     # Apprise must not load plugins from files, store anything on disk, follow redirects, use
@@ -124,18 +125,12 @@ class AppriseOptions(ReceiverEntry):
     """
 
     urls: Annotated[Mapping[ReceiverName, SecretStr], AfterValidator(_check_urls)] = Field(
-        min_length=1,
-        max_length=20,
-        description=(
-            "The services, each with a name for messages and a URL of Apprise. `NAME_file` "
-            "gives a file that contains the URL. The URLs are secrets and never shown."
-        ),
-        examples=[{"phones": "ntfys://ntfy.example.com/${NTFY_TOPIC}"}],
+        min_length=1, max_length=20, examples=[{"phones": "ntfys://ntfy.example.com/${NTFY_TOPIC}"}]
     )
-    timeout: Timeout = Field(
-        timedelta(seconds=20),
-        description="How long all services together may take for one message.",
-    )
+    """The services, each with a name for messages and a URL of Apprise. `NAME_file` gives a file
+    that contains the URL. The URLs are secrets and never shown."""
+    timeout: Timeout = timedelta(seconds=20)
+    """How long all services together may take for one message."""
     repeat_every: RepeatEvery = timedelta(hours=24)
 
 

@@ -70,48 +70,27 @@ _is_plain = must(_is_printable, "must be printable ASCII text on one line")
 class EmailOptions(ReceiverEntry):
     """Send a mail over SMTP."""
 
-    host: str = Field(
-        pattern=_HOST,
-        description="Host of the mail server, without a port.",
-        examples=["smtp.example.com"],
-    )
-    port: int | None = Field(
-        None,
-        ge=1,
-        le=65535,
-        description="Port of the mail server. The default is 587, with `tls: implicit` 465, and "
-        "with `tls: none` 25.",
-    )
-    tls: Literal["starttls", "implicit", "none"] = Field(
-        "starttls",
-        description=(
-            "`starttls` begins TLS by STARTTLS, and sends nothing if the server does not offer it. "
-            "`implicit` uses TLS from the first byte. `none` sends mails that others can read on "
-            "the way."
-        ),
-    )
-    username: str | None = Field(
-        None,
-        pattern=r"^[ -~]+$",
-        description="Name for the login. Needs `password` and TLS.",
-    )
-    password: Annotated[SecretStr, _is_plain] | None = Field(
-        None, description="Password for the login."
-    )
-    sender: MailAddress = Field(
-        description="Address of the sender.", examples=["rankwatch@example.com"]
-    )
+    host: str = Field(pattern=_HOST, examples=["smtp.example.com"])
+    """Host of the mail server, without a port."""
+    port: int | None = Field(None, ge=1, le=65535)
+    """Port of the mail server. The default is 587, with `tls: implicit` 465, and with `tls: none`
+    25."""
+    tls: Literal["starttls", "implicit", "none"] = "starttls"
+    """`starttls` begins TLS by STARTTLS, and sends nothing if the server does not offer it.
+    `implicit` uses TLS from the first byte. `none` sends mails that others can read on the way."""
+    username: str | None = Field(None, pattern=r"^[ -~]+$")
+    """Name for the login. Needs `password` and TLS."""
+    password: Annotated[SecretStr, _is_plain] | None = None
+    """Password for the login."""
+    sender: MailAddress = Field(examples=["rankwatch@example.com"])
+    """Address of the sender."""
     to: Annotated[tuple[MailAddress, ...], _are_once] = Field(
-        min_length=1,
-        max_length=50,
-        description="Addresses of the recipients.",
-        json_schema_extra={"uniqueItems": True},
+        min_length=1, max_length=50, json_schema_extra={"uniqueItems": True}
     )
+    """Addresses of the recipients."""
     ca_file: CaFile = None
-    timeout: Timeout = Field(
-        timedelta(seconds=20),
-        description="How long one mail may take, from the connection until the server accepts it.",
-    )
+    timeout: Timeout = timedelta(seconds=20)
+    """How long one mail may take, from the connection until the server accepts it."""
     repeat_every: RepeatEvery = timedelta(hours=24)
 
     def _problems(self) -> Iterator[str]:

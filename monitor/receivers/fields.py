@@ -12,15 +12,8 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, SecretStr
 
-from monitor.boundary.options import (
-    ConfigPath,
-    Duration,
-    OneOf,
-    Options,
-    check_headers,
-    must,
-    web_url_of,
-)
+from monitor.boundary.options import ConfigPath, Duration, Options, check_headers, must, web_url_of
+from monitor.boundary.options.one_of import OneOf
 from monitor.boundary.plugins import OPENING_S, Guard, PluginError
 from monitor.boundary.web_proxy import Proxy
 from monitor.model.errors import ConfigError, DeliveryError
@@ -96,13 +89,10 @@ RepeatEvery = Annotated[
 class ReceiverEntry(Options):
     """The options that every kind of receiver has."""
 
-    name: ReceiverName | None = Field(
-        None, description="Name in metrics and in the outbox (default: the kind of the receiver)."
-    )
-    timeout: Timeout = Field(
-        timedelta(seconds=10),
-        description="How long one request may take, from its first to its last byte.",
-    )
+    name: ReceiverName | None = None
+    """Name in metrics and in the outbox (default: the kind of the receiver)."""
+    timeout: Timeout = timedelta(seconds=10)
+    """How long one request may take, from its first to its last byte."""
 
     def names(self, kind: str) -> tuple[str, ...]:
         """The names of the receivers that this entry opens.

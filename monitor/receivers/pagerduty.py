@@ -8,7 +8,7 @@ import re
 from datetime import datetime
 from typing import Annotated
 
-from pydantic import Field, SecretStr
+from pydantic import SecretStr
 
 from monitor.boundary.options import must
 from monitor.model.errors import DeliveryError
@@ -44,18 +44,15 @@ class PagerDutyOptions(HttpReceiverEntry):
     incident.
     """
 
-    routing_key: Annotated[SecretStr, _is_key] = Field(
-        description="Integration key of the service's Events API v2 integration."
-    )
+    routing_key: Annotated[SecretStr, _is_key]
+    """Integration key of the service's Events API v2 integration."""
     url: Annotated[
         Url,
         without_path(
             _PATH, "write https://events.pagerduty.com or https://events.eu.pagerduty.com"
         ),
-    ] = Field(
-        "https://events.pagerduty.com",
-        description="Where events are sent. Use https://events.eu.pagerduty.com for the EU region.",
-    )
+    ] = "https://events.pagerduty.com"
+    """Where events are sent. Use https://events.eu.pagerduty.com for the EU region."""
     repeat_every: RepeatEvery = None  # PagerDuty itself repeats and escalates
 
 

@@ -31,22 +31,16 @@ log = structlog.get_logger(__name__)
 class PingOptions(HttpReceiverEntry):
     """Ping a URL when a run starts, succeeds or fails.
 
-    The service behind the URL raises an alarm if pings are missing.
+    The service behind the URL sends an alert if pings are missing.
     """
 
-    url: SecretUrl = Field(
-        description=(
-            "The URL to ping. rankwatch appends `/start` or `/fail` to its path, as Healthchecks "
-            "expects. The URL is a secret and is never shown."
-        )
-    )
-    comparisons: tuple[_Name, ...] | None = Field(
-        None,
-        min_length=1,
-        max_length=1000,
-        description="Comparisons whose runs are pinged (default: all).",
-    )
-    name: ReceiverName = Field("ping", description="Name in metrics and in the log.")
+    url: SecretUrl
+    """The URL to ping. rankwatch appends `/start` or `/fail` to its path, as Healthchecks expects.
+    The URL is a secret and is never shown."""
+    comparisons: tuple[_Name, ...] | None = Field(None, min_length=1, max_length=1000)
+    """Comparisons whose runs are pinged (default: all)."""
+    name: ReceiverName = "ping"
+    """Name in metrics and in the log."""
 
 
 class RunPings:

@@ -7,8 +7,6 @@ import re
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 
-from pydantic import Field
-
 from monitor.model.errors import DeliveryError
 from monitor.model.notifications import Message, MessageStatus
 from monitor.receivers.fields import HttpReceiverEntry, RepeatEvery, SecretUrl, repeated
@@ -32,12 +30,9 @@ _REASON = re.compile(rb"[a-z]{2,12}(?:_[a-z]{2,12}){0,5}")
 class SlackOptions(HttpReceiverEntry):
     """Post to a Slack channel by its incoming webhook."""
 
-    url: SecretUrl = Field(
-        description=(
-            "URL of the incoming webhook, https://hooks.slack.com/services/... It is a secret: "
-            "everybody who has it can post."
-        )
-    )
+    url: SecretUrl
+    """URL of the incoming webhook, https://hooks.slack.com/services/... It is a secret: everybody
+    who has it can post."""
     repeat_every: RepeatEvery = timedelta(days=1)
 
 

@@ -39,23 +39,18 @@ MAX_BYTES = 16_000
 class WebhookOptions(HttpReceiverEntry):
     """Post each message as signed JSON, in the format of Alertmanager's webhooks."""
 
-    url: SecretUrl = Field(
-        description="The URL to post to. It is a secret: only its scheme and host are shown."
-    )
-    secret: SecretStr | None = Field(
-        None,
-        min_length=1,
-        description="Key of the HMAC-SHA256 signature. Without it, messages are not signed.",
-    )
+    url: SecretUrl
+    """The URL to post to. It is a secret: only its scheme and host are shown."""
+    secret: SecretStr | None = Field(None, min_length=1)
+    """Key of the HMAC-SHA256 signature. Without it, messages are not signed."""
     headers: Annotated[Mapping[str, HeaderSecret], AfterValidator(check_further_headers)] = Field(
-        default_factory=dict, description="Further headers, such as Authorization."
+        default_factory=dict
     )
-    updates: bool = Field(
-        default=False,
-        description="Whether alerts that join an incident are sent at once, with "
-        '`"is_update": true`. Use it if your program pages nobody for such messages. '
-        "Without it, these alerts are in the next message of the incident.",
-    )
+    """Further headers, such as Authorization."""
+    updates: bool = False
+    """Whether alerts that join an incident are sent at once, with `"is_update": true`. Use it if
+    your program pages nobody for such messages. Without it, these alerts are in the next message of
+    the incident."""
     repeat_every: RepeatEvery = None
 
 

@@ -26,6 +26,7 @@ from monitor.model.ports import Store
 from monitor.receivers.message.content import weight_of
 from monitor.service.clock import SystemClock
 from monitor.service.composition import Wiring
+from monitor.texts.wording import write_extra
 from monitor.web.pages.comparison import read_comparison_page
 from monitor.web.pages.rendering import series_chart
 from monitor.web.pages.site import Query, Site
@@ -62,7 +63,7 @@ class MessagePictures:
         self._drawing, self._again_at_s = Lock(), float("-inf")
         if not all(map(find_spec, _LIBRARIES)):
             self._again_at_s = float("inf")
-            log.info("messages have no pictures: pip install 'rankwatch[pictures]' adds them")
+            log.info("messages have no pictures", advice=write_extra("pictures"))
 
     def draw(self, message: Message) -> bytes | None:
         """Return a PNG of the first metric and segment, 960 by 322 pixels, at most 30 kB.

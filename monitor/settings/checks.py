@@ -64,10 +64,11 @@ _READ = ("baseline", "candidate", "users", "item_weights", "item_titles", "relev
 
 def check_settings(settings: Partial, access: AccessOptions | None) -> Iterator[Problem]:
     """Yield the problems of settings that do not fit together."""
-    comparisons = tuple(enumerate(settings.entries or ()))
+    entries = tuple(enumerate(settings.entries or ()))
+    comparisons = tuple((n, comparison) for n, comparison in entries if comparison is not None)
     names: set[str | None] = set()
-    for _, comparison in comparisons:
-        names.update(name for _, name in names_in(vars(comparison)))
+    for _, entry in entries:
+        names.update(name for _, name in names_in(entry and vars(entry)))
     yield from _listen(settings, access)
     if settings.retention is not None:
         yield from _retention(settings.retention)
@@ -304,7 +305,7 @@ def _can_be_certain(comparison: Partial) -> bool:
     """Whether each rule on a metric can be certain before all users were asked."""
     if comparison.default_rules:
         return False
-    if not all(options.is_whole for options in comparison.rules or ()):
+    if not all(options and options.is_whole for options in comparison.rules or ()):
         return True
     rules = [options.to_rule(1) for options in comparison.rules or () if options.metric]
     thresholds = [rule.thresholds for rule in rules if isinstance(rule, SimilarityRule)]

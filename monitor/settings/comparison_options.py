@@ -5,9 +5,11 @@ from datetime import timedelta
 from itertools import combinations
 from typing import Annotated, Any, ClassVar, Literal, Self, cast
 
-from pydantic import ConfigDict, Field, PrivateAttr, model_validator
+from pydantic import ConfigDict, Field, PrivateAttr
 
-from monitor.boundary.options import Duration, OneOf, Options
+from monitor.boundary.options import Duration, Options
+from monitor.boundary.options.one_of import OneOf
+from monitor.boundary.options.problems import placed
 from monitor.measures.arm_metrics import ARM_METRICS
 from monitor.model.rules import Condition, ConditionRule, Keep, Severity
 from monitor.settings import value_types
@@ -284,13 +286,12 @@ class ComparisonOptions(Options):
     runs only. With the name `model_version` rules learn separately for each version of the arms'
     models."""
 
-    @model_validator(mode="before")
     @classmethod
-    def _read_default_rules(cls, data: Any) -> Any:  # noqa: ANN401 - raw input is anything
-        if not isinstance(data, Mapping) or data.get("rules") != "default":
+    def _prepared(cls, data: Mapping[str, Any], _: str | None) -> Mapping[str, Any]:
+        if data.get("rules") != "default":
             return data
         others = {key: value for key, value in data.items() if key != "rules"}
-        return {"default_rules": True, **others}
+        return placed({"default_rules": True, **others}, data)
 
     @property
     def family(self) -> str:

@@ -42,10 +42,12 @@ def load_database_settings(path: Path) -> DatabaseSettings:
         problem.path[:1] == ("database",) or problem.path[-1:] == ("name",)
         for problem in document.problems
     )
-    if names and not has_problem and all(isinstance(each, str) for each in (url, *names)):
+    texts = tuple(name for name in names if name is not None)
+    is_readable = texts and len(texts) == len(names) and isinstance(url, str)
+    if is_readable and not has_problem:
         with suppress(ConfigError):
             database = absolute_url(SecretStr(url), base)
-            return DatabaseSettings(database=database, comparison_names=tuple(names))
+            return DatabaseSettings(database=database, comparison_names=texts)
     from monitor.settings.loader import parse_settings  # noqa: PLC0415 - slow
 
     settings = parse_settings(text, name=str(path), base_dir=base)
@@ -59,8 +61,9 @@ def load_comparison_names(path: Path) -> tuple[str, ...]:
     return tuple(name for name in names if name is not None)
 
 
-def _names_of(document: YamlDocument) -> list[str | None]:
-    names = []
+def _names_of(document: YamlDocument) -> list[Any]:
+    """The names of all comparisons. A name that is no text is None."""
+    names: list[Any] = []
     comparisons = document.data.get("comparisons")
     for entry in comparisons if isinstance(comparisons, list) else []:
         names += [name for _, name in names_in(entry)]

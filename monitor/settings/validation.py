@@ -10,16 +10,15 @@ from operator import itemgetter
 from pathlib import Path as FilePath
 from typing import TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from monitor.boundary.files import read_bounded
 from monitor.boundary.options.problems import (
     MAX_PROBLEMS,
     KeyPath,
     Problem,
-    Reading,
     dotted_path,
-    messages,
+    validate,
 )
 from monitor.model.errors import ConfigError
 from monitor.settings.yaml_document import MAX_BYTES, YamlDocument
@@ -62,16 +61,8 @@ def validate_document(
     base_dir: str,
 ) -> tuple[_ModelT | None, list[Problem]]:
     """The value of the model, perhaps with invalid parts, and all problems of the document."""
-    reading = Reading(document.texts)
-    value = None
-    try:
-        context = {"base_dir": base_dir, "reading": reading}
-        value = model.model_validate(document.data, context=context)
-    except ValidationError as error:
-        errors = error.errors(include_url=False, include_input=False)
-        for path, message in messages(errors, document.data).items():
-            reading.problems.append(Problem(path, message))
-    problems = [*document.problems, *unreported(reading.problems, document.problems)]
+    value, found = validate(model, document.data, document.texts, base_dir)
+    problems = [*document.problems, *unreported(found, document.problems)]
     return value, problems
 
 

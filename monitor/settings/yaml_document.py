@@ -16,7 +16,7 @@ import yaml
 from yaml import MappingNode, Node, ScalarNode
 from yaml.composer import Composer
 
-from monitor.boundary.options.problems import KeyPath, Problem
+from monitor.boundary.options.problems import KeyPath, PlacedMapping, Problem
 from monitor.model.errors import ConfigError
 
 _REFERENCE = re.compile(
@@ -109,12 +109,6 @@ def _value(match: re.Match[str], environ: Mapping[str, str]) -> str:
 
 class EmptyConfigError(ConfigError):
     """The text has nothing but blanks and comments."""
-
-
-class PlacedMapping(dict[str, Any]):
-    """A mapping of the document, with its key path."""
-
-    path: KeyPath = ()
 
 
 @dataclass(slots=True)

@@ -11,7 +11,8 @@ from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import AfterValidator, Field
 
-from monitor.boundary.options import NOT_IN_HASH, Duration, Kinds, OneOf, Options, must, with_kinds
+from monitor.boundary.options import NOT_IN_HASH, Duration, Options, must
+from monitor.boundary.options.one_of import Kinds, OneOf, with_kinds
 from monitor.boundary.plugins import Registry
 from monitor.model.errors import ConfigError
 from monitor.model.ports import (
@@ -174,16 +175,22 @@ class UsersOptions(OneOf):
 
 def all_users_problem(baseline: SourceOptions) -> str | None:
     """Why `users: {all: true}` is not possible with this baseline. None if it is possible."""
+    try:
+        _all_users(baseline)
+    except ConfigError as error:
+        return str(error)
+    return None
+
+
+def _all_users(baseline: SourceOptions) -> Options:
     all_users = SOURCES[baseline.kind].all_users
     if all_users is not None:
-        try:
-            all_users(baseline.given)
-        except ConfigError as error:
-            return str(error)
-        return None
+        return all_users(baseline.given)
     able = " or ".join(kind for kind, source in SOURCES.items() if source.all_users is not None)
     instead = " or ".join(f"users.{kind}" for kind in _readers("users") if SOURCES[kind].is_pulled)
-    return f"needs a baseline from {able}; {baseline.kind} cannot list its users: give {instead}"
+    raise ConfigError(
+        f"needs a baseline from {able}; {baseline.kind} cannot list its users: give {instead}"
+    )
 
 
 def joined_problem(
@@ -219,8 +226,12 @@ def _server(options: OneOf) -> tuple[str, object]:
     return options.kind, getattr(options.given, "remote", None)
 
 
+def _open_kind(role: str, kind: str, options: Options) -> Any:  # noqa: ANN401 - any port
+    return getattr(SOURCES[kind], role).open(options)
+
+
 def _open(role: str, options: OneOf) -> Any:  # noqa: ANN401 - the port of the role
-    return getattr(SOURCES[options.kind], role).open(options.given)
+    return _open_kind(role, options.kind, options.given)
 
 
 # Each raises ConfigError if a driver is not installed.
@@ -237,7 +248,7 @@ def open_users(options: UsersOptions, baseline: SourceOptions) -> UserSource:
         ConfigError: All users of the baseline are asked, but the baseline cannot list its users.
     """
     kind, user_options = _users_of(options, baseline)
-    opened: UserSource = _readers("users", {kind: SOURCES[kind]})[kind].open(user_options)
+    opened: UserSource = _open_kind("users", kind, user_options)
     return opened
 
 
@@ -268,8 +279,4 @@ def _users_of(options: UsersOptions, baseline: SourceOptions) -> tuple[str, Opti
     """The kind and the options of the source of users."""
     if not options.all:
         return options.kind, options.given
-    all_users = SOURCES[baseline.kind].all_users
-    problem = all_users_problem(baseline)
-    if all_users is None or problem:
-        raise ConfigError(f"users.all: {problem}")
-    return baseline.kind, all_users(baseline.given)
+    return baseline.kind, _all_users(baseline)

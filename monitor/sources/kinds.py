@@ -9,7 +9,8 @@ from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any
 
-from monitor.boundary.options import OneOf, Options
+from monitor.boundary.options import Options
+from monitor.boundary.options.one_of import OneOf
 from monitor.boundary.plugins import OPENING_S, Guard, PluginError
 from monitor.model.errors import ConfigError
 from monitor.model.immutable import immutable

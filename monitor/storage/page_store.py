@@ -38,12 +38,12 @@ from monitor.model.pages import (
 )
 from monitor.model.rankings import CoverageRow
 from monitor.model.rules import Severity
-from monitor.model.runs import Histogram, RunStatus
+from monitor.model.runs import Histogram, Run, RunStatus
 from monitor.storage.alert_states import IS_END, IS_START
 from monitor.storage.list_pieces import last_run_with_lists, lists_of_user, onset_of
 from monitor.storage.partitions import utc_day
 from monitor.storage.rows import from_row, from_rows, is_sqlite
-from monitor.storage.run_results import coverage_of, explanations_of, newest_ok
+from monitor.storage.run_results import RUN_ROWS, coverage_of, explanations_of, newest_ok
 from monitor.storage.tables.alert_tables import alert_states, deliveries, notifications, transitions
 from monitor.storage.tables.run_tables import (
     PLACES,
@@ -66,15 +66,15 @@ class SqlPageStore:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def neighbours(
-        self, comparison: str, slot: datetime
-    ) -> tuple[datetime | None, datetime | None]:
+    def neighbours(self, comparison: str, slot: datetime) -> tuple[Run | None, Run | None]:
         column = runs.c.slot
-        query = select(column).where(runs.c.comparison == comparison, _IS_FINISHED).limit(1)
+        query = RUN_ROWS.where(runs.c.comparison == comparison, _IS_FINISHED).limit(1)
         with self._database.read() as connection:
-            before = connection.scalar(query.where(column < slot).order_by(column.desc()))
-            after = connection.scalar(query.where(column > slot).order_by(column))
-        return before, after
+            earlier = connection.execute(query.where(column < slot).order_by(column.desc()))
+            before = from_rows(Run, earlier)
+            later = connection.execute(query.where(column > slot).order_by(column))
+            after = from_rows(Run, later)
+        return next(iter(before), None), next(iter(after), None)
 
     def series(
         self,

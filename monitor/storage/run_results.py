@@ -6,16 +6,17 @@ A field of a dataclass has the name of its column. So a new value needs a field 
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, Select, Table, delete, select
+from sqlalchemy import ColumnElement, Connection, Select, Table, and_, delete, select
 
 from monitor.model.alerts import Expectation
 from monitor.model.explanation import Explanation
 from monitor.model.memory import PARTS, Lesson, to_lessons
-from monitor.model.rankings import Coverage, CoverageRow
-from monitor.model.runs import ArmScore, Evidence, RunResult, RunStatus, Summary
+from monitor.model.rankings import ALL, Coverage, CoverageRow
+from monitor.model.runs import ArmScore, Evidence, Run, RunResult, RunStatus, Summary
 from monitor.storage.partitions import of_run
 from monitor.storage.rows import from_row, to_row
 from monitor.storage.tables.metadata import metadata
@@ -41,6 +42,14 @@ _DOUBLE_BYTES = 8
 
 _About = tuple[tuple[str, str, tuple[str, ...]], ...]
 """Alert, series and segments of each lesson."""
+
+_FIELDS = {field.name for field in fields(Run)}
+RUN_ROWS: Select[Any] = select(
+    *(column for column in runs.c if column.name in _FIELDS),
+    coverage.c.asked,
+    coverage.c.paired,
+).outerjoin(coverage, and_(coverage.c.run_id == runs.c.id, coverage.c.segment == ALL))
+"""Selects the columns of `Run`."""
 
 RUN_TABLES: tuple[Table, ...] = tuple(
     table for table in reversed(metadata.sorted_tables) if "run_id" in table.c
@@ -115,6 +124,18 @@ def items_of(
     for row in connection.execute(query):
         by_run[row.run_id].append(from_row(kind, row))
     return {run_id: tuple(items) for run_id, items in by_run.items()}
+
+
+def newest_run(
+    connection: Connection,
+    comparison: str,
+    *conditions: ColumnElement[bool],
+) -> Run | None:
+    """Return the newest run of the comparison that meets these conditions."""
+    query = RUN_ROWS.where(runs.c.comparison == comparison, *conditions)
+    newest = query.order_by(runs.c.slot.desc()).limit(1)
+    row = connection.execute(newest).first()
+    return None if row is None else from_row(Run, row)
 
 
 def newest_ok(comparison: str, *conditions: ColumnElement[bool]) -> Select[Any]:

@@ -32,8 +32,8 @@ from monitor.storage import list_pieces
 from monitor.storage.alert_states import store_alerts
 from monitor.storage.partitions import day_of_slot, ensure_partitions
 from monitor.storage.rows import from_row, from_rows, insert, lock_names, midnight, to_row
-from monitor.storage.run_history import RUN_ROWS, WAITS_FOR_RELEVANCE
-from monitor.storage.run_results import put_items, replace_results
+from monitor.storage.run_history import WAITS_FOR_RELEVANCE
+from monitor.storage.run_results import RUN_ROWS, put_items, replace_results
 from monitor.storage.tables.run_tables import daily, runs, summaries
 from monitor.storage.transactions import Database
 from monitor.storage.user_scores import replace_scores

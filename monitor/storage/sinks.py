@@ -13,7 +13,8 @@ from pydantic import AfterValidator, Field
 
 from monitor.boundary.files import replacing
 from monitor.boundary.foreign_errors import file_cause
-from monitor.boundary.options import ConfigPath, OneOf, Options
+from monitor.boundary.options import ConfigPath, Options
+from monitor.boundary.options.one_of import OneOf
 from monitor.boundary.slot_templates import check_placeholders, fill_slot
 from monitor.model.errors import OutputError
 from monitor.model.immutable import immutable

@@ -14,7 +14,6 @@ from typing import Any
 from sqlalchemy import ColumnElement, Select, and_, create_engine, event, exists, func, select, text
 from sqlalchemy.engine import URL, Connection, Engine, Row
 from sqlalchemy.exc import SQLAlchemyError
-from sqlalchemy.pool import ConnectionPoolEntry
 
 from monitor.model.errors import ConfigError, DatabaseError, DatabaseTrouble, LeaseLostError
 from monitor.model.immutable import immutable
@@ -24,6 +23,7 @@ from monitor.storage.database_url import describe, file_of
 from monitor.storage.rows import is_sqlite
 from monitor.storage.sqlite_file import identity, make_private
 from monitor.storage.tables.run_tables import leases
+from monitor.texts.wording import write_extra
 
 LOCK_WAIT_S = 30.0
 """How long a transaction waits for another transaction that writes."""
@@ -141,13 +141,7 @@ class Database:
         self._lock_wait_s = patience_s or LOCK_WAIT_S
         self._engine = _sqlite_engine(url) if self.is_sqlite else _postgres_engine(url, patience_s)
         self._used_file: tuple[int, int] | None = None
-        self._renewals = 0
         self._is_closed = False
-        # `_stamp` notes after which renewal a connection was opened. `_close_old` closes it when it is
-        # returned after a later one. New pools keep these listeners. To add one later is not safe:
-        # another thread may return a connection at that moment.
-        event.listen(self._engine, "do_connect", self._stamp)
-        event.listen(self._engine, "checkin", self._close_old)
         driver = self._engine.dialect.dbapi
         self._driver_error: type[Exception] = driver.Error if driver else SQLAlchemyError
 
@@ -216,6 +210,7 @@ class Database:
 
     @contextmanager
     def _transaction(self, **options: Any) -> Iterator[Connection]:  # noqa: ANN401
+        pool = self._engine.pool
         try:
             self._require_same_file()
             with (
@@ -231,6 +226,10 @@ class Database:
                 self.renew()
             self.on_error(error)
             raise
+        finally:
+            # After a renewal, the connection has returned to the old pool.
+            if self._is_closed or pool is not self._engine.pool:
+                pool.dispose()
 
     def _require_same_file(self) -> None:
         """Raise DatabaseError if the path of a SQLite file names another file than at first."""
@@ -247,21 +246,12 @@ class Database:
 
     def renew(self) -> None:
         """From now on, use new connections. Those in use are closed when they are returned."""
-        self._renewals += 1
         self._engine.dispose()
 
     def close(self) -> None:
         """Close every connection. If another thread uses one, it is closed when it is returned."""
         self._is_closed = True
-        self.renew()
-
-    def _stamp(self, _dialect: object, record: ConnectionPoolEntry, *_: object) -> None:
-        # The stamp comes before the connection: a slow server may answer after a renewal.
-        record.info["renewals"] = self._renewals
-
-    def _close_old(self, _connection: object, record: ConnectionPoolEntry) -> None:
-        if self._is_closed or record.info.get("renewals") != self._renewals:
-            record.invalidate()
+        self._engine.dispose()
 
     def __repr__(self) -> str:
         return f"Database({describe(self.url)})"
@@ -322,7 +312,7 @@ def _postgres_engine(url: URL, patience_s: float | None) -> Engine:
         )
     except ModuleNotFoundError:
         raise ConfigError(
-            "database: PostgreSQL needs an extra: install it with pip install 'rankwatch[postgres]'"
+            f"database: PostgreSQL needs an extra: {write_extra('postgres')}"
         ) from None
 
 

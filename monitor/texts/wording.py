@@ -14,3 +14,8 @@ def printable(text: str) -> str:
 def shorten_to(text: str, limit: int) -> str:
     """Cut the text to ``limit`` characters. If it is longer, it ends with an ellipsis."""
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
+
+
+def write_extra(extra: str) -> str:
+    """How to install an extra. rankwatch is in no package index, so its wheel is named."""
+    return f"pip install 'WHEEL[{extra}]', where WHEEL is the file of rankwatch's wheel"

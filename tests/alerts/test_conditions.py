@@ -2,16 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
-from typing import Any
+from datetime import timedelta
 
 import pytest
 
 from factories import DAY, HOUR, SLOT, changed, comparison, evaluate, rule, summary
 from monitor.alerts.conditions import Staleness, judge_stale
-from monitor.model.alerts import AlertState, Outcome, State, Transition
+from monitor.model.alerts import AlertState, Outcome, State
 from monitor.model.rankings import Arm, Coverage, CoverageRow
-from monitor.model.rules import Condition, ConditionRule, Learning, Rule, Severity, StandstillRule
+from monitor.model.rules import Condition, ConditionRule, Learning, Severity, StandstillRule
 from monitor.model.runs import RunStatus, Summary
 from tables import cells
 
@@ -19,7 +18,7 @@ QUIET, FIRING = State.QUIET, State.FIRING
 OK, INSUFFICIENT, FAILED = RunStatus.OK, RunStatus.INSUFFICIENT, RunStatus.FAILED
 
 
-def condition(what: Condition, **changes: Any) -> ConditionRule:
+def condition(what, **changes):
     return replace(
         ConditionRule(alert=what.name, condition=what, severity=Severity.CRITICAL), **changes
     )
@@ -31,16 +30,11 @@ EVERY = tuple(map(condition, Condition))
 class Judged:
     """A comparison judged day after day."""
 
-    def __init__(self, *rules: Rule, ignored: frozenset[Condition] = frozenset()) -> None:
+    def __init__(self, *rules, ignored=frozenset()):
         self.what, self.day = comparison(rules=rules, ignored=ignored), -1
         self.states: dict[tuple[str, str], AlertState] = {}
 
-    def run(
-        self,
-        summaries: Sequence[Summary] = (),
-        status: RunStatus = OK,
-        coverage: Coverage | None = None,
-    ) -> tuple[Transition, ...]:
+    def run(self, summaries=(), status=OK, coverage=None):
         self.day += 1
         states, changes = evaluate(
             self.what,
@@ -53,16 +47,14 @@ class Judged:
         )
         return self.remember(states, changes)
 
-    def stale(self, wait: Staleness, now: datetime) -> tuple[Transition, ...]:
+    def stale(self, wait, now):
         return self.remember(*judge_stale(self.what, tuple(self.states.values()), wait, now))
 
-    def remember(
-        self, states: Sequence[AlertState], changes: tuple[Transition, ...]
-    ) -> tuple[Transition, ...]:
+    def remember(self, states, changes):
         self.states |= {(state.alert, state.segment): state for state in states}
         return changes
 
-    def alarms(self) -> set[str]:
+    def alarms(self):
         return {alert for (alert, _), state in self.states.items() if state.state is not QUIET}
 
 
@@ -138,7 +130,7 @@ def test_what_one_rule_lacks_is_no_want_of_data_or_users():
     assert judged.alarms() == set()
 
 
-def covering(*names: str) -> Coverage:
+def covering(*names):
     return Coverage(
         rows=tuple(
             CoverageRow(segment=name, asked=100, paired=100, users_by_reason={})

@@ -11,7 +11,7 @@ import pytest
 import published
 from factories import DAY, SLOT, comparison, coverage_rule, evaluate, rule, summary
 from monitor.alerts.verdicts import Reading, judge_reading
-from monitor.model.alerts import Expectation, Outcome, State, Transition, Verdict
+from monitor.model.alerts import Expectation, Outcome, State, Transition
 from monitor.model.rankings import Arm
 from monitor.model.rules import CoverageRule, Direction, Learning, SimilarityRule, StandstillRule
 from monitor.model.runs import ArmScore, Findings, RunStatus
@@ -22,7 +22,7 @@ DROP = {"learned": Learning.DROP, "threshold": -1.0, "resolve_at": -1.0, "for_ru
 TREND = {**DROP, "learned": Learning.TREND}
 
 
-def expectation(**changes: Any) -> Expectation:
+def expectation(**changes):
     base: dict[str, Any] = {
         "alert": "SimilarityLow",
         "segment": "all",
@@ -37,7 +37,7 @@ def expectation(**changes: Any) -> Expectation:
 OK = Findings(slot=SLOT, status=RunStatus.OK)
 
 
-def verdict(watched: SimilarityRule, value: float, expected: Expectation | None) -> Verdict:
+def verdict(watched, value, expected):
     return judge_reading(watched, Reading(value, 1874, "all"), expected, OK)
 
 
@@ -158,10 +158,7 @@ def test_states_and_transitions_carry_the_limit_that_was_learned():
 FROZEN_RULE = StandstillRule(alert="CandidateFrozen", arm=Arm.CANDIDATE)
 
 
-Churn = tuple[float | None, float | None]
-
-
-def churn(baseline: float | None, candidate: float | None) -> tuple[ArmScore, ...]:
+def churn(baseline, candidate):
     values = ((Arm.BASELINE, baseline), (Arm.CANDIDATE, candidate))
     return tuple(
         ArmScore(segment="all", arm=arm, metric="self_churn", value=value, n=700)
@@ -169,7 +166,7 @@ def churn(baseline: float | None, candidate: float | None) -> tuple[ArmScore, ..
     )
 
 
-def play(*moves: Churn, **changes: Any) -> list[tuple[Outcome, str, Transition | None]]:
+def play(*moves, **changes):
     """What the rule says run after run, each remembering the last one."""
     watched = comparison(rules=(replace(FROZEN_RULE, **changes),))
     rejudging = Rejudgement(comparison=watched)

@@ -1,4 +1,3 @@
-from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
 
@@ -9,8 +8,8 @@ from hypothesis import strategies as st
 import factories
 from factories import DAY, SLOT, comparison, rule, transition
 from monitor.alerts.machine import INSTALLATION, Evaluation, advance, retire_alerts
-from monitor.model.alerts import AlertState, Outcome, State, Transition, Verdict
-from monitor.model.rules import Rule, Severity
+from monitor.model.alerts import AlertState, Outcome, State, Verdict
+from monitor.model.rules import Severity
 from tables import cells
 
 QUIET, PENDING, FIRING = State.QUIET, State.PENDING, State.FIRING
@@ -31,14 +30,14 @@ VERDICTS = {
 }
 
 
-def look(day: int, segment: str = "all") -> Evaluation:
+def look(day, segment="all"):
     slot = SLOT + day * DAY
     return Evaluation(
         comparison="home-feed", segment=segment, slot=slot, at=slot + timedelta(seconds=5)
     )
 
 
-def walk(*verdicts: Verdict, by: Rule = BAND) -> tuple[AlertState, list[Transition]]:
+def walk(*verdicts, by=BAND):
     state: AlertState | None = None
     transitions = []
     for day, verdict in enumerate(verdicts):
@@ -102,9 +101,7 @@ def test_each_state_meets_each_verdict(start, verdict, cell):
 
 
 def test_the_key_of_a_firing_follows_from_its_segment_and_slot_and_its_installation():
-    def key(
-        segment: str = "all", installation: str = "", labels: Mapping[str, str] | None = None
-    ) -> str | None:
+    def key(segment="all", installation="", labels=None):
         looked = replace(look(1, segment), installation=installation)
         state, _ = advance(rule(for_runs=1, labels=labels or {}), BREACH, None, looked)
         return state.dedup_key
@@ -166,7 +163,7 @@ def test_firings_and_ends_take_turns_under_one_key_and_no_old_slot_moves_anythin
 NOW = SLOT + timedelta(days=3)
 
 
-def state(**changes: object) -> AlertState:
+def state(**changes):
     return factories.state(**{"state": FIRING, "dedup_key": "key", **changes})
 
 
@@ -203,7 +200,7 @@ def test_a_removed_comparison_ends_all_its_alarms_in_order_and_a_pending_one_una
 def test_a_segment_is_ended_once_the_rule_no_longer_names_it_and_not_for_being_absent():
     states = [state(segment="country=UK"), state(segment="country=DE"), state()]
 
-    def ended(segments: str | tuple[str, ...]) -> list[tuple[str, str]]:
+    def ended(segments):
         ends = retire_alerts(states, [], [comparison(rules=(rule(segments=segments),))], at=NOW)
         return [(end.segment, end.reason) for end in ends]
 

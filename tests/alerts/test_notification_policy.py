@@ -1,7 +1,7 @@
 """What becomes of everything that is owed, cell by cell; and which alerts are one incident."""
 
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 
@@ -27,7 +27,7 @@ from monitor.alerts.notification_policy import (
     matches_all,
     propose_matchers,
 )
-from monitor.model.alerts import AlertState, State, Transition
+from monitor.model.alerts import State
 from monitor.model.errors import ConfigError
 from monitor.model.notifications import (
     Delivery,
@@ -53,7 +53,7 @@ WAITS = "waits for the end of its incident: SimilarityLow is still firing"
 NEVER, ENDED = "its start was never sent", "it ended before its start was sent"
 
 
-def owed(*changes: Transition, known: bool = False) -> list[Delivery]:
+def owed(*changes, known=False):
     return [
         Delivery(
             id=n,
@@ -67,22 +67,12 @@ def owed(*changes: Transition, known: bool = False) -> list[Delivery]:
     ]
 
 
-def situation(
-    *lasting: Transition, told: tuple[Transition, ...] = (), **more: Any
-) -> FiringSnapshot:
+def situation(*lasting, told=(), **more):
     keys = frozenset(start.dedup_key or "" for start in told)
     return FiringSnapshot(firing=lasting, delivered=keys, sent_starts=told, **more)
 
 
-def decide(
-    *changes: Transition,
-    lasting: tuple[Transition, ...] = (START,),
-    told: tuple[Transition, ...] = (),
-    known: bool = False,
-    policy: NotificationPolicy | None = None,
-    ungrouped: bool = False,
-    **more: Any,
-) -> list[tuple[DeliveryStatus, str | None]]:
+def decide(*changes, lasting=(START,), told=(), known=False, policy=None, ungrouped=False, **more):
     dispatch = Dispatch(
         snapshot=situation(*lasting, told=told, **more),
         policy=policy or NotificationPolicy(),
@@ -208,7 +198,7 @@ def test_the_proposed_silence_holds_back_what_joins_the_incident(segments, propo
     assert not is_silenced(placed, replace(joins, **spares))
 
 
-def condition(statistic: str) -> Transition:
+def condition(statistic):
     return transition(
         alert="NoData", metric="condition", statistic=statistic, dedup_key="condition"
     )
@@ -247,7 +237,7 @@ def test_a_condition_of_one_segment_holds_back_drift_of_that_one_only():
         )
 
 
-def route(text: str, receiver: str) -> RouteOptions:
+def route(text, receiver):
     return RouteOptions(match=[text], receivers=[receiver])
 
 
@@ -439,18 +429,12 @@ WITHOUT_LIST = (
 )
 
 
-def begin(
-    slot: datetime, severity: Severity = Severity.CRITICAL, **changes: Any
-) -> tuple[AlertState, Transition]:
+def begin(slot, severity=Severity.CRITICAL, **changes):
     state, cause = fired(slot, **changes)
     return replace(state, severity=severity), replace(cause, severity=severity)
 
 
-def named(
-    *moves: tuple[AlertState, Transition],
-    before: tuple[AlertState, ...] = (),
-    group_for: timedelta = GROUP_FOR,
-) -> tuple[tuple[AlertState, ...], tuple[Transition, ...]]:
+def named(*moves, before=(), group_for=GROUP_FOR):
     states, changes = zip(*moves, strict=True)
     judging = comparison(rules=(rule(), *WITHOUT_LIST, *CONDITIONS), group_for=group_for).judging
     return assign_incidents(states, changes, before, judging)
@@ -470,7 +454,7 @@ def test_what_begins_in_one_run_is_one_incident_whatever_its_severity_and_so_it_
     assert named(begin(SLOT + HOUR))[1][0].incident != name
 
 
-def opened(slot: datetime = SLOT, *before: AlertState, **changes: Any) -> AlertState:
+def opened(slot=SLOT, *before, **changes):
     """What begins to fire then, after these."""
     (state,), _ = named(begin(slot, **changes), before=before)
     return state

@@ -1,6 +1,5 @@
 """Rules on coverage, which similarity cannot see, and on similarity: what they compare, and which segments they judge."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -8,12 +7,11 @@ import pytest
 
 from factories import DAY, SLOT, comparison, coverage_rule, evaluate, rule, summary
 from monitor.alerts.rule_evaluation import JUDGES, Figures, thin_segments
-from monitor.model.alerts import AlertState, Outcome, State, Transition
+from monitor.model.alerts import Outcome, State
 from monitor.model.errors import ConfigError
 from monitor.model.rankings import Arm, Coverage, CoverageReason, CoverageRow
 from monitor.model.rules import (
     KIND_OF_LABEL,
-    Comparison,
     Condition,
     ConditionRule,
     RuleKind,
@@ -26,13 +24,7 @@ from tables import cells
 EACH = comparison(rules=(rule(segments="each", for_runs=1),))
 
 
-def run(
-    watched: Comparison,
-    day: int,
-    means: dict[str, float],
-    states: Sequence[AlertState] = (),
-    status: RunStatus = RunStatus.OK,
-) -> tuple[tuple[AlertState, ...], tuple[Transition, ...]]:
+def run(watched, day, means, states=(), status=RunStatus.OK):
     summaries = [summary(segment=name, mean=mean) for name, mean in means.items()]
     slot, reason = SLOT + day * DAY, None if status is RunStatus.OK else "candidate is down"
     return evaluate(
@@ -126,7 +118,7 @@ def test_every_kind_of_rule_is_found_by_its_label_and_conditions_are_evaluated_l
         ] + ["NoData"]
 
 
-def unchanged(segment: str, users: int, of: int) -> ArmScore:
+def unchanged(segment, users, of):
     return ArmScore(
         segment=segment, arm=Arm.CANDIDATE, metric="unchanged_list", value=users / of, n=of
     )
@@ -159,7 +151,7 @@ def test_unchanged_lists_are_judged_where_others_changed(row):
     ) - {"-"}
 
 
-def verdict(lack: Lack, *scores: ArmScore, status: RunStatus = RunStatus.OK) -> tuple[Outcome, str]:
+def verdict(lack, *scores, status=RunStatus.OK):
     watched = coverage_rule(f"{lack}(candidate)", threshold=0.05, segments="each", min_users=30)
     (state, *_), _ = evaluate(comparison(rules=(watched,)), arm_scores=scores, status=status)
     return state.outcome, state.reason
@@ -222,9 +214,7 @@ def test_every_reason_is_counted_by_exactly_one_share_of_an_arm_but_that_rankwat
         )
 
 
-def judged_share(
-    share: str, row: CoverageRow | None = ROW, *, min_users: int = 1, **run: Any
-) -> AlertState:
+def judged_share(share, row=ROW, *, min_users=1, **run):
     watched = coverage_rule(
         share,
         threshold=0.02,

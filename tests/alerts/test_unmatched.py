@@ -106,7 +106,7 @@ def test_a_silence_is_held_against_the_alerts_that_were_judged():
     known = {name: comparison(name=name, rules=rules) for name in ("feed", "new")}
     unknown = {"feed": None}
 
-    def said(*matchers: str, comparisons=unknown):
+    def said(*matchers, comparisons=unknown):
         placed = replace(silence(SLOT, SLOT), id=3, matchers=matchers)
         found = find_unmatched_silences([placed], states, comparisons)
         return write_unmatched(found[0]) if found else None

@@ -10,20 +10,13 @@ from monitor.alerts.verdicts import apply_bounds, bound_statistic, judge_reading
 from monitor.measures.summaries import summarize_one
 from monitor.model.alerts import Expectation, Outcome, Verdict
 from monitor.model.rankings import CoverageRow
-from monitor.model.rules import Direction, Learning, SimilarityRule
-from monitor.model.runs import RunStatus, Summary
+from monitor.model.rules import Direction, Learning
+from monitor.model.runs import RunStatus
 from monitor.model.statistics import Statistic
 from tables import cells
 
 
-def judge_similarity(
-    watched: SimilarityRule,
-    found: Summary | None,
-    status: RunStatus = RunStatus.OK,
-    *,
-    segment: str = "all",
-    reason: str | None = None,
-) -> Verdict:
+def judge_similarity(watched, found, status=RunStatus.OK, *, segment="all", reason=None):
     run = findings(status=status, run_reason=reason)
     return judge_reading(watched, read_similarity(watched, segment, run, found), None, run)
 
@@ -112,13 +105,7 @@ SCORES = {"scores": (-1.0, 1.0)}
 OK = Verdict(outcome=Outcome.OK, reason="said", value=0.4, users=90, is_recovered=True)
 
 
-def bounded(
-    watched: SimilarityRule,
-    missing: int,
-    verdict: Verdict = OK,
-    expected: Expectation | None = None,
-    mean: float = 0.4,
-) -> Verdict:
+def bounded(watched, missing, verdict=OK, expected=None, mean=0.4):
     """What becomes of a verdict on 90 users where so many more were asked."""
     row = CoverageRow(segment="all", asked=90 + missing, paired=90, users_by_reason={})
     return apply_bounds(watched, verdict, summary(n=90, mean=mean), row, expected)

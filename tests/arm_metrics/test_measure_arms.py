@@ -36,11 +36,11 @@ BATCH = reference.batch([([1, 2], [1, 9]), ([1, 3], [1, 9]), ([1, 2], [1, 4])])
 ONE_ITEM = reference.batch([([1], [1])] * 3)
 
 
-def places(*rows: list[float]) -> np.ndarray:
+def places(*rows):
     return np.array(rows, dtype=np.float64)
 
 
-def last(lists: list[list[int]], exposed: list[int] | None = None, k: int = 2) -> LastLists:
+def last(lists, exposed=None, k=2):
     codes, lengths = padded(lists, k)
     shown = sorted({code for row in lists for code in row}) if exposed is None else exposed
     return LastLists(codes=codes, lengths=lengths, exposed=np.array(shown, dtype=np.int32))
@@ -163,7 +163,7 @@ def test_a_name_is_read_with_room_around_it_and_an_unknown_one_is_refused_with_a
         parse_arm_metric(7)
 
 
-def churn_by_definition(now: list[int], then: list[int]) -> float:
+def churn_by_definition(now, then):
     return 1 - len(set(now) & set(then)) / max(len(now), len(then)) if now and then else math.nan
 
 

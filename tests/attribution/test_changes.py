@@ -6,7 +6,6 @@ Faults planted in a shop's lists.
 import math
 from dataclasses import replace
 from functools import cache
-from typing import Any
 
 import numpy as np
 import pytest
@@ -21,13 +20,12 @@ from kernels.reference import pairs
 from monitor.measures.metrics import parse, score_all
 from monitor.model.explanation import Change, ExampleLists, FaultKind
 from monitor.model.memory import Memory
-from monitor.model.rankings import Arm, PairBatch
+from monitor.model.rankings import Arm
 from monitor.model.rules import Keep
 from monitor.pipeline.user_batches import take_table
 from monitor.statistics.attribution.changes import (
     CHANGES,
     OwnLists,
-    PairChanges,
     classify,
     compare_pairs,
     group_users,
@@ -45,7 +43,7 @@ BEFORE = "123456:427819"
 """Lists of two models that always differed."""
 
 
-def change(name: str, former: Any, present: Any) -> PairChanges:
+def change(name, former, present):
     """What became of these pairs, given as text or as lists."""
     metric = parse(name)
     then, now = (
@@ -53,7 +51,7 @@ def change(name: str, former: Any, present: Any) -> PairChanges:
         for each in (former, present)
     )
 
-    def score(batch: PairBatch) -> np.ndarray:
+    def score(batch):
         return score_all(batch, [metric])[name] * (1 if metric.higher_is_more_alike else -1)
 
     found = compare_pairs(now, then, score)
@@ -62,7 +60,7 @@ def change(name: str, former: Any, present: Any) -> PairChanges:
     return found
 
 
-def amounts(found: PairChanges, arm: Arm, row: int = 0) -> tuple[float, float, float]:
+def amounts(found, arm, row=0):
     parts = found.by_arm[arm]
     return float(parts.membership[row]), float(parts.order[row]), float(parts.length[row])
 
@@ -125,7 +123,7 @@ def test_a_user_whose_score_is_undefined_or_who_had_no_list_has_no_parts():
     assert np.isnan(found.parts.total).tolist() == [True, True, False]
 
 
-def parts(rows: list[tuple[float, float, float]]) -> Parts:
+def parts(rows):
     membership, order, length = np.array(rows, dtype=np.float64).reshape(-1, 3).T
     return Parts(membership=membership, order=order, length=length)
 
@@ -151,11 +149,11 @@ def test_a_pair_is_of_the_kind_that_a_person_would_say(pair, kind):
     assert CHANGES[classify(reference.batch(pairs(pair), 6))[0]].value == kind
 
 
-def kinds(*changes: Change) -> np.ndarray:
+def kinds(*changes):
     return np.array([CHANGES.index(change) for change in changes], dtype=np.int8)
 
 
-def show(row: int) -> ExampleLists:
+def show(row):
     return ExampleLists(user=f"u{row}", baseline=(), candidate=())
 
 
@@ -189,7 +187,7 @@ GROWN = 9
 """Days after which a slow loss is looked at: 5 % of the users."""
 
 
-def measure(fault: Fault, day: int, past: Memory, shop: Shop = SHOP) -> Any:
+def measure(fault, day, past, shop=SHOP):
     """The run of that day."""
     what = comparison(
         k=shop.k,
@@ -205,7 +203,7 @@ def measure(fault: Fault, day: int, past: Memory, shop: Shop = SHOP) -> Any:
 
 
 @cache
-def past(shop: Shop = SHOP, begins: int = BEGINS) -> Memory:
+def past(shop=SHOP, begins=BEGINS):
     """What healthy days leave."""
     healthy, found = Fault(kind=Kind.NOISE, begins=begins), Memory()
     for day in range(begins - HEALTHY, begins):
@@ -217,7 +215,7 @@ def past(shop: Shop = SHOP, begins: int = BEGINS) -> Memory:
     return found
 
 
-def explain(fault: Fault, past: Memory, shop: Shop = SHOP) -> tuple[Any, list[str]]:
+def explain(fault, past, shop=SHOP):
     """What is said of it on the day on which it is looked at, and what of it is wrong."""
     day = fault.begins + (GROWN if fault.kind is Kind.SLOW_LOSS else 0)
     found = measure(fault, day, past, shop).explanation
@@ -318,7 +316,7 @@ def test_what_two_arms_alone_give_away_is_told_without_earlier_lists(kind, told)
     assert found.sentence.endswith("(No earlier lists to compare with.)")
 
 
-def lists(text: str) -> OwnLists:
+def lists(text):
     batch = reference.batch(pairs(text), 10)
     return OwnLists(
         former=batch.baseline,
@@ -345,7 +343,7 @@ def test_users_lie_in_the_bins_that_a_person_would_say():
 USUAL = (0.1, 0.3, 0.3, 0.2, 0.08, 0.02)
 
 
-def drawn(*shares: float, n: int = 1000) -> np.ndarray:
+def drawn(*shares, n=1000):
     return np.repeat(np.arange(len(shares)), np.rint(np.array(shares) * n).astype(int))
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from kernels import reference
-from monitor.model.explanation import MeanDrop, Part
+from monitor.model.explanation import Part
 from monitor.model.rankings import Arm
 from monitor.statistics.attribution.changes import PairChanges
 from monitor.statistics.attribution.decomposition import (
@@ -19,10 +19,8 @@ from monitor.statistics.attribution.decomposition import (
 from monitor.statistics.attribution.parts import Parts
 from tables import cells
 
-Rows = dict[str, np.ndarray]
 
-
-def changes_of(membership: np.ndarray, order: np.ndarray | float = 0.0) -> PairChanges:
+def changes_of(membership, order=0.0):
     """The candidate's change, NaN of users of whom nothing earlier is known."""
     nothing = 0.0 * membership
     former = reference.batch([([], [])] * len(membership))
@@ -36,7 +34,7 @@ def changes_of(membership: np.ndarray, order: np.ndarray | float = 0.0) -> PairC
     )
 
 
-def decompose(distance: np.ndarray, changes: PairChanges, segments: Rows) -> MeanDrop:
+def decompose(distance, changes, segments):
     found = decompose_drop(distance, changes, {"all": np.arange(len(distance)), **segments})
     assert found is not None
     return found

@@ -9,24 +9,24 @@ import pytest
 
 from kernels import reference
 from metrics import known_pairs
-from monitor.measures.metrics import METRICS, Metric, Need, parse, score_all
+from monitor.measures.metrics import METRICS, Need, parse, score_all
 from monitor.model.rankings import PairBatch
 from monitor.receivers.message.content import item_lines
 from monitor.statistics.attribution.decomposition import compare_exposure
-from monitor.statistics.attribution.parts import Parts, split_distances
+from monitor.statistics.attribution.parts import split_distances
 from tables import cells
 
 
-def score_of(metric: Metric, batch: PairBatch) -> np.ndarray:
+def score_of(metric, batch):
     return score_all(batch, [metric])[str(metric)] * (1 if metric.higher_is_more_alike else -1)
 
 
-def split(name: str, batch: PairBatch) -> Parts:
+def split(name, batch):
     metric = parse(name)
     return split_distances(batch, lambda each: score_of(metric, each))
 
 
-def split_one(name: str, pair: str) -> tuple[float, ...]:
+def split_one(name, pair):
     """Membership, order and length of one pair, an item a digit: "123:321"."""
     parts = split(name, reference.batch(reference.pairs(pair)))
     return tuple(float(values[0]) for values in (parts.membership, parts.order, parts.length))
@@ -115,13 +115,13 @@ SIMILAR = [
 ]
 
 
-def in_baseline_order(baseline: list[int], candidate: list[int]) -> list[int]:
+def in_baseline_order(baseline, candidate):
     """The slow way: pick the next common item of the baseline wherever the candidate holds a common one."""
     waiting = iter([item for item in baseline if item in candidate])
     return [next(waiting) if item in baseline else item for item in candidate]
 
 
-def on_baseline_places(baseline: list[int], candidate: list[int]) -> list[int]:
+def on_baseline_places(baseline, candidate):
     """The slow way: common items where the baseline has them, then place by place what is left."""
     left = iter([item for item in candidate if item not in baseline])
     return [item if item in candidate else next(left) for item in baseline]
@@ -177,7 +177,7 @@ def test_a_weight_goes_with_its_item():
         assert [len(row) for row in rows] == step.candidate_lengths.tolist()
 
 
-def codes(lists: list[list[int]]) -> np.ndarray:
+def codes(lists):
     return reference.padded(lists, 2)[0]
 
 

@@ -5,15 +5,12 @@ And that what is drawn is well-formed whatever comes.
 
 import math
 import re
-from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from markupsafe import Markup
 
 from factories import DAY
 from monitor.charts.bars import Bar, draw_bars, draw_heat_map, draw_waterfall
@@ -25,21 +22,19 @@ from tables import parsed
 START = datetime(2024, 1, 1, tzinfo=UTC)
 
 
-def parts(drawn: Markup, tag: str, class_: str | None = None) -> list[ET.Element]:
+def parts(drawn, tag, class_=None):
     """Elements of the drawing in order, by tag and by the first word of their class."""
     found = ET.fromstring(drawn).iter(tag)  # noqa: S314 - our own
     return [each for each in found if class_ is None or class_ in (each.get("class") or "").split()]
 
 
-def ends(rectangle: ET.Element) -> tuple[float, float]:
+def ends(rectangle):
     """From left to right."""
     left = float(rectangle.get("x", 0))
     return left, left + float(rectangle.get("width", 0))
 
 
-def series(
-    values: list[float | None], normal: Mapping[str, Any] | None = None, **more: Any
-) -> Markup:
+def series(values, normal=None, **more):
     points = [
         Point(at=START + number * DAY, value=value, note="n", **(normal or {}))
         for number, value in enumerate(values)

@@ -14,7 +14,7 @@ from web.conftest import health
 
 
 @pytest.fixture
-def world(tmp_path: Path, sqlite_template: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def world(tmp_path, sqlite_template, monkeypatch):
     """A configuration over lists of two files, and an empty database, in the current folder."""
     shutil.copy(sqlite_template, tmp_path)
     write_world(tmp_path, "sqlite:///rankwatch.db", every="1d")
@@ -23,7 +23,7 @@ def world(tmp_path: Path, sqlite_template: Path, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.fixture(scope="session")
-def printed_runs(tmp_path_factory: pytest.TempPathFactory, sqlite_template: Path) -> Path:
+def printed_runs(tmp_path_factory, sqlite_template):
     """A folder with a firing comparison; what its two runs printed is in `runs.jsonl`."""
     folder = tmp_path_factory.mktemp("fired")
     shutil.copy(sqlite_template, folder)
@@ -37,7 +37,7 @@ def printed_runs(tmp_path_factory: pytest.TempPathFactory, sqlite_template: Path
 
 
 @pytest.fixture
-def fired(printed_runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def fired(printed_runs, tmp_path, monkeypatch):
     """A comparison whose alert fires since 2024-01-09, in the current folder."""
     monkeypatch.chdir(tmp_path)
     return shutil.copytree(printed_runs, tmp_path, dirs_exist_ok=True)

@@ -5,7 +5,6 @@ import os
 import re
 import sys
 import time
-from pathlib import Path
 from threading import Event
 from types import ModuleType
 from typing import Any
@@ -32,16 +31,16 @@ ENDS_AS_PYTHON = 99
 """The exit code of a command that leaves its end to Python, which the thread would abort."""
 
 
-def fail(*_: object, **__: object) -> None:
+def fail(*_, **__):
     """Raise KeyError while DuckDB works in a thread: a process that ends as Python does is aborted then."""
     begun = Event()
 
-    def go_on() -> int:
+    def go_on():
         begun.set()
         while True:
             time.sleep(0.001)
 
-    def query() -> None:
+    def query():
         with duckdb.connect() as database:
             database.create_function("go_on", go_on, [], int)
             database.execute("SELECT go_on()")
@@ -51,7 +50,7 @@ def fail(*_: object, **__: object) -> None:
     raise KeyError(NEEDLE)
 
 
-def fail_inside(words: tuple[str, ...], folder: Path, environment: dict[str, str]) -> None:
+def fail_inside(words, folder, environment):
     """Run this command, which fails at once."""
     command: Any = typer.main.get_command(app)
     for word in words:
@@ -60,11 +59,11 @@ def fail_inside(words: tuple[str, ...], folder: Path, environment: dict[str, str
     _run(words, folder, environment)
 
 
-def fail_after_start(words: tuple[str, ...], folder: Path, environment: dict[str, str]) -> None:
+def fail_after_start(words, folder, environment):
     """Run the daemon, which fails once its threads run."""
     start_daemon = Daemon.start
 
-    def start_and_fail(self: Daemon) -> None:
+    def start_and_fail(self):
         start_daemon(self)
         fail()
 
@@ -72,14 +71,14 @@ def fail_after_start(words: tuple[str, ...], folder: Path, environment: dict[str
     _run(words, folder, environment)
 
 
-def _run(words: tuple[str, ...], folder: Path, environment: dict[str, str]) -> None:
+def _run(words, folder, environment):
     try:
         run_command(words, str(folder), environment, str(folder / "out"), str(folder / "err"))
     finally:
         os._exit(ENDS_AS_PYTHON)
 
 
-def done(target: Any, words: tuple[str, ...], folder: Path, **environment: str) -> Done:
+def done(target, words, folder, **environment):
     """What the command printed in a process of its own, and its exit code."""
     process = start(target, words, folder, environment)
     code = ended(process, 60)
@@ -118,7 +117,7 @@ def test_a_daemon_whose_threads_run_ends_likewise(tmp_path):
 def test_a_run_that_breaks_is_a_failed_run_whose_reason_names_the_place_and_shows_no_data(
     tmp_path, monkeypatch
 ):
-    def broken(*_: object) -> None:
+    def broken(*_):
         raise KeyError(NEEDLE)
 
     config = write_world(tmp_path, "sqlite:///rankwatch.db", every="1d")
@@ -134,7 +133,7 @@ def test_a_run_that_breaks_is_a_failed_run_whose_reason_names_the_place_and_show
 
 def test_an_interrupt_while_the_program_loads_ends_with_its_code(monkeypatch):
     class Interrupted(ModuleType):
-        def __getattr__(self, name: str) -> object:
+        def __getattr__(self, name):
             raise KeyboardInterrupt
 
     monkeypatch.setitem(sys.modules, "monitor.cli.main", Interrupted("monitor.cli.main"))

@@ -16,7 +16,7 @@ from commands import assert_refused, objects, of_all, rankwatch, read_json
 from forking import ended, started
 from monitor.storage import open_store
 from servers.daemon import wait_for
-from servers.webhook import Collector, answer
+from servers.webhook import answer
 from service.lists_world import APART, SIMILAR, write_lists, write_world
 from storage.worked import claimed
 
@@ -24,7 +24,7 @@ RUN = "run-once --slot 2024-01-08"
 CANDIDATE = Path("candidate.jsonl")
 
 
-def adjust(*changes: tuple[str, str]) -> None:
+def adjust(*changes):
     """Replace texts of the configuration."""
     config = Path("rankwatch.yaml")
     text = config.read_text()
@@ -34,7 +34,7 @@ def adjust(*changes: tuple[str, str]) -> None:
     config.write_text(text)
 
 
-def hook(collector: Collector) -> str:
+def hook(collector):
     return f'receivers: [{{webhook: {{url: "{collector.url}/hook", secret: abc}}}}]\n'
 
 

@@ -2,15 +2,15 @@
 
 import csv
 import json
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
 
 import monitor
 from commands import assert_refused, objects, of_all, one_line, rankwatch
+from factories import summary
+from monitor.service.analysis.interpretation import interpret
 from tables import rows
 
 BASE = {f"u{i}": list(range(i, i + 10)) for i in range(12)}
@@ -23,26 +23,24 @@ SCORES = [9, 9, 8, 7, 6, 5, 4, 3, 2, 1]
 COMPARE = "compare base.jsonl candidate.jsonl"
 
 
-def read_comparison(command: str) -> dict[str, Any]:
+def read_comparison(command):
     done = rankwatch(f"{command} --json")
     assert done.stderr == ""
     (found,) = objects(done)
     return found
 
 
-def write_rows(name: str, *rows: dict[str, Any], mode: str = "w") -> None:
+def write_rows(name, *rows, mode="w"):
     with Path(name).open(mode) as file:
         file.writelines(json.dumps(row) + "\n" for row in rows)
 
 
-def write_long(
-    path: Path, delimiter: str, columns: list[str], rows: Iterable[tuple[object, ...]]
-) -> None:
+def write_long(path, delimiter, columns, rows):
     with path.open("w", newline="") as file:
         csv.writer(file, delimiter=delimiter).writerows([columns, *rows])
 
 
-def write_world() -> None:
+def write_world():
     """Two files of lists in the current folder."""
     for name, lists in (("base", BASE), ("candidate", CANDIDATE)):
         rows = (
@@ -53,13 +51,13 @@ def write_world() -> None:
 
 
 @pytest.fixture(autouse=True)
-def _world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _world(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_world()
 
 
 @pytest.fixture(scope="module")
-def compared(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def compared(tmp_path_factory):
     """What is printed of both files for machines, which needs no configuration and no database."""
     folder = tmp_path_factory.mktemp("compared")
     with pytest.MonkeyPatch.context() as patch:
@@ -104,6 +102,42 @@ def test_files_of_different_shapes_are_compared_and_scores_make_ties_and_may_mak
     assert_refused("""
         compare candidate.jsonl long.csv --item produkt --rank place | 2 | has no column 'produkt' (did you mean 'product'?)
     """)
+
+
+@pytest.mark.parametrize(
+    ("mean", "error", "likeness"),
+    [
+        (1.0, 0.0, "identical"),
+        (0.95, 0.01, "nearly_identical"),
+        (0.7, 0.01, "similar"),
+        (0.3, 0.01, "different"),
+        (0.22, 0.01, "random"),
+        (0.1, 0.01, "below_random"),
+        (0.6, 0.3, "uncertain"),
+        (0.6, None, "uncertain"),
+    ],
+)
+def test_a_mean_is_read_between_its_values_for_random_and_for_identical_lists(
+    mean, error, likeness
+):
+    told = summary(mean=mean, standard_error=error)
+    trainings = summary(mean=0.9, standard_error=0.01)
+    found = interpret(told, by_chance=0.2, identical=1.0, trainings=trainings)
+    assert found.likeness == likeness
+    assert found.closeness == pytest.approx((mean - 0.2) / 0.8)
+    assert found.trainings.ratio == pytest.approx((1.0 - mean) / 0.1)
+    assert found.trainings.is_exceeded is (mean < 0.9 and error == 0.01)
+    assert interpret(told, by_chance=None, identical=1.0, trainings=None) is None
+
+
+def test_the_last_line_says_whether_the_candidate_differs_more_than_a_second_training():
+    write_rows(
+        "second.jsonl",
+        *({"user_id": user, "items": [*items[:9], 99]} for user, items in BASE.items()),
+    )
+    last = rankwatch(f"{COMPARE} --retrained second.jsonl --worst 1").stdout.splitlines()[-1]
+    assert last.startswith("In short, the lists are ")
+    assert "times as far from the baseline as a second training of its model" in last
 
 
 def test_by_splits_the_users_by_a_column_and_what_sets_lists_apart_adds_up_to_the_distance_from_identical_ones(

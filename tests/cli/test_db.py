@@ -6,14 +6,12 @@ import sqlite3
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from clocks import set_clock
 from commands import assert_refused, one_line, rankwatch, read_json
 from factories import DAY, SLOT
-from forking import Done
 from json_keys import read_listed
 from monitor.model.runs import Lease
 from monitor.storage import open_leases, open_store, parse_url, schema_version
@@ -25,17 +23,17 @@ CONFIG = f"database: sqlite:///rankwatch.db\nretention: {{scores: 30d, evidence:
 FILE = Path("rankwatch.db")
 
 
-def db(command: str) -> Done:
+def db(command):
     return rankwatch(f"db {command}")
 
 
-def db_json(command: str) -> dict[str, Any]:
+def db_json(command):
     (found,) = read_json(f"db {command}")
     return found
 
 
 @pytest.fixture(autouse=True)
-def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def config(tmp_path, monkeypatch):
     """The configuration in the current folder; there is no database."""
     monkeypatch.chdir(tmp_path)
     set_clock(monkeypatch, SLOT)
@@ -45,12 +43,12 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def empty(sqlite_template: Path) -> None:
+def empty(sqlite_template):
     shutil.copy(sqlite_template, FILE)
 
 
 @pytest.fixture
-def filled(empty: None) -> None:  # noqa: ARG001 - it must be there
+def filled(empty):  # noqa: ARG001 - it must be there
     with closing(open_store(f"sqlite:///{FILE}", create=False)) as store:
         for days in (60, 40, 2):
             run(store, SLOT - days * DAY)
@@ -72,13 +70,13 @@ def test_current_check_and_moves_speak_to_machines():
     assert (old.returncode, json.loads(old.stdout)["is_as_expected"]) == (4, False)
 
 
-def _overwrite() -> None:
+def _overwrite():
     with FILE.open("r+b") as opened:
         opened.seek(30 * 4096)
         opened.write(b"\xff" * 4096)
 
 
-def _desynchronize() -> None:
+def _desynchronize():
     with closing(sqlite3.connect(FILE, isolation_level=None)) as connection:
         row = connection.execute(
             "SELECT * FROM sqlite_master WHERE name = 'ix_runs_slot'"
@@ -168,7 +166,7 @@ def test_on_postgresql_a_lease_or_a_run_under_way_keeps_the_schema_until_it_ran_
     assert db("downgrade --force -- -1").returncode == 0
 
 
-def write_version(version: object) -> None:
+def write_version(version):
     with closing(sqlite3.connect(FILE, isolation_level=None)) as connection:
         connection.execute("DELETE FROM alembic_version")
         if version is not None:

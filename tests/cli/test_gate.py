@@ -16,7 +16,7 @@ from service.lists_world import APART, write_lists, write_world
 GATE = "gate feed --margin 0.5"
 
 
-def write_rotating(folder: Path) -> None:
+def write_rotating(folder):
     """Forty of sixty users, drawn anew each day, no noise floor."""
     config = write_world(folder, "sqlite:///rankwatch.db", every="1d")
     config.write_text(
@@ -25,7 +25,7 @@ def write_rotating(folder: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def rotating(tmp_path_factory: pytest.TempPathFactory, sqlite_template: Path) -> Path:
+def rotating(tmp_path_factory, sqlite_template):
     """Runs of two days of similar lists, for tests that only read them."""
     folder = Path(shutil.copy(sqlite_template, tmp_path_factory.mktemp("rotating"))).parent
     write_rotating(folder)
@@ -37,7 +37,7 @@ def rotating(tmp_path_factory: pytest.TempPathFactory, sqlite_template: Path) ->
 
 
 @pytest.fixture
-def stored(rotating: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def stored(rotating, monkeypatch):
     """That folder, the current one."""
     monkeypatch.chdir(rotating)
     return rotating
@@ -129,7 +129,7 @@ def test_no_error_ends_with_a_verdict(stored, monkeypatch):
         {GATE} --certificate pipe | 74 | rankwatch: pipe: it is no file but a pipe, socket or device: name a file
     """)
 
-    def broken(*_: object, **__: object):
+    def broken(*_, **__):
         raise ZeroDivisionError
 
     monkeypatch.setattr("monitor.service.gate.make_question", broken)

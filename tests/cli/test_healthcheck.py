@@ -1,14 +1,12 @@
 """The command `healthcheck` against real servers: plain, encrypted, with passwords and with clients' certificates."""
 
 import socket
-from pathlib import Path
 
 import pytest
 
 from commands import assert_refused, rankwatch
 from servers.certificates import found
 from servers.webhook import (
-    Collector,
     answer,
     disconnect,
     flood_headers,
@@ -18,23 +16,23 @@ from servers.webhook import (
 from web.sites import serving
 
 
-def port_of(collector: Collector) -> int:
+def port_of(collector):
     return int(collector.url.rpartition(":")[2])
 
 
-def ask_at(collector: Collector, options: str = "") -> tuple[int, str]:
+def ask_at(collector, options=""):
     """Exit code, and why there was no answer."""
     code, text = ask(port_of(collector), options)
     return code, text.removeprefix(f"no answer from 127.0.0.1:{port_of(collector)}: ")
 
 
 @pytest.fixture(autouse=True)
-def _empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _empty(tmp_path, monkeypatch):
     """There is no configuration."""
     monkeypatch.chdir(tmp_path)
 
 
-def ask(port: int, options: str = "", host: str = "127.0.0.1") -> tuple[int, str]:
+def ask(port, options="", host="127.0.0.1"):
     """Exit code, and what was printed."""
     done = rankwatch(f"healthcheck {host}:{port} {options}")
     return done.returncode, (done.stdout + done.stderr).strip()
@@ -91,7 +89,7 @@ def test_who_does_not_answer_is_not_well():
         assert text.startswith(f"no answer from {name}:{port}: ")
 
 
-def of_tls(collector: Collector, sock: socket.socket) -> None:
+def of_tls(collector, sock):
     """The beginning of a record of TLS, and then drops."""
     sock.sendall(b"\x16\x03\x03\x40\x00")
     while not collector.stopped.wait(0.02):

@@ -13,7 +13,7 @@ from monitor.cli.main import COMMANDS
 from test_documentation import COMMANDS as BY_PATH
 
 
-def complete(line: str) -> list[str]:
+def complete(line):
     """What bash offers at the end of the line."""
     words = ["rankwatch", *line.split(" ")]
     env = {
@@ -71,7 +71,7 @@ def test_the_shell_completes_names_from_the_configuration_and_the_database_or_no
         ("show feed --slot 2024", ["2024-01-09", "2024-01-08"]),
         ("alerts ack feed --segment ", ["all"]),
         ("alerts ack --alert Sim", ["SimilarityLow"]),
-        ("metrics kendall_d", ["kendall_distance"]),
+        ("metrics novel", ["novelty"]),
         ("-c none.yaml show ", []),
     ):
         assert complete(line) == offered, line

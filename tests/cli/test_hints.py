@@ -14,14 +14,14 @@ LONG = "user_id,item,rank\n"
 COMPARE = "compare base.csv other.csv --item item --rank rank"
 
 
-def write_long(name: str, *items: str, user: str = "1") -> None:
+def write_long(name, *items, user="1"):
     Path(name).write_text(
         LONG + "".join(f"{user},{item},{rank}\n" for rank, item in enumerate(items))
     )
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, sqlite_template: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def folder(tmp_path, sqlite_template, monkeypatch):
     monkeypatch.chdir(tmp_path)
     shutil.copy(sqlite_template, tmp_path)
     write_long("base.csv", "42", "7")
@@ -67,7 +67,7 @@ maintenance: [{name: night, match: ['alert=Lwo'], cron: '0 2 * * *', for: 2h}]
 """
 
 
-def write_world(prefix: str) -> None:
+def write_world(prefix):
     Path("rankwatch.yaml").write_text(CONFIGURATION)
     for name, start in (("lists.jsonl", ""), ("other.jsonl", prefix)):
         rows = ({"user": f"u{n}", "items": [f"{start}{n}"], "country": "NO"} for n in range(30))

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -39,7 +38,7 @@ show_loaded("scipy.stats alembic apprise")
 """
 
 
-def lines_of(code: str, directory: Path) -> list[str]:
+def lines_of(code, directory):
     command = [sys.executable, "-c", code]
     return subprocess.run(
         command, cwd=directory, capture_output=True, text=True, check=True

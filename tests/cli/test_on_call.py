@@ -17,7 +17,7 @@ from monitor.settings.loader import load_settings
 from monitor.storage import open_store
 from pipeline.owed_run import store_run
 from pipeline.test_delivery import REFUSED, FakeReceiver, outlet
-from servers.webhook import Collector, answer
+from servers.webhook import answer
 from service.lists_world import write_world
 
 
@@ -27,7 +27,7 @@ def test_alerts_lists_without_a_command_and_by_name():
         assert "firing" in rankwatch(f"alerts {arguments}").stdout, arguments
 
 
-def drift() -> tuple[str, str | None]:
+def drift():
     """State of the configuration's own rule, and who acknowledged it."""
     states = read_json("alerts --states")
     return next(
@@ -113,7 +113,7 @@ def test_silences_are_added_listed_and_ended():
 
 
 @pytest.fixture
-def receivers(world: Path, collector: Collector) -> Path:
+def receivers(world, collector):
     """A configuration with two receivers."""
     hooks = "".join(
         f'  - webhook: {{url: "{collector.url}/canary", name: {name}}}\n'

@@ -1,10 +1,7 @@
 """Slots that are run again: what live sources answered at their time stays."""
 
-from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import Any
 
 import pytest
 from sqlalchemy import text
@@ -12,7 +9,8 @@ from sqlalchemy import text
 from clocks import set_clock
 from commands import objects, rankwatch, read_json
 from monitor.storage import open_store
-from servers.recommender import Recommender, running_recommender
+from monitor.texts.slots import write_already_run, write_run_again
+from servers.recommender import running_recommender
 
 pytestmark = pytest.mark.integration
 SLOT = "2024-01-08T00:00:00Z"
@@ -30,7 +28,7 @@ LISTS = {f"u{number}": [number % 3, 11, 12, 13, 14] for number in range(40)}
 
 
 @pytest.fixture
-def candidate() -> Iterator[Recommender]:
+def candidate():
     """Another service, which lists other items than the baseline does."""
     with running_recommender() as server:
         server.lists = dict(LISTS)
@@ -38,7 +36,7 @@ def candidate() -> Iterator[Recommender]:
 
 
 @pytest.fixture
-def asking(world: Path, recommender: Recommender, candidate: Recommender) -> Path:
+def asking(world, recommender, candidate):
     """The configuration asks two services."""
     (world / "users.csv").write_text("user\n" + "\n".join(LISTS))
     (world / "rankwatch.yaml").write_text(f"""
@@ -55,7 +53,7 @@ comparisons:
     return world
 
 
-def stored(world: Path, comparison: str = "feed") -> dict[str, list[Any]]:
+def stored(world, comparison="feed"):
     """All that the database holds of the comparison's runs, without what the claim of another attempt changes."""
     found = {}
     with (
@@ -85,20 +83,13 @@ def test_an_incident_that_is_replayed_during_a_later_outage_stays_as_it_is(askin
     for command, code in ((f"replay {PERIOD}", 2), (f"run-once --slot {SLOT}", 0)):
         done = rankwatch(command)
 
-        assert done.stderr.strip() == (
-            f"rankwatch: feed: the run of {SLOT} stored answers of live sources. The sources would "
-            f"answer differently now. rankwatch show feed --slot {SLOT} shows the stored run. "
-            "--again asks again, and keeps the earlier attempt as feed@1"
-        )
+        assert done.stderr.strip() == (f"rankwatch: {write_already_run('feed', 1, SLOT, 'feed@1')}")
         assert (done.returncode, stored(asking), len(candidate.asked)) == (code, before, asked)
 
     done = rankwatch(f"replay {PERIOD} --again --json")
 
     assert [each["paired"] for each in objects(done)] == [26]
-    assert done.stderr.strip() == (
-        f"rankwatch: feed: the run of {SLOT} asked again. The earlier attempt is kept: rankwatch "
-        f"show feed@1 --slot {SLOT}"
-    )
+    assert done.stderr.strip() == (f"rankwatch: {write_run_again('feed', 1, SLOT, 'feed@1')}")
     assert stored(asking, "feed@1") == before
     (earlier,) = read_json(f"show feed@1 --slot {SLOT}")
     (shown,) = read_json("show feed")

@@ -4,12 +4,9 @@ import logging
 import os
 import signal
 import threading
-from collections.abc import Callable
 from dataclasses import replace
 from io import StringIO
 from itertools import groupby
-from pathlib import Path
-from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -32,10 +29,8 @@ from monitor.demo.simulation import (
 from monitor.model.errors import ConfigError
 from monitor.service.daemon.daemon import Daemon
 
-Factory = Callable[[Path], Any]
 
-
-def perform(directory: Path, daemon_factory: Factory, *, fast: bool) -> tuple[int, str]:
+def perform(directory, daemon_factory, *, fast):
     out = StringIO()
     code = run_demo(
         fast=fast,
@@ -47,7 +42,7 @@ def perform(directory: Path, daemon_factory: Factory, *, fast: bool) -> tuple[in
 
 
 @pytest.fixture
-def idle(monkeypatch: pytest.MonkeyPatch) -> Any:
+def idle(monkeypatch):
     """A daemon that stores nothing, over a shop that is trained in a moment."""
     monkeypatch.setattr(session, "Shop", lambda: Shop(users=60, items=60))
     daemon = Mock(url="http://127.0.0.1:1")
@@ -98,11 +93,11 @@ def test_a_fast_demo_in_which_nothing_happens_ends_with_1_and_says_what_was_miss
     assert str(tmp_path / "rankwatch.log") in text
 
 
-def press_ctrl_c() -> None:
+def press_ctrl_c():
     raise KeyboardInterrupt
 
 
-def terminate() -> None:
+def terminate():
     os.kill(os.getpid(), signal.SIGTERM)
 
 
@@ -115,7 +110,7 @@ def test_an_interrupt_stops_everything_and_what_was_logged_meanwhile_is_in_the_f
 ):
     looks = iter(range(2))
 
-    def look(*_: object, **__: object):
+    def look(*_, **__):
         if next(looks, None) is None:
             logging.getLogger("monitor.test").warning("said in the demo")
             how()

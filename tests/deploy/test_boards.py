@@ -3,9 +3,7 @@
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,7 +14,7 @@ from tables import cells
 
 
 @pytest.fixture(params=dashboards.NAMES)
-def board(request: pytest.FixtureRequest) -> Any:
+def board(request):
     return dashboards.read(request.param)
 
 
@@ -61,7 +59,7 @@ def test_a_query_over_what_nothing_shows_is_found(query, legend, name):
 BUILT_IN = {"__all", "__rate_interval", "__value", "__url_time_range", "__timeFilter"}
 
 
-def values(node: Any, key: str) -> Iterator[Any]:
+def values(node, key):
     """Every value under that key, at any depth."""
     children = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
     if isinstance(node, dict) and key in node:
@@ -70,7 +68,7 @@ def values(node: Any, key: str) -> Iterator[Any]:
         yield from values(child, key)
 
 
-def texts(node: Any) -> Iterator[str]:
+def texts(node):
     if isinstance(node, str):
         yield node
     for child in (

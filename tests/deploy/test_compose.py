@@ -2,7 +2,6 @@
 
 import re
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 
@@ -18,7 +17,7 @@ pytestmark = [pytest.mark.early, pytest.mark.integration]
 SERVICES = yaml_of("compose.yaml")["services"]
 
 
-def _address(log: Path) -> str:
+def _address(log):
     found = re.search(r"serve (http://\S+)/baseline", log.read_text() if log.exists() else "")
     return found[1] if found else ""
 

@@ -1,9 +1,7 @@
 """Every query of the dashboards to the database, on a PostgreSQL with two weeks of runs, as the role that Grafana has."""
 
 import subprocess
-from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import psycopg
 import pytest
@@ -13,12 +11,10 @@ from typer.testing import CliRunner
 
 import preview
 from deploy import dashboards
-from deploy.dashboards import Page
-from deploy.fortnight import FAULTY, PAGE, Fortnight, configuration, told
+from deploy.fortnight import FAULTY, PAGE, configuration, told
 from deploy.shipped import DEPLOY, moved, yaml_of
 from monitor.cli.main import app
 from servers import require
-from servers.postgres import PostgresServer
 
 pytestmark = pytest.mark.integration
 READER, SECRET = "rankwatch_reader", "reader's \\secret"
@@ -27,9 +23,7 @@ QUERIES = dict(dashboards.sql(BOARD))
 
 
 @pytest.fixture(scope="module")
-def fortnight(
-    postgres_server: PostgresServer, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Fortnight]:
+def fortnight(postgres_server, tmp_path_factory):
     with (
         postgres_server.database() as url,
         told(tmp_path_factory.mktemp("fortnight"), url) as fortnight,
@@ -38,7 +32,7 @@ def fortnight(
 
 
 @pytest.fixture(scope="module")
-def owner(fortnight: Fortnight) -> Iterator[psycopg.Connection]:
+def owner(fortnight):
     with psycopg.connect(
         fortnight.database_url.replace("+psycopg", ""), autocommit=True
     ) as connection:
@@ -46,9 +40,7 @@ def owner(fortnight: Fortnight) -> Iterator[psycopg.Connection]:
 
 
 @pytest.fixture(scope="module")
-def reader(
-    fortnight: Fortnight, owner: psycopg.Connection, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[psycopg.Connection]:
+def reader(fortnight, owner, tmp_path_factory):
     """Connected as the role that the service for it in compose.yaml makes."""
     url, secrets = make_url(fortnight.database_url), tmp_path_factory.mktemp("secrets")
     service = yaml_of("compose.yaml")["services"]["reader"]
@@ -73,7 +65,7 @@ def reader(
         owner.execute(sql.SQL(done).format(sql.Identifier(READER)))
 
 
-def rows(reader: psycopg.Connection, title: str, page: Page = PAGE) -> list[dict[str, Any]]:
+def rows(reader, title, page=PAGE):
     found = reader.execute(page.sql(QUERIES[title]))
     assert found.description
     return [
@@ -82,7 +74,7 @@ def rows(reader: psycopg.Connection, title: str, page: Page = PAGE) -> list[dict
 
 
 @pytest.fixture(scope="module")
-def page(reader: psycopg.Connection) -> Page:
+def page(reader):
     """With somebody chosen who was compared."""
     return replace(
         PAGE, values={**PAGE.values, "user": str(rows(reader, "Worst users")[0]["User"])}

@@ -17,7 +17,7 @@ from settings.minimal import MINIMAL
 
 
 @pytest.fixture
-def unit(tmp_path: Path) -> Path:
+def unit(tmp_path):
     """The unit with a program that exists here: verify looks for it."""
     program = tmp_path / "rankwatch"
     program.write_text("#!/bin/sh\n")
@@ -29,7 +29,7 @@ def unit(tmp_path: Path) -> Path:
     return copy
 
 
-def _analyze(*arguments: str) -> "subprocess.CompletedProcess[str]":
+def _analyze(*arguments):
     quiet = os.environ | {"SYSTEMD_LOG_LEVEL": "warning", "SYSTEMD_COLORS": "0"}
     return subprocess.run(
         [require("systemd-analyze"), *arguments],
@@ -75,11 +75,11 @@ CRON = re.compile(r"^\*/15 \* \* \* \* rankwatch (flock .+)$", re.MULTILINE)
 
 
 @pytest.fixture(scope="module")
-def line() -> str:
+def line():
     return str(CRON.findall(text_of("cron/rankwatch"))[0])
 
 
-def _cron(line: str, tmp_path: Path, program: str) -> int:
+def _cron(line, tmp_path, program):
     """Exit code of cron's command with this shell program in rankwatch's place."""
     require("flock")
     stand_in = tmp_path / "rankwatch"

@@ -5,8 +5,6 @@ No cluster takes part.
 
 import importlib
 import shutil
-from collections.abc import Iterator
-from typing import Any
 
 import bcrypt
 import kubernetes_validate
@@ -16,7 +14,7 @@ import yaml
 import monitor
 from deploy.shipped import DEPLOY, guide
 from monitor.settings.loader import load_settings
-from servers.kustomize import Build, kustomizer
+from servers.kustomize import kustomizer
 
 pytestmark = pytest.mark.integration
 RELEASE = "1.37"
@@ -25,17 +23,14 @@ ENCRYPTED = ("base with TLS", "overlays/ha with TLS")
 GROUP = "monitoring.coreos.com/v1"
 DATABASE = "postgresql+psycopg://rankwatch:canary@postgres/rankwatch"
 
-Object = dict[str, Any]
-Built = dict[str, list[Object]]
-
 
 @pytest.fixture(scope="module")
-def kustomize(tmp_path_factory: pytest.TempPathFactory) -> Build:
+def kustomize(tmp_path_factory):
     return kustomizer(tmp_path_factory.mktemp("kubectl"))
 
 
 @pytest.fixture(scope="module")
-def built(kustomize: Build, tmp_path_factory: pytest.TempPathFactory) -> Built:
+def built(kustomize, tmp_path_factory):
     """What each folder builds, and what an overlay with TLS builds of it."""
     objects = {folder: kustomize(DEPLOY / "kubernetes" / folder) for folder in PLAIN}
     for name in ENCRYPTED:
@@ -52,16 +47,16 @@ def built(kustomize: Build, tmp_path_factory: pytest.TempPathFactory) -> Built:
 
 
 @pytest.fixture(params=PLAIN)
-def objects(built: Built, request: pytest.FixtureRequest) -> list[Object]:
+def objects(built, request):
     return built[request.param]
 
 
 @pytest.fixture(params=ENCRYPTED)
-def encrypted(built: Built, request: pytest.FixtureRequest) -> list[Object]:
+def encrypted(built, request):
     return built[request.param]
 
 
-def _faults(one: Object) -> list[str]:
+def _faults(one):
     """What is wrong with an object, unknown fields included."""
     if one["apiVersion"] == GROUP:
         # Four seconds to import: not for everybody who collects tests.
@@ -78,11 +73,11 @@ def _faults(one: Object) -> list[str]:
     return []
 
 
-def _of_kind(objects: list[Object], kind: str) -> Object:
+def _of_kind(objects, kind):
     return next(one for one in objects if one["kind"] == kind)
 
 
-def _pods(objects: list[Object]) -> Iterator[Object]:
+def _pods(objects):
     """Every pod that the objects make."""
     for one in objects:
         if one["kind"] == "Deployment":
@@ -91,15 +86,15 @@ def _pods(objects: list[Object]) -> Iterator[Object]:
             yield one["spec"]["jobTemplate"]["spec"]["template"]
 
 
-def _containers(pod: Object) -> list[Object]:
+def _containers(pod):
     return [*pod["spec"].get("initContainers", []), *pod["spec"]["containers"]]
 
 
-def _images(objects: list[Object]) -> set[str]:
+def _images(objects):
     return {container["image"] for pod in _pods(objects) for container in _containers(pod)}
 
 
-def _agrees(found: Any, wanted: Any) -> bool:
+def _agrees(found, wanted):
     """Whether all that is wanted is found.
 
     What is found besides does not matter, except in lists.

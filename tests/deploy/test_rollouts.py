@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,11 +28,11 @@ class World(NamedTuple):
     folder: Path
     url: str
 
-    def get(self, path: str) -> requests.Response:
+    def get(self, path):
         return requests.get(f"{self.url}/api/v1/gate/{path}", timeout=60)
 
 
-def here(text: str, name: str, url: str = "") -> str:
+def here(text, name, url=""):
     """What a manifest says, for this comparison, this daemon, all of its runs and as few users as it has."""
     text = text.replace("{{args.since}}", "2024-01-08").replace("2026-11-01", "2024-01-08")
     return (
@@ -44,7 +43,7 @@ def here(text: str, name: str, url: str = "") -> str:
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def world(tmp_path_factory):
     folder = tmp_path_factory.mktemp("rollouts")
     config = write_world(folder, "sqlite:///rankwatch.db", every="1d", names=("home-feed", "apart"))
     write_lists(folder / "apart.jsonl", APART)

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 import published
+from alerts_reference import DEFAULT, severities
 from deploy.shipped import (
     DASHBOARD_BASE,
     DEPLOY,
@@ -29,10 +30,13 @@ from deploy.shipped import (
     yaml_of,
 )
 from monitor.export.series import SERIES
+from monitor.model.rules import Severity
 from monitor.service.daemon.outage import ALERT as DATABASE_AWAY
-from monitor.settings.comparison_options import CONDITION_ALERTS as OF_CONDITIONS
 from monitor.settings.comparison_options import ComparisonOptions
-from monitor.settings.default_rules import default_rules
+from monitor.settings.runbooks import OTHER_METRIC, OWN_RULE, RUNBOOKS, runbook_of
+from monitor.settings.translation import to_comparison
+from monitor.texts.actions import write_urgency
+from runbooks.samples import MESSAGE_GUIDE, Worlds, short_folder, with_samples
 from servers import require
 
 HERE = Path(__file__).parent
@@ -41,7 +45,7 @@ PLACE = "cluster, job, namespace"
 STORIES = sorted(HERE.glob("rankwatch.rules*.test.yml"))
 
 
-def _run(*command: str) -> None:
+def _run(*command):
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -58,7 +62,7 @@ def test_promtool_accepts_the_configuration_and_its_rules_with_every_lint():
     )
 
 
-def _needed_rules(test: dict[str, Any]) -> list[dict[str, Any]]:
+def _needed_rules(test):
     """The groups of rules, but in them only what the test asks for, and what that is computed from."""
     asked = str(
         [test.get("alert_rule_test"), [case["expr"] for case in test.get("promql_expr_test", [])]]
@@ -159,7 +163,7 @@ def test_what_is_told_to_nobody_hides_no_page():
     assert hidden & pages == set()
 
 
-def _named(matchers: list[str]) -> set[str]:
+def _named(matchers):
     """The alerts that the matchers name."""
     values = re.findall(r'alertname!?=~?"([^"]+)"', " ".join(matchers))
     return {name for value in values for name in value.split("|")}
@@ -248,57 +252,71 @@ def test_everybody_below_the_floor_burns_any_budget_fast_and_what_it_allows_does
     _run(require("promtool"), "test", "rules", str(tmp_path / "test.yml"))
 
 
-PARTS = ["Meaning", "Impact", "Diagnosis", "Mitigation"]
+PARTS = ["Urgency", "Sample message", "First command", "Mitigation", "When to escalate"]
 INDEX = guide("runbooks/index.md")
+NAMED_FOR_METRICS = {"metrics": ["extended_tau", "jaccard", "footrule"]}
 
 
-OPTIONS = """{name: c, every: 1h, k: 10, users: {all: true}, rules: default, noise_floor: {serve: true},
-metrics: [extended_tau, overlap, rbo],
-baseline: {file: {path: a.csv, user: u, items: i}}, candidate: {file: {path: b.csv, user: u, items: i}}}"""
+def _rules(**options):
+    comparison = to_comparison(ComparisonOptions.model_validate({**DEFAULT, **options}))
+    return {rule.alert: rule for rule in comparison.judging.rules}
 
 
-def _own_alerts() -> set[str]:
-    options = ComparisonOptions.model_validate(yaml.safe_load(OPTIONS))
-    return (
-        {rule.alert for rule in default_rules(options)}
-        | set(OF_CONDITIONS.values())
-        | {DATABASE_AWAY}
-    )
+def _commands(page):
+    typed = [line.removeprefix("$ ") for line in blocks_in(page, "console")]
+    spoken = [*blocks_in(page, "sh"), *typed, *re.findall(r"`(rankwatch [^`]+)`", page)]
+    return [
+        shlex.split(line, comments=True)[1:] for line in spoken if line.startswith("rankwatch ")
+    ]
 
 
-def _commands(page: str) -> list[list[str]]:
-    spoken = [*blocks_in(page, "sh"), *re.findall(r"`(rankwatch [^`]+)`", page)]
-    return [shlex.split(line)[1:] for line in spoken if line.startswith("rankwatch ")]
+def test_every_alert_has_its_runbook_and_every_runbook_its_alert():
+    of_rankwatch = {runbook_of(rule) for rule in _rules().values()} | {DATABASE_AWAY}
+    assert of_rankwatch == RUNBOOKS
+    further = {runbook_of(rule) for rule in _rules(**NAMED_FOR_METRICS).values()}
+    assert further - RUNBOOKS == {OTHER_METRIC}
+    own = {"alert": "Mine", "metric": "overlap", "below": 0.5}
+    assert runbook_of(_rules(rules=[own])["Mine"]) == OWN_RULE
+    of_prometheus = {alert.name for alert in alerts()}
+    assert runbooks().keys() == of_rankwatch | of_prometheus | {OTHER_METRIC, OWN_RULE}
 
 
 def test_the_index_links_the_page_of_every_alert_and_says_what_the_rules_say():
-    of_rankwatch = set(re.findall(r"^\| `.*\| \[(\w+)\]", INDEX, re.MULTILINE))
-    named = {
-        name
-        for row in re.findall(r"^\| (`.*`) \| \[", INDEX, re.MULTILINE)
-        for name in re.findall(r"`(\w+)`", row)
-    }
-    assert named == _own_alerts()
-    assert runbooks().keys() == {alert.name for alert in alerts()} | of_rankwatch
     assert set(re.findall(r"\]\((\w+)\.md\)", INDEX)) == runbooks().keys()
     for alert in alerts():
         row = rf"^\| \[{alert.name}\]\({alert.name}\.md\) .*\| {re.escape(alert.annotations['summary'])} \|$"
         assert re.search(row, INDEX, re.MULTILINE), alert.name
 
 
-def test_a_page_has_its_four_parts_and_names_only_commands_and_series_that_exist():
+def test_a_page_has_its_five_parts_and_names_only_commands_and_series_that_exist():
     recorded = {rule["record"] for rule in rules() if "record" in rule}
     for name, page in runbooks().items():
         title, *parts = re.split(r"^#+ (.+)$", page, flags=re.MULTILINE)[1::2]
         assert (title, parts) == (name, PARTS)
         assert all(len(part.strip()) > 20 for part in page.split("\n## ")[1:]), name
         queries = blocks_in(page, "promql")
-        assert blocks_in(page, "sh"), name
+        assert blocks_in(page, "console"), name
         assert queries, name
         for arguments in _commands(page):
             parse_command(arguments)
         assert series_in("\n".join(queries)) <= published.series_names(), name
         assert recorded_in(page) <= recorded, name
+
+
+def test_the_urgency_of_a_page_is_that_of_its_alert():
+    of_prometheus = {alert.name: alert.severity for alert in alerts() if alert.severity}
+    for name, severity in {**severities(), **of_prometheus}.items():
+        assert f"**{write_urgency(Severity(severity))}**" in runbooks()[name], name
+
+
+@pytest.mark.integration
+@pytest.mark.early(30)
+def test_messages_and_outputs_of_the_pages_are_what_rankwatch_sends_and_prints():
+    """`PYTHONPATH=.:tests:config python -m runbooks.samples` writes them again."""
+    with short_folder() as folder:
+        worlds = Worlds(Path(folder))
+        for name, page in {**runbooks(), "message": MESSAGE_GUIDE.read_text()}.items():
+            assert with_samples(page, worlds) == page, name
 
 
 @pytest.mark.integration

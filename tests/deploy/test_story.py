@@ -7,7 +7,6 @@ arrived. A machine so busy that Prometheus misses scrapes of the living daemon, 
 
 import json
 import re
-from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,10 +19,10 @@ from deploy import dashboards
 from deploy.dashboards import Page
 from deploy.shipped import alerts, text_of
 from servers.alertmanager import AlertmanagerServer
-from servers.daemon import ServeProcess, serving, wait_for
+from servers.daemon import serving, wait_for
 from servers.prometheus import Prometheus, running_prometheus
-from servers.recommender import Recommender, running_recommender
-from servers.webhook import Reply, Request, answer, serve
+from servers.recommender import running_recommender
+from servers.webhook import answer, serve
 
 pytestmark = [pytest.mark.early, pytest.mark.integration]
 _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -31,7 +30,7 @@ _SPAN = re.compile(r"(\bfor: |_wait: |_interval: |\[|\[\w+:|\boffset )(\d+)([smh
 _SECONDS = re.compile(r"\b(\d+) \* (60|3600|86400)\b")
 
 
-def quicken(text: str, by: int) -> str:
+def quicken(text, by):
     """Divide ``for: 5m``, ``group_wait: 30s``, ``[7d:6h]``, ``offset 7d`` and seconds written ``10 * 60``; nothing else."""
     for _ in range(2):  # both spans of [7d:6h]
         text = _SPAN.sub(
@@ -78,7 +77,7 @@ class Heard:
     said: list[tuple[str, str, str]] = field(default_factory=list)
     last: dict[tuple[str, str], str] = field(default_factory=dict)
 
-    def take(self, request: Request) -> Reply:
+    def take(self, request):
         body = json.loads(request.body)
         for alert in body["alerts"]:
             about, status = (body["receiver"], alert["labels"]["alertname"]), alert["status"]
@@ -101,13 +100,13 @@ class Story:
     pace: int
     chapters: dict[str, float] = field(default_factory=dict)
 
-    def end(self, chapter: str, *claims: Callable[[], object], is_alive: bool = True) -> None:
+    def end(self, chapter, *claims, is_alive=True):
         """Wait until all of it holds.
 
         The chapter ends then. TooFastError when the rules begin to miss a daemon that lives.
         """
 
-        def is_over() -> bool:
+        def is_over():
             if all(claim() for claim in claims):
                 return True
             if is_alive and self.pace > PACES[-1] and self._is_missed():
@@ -117,18 +116,18 @@ class Story:
         wait_for(is_over, f"the end of: {chapter}", timeout_s=9000 / self.pace)
         self.chapters[chapter] = float(self.prometheus.query("time()")[0]["value"][1])
 
-    def _is_missed(self) -> bool:
+    def _is_missed(self):
         are_well = "" if "healed" in self.chapters else ' or rankwatch_runs_total{status!="ok"} > 0'
         return bool(self.prometheus.query('ALERTS{alertname="RankwatchDown"}' + are_well))
 
-    def is_told(self, receiver: str, alert: str, status: str = "firing") -> Callable[[], bool]:
+    def is_told(self, receiver, alert, status="firing"):
         return lambda: self.heard.last.get((receiver, alert)) == status
 
-    def sees(self, promql: str) -> Callable[[], bool]:
+    def sees(self, promql):
         return lambda: bool(self.prometheus.query(promql))
 
 
-def play(story: Story, daemon: ServeProcess, candidate: Recommender) -> None:
+def play(story, daemon, candidate):
     """All chapters, one after the other."""
     story.end("healthy", story.sees("rankwatch_runs_total{status='ok'} >= 7"))
     candidate.lists = {f"u{place}": _APART for place in range(USERS)}
@@ -153,7 +152,7 @@ def play(story: Story, daemon: ServeProcess, candidate: Recommender) -> None:
 
 
 @contextmanager
-def told(folder: Path) -> Iterator[Story]:
+def told(folder):
     """The story, played to its end; Prometheus runs on."""
     for pace in PACES:
         (at := folder / str(pace)).mkdir()
@@ -162,7 +161,7 @@ def told(folder: Path) -> Iterator[Story]:
             return
 
 
-def _played(folder: Path, pace: int, stack: ExitStack) -> Story:
+def _played(folder, pace, stack):
     heard = Heard()
     collector, pinged = (stack.enter_context(contextmanager(serve)()) for _ in range(2))
     collector.respond = heard.take
@@ -198,7 +197,7 @@ def _played(folder: Path, pace: int, stack: ExitStack) -> Story:
     return story
 
 
-def _routes(url: str, pace: int) -> str:
+def _routes(url, pace):
     """The shipped configuration, quickened, with the collector behind every receiver: that for nobody too."""
     config = yaml.safe_load(quicken(text_of("alertmanager/alertmanager.yml"), pace))
     for receiver in config["receivers"]:
@@ -206,14 +205,14 @@ def _routes(url: str, pace: int) -> str:
     return str(yaml.safe_dump(config))
 
 
-def _write(folder: Path, *, every: int, **urls: str) -> None:
+def _write(folder, *, every, **urls):
     users = "".join(f"u{place},{'UK' if place % 4 else 'DE'}\n" for place in range(USERS))
     (folder / "users.csv").write_text(f"user_id,country\n{users}")
     (folder / "rankwatch.yaml").write_text(_CONFIG.format(every=every, **urls))
 
 
 @pytest.fixture(scope="module")
-def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
+def story(tmp_path_factory):
     """Played once; its Prometheus answers queries about each chapter until the end."""
     with told(tmp_path_factory.mktemp("story")) as played:
         yield played

@@ -3,7 +3,7 @@
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 from clocks import SHIFT_VARIABLE
-from evening.world import EVERY_S, SECRETS, SHOPS, Change, Evening, Question, open_evening
+from evening.world import EVERY_S, SECRETS, SHOPS, Evening, Question, open_evening
 from monitor.model.alerts import State
 from monitor.model.rankings import Arm
 from monitor.model.runs import RunStatus
 from servers.daemon import wait_for
 from servers.heard import Heard
-from servers.webhook import Reply, Request, answer, hang
+from servers.webhook import Request, answer, hang
 
 pytestmark = [
     pytest.mark.integration,
@@ -32,11 +32,11 @@ LOGIN_PAGE = answer(200, {"Content-Type": "text/html"}, b"<!DOCTYPE html><title>
 Plant = Callable[[Evening, str], AbstractContextManager[None]]
 
 
-def is_critical(message: Heard) -> bool:
+def is_critical(message):
     return "critical:" in message.headline.lower()
 
 
-def shop_of(message: Heard) -> str:
+def shop_of(message):
     """The comparison that it is about; empty for none."""
     return next((name for name in SHOPS if name in message.headline), "")
 
@@ -63,19 +63,19 @@ class Row:
     alerts: int
 
     @property
-    def pages(self) -> Counter[str]:
+    def pages(self):
         """By receiver; what updates an open alert of PagerDuty pages nobody."""
         pages = {(each.receiver, each.page or each.text) for each in self.heard if not each.is_end}
         return Counter(receiver for receiver, _ in pages)
 
     @property
-    def ends(self) -> dict[str, int]:
+    def ends(self):
         """By receiver; of PagerDuty how often it heard of the end of one page."""
         ends = Counter((each.receiver, each.page) for each in self.heard if each.is_end)
         return {receiver: count for (receiver, _), count in reversed(ends.most_common())}
 
     @property
-    def unnamed(self) -> list[str]:
+    def unnamed(self):
         """Headlines of critical messages, or else of all, that do not name the cause."""
         messages = [message for message in self.heard if not message.is_end]
         critical = [message for message in messages if is_critical(message)]
@@ -85,7 +85,7 @@ class Row:
             if not re.search(self.fault.cause, message.text, re.IGNORECASE)
         ]
 
-    def problems(self) -> list[str]:
+    def problems(self):
         if not self.heard:
             return [] if self.fault.is_optional else ["not noticed"]
         checks = {
@@ -95,7 +95,7 @@ class Row:
         }
         return [problem for problem, is_so in checks.items() if is_so]
 
-    def __str__(self) -> str:
+    def __str__(self):
         first, last = (
             f"{seconds:5.1f}" if seconds else "    -" for seconds in (self.noticed_s, self.ended_s)
         )
@@ -107,13 +107,11 @@ class Row:
         return f"{self.fault.name:28} {first} {pages:7} {last} {named} {self.alerts:2} {headline}"
 
 
-def broken(
-    change: Change = Question.items, *, reply: Reply | None = None, arm: Arm = Arm.CANDIDATE
-) -> Plant:
+def broken(change=Question.items, *, reply=None, arm=Arm.CANDIDATE):
     """The arm answers so."""
 
     @contextmanager
-    def plant(evening: Evening, shop: str) -> Iterator[None]:
+    def plant(evening, shop):
         evening.broken[shop, arm] = change, reply
         yield
         del evening.broken[shop, arm]
@@ -121,14 +119,14 @@ def broken(
     return plant
 
 
-def cut_off(evening: Evening, gate: str) -> Iterator[None]:
+def cut_off(evening, gate):
     """Nobody gets through to the candidate, or to the database."""
     evening.gates[gate or "database"].refuse()
     yield
     evening.gates[gate or "database"].resume()
 
 
-def renamed_host(evening: Evening, shop: str) -> Iterator[None]:
+def renamed_host(evening, shop):
     """The configuration names a host that does not exist, and is corrected later."""
     text = evening.path.read_text()
     evening.reload(text.replace(f"127.0.0.1:{evening.gates[shop].port}", "recs-v2.invalid"))
@@ -136,12 +134,12 @@ def renamed_host(evening: Evening, shop: str) -> Iterator[None]:
     evening.reload(text)
 
 
-def without_slack(evening: Evening, shop: str) -> Iterator[None]:
+def without_slack(evening, shop):
     """Slack is away as random lists begin."""
     slack, refused = evening.hooks[1], list[Request]()
     right = slack.respond
 
-    def refuse(_: Request) -> Reply:
+    def refuse(_):
         refused.append(slack.requests.pop())
         return answer(503)
 
@@ -152,41 +150,41 @@ def without_slack(evening: Evening, shop: str) -> Iterator[None]:
         yield
 
 
-def random_list(question: Question) -> list[str]:
+def random_list(question):
     items = np.random.default_rng((question.day, question.row)).choice(300, 10, replace=False)
     return [f"SKU-{item}" for item in items]
 
 
-def of_country(country: str, change: Change) -> Change:
+def of_country(country, change):
     return lambda question: change(question) if question.country == country else question.items()
 
 
-def of_first(users: int, change: Change) -> Change:
+def of_first(users, change):
     return lambda question: change(question) if question.row < users else question.items()
 
 
-def of_ids(respell: Callable[[str], object]) -> Change:
+def of_ids(respell):
     """Each id is spelled otherwise, without the prefix that it has."""
     return lambda question: [respell(item.removeprefix("SKU-")) for item in question.items()]
 
 
-def slowly(question: Question) -> list[str]:
+def slowly(question):
     time.sleep(0.1)
     return question.items()
 
 
-def restart(evening: Evening) -> None:
+def restart(evening):
     evening.daemons[-1].kill()
     evening.serve("0.yaml")
 
 
-def take_over(evening: Evening) -> None:
+def take_over(evening):
     leader, standby = evening.daemons[-1], evening.serve("1.yaml")
     leader.kill()
     wait_for(lambda: "\nrankwatch_leader 1.0" in standby.metrics(), "the standby leading")
 
 
-def plant_nothing(*_: object) -> AbstractContextManager[None]:
+def plant_nothing(*_):
     return nullcontext()
 
 
@@ -257,7 +255,7 @@ PATIENCE = 6
 """Runs within which a fault has to be noticed."""
 
 
-def seen(look: Callable[[], object], runs: int) -> bool:
+def seen(look, runs):
     """Whether it is seen within the time of so many runs."""
     ends_at = time.monotonic() + runs * EVERY_S
     while not (is_seen := bool(look())) and time.monotonic() < ends_at:
@@ -265,21 +263,21 @@ def seen(look: Callable[[], object], runs: int) -> bool:
     return is_seen
 
 
-def calm_down(evening: Evening, shop: str) -> None:
+def calm_down(evening, shop):
     """Wait for the end of the next run, so that the next fault does not come within one."""
     last = evening.newest(shop)
 
-    def has_ended() -> bool:
+    def has_ended():
         run = evening.newest(shop)
         return run.slot > last.slot and run.status is not RunStatus.RUNNING
 
     seen(has_ended, PATIENCE)
 
 
-def play(evening: Evening, faults: dict[str, list[Fault]]) -> list[Row]:
+def play(evening, faults):
     """One fault after the other in each comparison, all comparisons at once."""
 
-    def play_all(shop: str) -> list[Row]:
+    def play_all(shop):
         calm_down(evening, shop)
         return [play_one(evening, shop, fault) for fault in faults[shop]]
 
@@ -287,18 +285,18 @@ def play(evening: Evening, faults: dict[str, list[Fault]]) -> list[Row]:
         return [row for rows in pool.map(play_all, faults) for row in rows]
 
 
-def play_one(evening: Evening, shop: str, fault: Fault) -> Row:
+def play_one(evening, shop, fault):
     """Plant it until people know enough, and then wait until all of its alerts have ended."""
     before, begun = Counter(evening.heard()), time.monotonic()
 
-    def new() -> list[Heard]:
+    def new():
         heard = (Counter(evening.heard()) - before).elements()
         return [each for each in heard if shop_of(each) == shop]
 
-    def is_known() -> bool:
+    def is_known():
         return any(map(is_critical, new()))
 
-    def is_over() -> bool:
+    def is_over():
         pages = {each.receiver for each in new() if not each.is_end}
         ends = {each.receiver for each in new() if each.is_end}
         states = evening.store.alerts.states(shop) if shop else ()

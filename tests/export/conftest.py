@@ -5,10 +5,10 @@ from monitor.export.publisher import PrometheusPublisher
 
 
 @pytest.fixture
-def clock() -> HeldClock:
+def clock():
     return HeldClock()
 
 
 @pytest.fixture
-def publisher() -> PrometheusPublisher:
+def publisher():
     return PrometheusPublisher(version="1.2.3")

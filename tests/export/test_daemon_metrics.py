@@ -133,7 +133,7 @@ def test_every_delivery_error_is_of_one_kind(line):
 def test_since_when_there_is_a_comparison_outlives_reloads_and_ends_with_it(clock):
     publisher = PrometheusPublisher(version="1", clock=clock)
 
-    def since() -> float | None:
+    def since():
         return scraped(publisher).value(
             "comparison_since_timestamp_seconds", comparison="home-feed"
         )
@@ -175,9 +175,7 @@ def test_a_finished_run_is_observed_whole_and_by_its_stages_its_lag_and_its_arms
     assert not scraped(publisher).labelled("arm_gap_seconds")
 
 
-def test_watching_again_keeps_what_stays_drops_what_is_gone_and_nothing_of_it_comes_back(
-    publisher,
-):
+def test_watching_again_keeps_what_stays_drops_what_is_gone_and_nothing_of_it_comes_back(publisher):
     hours = {name: timedelta(hours=1) for name in ("home-feed", "search")}
     publisher.watch(
         ["home-feed", "search"], ["pager", "chat"], intervals=hours, pings=["ping", "other"]
@@ -239,7 +237,7 @@ def test_what_is_skipped_and_lists_that_could_not_be_had_add_up_and_of_nobody_no
 def test_what_is_left_is_every_gauge_that_a_daemon_alone_does_not_have_of_one_comparison_or_of_none():
     families = published.filled().final()
 
-    def names_of(comparison) -> set[str]:
+    def names_of(comparison):
         return {each.name for each in exposition.families_of_comparison(families, comparison)}
 
     outbox = {

@@ -4,7 +4,6 @@ import platform
 import re
 import subprocess
 import threading
-from typing import Any
 
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
@@ -158,16 +157,16 @@ STAY = {
 
 
 @pytest.fixture
-def publisher(clock: Any) -> PrometheusPublisher:
+def publisher(clock):
     return published.fill(PrometheusPublisher(version="1.2.3", clock=clock))
 
 
-def lose(publisher: PrometheusPublisher) -> None:
+def lose(publisher):
     publisher.database_failed(DatabaseTrouble.UNREACHABLE)
     publisher.show("database_up", 0)
 
 
-def is_state_shown(publisher: PrometheusPublisher) -> bool:
+def is_state_shown(publisher):
     return scraped(publisher).value("alert_state", **ALERT) == 2
 
 

@@ -25,10 +25,10 @@ class Foreign:
 
     columns = ("user", "items")
 
-    def __init__(self, stream: Callable[..., object]) -> None:
+    def __init__(self, stream):
         self.stream = stream
 
-    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+    def __arrow_c_stream__(self, requested_schema=None):
         return self.stream(requested_schema)
 
 
@@ -63,21 +63,21 @@ DICTIONARY = pa.dictionary(pa.int32(), pa.string())
 LARGE_LISTS = pa.schema({"user": pa.large_string(), "items": pa.large_list(pa.large_string())})
 
 
-def long(lists: dict[Any, list[Any]]) -> pd.DataFrame:
+def long(lists):
     rows = [(user, *each) for user, items in lists.items() for each in enumerate(items, start=1)]
     return pd.DataFrame(rows, columns=["user", "rank", "item"])
 
 
-def ranked(lists: dict[Any, list[Any]], first: int) -> pd.DataFrame:
+def ranked(lists, first):
     columns = pd.DataFrame({user: pd.Series(items) for user, items in lists.items()}).T
     return columns.rename(columns=lambda rank: f"rec{rank + first}").reset_index(names="user")
 
 
-def wide(lists: dict[Any, Any]) -> pd.DataFrame:
+def wide(lists):
     return pd.DataFrame({"user": list(lists), "items": list(lists.values())})
 
 
-def arrow(lists: dict[str, list[str]]) -> pa.Table:
+def arrow(lists):
     users = pa.array(list(lists), pa.large_string())
     return pa.table({"user": users, "items": pa.array(list(lists.values()), pa.list_(DICTIONARY))})
 

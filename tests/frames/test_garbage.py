@@ -1,7 +1,6 @@
 """What happens to odd input: a rule each, as the docstrings of compare and compare_many state it."""
 
 import math
-from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
@@ -34,7 +33,7 @@ def test_ids_of_every_type_are_equal_as_their_spelling_says(one, other, is_same)
     assert many[OVERLAP].tolist() == pytest.approx([1 if is_same else 2 / 3])
 
 
-def generated() -> Iterator[str]:
+def generated():
     yield "a"
 
 
@@ -150,7 +149,7 @@ MASKED: Any = np.ma.masked_equal([[1, 2]], 2)
 IMAGINARY: Any = [1j, 2]
 
 
-def by_scores(scores: Any) -> object:
+def by_scores(scores):
     return monitor.compare([1, 2], [2, 1], "rbo_a", scores=(scores, [1, 2]))
 
 

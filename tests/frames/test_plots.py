@@ -14,7 +14,6 @@ import pyarrow as pa
 import pytest
 
 import monitor
-from monitor.charts.svg import Plot
 from monitor.model.errors import InputError
 from servers.chromium import TROUBLE, browsing
 from tables import parsed
@@ -27,7 +26,7 @@ OTHER = {"u1": ["c", "a", "x"], "u2": ["d"], "u3": ["e"]}
 PAIR_OR_CHART = r'<div class="slopes">.*?</ol></div>|<svg.*?</svg>'
 
 
-def drawings(html: str) -> list[ET.Element]:
+def drawings(html):
     """Its charts, each well-formed; nothing in it asks for anything from elsewhere."""
     assert not re.search(r"https?:|src=|@import|<script", html)
     return [ET.fromstring(each) for each in re.findall(PAIR_OR_CHART, html, re.DOTALL)]  # noqa: S314 - our own
@@ -59,7 +58,7 @@ def test_of_long_lists_the_first_items_are_shown_and_how_many_there_are():
     assert len(html) < 40_000
 
 
-def labels(plot: Plot) -> list[str | None]:
+def labels(plot):
     return [chart.get("aria-label") for chart in drawings(plot.html)]
 
 
@@ -124,7 +123,7 @@ COLOURS = """[['#other text', 'fill'], ['.slopes .head', 'color'], ['.card', 'ba
     ([selector, name]) => getComputedStyle(document.querySelector(selector))[name])"""
 
 
-def shown_by_cells(folder: str, patch: pytest.MonkeyPatch) -> list[str]:
+def shown_by_cells(folder, patch):
     """The HTML of each cell of code, run from first to last in one kernel.
 
     No cell says anything else.

@@ -3,7 +3,6 @@
 import math
 from io import StringIO
 from itertools import groupby
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -179,7 +178,7 @@ def test_metrics_that_speak_of_ties_see_them():
     assert found["rbo_a(p=0.9)"] < 1.0
 
 
-def tau(table: Any, lists: dict[str, list[str]], **options: Any) -> list[float]:
+def tau(table, lists, **options):
     """Extended tau of a frame, or of a long one as CSV, and of lists, user by user."""
     frame = pd.read_csv(StringIO(table)) if isinstance(table, str) else table
     return monitor.compare_many(frame, lists, TAU, **options)[TAU].tolist()
@@ -270,7 +269,7 @@ def test_many_users_with_scores_score_like_each_alone_and_like_the_definition(a,
     np.testing.assert_array_equal(many, list(plain.values()))
 
 
-def tidy(scored: list[tuple[int, float]], k: int | None) -> list[int]:
+def tidy(scored, k):
     """Cut, without duplicates, runs of equal scores by the text of the id: as the docstring has it."""
     first = dict(reversed(scored[:k]))
     runs = groupby(dict.fromkeys(item for item, _ in scored[:k]), first.get)

@@ -3,8 +3,7 @@
 import fcntl
 import inspect
 import sys
-from collections.abc import Callable, Iterator
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from monitor.measures.kernels import alignment
 from monitor.measures.kernels.engines import choice, positions
 
 
-def in_each_way(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def in_each_way(monkeypatch):
     """Force one way after the other: lists up to this length are compared item by item."""
     for way, longest in {"all pairs": 255, "sorting": 0}.items():
         monkeypatch.setattr(alignment, "ALL_PAIRS_MAX_K", longest)
@@ -26,7 +25,7 @@ def in_each_way(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 @pytest.fixture(
     scope="session", params=["interpreted", pytest.param("compiled", marks=pytest.mark.integration)]
 )
-def machine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
+def machine(request, tmp_path_factory):
     """The module of machine code; interpreted, its blocks of work are small."""
     if request.param == "interpreted":
         return _interpret()
@@ -36,7 +35,7 @@ def machine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         return choice.load()
 
 
-def _interpret() -> ModuleType:
+def _interpret():
     """A copy of the module without numba, in which integers overflow silently too."""
     without_compiler = SimpleNamespace(njit=lambda *_, **__: lambda function: function)
     name = f"{choice.__package__}.compiled_pairs"
@@ -51,7 +50,7 @@ def _interpret() -> ModuleType:
     return module
 
 
-def constants(function: Callable[..., Any]) -> dict[str, Any]:
+def constants(function):
     """The names of the module in which the function was written."""
     names: dict[str, Any] = inspect.unwrap(function).__globals__
     return names

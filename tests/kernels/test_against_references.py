@@ -28,11 +28,11 @@ PRICES = {item: 10 ** chance.uniform(-2, 2) for item in range(200)}
 ONES = dict.fromkeys(PRICES, 1.0)
 
 
-def jaccard_by_sets(a: list[int], b: list[int]) -> float:
+def jaccard_by_sets(a, b):
     return len(set(a) & set(b)) / len(set(a) | set(b)) if a or b else math.nan
 
 
-def mean_of_overlaps(a: list[int], b: list[int]) -> float:
+def mean_of_overlaps(a, b):
     longest = max(len(a), len(b))
     return (
         sum(reference.overlap(a[:d], b[:d]) for d in range(1, longest + 1)) / longest
@@ -41,27 +41,27 @@ def mean_of_overlaps(a: list[int], b: list[int]) -> float:
     )
 
 
-def unscaled_tau(a: list[int], b: list[int]) -> float:
+def unscaled_tau(a, b):
     return reference.unscaled_tau(a, b) if a and b else math.nan
 
 
-def distance_of_tau(a: list[int], b: list[int]) -> float:
+def distance_of_tau(a, b):
     return (1 - slow.kendall_tau(a, b)) / 2
 
 
-def mean_tau_ap(a: list[int], b: list[int]) -> float:
+def mean_tau_ap(a, b):
     return (slow.tau_ap(a, b) + slow.tau_ap(b, a)) / 2
 
 
-def position_weighted(a: list[int], b: list[int], _: slow.Weights, discount: str) -> float:
+def position_weighted(a, b, _, discount):
     return slow.generalized_kendall_distance(a, b, ONES, discount)
 
 
-def rbo_of_package(a: list[int], b: list[int]) -> float:
+def rbo_of_package(a, b):
     return float(RankingSimilarity(a, b).rbo_ext(p=0.9)) if a and b else reference.rbo(a, b, 0.9)
 
 
-def of_slow(names: str) -> Measures:
+def of_slow(names):
     """Those that the references define under the same name."""
     return {name: getattr(slow, name) for name in names.split()}
 

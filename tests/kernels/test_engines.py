@@ -3,22 +3,20 @@
 import mmap
 from collections.abc import Callable, Iterator
 from itertools import count
-from types import ModuleType
 
 import numpy as np
 import pytest
 
 from kernels import reference
 from kernels.conftest import constants
-from monitor.measures.kernels import Alignment, align
+from monitor.measures.kernels import align
 from monitor.measures.kernels.engines import choice
 from monitor.measures.kernels.engines.choice import MAX_K, VARIABLE, Engines
 from monitor.model.errors import ConfigError
-from monitor.model.rankings import PairBatch
 
 
 @pytest.fixture(autouse=True)
-def nothing_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+def nothing_compiled(monkeypatch):
     """Nobody asks for an engine, and nothing is compiled."""
     monkeypatch.delenv(VARIABLE, raising=False)
     monkeypatch.setattr(choice, "load", lambda: choice)
@@ -48,7 +46,7 @@ def test_an_engine_asked_for_is_there_at_once_however_much_there_is_to_do(monkey
         Engines().compiled()
 
 
-def forbid_machine_code(*_: object, **__: object) -> None:
+def forbid_machine_code(*_, **__):
     raise PermissionError
 
 
@@ -56,7 +54,7 @@ def forbid_machine_code(*_: object, **__: object) -> None:
     ("place", "obstacle", "message"),
     [
         (mmap, ("mmap", forbid_machine_code), "forbids machine code"),
-        (choice, ("find_spec", lambda _: None), r"install rankwatch\[fast\]"),
+        (choice, ("find_spec", lambda _: None), r"pip install 'WHEEL\[fast\]'"),
     ],
 )
 def test_where_there_can_be_no_machine_code_numba_is_an_error_and_auto_is_numpy(
@@ -72,7 +70,7 @@ def test_where_there_can_be_no_machine_code_numba_is_an_error_and_auto_is_numpy(
         Engines().compiled()
 
 
-def draw(n: int, k: int, *, top: int = 0, even: bool = False) -> PairBatch:
+def draw(n, k, *, top=0, even=False):
     """Codes from ``top`` on."""
     return reference.batch(reference.draw(n, 0, even=even, lengths=(k,), tops=(top,)), k)
 
@@ -81,10 +79,10 @@ Engine = Callable[[], Iterator[None]]
 
 
 @pytest.fixture
-def engines(machine: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Engine:
+def engines(machine, monkeypatch):
     """An iterator that sets numpy first, then machine code."""
 
-    def set_each() -> Iterator[None]:
+    def set_each():
         for module in (None, machine):
             monkeypatch.setattr(choice, "compiled", lambda *_, module=module: module)
             yield
@@ -92,13 +90,13 @@ def engines(machine: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Engine:
     return set_each
 
 
-def find_the_same(batch: PairBatch, engines: Engine) -> tuple[Alignment, Alignment]:
+def find_the_same(batch, engines):
     one, other = [align(batch) for _ in engines()]
     assert_same(one, other)
     return one, other
 
 
-def assert_same(one: Alignment, other: Alignment) -> None:
+def assert_same(one, other):
     for name in [
         "positions",
         "inversions",

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from kernels import reference, reference_rbo
 from kernels.reference_rbo import draw
-from monitor.measures.kernels import Alignment, align
+from monitor.measures.kernels import align
 from monitor.measures.kernels.rbo.ties import rbo_a, rbo_b, rbo_w
 from monitor.measures.kernels.rbo.untied import (
     rbo_min,
@@ -67,7 +67,7 @@ def test_a_depth_a_share_or_a_persistence_beyond_its_range_is_refused():
         rbo_persistence(1, 1e-20)
 
 
-def scores_of(alignment: Alignment) -> np.ndarray:
+def scores_of(alignment):
     return np.stack([measure(alignment, 0.9) for measure in (rbo_w, rbo_a, rbo_b)])
 
 

@@ -14,7 +14,7 @@ from monitor.measures.kernels.relevance import cg, dcg, ndcg, of_arm
 from monitor.measures.metrics import parse
 
 
-def column(*grades: float) -> np.ndarray:
+def column(*grades):
     return np.array(grades, dtype=np.float64)[:, None]
 
 
@@ -77,7 +77,7 @@ def test_every_measure_is_its_definition_however_the_pairs_are_cut(k, even, monk
             np.testing.assert_allclose(found, literal, rtol=1e-12, atol=1e-12)
 
 
-def codes(*rows: list[int]) -> np.ndarray:
+def codes(*rows):
     return reference.padded(rows, 3)[0]
 
 

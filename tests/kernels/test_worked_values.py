@@ -26,7 +26,6 @@ from monitor.measures.kernels.exposure import (
 from monitor.measures.kernels.kendall.weighted import rank_tied
 from monitor.measures.kernels.sets import common_by_chance
 from monitor.measures.metrics import parse
-from monitor.model.rankings import PairBatch
 from tables import cells
 
 Values = Mapping[str, float]
@@ -151,7 +150,7 @@ TIED = """
 """
 
 
-def exact(found: list[str]) -> Values:
+def exact(found):
     """Of cells such as "jaccard 1/5"."""
     return {
         name: math.nan if value == "nan" else float(Fraction(value))
@@ -159,12 +158,12 @@ def exact(found: list[str]) -> Values:
     }
 
 
-def tied_pair(lists: str) -> tuple[reference_rbo.Tied, reference_rbo.Tied]:
+def tied_pair(lists):
     one, other = map(reference_rbo.parse, lists.split(":"))
     return one, other
 
 
-def weighed(lists: str, weights: str) -> PairBatch:
+def weighed(lists, weights):
     by_item = dict(enumerate(map(float, weights.split()), start=1))
     return with_weights(reference.pairs(lists), by_item)
 

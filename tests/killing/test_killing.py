@@ -3,11 +3,8 @@
 import json
 import signal
 from collections import Counter
-from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
-from pathlib import Path
-from typing import Any
 
 import pytest
 from sqlalchemy import text
@@ -15,9 +12,8 @@ from sqlalchemy import text
 from forking import ended
 from killing.steps import BETWEEN_SEND_AND_RECORD, OF_DATABASES, STEPS, dying_daemon
 from killing.storms import HALF_RUNS, play_storm
-from monitor.storage import SqlStore, open_store
+from monitor.storage import open_store
 from servers.daemon import wait_for
-from servers.webhook import Collector
 from servers.webhook import serve as serve_hook
 from service.lists_world import APART, SIMILAR, write_lists, write_world
 
@@ -27,10 +23,7 @@ PATIENCE_S = 120.0
 _CALM = "conditions: {stale: {policy: keep}, error: {policy: keep}, no_data: {policy: keep}}\n"
 
 
-Seen = dict[str, Any]
-
-
-def right(step: str) -> Seen:
+def right(step):
     """What the world must see of one kill: the start is told again only between send and record, under the same key."""
     return {
         "told": {"firing": 2 if step in BETWEEN_SEND_AND_RECORD else 1, "resolved": 1},
@@ -42,7 +35,7 @@ def right(step: str) -> Seen:
     }
 
 
-def play(step: str, url: str, folder: Path) -> Seen:
+def play(step, url, folder):
     """A drift begins, the daemon is killed at the step and another one started; the drift ends."""
     with contextmanager(serve_hook)() as hook:
         receivers = f"receivers:\n  - webhook: {{url: '{hook.url}'}}\nlease: 5s\n{_CALM}"
@@ -60,7 +53,7 @@ def play(step: str, url: str, folder: Path) -> Seen:
             return _look(hook, store)
 
 
-def _await(hook: Collector, store: SqlStore, status: str, step: str) -> None:
+def _await(hook, store, status, step):
     wait_for(
         lambda: status in _told(hook) and not _owed(store),
         f"{step}: {status}",
@@ -68,15 +61,15 @@ def _await(hook: Collector, store: SqlStore, status: str, step: str) -> None:
     )
 
 
-def _owed(store: SqlStore) -> int:
+def _owed(store):
     (newest,) = store.history.runs(comparison=None, limit=1)
     return len(store.outbox.waiting(newest.started_at))
 
 
-def play_all(urls: Mapping[str, str], folder: Path) -> None:
+def play_all(urls, folder):
     """The steps of these databases, a few worlds at a time: much of each is waiting."""
 
-    def play_one(step: str) -> Seen:
+    def play_one(step):
         home = folder / step.replace(" ", "-")
         home.mkdir()
         return play(step, urls[step], home)
@@ -86,11 +79,11 @@ def play_all(urls: Mapping[str, str], folder: Path) -> None:
     assert seen == {step: right(step) for step in urls}
 
 
-def _told(hook: Collector) -> Counter[str]:
+def _told(hook):
     return Counter(json.loads(request.body)["status"] for request in list(hook.requests))
 
 
-def _look(hook: Collector, store: SqlStore) -> Seen:
+def _look(hook, store):
     with store.database.read() as connection:
         half_runs = connection.execute(text(HALF_RUNS)).scalar_one()
     return {

@@ -24,7 +24,7 @@ TINY = [(k, k + others) for k in range(1, 5) for others in (0, 1, 3)]
 
 
 @cache
-def every_pair(k: int, catalogue: int) -> dict[str, float]:
+def every_pair(k, catalogue):
     """The means over all lists of k items against one of them: items' names play no part."""
     top = list(range(k))
     pairs = [(top, list(other)) for other in itertools.permutations(range(catalogue), k)]

@@ -115,7 +115,7 @@ OF_LABELS = ("cg", "dcg", "map", "mrr", "ndcg", "recall")
 SIX = dict(enumerate([3.0, 2.0, 3.0, 0.0, 1.0, 2.0]))
 
 
-def score(name: str, known: dict[int, float], baseline: list[int], candidate: list[int]) -> float:
+def score(name, known, baseline, candidate):
     batch = slow.labelled([(baseline, candidate)], [known])
     (scores,) = score_all(batch, [parse(name)]).values()
     return float(scores[0])

@@ -1,10 +1,8 @@
 """Every registered metric by name keeps what it declares and what every measure must keep, where published packages err too."""
 
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -36,13 +34,11 @@ EVERY = [*DEFAULT, *VARIANTS]
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _measured_together() -> Iterator[None]:
+def _measured_together():
     """The contract's lists are measured once, by all metrics."""
     found: dict[str, pd.DataFrame] = {}
 
-    def compare_once(
-        baseline: pd.DataFrame, candidate: pd.DataFrame, _: Metric, **known: Any
-    ) -> pd.DataFrame:
+    def compare_once(baseline, candidate, _, **known):
         lists = repr([baseline["items"].tolist(), candidate["items"].tolist()])
         if lists not in found:
             found[lists] = compare_many(baseline, candidate, EVERY, **known)
@@ -55,7 +51,7 @@ def _measured_together() -> Iterator[None]:
 
 class TestEveryVariant(MetricContract):
     @pytest.fixture(params=EVERY, ids=str)
-    def metric(self, request: pytest.FixtureRequest) -> Metric:
+    def metric(self, request):
         found: Metric = request.param
         return found
 

@@ -10,13 +10,12 @@ from factories import rankings
 from monitor.measures.pairing.batches import encode_arms
 from monitor.measures.pairing.id_mismatches import IdComparison, find_mismatch, find_user_mismatch
 from monitor.model.id_forms import speller
-from monitor.model.rankings import RankingTable
-from monitor.model.run_reasons import IdKind, IdMismatch, MismatchKind
+from monitor.model.run_reasons import IdKind, MismatchKind
 from monitor.texts.id_mismatches import write_mismatch
 from tables import parsed
 
 
-def find(baseline: list[Any], candidate: list[Any], *, is_many: bool = False) -> Any:
+def find(baseline, candidate, *, is_many=False):
     common = len(set(map(str, baseline)) & set(map(str, candidate)))
     return find_mismatch(baseline, candidate, IdKind.ITEM, common=common, is_many=is_many)
 
@@ -73,13 +72,11 @@ def test_most_ids_need_not_meet_and_one_is_too_few():
     assert one is None
 
 
-def lists(*rows: list[Any]) -> RankingTable:
+def lists(*rows):
     return rankings({str(number): row for number, row in enumerate(rows)})
 
 
-def look(
-    *batches: tuple[RankingTable, RankingTable], k: int | None = None
-) -> tuple[IdMismatch, ...]:
+def look(*batches, k=None):
     found = IdComparison()
     for baseline, candidate in batches:
         arms, vocabulary = encode_arms(baseline, candidate)

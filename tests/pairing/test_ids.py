@@ -29,7 +29,7 @@ PARTS: dict[str, Any] = {
 }
 
 
-def spelt(item: Any) -> Any:
+def spelt(item):
     """The id with whole numbers as text."""
     return str(int(item)) if isinstance(item, int | float) and item == int(item) else item
 

@@ -18,7 +18,6 @@ from monitor.model.rankings import (
     Arm,
     CoverageReason,
     ItemWeights,
-    Pairing,
     Pull,
     RelevanceTable,
 )
@@ -28,7 +27,7 @@ from monitor.pipeline.shown_users import kept_lists, show_users
 B, C = Arm.BASELINE, Arm.CANDIDATE
 
 
-def paired(users: str, baseline: Any, candidate: Any, k: int, **known: Any) -> Pairing:
+def paired(users, baseline, candidate, k, **known):
     """Users named by one letter each, with pulls or lists as ``pull`` takes them."""
     ours, theirs = (
         lists if isinstance(lists, Pull) else pull(lists) for lists in (baseline, candidate)
@@ -36,7 +35,7 @@ def paired(users: str, baseline: Any, candidate: Any, k: int, **known: Any) -> P
     return pair(panel(*users), ours, theirs, k, **known)
 
 
-def lists_of(pairing: Pairing) -> list[tuple[str, str]]:
+def lists_of(pairing):
     """The ids of both lists of each user, as one text each."""
     arms = [
         [" ".join(decode(row, pairing.vocabulary)) for row in arm]
@@ -85,13 +84,13 @@ def test_flaws_of_lists_that_are_not_compared_are_not_counted_as_short():
 NAN = float("nan")
 
 
-def scored(lists: Any, *scores: float) -> Pull:
+def scored(lists, *scores):
     """The lists with these scores, of all items one after the other."""
     plain = pull(lists)
     return replace(plain, rankings=replace(plain.rankings, scores=np.array(scores, dtype=float)))
 
 
-def assert_places(found: Any, baseline: list[list[float]], candidate: list[list[float]]) -> None:
+def assert_places(found, baseline, candidate):
     """The figures of both arms at the places of the items."""
     np.testing.assert_array_equal(found.baseline, baseline)
     np.testing.assert_array_equal(found.candidate, candidate)
@@ -127,12 +126,12 @@ def test_tied_neighbours_stand_in_the_order_of_their_ids_as_text():
 BIG = 2**40
 
 
-def weights(known: dict[Any, float]) -> ItemWeights:
+def weights(known):
     items = rankings({"": list(known)}).items
     return ItemWeights(items=items, weights=np.array(list(known.values()), dtype=float))
 
 
-def relevance(known: dict[str, dict[Any, float]]) -> RelevanceTable:
+def relevance(known):
     listed = rankings({user: list(graded) for user, graded in known.items()})
     grades = [grade for graded in known.values() for grade in graded.values()]
     return RelevanceTable(
@@ -143,7 +142,7 @@ def relevance(known: dict[str, dict[Any, float]]) -> RelevanceTable:
     )
 
 
-def spelt(spell: str, *items: int) -> list[Any]:
+def spelt(spell, *items):
     return [str(item) for item in items] if spell == "text" else list(items)
 
 
@@ -169,7 +168,7 @@ def test_each_place_has_the_weight_of_its_item_and_the_grade_of_its_user_and_ite
     assert labels.relevant.tolist() == [2, 1]
 
 
-def listed_items(*pairings: Pairing) -> ListedItems:
+def listed_items(*pairings):
     found = ListedItems()
     for each in pairings:
         found.add(each)
@@ -237,7 +236,7 @@ def test_lists_that_were_kept_pair_again_as_they_did(long, short):
     assert lists_of(again) == lists_of(first)
 
 
-def hashes(baseline: Any, candidate: Any) -> Any:
+def hashes(baseline, candidate):
     return paired("ab", baseline, candidate, 3).input_hashes.tolist()
 
 

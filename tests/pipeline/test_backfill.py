@@ -1,7 +1,7 @@
 """Relevance that arrives later is measured on the lists of the run, once, and never judged."""
 
 import threading
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import numpy as np
@@ -11,10 +11,9 @@ from factories import DAY, SLOT, comparison, rule
 from monitor.model.alerts import Outcome
 from monitor.model.errors import SourceError
 from monitor.model.memory import Memory
-from monitor.model.rules import Comparison, Keep
-from monitor.pipeline.backfill import BackfilledRun, backfill_relevance
+from monitor.model.rules import Keep
+from monitor.pipeline.backfill import backfill_relevance
 from monitor.pipeline.run import execute
-from monitor.storage import SqlStore
 from monitor.storage.tables.run_tables import kept_lists
 from pipeline.canned import CannedRelevance, StillClock, arms, users
 from storage.worked import record
@@ -22,7 +21,7 @@ from storage.worked import record
 NDCG, RECALL = "ndcg(arm=candidate, gain=linear)", "recall(arm=candidate)"
 
 
-def watched(**changes: Any) -> Comparison:
+def watched(**changes):
     base: dict[str, Any] = {
         "k": 3,
         "metrics": ("overlap", NDCG, RECALL),
@@ -37,12 +36,7 @@ def watched(**changes: Any) -> Comparison:
 LISTS, OTHERS = "a:123 b:456 c:78", "a:912 b:564 c:87"
 
 
-def ran(
-    store: SqlStore,
-    what: Comparison,
-    slot: datetime = SLOT,
-    known: dict[datetime, Any] | None = None,
-) -> int:
+def ran(store, what, slot=SLOT, known=None):
     """Run the slot and store it."""
     claim = store.runs.claim(
         what.name,
@@ -67,17 +61,11 @@ def ran(
     return claim.run_id
 
 
-def filled(
-    store: SqlStore,
-    what: Comparison,
-    source: CannedRelevance,
-    now: datetime = SLOT + 2 * DAY,
-    **slots: datetime,
-) -> list[BackfilledRun]:
+def filled(store, what, source, now=SLOT + 2 * DAY, **slots):
     return list(backfill_relevance(what, store, source, StillClock(now), **slots))
 
 
-def means(store: SqlStore, run_id: int) -> dict[tuple[str, str], tuple[float | None, int, int]]:
+def means(store, run_id):
     return {
         (each.segment, each.metric): (each.mean, each.n, each.n_undefined)
         for each in record(store, run_id).summaries
@@ -147,7 +135,7 @@ def test_two_that_fill_at_once_store_the_same_once(store, monkeypatch):
     assert sorted(map(repr, record(store, run_id).summaries)) == sorted(map(repr, before))
 
 
-def troubles(found: list[BackfilledRun]) -> list[tuple[datetime, str | None]]:
+def troubles(found):
     return [(each.run.slot, each.reason) for each in found]
 
 
@@ -211,7 +199,7 @@ def test_runs_older_than_relevance_is_waited_for_are_left_alone_unless_named_and
 
 
 def test_filling_twice_adds_nothing_twice_moves_no_alert_and_owes_nobody_anything(store):
-    def alerts() -> Any:
+    def alerts():
         changes = store.alerts.transitions(comparison=None, limit=None)
         return store.alerts.states(what.name), changes, store.outbox.waiting(SLOT)
 

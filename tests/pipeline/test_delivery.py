@@ -1,7 +1,7 @@
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, timedelta
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,9 +9,8 @@ import pytest
 
 from factories import DAY, HOUR, MINUTE, HeldClock, comparison, rule
 from monitor.alerts.notification_policy import NotificationPolicy
-from monitor.model.alerts import Transition
 from monitor.model.errors import DeliveryError, DeliveryTrouble
-from monitor.model.notifications import Message, Silence, Treatment, Updates
+from monitor.model.notifications import Message, Treatment, Updates
 from monitor.model.rules import Severity
 from monitor.pipeline.delivery import LEASE, RESEND_ENDS_FOR, OutboxSender, drain
 from monitor.storage import SqlStore
@@ -33,7 +32,7 @@ class FakeReceiver:
     sent: list[Message] = field(default_factory=list)
     batches: list[int] = field(default_factory=list)
 
-    def send(self, message: Message, *, now: datetime) -> None:
+    def send(self, message, *, now):
         assert now.tzinfo is UTC
         self.batches.append(len(message.changes))
         if self.errors:
@@ -43,11 +42,11 @@ class FakeReceiver:
         self.sent.append(message)
 
     @property
-    def told(self) -> list[Transition]:
+    def told(self):
         return [change for message in self.sent for change in message.changes]
 
     @property
-    def segments(self) -> list[tuple[str, str]]:
+    def segments(self):
         return [("starts" if change.is_start else "ends", change.segment) for change in self.told]
 
 
@@ -61,9 +60,7 @@ SEGMENTS = ("all", "a=1", "a=2")
 STARTS, ENDS = ("starts", "all"), ("ends", "all")
 
 
-def outlet(
-    store: Any, receiver: Any, clock: HeldClock, publisher: Any = None, **options: Any
-) -> OutboxSender:
+def outlet(store, receiver, clock, publisher=None, **options):
     counted: Any = publisher or CountingPublisher()
     given = {"owner": "me", "draw": lambda: 0.5, **options}
     return OutboxSender(
@@ -81,28 +78,20 @@ class Scene:
     publisher: CountingPublisher = field(default_factory=CountingPublisher)
     policy: NotificationPolicy = field(default_factory=NotificationPolicy)
 
-    def fire(
-        self, after: timedelta = AT_ONCE, mean: float = 0.1, **options: Any
-    ) -> tuple[Transition, ...]:
+    def fire(self, after=AT_ONCE, mean=0.1, **options):
         """After that time a run that breaches is stored."""
         self.clock.pass_by(after.total_seconds())
         return store_run(self.store, mean, slot=self.clock.at, **{"watched": EACH, **options})
 
-    def end(self, after: timedelta = AT_ONCE, **options: Any) -> tuple[Transition, ...]:
+    def end(self, after=AT_ONCE, **options):
         """After that time a run that is well again is stored."""
         return self.fire(after, 0.9, **options)
 
-    def outlet(self, receiver: Any = None, **options: Any) -> OutboxSender:
+    def outlet(self, receiver=None, **options):
         given = {"publisher": self.publisher, "policy": self.policy, **options}
         return outlet(self.store, receiver or self.receiver, self.clock, **given)
 
-    def deliver(
-        self,
-        *receivers: Any,
-        after: timedelta = AT_ONCE,
-        should_stop: Any = lambda: False,
-        **options: Any,
-    ) -> Any:
+    def deliver(self, *receivers, after=AT_ONCE, should_stop=lambda: False, **options):
         """What came of it with the last of them, by outcome, and until when it rests."""
         self.clock.pass_by(after.total_seconds())
         before, name = Counter(self.publisher.counts), (receivers or (self.receiver,))[-1].name
@@ -116,38 +105,38 @@ class Scene:
             retry_at=pause and pause.until,
         )
 
-    def lease(self, lasts: timedelta = LEASE) -> object:
+    def lease(self, lasts=LEASE):
         """Somebody else is about to tell what is owed."""
         until = self.clock.at + lasts
         return self.store.outbox.claim_deliveries(
             "fake", owner="you", now=self.clock.at, until=until, limit=10
         )
 
-    def owed(self) -> int:
+    def owed(self):
         return self.store.outbox.waiting(self.clock.now()).get("fake", (0, 0.0))[0]
 
-    def held(self) -> int:
+    def held(self):
         return self.store.outbox.waiting(self.clock.now(), held=True).get("fake", (0, 0.0))[0]
 
-    def retry_refused(self, *names: str) -> int:
+    def retry_refused(self, *names):
         """As a restart does."""
         return self.store.outbox.retry_refused(self.clock.at, receivers=names or ("fake",))
 
-    def acknowledge(self, *segments: str) -> None:
+    def acknowledge(self, *segments):
         alerts = [("SimilarityLow", segment) for segment in segments]
         done = self.store.alerts.acknowledge(
             "home-feed", alerts, author="anna", reason="acknowledged by anna", at=self.clock.at
         )
         assert done
 
-    def silence(self, matcher: str) -> Silence:
+    def silence(self, matcher):
         """For a day."""
         asked = worked.silence(self.clock.at, self.clock.at + DAY, matcher)
         return self.store.alerts.add_silence(asked)
 
 
 @pytest.fixture
-def scene(store: SqlStore) -> Scene:
+def scene(store):
     return Scene(store)
 
 
@@ -449,7 +438,7 @@ def test_an_incident_pages_again_when_it_becomes_worse_and_anew_once_its_end_was
     assert [[start.alert for start in each.first] for each in sent[:3]] == [["Calm"]] * 3
 
 
-def drained(scene: Scene, *receivers: Any, budget_s: float = 30) -> None:
+def drained(scene, *receivers, budget_s=30):
     drain(
         [scene.outlet(receiver) for receiver in receivers],
         budget_s=budget_s,

@@ -92,7 +92,7 @@ def test_an_acknowledgement_of_a_part_does_not_read_as_one_of_the_whole_incident
 @pytest.mark.parametrize("stops", [False, True])
 def test_an_acknowledgement_follows_what_it_would_be_lost_behind_and_is_not_left_leased_by_who_stops_between_the_two(
     scene, stops
-) -> None:
+):
     scene.receiver.errors = [SILENT]
     scene.fire()
     scene.deliver()

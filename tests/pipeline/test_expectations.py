@@ -1,25 +1,22 @@
 """What rules that learn expect of a run, from hand-made histories and from simulated ones."""
 
-from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 import scipy
 
 from factories import DAY, SLOT, comparison, expect, rule, summary
-from monitor.model.alerts import Expectation, State
+from monitor.model.alerts import State
 from monitor.model.memory import PastRun, to_lessons
 from monitor.model.rankings import Arm
-from monitor.model.rules import Comparison, Direction, Learning, Rule, StandstillRule
-from monitor.model.runs import Summary
+from monitor.model.rules import Direction, Learning, StandstillRule
 from monitor.statistics.reference.thresholds import SAFETY
 
 N = 10_000
 
 
-def drop(**changes: Any) -> Rule:
+def drop(**changes):
     return rule(
         **{
             "learned": Learning.DROP,
@@ -31,15 +28,15 @@ def drop(**changes: Any) -> Rule:
     )
 
 
-def watched(*rules: Rule, **changes: Any) -> Comparison:
+def watched(*rules, **changes):
     return comparison(**{"rules": rules or (drop(),), "runs_a_false_page": 90.0, **changes})
 
 
-def measured(mean: float | None, **changes: Any) -> Summary:
+def measured(mean, **changes):
     return summary(**{"mean": mean, "n": N, "standard_error": 0.0001, **changes})
 
 
-def history(found: Iterable[Summary | float]) -> list[PastRun]:
+def history(found):
     """A run a day, of which nothing was told."""
     runs = (measured(each) if isinstance(each, float) else each for each in found)
     return [
@@ -48,9 +45,7 @@ def history(found: Iterable[Summary | float]) -> list[PastRun]:
     ]
 
 
-def look(
-    past: Sequence[PastRun], now: Summary | float, what: Comparison | None = None
-) -> Expectation:
+def look(past, now, what=None):
     """What is expected of the day after these runs."""
     found = measured(now) if isinstance(now, float) else now
     (expected, *_) = expect(what or watched(), SLOT + len(past) * DAY, [found], past)
@@ -114,7 +109,7 @@ def test_a_fault_among_the_first_runs_teaches_nothing(place):
 FAR = drop(alert="Far", statistic="share_below(0)", direction=Direction.ABOVE, threshold=1.0)
 
 
-def below(share: float, n: int = N) -> Summary:
+def below(share, n=N):
     return measured(0.5, n=n, statistics={"share_below(0)": share})
 
 
@@ -132,9 +127,7 @@ def test_too_few_users_neither_teach_nor_are_judged():
     assert look(past, 0.5, watched(drop(min_users=30))).runs == 0
 
 
-def told(
-    means: Sequence[float], what: Comparison
-) -> tuple[list[PastRun], list[tuple[Expectation, ...]]]:
+def told(means, what):
     """The history as it is stored run by run, without summaries, and what was expected of each run."""
     past: list[PastRun] = []
     expected = []
@@ -198,7 +191,7 @@ def test_a_drift_is_not_taken_for_normal_before_it_is_told_nor_while_it_fires():
     assert found.fault == last.lessons["Trend"].numbers[2, 0]
 
 
-def random_run(rng: np.random.Generator, segments: Sequence[str]) -> list[Summary]:
+def random_run(rng, segments):
     """Runs of a few users to a few thousand, now and then without a value, without a segment, or without an error."""
     found = []
     for segment in segments:

@@ -3,13 +3,11 @@
 And no alarm where many lists are alike anyway.
 """
 
-from collections.abc import Sequence
-
 import numpy as np
 import pytest
 
 from factories import MINUTE, SLOT, summary
-from monitor.model.alerts import AlertState, Outcome, State
+from monitor.model.alerts import Outcome, State
 from monitor.model.rankings import Arm
 from monitor.model.runs import ArmScore
 from monitor.pipeline.judgement import Rejudgement
@@ -19,10 +17,9 @@ from tables import cells
 
 WATCHED = comparison_of(f"{MINIMAL}    rules: default\n")
 USERS = {"all": 500, "country=NL": 88}
-Counts = dict[str, int]
 
 
-def play(runs: Sequence[Counts]) -> list[dict[str, AlertState]]:
+def play(runs):
     """The states of the alert by segment after each run, from the users with identical lists by segment."""
     rejudging = Rejudgement(comparison=WATCHED)
     seen = []
@@ -42,7 +39,7 @@ def play(runs: Sequence[Counts]) -> list[dict[str, AlertState]]:
     return seen
 
 
-def healthy(runs: int, share: float) -> list[Counts]:
+def healthy(runs, share):
     rng = np.random.default_rng(3)
     return [
         {name: int(rng.binomial(users, share)) for name, users in USERS.items()}

@@ -1,7 +1,7 @@
 """Runs judged by rules that learn, whole histories of them: what fires, what ends, and what is said beside a value."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import replace
 from functools import cache
@@ -13,13 +13,13 @@ import pytest
 
 import published
 from factories import DAY, HOUR, SLOT, changed, comparison, rankings, rule, summary, transition
-from monitor.model.alerts import AlertState, Expectation, Outcome, State, Transition, accepted_level
+from monitor.model.alerts import Expectation, Outcome, State, accepted_level
 from monitor.model.memory import PastRun
 from monitor.model.model_versions import follow
 from monitor.model.rankings import Arm, Coverage, CoverageRow
-from monitor.model.rules import Comparison, Learning, Rule
+from monitor.model.rules import Learning
 from monitor.model.run_reasons import RunReason, RunReasonKind
-from monitor.model.runs import KeptLists, RunRecord, RunStatus, Scores, Summary
+from monitor.model.runs import KeptLists, RunRecord, RunStatus, Scores
 from monitor.pipeline.judgement import RECENT, ChangeScales, Rejudgement, complete_record
 from monitor.texts.model_versions import write_models
 from tables import cells
@@ -30,11 +30,11 @@ MEANS = [0.50, 0.54, 0.52, 0.49, 0.55, 0.51, 0.53]
 WATCH = ("SimilarityLow", "all")
 
 
-def watched(*rules: Rule) -> Comparison:
+def watched(*rules):
     return comparison(rules=rules or (DROP,))
 
 
-def measured(mean: float | None, **changes: Any) -> Summary:
+def measured(mean, **changes):
     return summary(
         **{
             "mean": None if mean is None else float(mean),
@@ -45,9 +45,7 @@ def measured(mean: float | None, **changes: Any) -> Summary:
     )
 
 
-def record(
-    day: float, *summaries: Summary, status: RunStatus = RunStatus.OK, **changes: Any
-) -> RunRecord:
+def record(day, *summaries, status=RunStatus.OK, **changes):
     found = published.record(SLOT + day * DAY, *summaries, status=status, **changes)
     whole = Coverage(
         rows=(CoverageRow(segment="all", asked=1000, paired=1000, users_by_reason={}),)
@@ -55,18 +53,18 @@ def record(
     return replace(found, coverage=None if status is RunStatus.FAILED else whole)
 
 
-def judged(records: Sequence[RunRecord], what: Comparison | None = None) -> Rejudgement:
+def judged(records, what=None):
     rejudging = Rejudgement(comparison=what or watched())
     for each in records:
         rejudging.judge(each)
     return rejudging
 
 
-def state(records: Sequence[RunRecord], what: Comparison | None = None) -> AlertState:
+def state(records, what=None):
     return judged(records, what).states[WATCH]
 
 
-def days(means: Sequence[float | None], **changes: Any) -> list[RunRecord]:
+def days(means, **changes):
     return [record(day, measured(mean, **changes)) for day, mean in enumerate(means)]
 
 
@@ -90,12 +88,12 @@ def test_any_number_of_users_is_judged_by_what_it_can_tell():
         assert found.outcome is not Outcome.ERROR
 
 
-def with_segment(day: int, mean: float) -> RunRecord:
+def with_segment(day, mean):
     return record(day, measured(0.5 + 0.01 * (day % 3)), measured(mean, segment="x=new"))
 
 
 def test_a_segment_that_appears_learns_by_itself():
-    def judged_new(*records: RunRecord):
+    def judged_new(*records):
         each = watched(replace(DROP, segments="each"))
         return judged([*days(MEANS), *records], each).states["SimilarityLow", "x=new"]
 
@@ -160,14 +158,12 @@ ILL = [mean - 0.3 for mean in HEALTHY]
 
 
 @cache
-def after_healthy() -> Rejudgement:
+def after_healthy():
     """Twenty healthy days were judged."""
     return judged(days(HEALTHY[:20]), watched(DROP, TREND))
 
 
-def judge(
-    means: Sequence[float], accepted: dict[int, int] | None = None
-) -> tuple[list[bool], list[str]]:
+def judge(means, accepted=None):
     """Whether anything fires after each day, and the reasons of the ends, where these days follow on twenty healthy ones.
 
     ``accepted``: the level of one day after another.
@@ -184,7 +180,7 @@ def judge(
     return fires, ends
 
 
-def starts(fires: Sequence[bool]) -> list[int]:
+def starts(fires):
     return [day for day in range(1, len(fires)) if fires[day] and not fires[day - 1]]
 
 
@@ -269,17 +265,17 @@ SCORES = (-1.0, 1.0)
 LOW = rule(scores=SCORES)
 
 
-def scales(**changes: object) -> ChangeScales:
+def scales(**changes):
     base = ChangeScales(
         comparison=comparison(rules=(LOW,)),
         summaries=(summary(mean=0.254),),
         expectations=(),
         past=(),
     )
-    return replace(base, **changes)  # type: ignore[arg-type]
+    return replace(base, **changes)
 
 
-def past(*means: float, alarmed: bool = False) -> tuple[PastRun, ...]:
+def past(*means, alarmed=False):
     states = {("SimilarityLow", "all"): State.FIRING} if alarmed else {}
     return tuple(
         PastRun(slot=SLOT - n * DAY, states=states, summaries=(summary(mean=mean),))
@@ -287,7 +283,7 @@ def past(*means: float, alarmed: bool = False) -> tuple[PastRun, ...]:
     )
 
 
-def expected(alert: str, level: float, segment: str = "all") -> Expectation:
+def expected(alert, level, segment="all"):
     return Expectation(alert=alert, segment=segment, runs=9, expected=level)
 
 
@@ -334,7 +330,7 @@ BY_MODEL = comparison(rules=(DROP, TREND), by_model=True)
 Versions = str | Mapping[str, int] | None
 
 
-def days_of(versions: Sequence[Versions], means: Sequence[float]) -> list[RunRecord]:
+def days_of(versions, means):
     """Runs in which the candidate answered by these versions, each of 100 users where it is one alone."""
     found, models = list[RunRecord](), None
     for day, (version, mean) in enumerate(zip(versions, means, strict=True)):
@@ -344,9 +340,7 @@ def days_of(versions: Sequence[Versions], means: Sequence[float]) -> list[RunRec
     return found
 
 
-def judged_by(
-    versions: Sequence[Versions], means: Sequence[float]
-) -> tuple[AlertState, list[Transition]]:
+def judged_by(versions, means):
     rejudging = Rejudgement(comparison=BY_MODEL)
     changes = [change for each in days_of(versions, means) for change in rejudging.judge(each)]
     return rejudging.states[WATCH], changes

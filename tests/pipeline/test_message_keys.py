@@ -7,8 +7,7 @@ import pytest
 
 from factories import DAY, HOUR, MINUTE
 from monitor.model.errors import DeliveryError
-from monitor.model.notifications import Message, Treatment
-from monitor.storage import SqlStore
+from monitor.model.notifications import Treatment
 from pipeline.test_delivery import DOWN, SILENT, FakeReceiver, Scene
 
 BOTH = ("all", "a=1")
@@ -17,7 +16,7 @@ BOTH = ("all", "a=1")
 class KeptMessages(FakeReceiver):
     """Keeps each message that it reads, also one that it does not answer."""
 
-    def send(self, message: Message, *, now: object) -> None:
+    def send(self, message, *, now):
         error = self.errors.pop(0) if self.errors else None
         if not isinstance(error, DeliveryError) or error.may_be_known:
             self.sent.append(message)
@@ -25,7 +24,7 @@ class KeptMessages(FakeReceiver):
             raise error
 
 
-def messages_of(scene: Scene) -> list[tuple[str | None, list[str]]]:
+def messages_of(scene):
     """The messages that were read: their keys, and segments of what changes or fires."""
     return [
         (each.key, sorted(change.segment for change in each.changes or each.firing))
@@ -34,7 +33,7 @@ def messages_of(scene: Scene) -> list[tuple[str | None, list[str]]]:
 
 
 @pytest.fixture
-def scene(store: SqlStore) -> Scene:
+def scene(store):
     return Scene(store, receiver=KeptMessages())
 
 

@@ -2,15 +2,13 @@
 
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
 
 from factories import changed, comparison, pull, rule
-from monitor.model.alerts import AlertState, State
-from monitor.model.explanation import Explanation, FaultKind
+from monitor.model.alerts import State
+from monitor.model.explanation import FaultKind
 from monitor.model.memory import Memory
-from monitor.model.rules import Comparison, Condition, ConditionRule, Keep
+from monitor.model.rules import Condition, ConditionRule, Keep
 from monitor.model.run_reasons import MismatchKind
-from monitor.model.runs import RunResult
 from pipeline.canned import ran, users
 from pipeline.test_run_explanation import COUNTRIES, NAMES, after
 
@@ -21,9 +19,7 @@ AFTER = {name: [f"sku_{number + place}" for place in range(3)] for number, name 
 WATCHED = comparison(k=3, rules=(rule(for_runs=1, min_users=1),), keep_lists=Keep.ALL)
 
 
-def run(
-    candidate: dict[str, list[str]], memory: Memory | None = None, what: Comparison = WATCHED
-) -> Any:
+def run(candidate, memory=None, what=WATCHED):
     return ran(
         what,
         pull(BEFORE),
@@ -33,12 +29,12 @@ def run(
     )
 
 
-def explained(*args: Any) -> Any:
+def explained(*args):
     """What the same run explains."""
     return run(*args).explanation
 
 
-def kind_of(found: Explanation) -> FaultKind | None:
+def kind_of(found):
     return None if found.finding is None else found.finding.kind
 
 
@@ -102,17 +98,12 @@ OTHER = {name: [7, 8, 9] for name in NAMES[:40]}
 NO_DATA = ConditionRule(alert="NoData", condition=Condition.NO_DATA, segments="named")
 
 
-def watched(**changes: object) -> Comparison:
+def watched(**changes):
     low = rule(alert="Low", for_runs=1, min_users=1, **changes)
     return comparison(k=3, rules=(low, NO_DATA))
 
 
-def watch(
-    what: Comparison,
-    countries: list[str],
-    candidate: dict[str, list[int]],
-    states: tuple[AlertState, ...] = (),
-) -> RunResult:
+def watch(what, countries, candidate, states=()):
     return ran(
         what,
         pull(LISTS),
@@ -122,12 +113,12 @@ def watch(
     )
 
 
-def later(states: tuple[AlertState, ...]) -> tuple[AlertState, ...]:
+def later(states):
     """The states as of an earlier run."""
     return tuple(replace(each, judged_slot=each.judged_slot - timedelta(days=1)) for each in states)
 
 
-def moves(result: RunResult) -> dict[tuple[str, str], tuple[State, str]]:
+def moves(result):
     return {(each.alert, each.segment): (each.to_state, each.reason) for each in result.transitions}
 
 

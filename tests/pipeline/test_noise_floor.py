@@ -13,9 +13,9 @@ from factories import SLOT, changed, comparison, pull, rule
 from monitor.model.alerts import Outcome
 from monitor.model.errors import SourceError
 from monitor.model.memory import Memory
-from monitor.model.rankings import Pull, Traces
+from monitor.model.rankings import Traces
 from monitor.model.rules import Direction, Keep
-from monitor.model.runs import KeptLists, RunResult, RunStatus
+from monitor.model.runs import KeptLists, RunStatus
 from monitor.model.statistics import NoiseFloor
 from monitor.pipeline import pull as pulling
 from pipeline.canned import Canned, CannedRelevance, CannedTitles, CannedWeights, ran, users
@@ -30,7 +30,7 @@ FLOORED = comparison(
 )
 
 
-def means(result: RunResult) -> dict[tuple[str, str], Any]:
+def means(result):
     return {(each.segment, each.metric): each.mean for each in result.summaries}
 
 
@@ -128,9 +128,7 @@ WIDE = comparison(
 NAMES = ("a", "b")
 
 
-def arm_values(
-    result: RunResult, segment: str = "all"
-) -> dict[tuple[str, str], tuple[float | None, int]]:
+def arm_values(result, segment="all"):
     return {
         (each.metric, each.arm.value): (each.value, each.n)
         for each in result.arm_scores
@@ -216,9 +214,7 @@ SERVED = comparison(k=4, metrics=("overlap",), rules=(OVER,), noise_floor=NoiseF
 FEW, ENOUGH = (np.where(count > PLACES, 0.0, nan) for count in (5, 6))
 
 
-def answers(
-    *, last: int = 4, changed: int = 0, came: Any = PLACES, age: Any = nan, ids: Any = nan
-) -> Pull:
+def answers(*, last=4, changed=0, came=PLACES, age=nan, ids=nan):
     """Lists that end so, the ``changed`` first ones otherwise."""
     found = pull({name: [1, 2, 3, last + (place < changed)] for place, name in enumerate(MANY)})
     came_s, age_s, of_ids = (each + 0.0 * PLACES for each in (came, age, ids))
@@ -226,9 +222,7 @@ def answers(
     return replace(found, rankings=replace(found.rankings, traces=traces))
 
 
-def measured(
-    first: Pull, second: Pull, candidate: Pull | None = None, overlaps: tuple[float, ...] = ()
-) -> RunResult:
+def measured(first, second, candidate=None, overlaps=()):
     asked, memory = candidate or answers(last=9), Memory(floor_overlaps=overlaps)
     return ran(SERVED, first, asked, users(*MANY), memory=memory, again=Canned(second))
 

@@ -1,7 +1,5 @@
 """A fault that heals teaches nothing: when it comes back, the default rules fire as though it came for the first time."""
 
-from datetime import timedelta
-
 import numpy as np
 import pytest
 
@@ -9,8 +7,6 @@ from factories import DAY, HOUR, MINUTE, SLOT
 from monitor.measures.summaries import summarize_one
 from monitor.model.alerts import State
 from monitor.model.memory import PastRun
-from monitor.model.rules import Comparison
-from monitor.model.runs import Summary
 from monitor.pipeline.judgement import Rejudgement
 from published import record
 from settings.minimal import MINIMAL, comparison_of
@@ -21,7 +17,7 @@ LEARNED = 72
 METRICS = ("rbo(p=0.9)", "overlap")
 
 
-def measure(what: Comparison, run: int, *, is_ill: bool) -> tuple[Summary, ...]:
+def measure(what, run, *, is_ill):
     """Scores around 0.7 that move together from run to run.
 
     A fault takes nearly all from four users in ten.
@@ -43,7 +39,7 @@ def measure(what: Comparison, run: int, *, is_ill: bool) -> tuple[Summary, ...]:
     )
 
 
-def fired(every: timedelta, faults: tuple[range, ...]) -> set[str]:
+def fired(every, faults):
     """The alerts that fire after any run of the last of these faults."""
     seconds = int(every.total_seconds())
     text = MINIMAL.replace("every: 15m", f"every: {seconds}s")
@@ -65,7 +61,7 @@ def fired(every: timedelta, faults: tuple[range, ...]) -> set[str]:
     return firing
 
 
-def check(every: timedelta, runs: int, gap: int) -> None:
+def check(every, runs, gap):
     """Both faults last so many ``runs``, ``gap`` runs are between."""
     first = range(LEARNED, LEARNED + runs)
     second = range(first.stop + gap, first.stop + gap + runs)

@@ -1,8 +1,7 @@
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from typing import Any, cast
 
@@ -15,8 +14,8 @@ from monitor.model.errors import OutputError, SourceError
 from monitor.model.memory import Memory
 from monitor.model.model_versions import follow
 from monitor.model.rankings import Arm, CoverageReason, Traces
-from monitor.model.rules import Comparison, Keep, Learning
-from monitor.model.runs import EvidenceKind, Findings, RunStatus, Scores
+from monitor.model.rules import Keep, Learning
+from monitor.model.runs import EvidenceKind, Findings, RunStatus
 from monitor.pipeline import pull as pulling
 from monitor.pipeline import run as running
 from monitor.pipeline.pseudonyms import Pseudonyms
@@ -101,7 +100,7 @@ def test_users_added_for_a_segment_change_nothing_but_that_segment():
         for least in (None, 4)
     )
 
-    def of_all(run) -> list[Any]:
+    def of_all(run):
         measured = [*run.summaries, *run.arm_scores]
         found = [each for each in measured if each.segment == "all"]
         return [*found, run.split, run.explanation]
@@ -277,9 +276,7 @@ class CannedSink:
     written: list[str] = field(default_factory=list)
 
     @contextmanager
-    def open(
-        self, slot: datetime, metrics: Sequence[str], about: Mapping[str, str]
-    ) -> Iterator[Callable[[Scores], object]]:
+    def open(self, slot, metrics, about):
         if self.trouble is not None:
             raise self.trouble
         yield lambda scores: self.written.append(f"{about['status']} {len(scores.users)}")
@@ -372,7 +369,7 @@ def test_of_thousands_of_runs_no_more_stop_on_the_wrong_side_than_promised(count
     assert asked.mean() <= most_asked
 
 
-def asked_of(good: float, what: Comparison = STOPPING, **more: Any) -> tuple[Any, list[list[str]]]:
+def asked_of(good, what=STOPPING, **more):
     """A run in which this share of the users have equal lists, and whom each round asked."""
     lists = {name: [1, 2] if place < good * 400 else [3, 4] for place, name in enumerate(NAMES)}
     both = arms(

@@ -1,19 +1,18 @@
 """What a run explains, by which metric, and what its alerts say of it."""
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
 from factories import SLOT, changed, comparison, coverage_rule, pull, rule, transition
 from monitor.measures.metrics import parse
 from monitor.model.alerts import State
-from monitor.model.explanation import Explanation, FaultKind, Finding
+from monitor.model.explanation import FaultKind
 from monitor.model.instants import format_instant
 from monitor.model.memory import Memory
 from monitor.model.rankings import Arm, CoverageReason
-from monitor.model.rules import Comparison, Condition, ConditionRule, Direction, Keep
-from monitor.model.runs import RunResult, RunStatus
+from monitor.model.rules import Condition, ConditionRule, Direction, Keep
+from monitor.model.runs import RunStatus
 from monitor.pipeline.run_explanation import add_explanations, choose_metric, recall_fault
 from monitor.receivers.message.safe_text import cause_of
 from pipeline.canned import CannedTitles, ran, users
@@ -26,23 +25,18 @@ TWO = comparison(k=3, rules=(rule(for_runs=1, min_users=1),), evidence_users=2, 
 COUNTRIES = ["DE"] * 40 + ["UK"] * 40
 
 
-def run(
-    candidate: dict[str, list[int]],
-    what: Comparison = TWO,
-    memory: Memory | None = None,
-    **more: Any,
-) -> Any:
+def run(candidate, what=TWO, memory=None, **more):
     return ran(
         what, pull(SAME), pull(candidate), users(*NAMES, country=COUNTRIES), memory=memory, **more
     )
 
 
-def explained(*args: Any, **more: Any) -> Any:
+def explained(*args, **more):
     """What the same run explains."""
     return run(*args, **more).explanation
 
 
-def after(*runs: RunResult) -> Memory:
+def after(*runs):
     """What these runs leave for the next."""
     splits = tuple(each.split for each in runs if each.split is not None)
     return Memory(splits=splits, last_lists=runs[-1].lists, former_lists=runs[-1].lists)
@@ -60,7 +54,7 @@ ndcg                    ndcg overlap                     overlap
 """
 
 
-def finding_of(explanation: Explanation | None) -> Finding | None:
+def finding_of(explanation):
     return None if explanation is None else explanation.finding
 
 

@@ -2,8 +2,8 @@
 
 import pickle
 import zlib
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import fields, is_dataclass, replace
 from functools import cache
 from typing import Any
@@ -17,14 +17,13 @@ from factories import SLOT, changed, comparison, pull, rule
 from monitor.measures.summaries import SummaryAccumulator
 from monitor.model.errors import SourceError, UserDataError
 from monitor.model.memory import Memory
-from monitor.model.ports import Measurer
-from monitor.model.rankings import CoverageReason, Pull
-from monitor.model.rules import Comparison, Keep
-from monitor.model.runs import EvidenceKind, Findings, JoinRequest
+from monitor.model.rankings import CoverageReason
+from monitor.model.rules import Keep
+from monitor.model.runs import EvidenceKind, Findings
 from monitor.model.statistics import TRAITS, NoiseFloor
 from monitor.pipeline.pseudonyms import HiddenRelevance, Pseudonyms
-from monitor.pipeline.pull import Arms, draw_panel, pull_all
-from monitor.pipeline.run_measurement import Measurement, Stopwatch, measure_slot
+from monitor.pipeline.pull import draw_panel, pull_all
+from monitor.pipeline.run_measurement import Stopwatch, measure_slot
 from monitor.pipeline.run_parts import unpack_part
 from monitor.pipeline.run_scores import RunScores
 from monitor.sources import SampleOptions
@@ -55,7 +54,7 @@ EVERYTHING = comparison(
 )
 
 
-def lists_of(seed: int, spell: Any, asked: list[str]) -> Pull:
+def lists_of(seed, spell, asked):
     """Lists of most users: some missing, some empty, some failed, some short, some with a duplicate, some with ties."""
     rng = np.random.default_rng(seed)
     lists: dict[str, list[Any]] = {}
@@ -76,7 +75,7 @@ def lists_of(seed: int, spell: Any, asked: list[str]) -> Pull:
 
 
 @cache
-def world(spell: Any) -> tuple[Arms, Memory]:
+def world(spell):
     """Sources with all that can be asked of them, and the memory of an earlier run."""
     rng = np.random.default_rng(5)
     country = rng.choice(["UK", "DE", "FR"], len(ASKED), p=[0.7, 0.29, 0.01]).tolist()
@@ -95,22 +94,18 @@ def world(spell: Any) -> tuple[Arms, Memory]:
 
 
 @cache
-def measure(
-    batch_users: int, sampled_users: int, spell: Any, floor: NoiseFloor = NoiseFloor.SERVE
-) -> Measurement:
+def measure(batch_users, sampled_users, spell, floor=NoiseFloor.SERVE):
     asked, memory = world(spell)
     sizes = {"batch_users": batch_users, "sampled_users": sampled_users}
     return measured(asked, memory, sizes, noise_floor=floor)
 
 
-def measured(
-    asked: Arms, memory: Memory, sizes: Mapping[str, Any] | None = None, **changes: Any
-) -> Measurement:
+def measured(asked, memory, sizes=None, **changes):
     plan = changed(EVERYTHING, **changes)
     return measure_slot(plan, asked, SLOT, memory, Stopwatch(StillClock()), **(sizes or {}))
 
 
-def plain(value: Any) -> Any:
+def plain(value):
     """What can be compared with ``==``: dataclasses as dicts, arrays as lists, NaN as text."""
     if is_dataclass(value):
         return {each.name: plain(getattr(value, each.name)) for each in fields(value)}
@@ -126,7 +121,7 @@ def plain(value: Any) -> Any:
 NOT_FOUND = {"stage_seconds", "pull_seconds", "gap_s"}
 
 
-def require_same(found: Measurement, whole: Measurement, *but: str) -> None:
+def require_same(found, whole, *but):
     assert (found.left_out, found.notes) == (whole.left_out, whole.notes)
     for each in fields(Findings):
         if each.name not in {*NOT_FOUND, *but}:
@@ -157,14 +152,14 @@ class MeasuredThere:
     lacks = ()
     unreadable = ()
 
-    def __init__(self, asked: Arms, plan: Comparison) -> None:
+    def __init__(self, asked, plan):
         answers = pull_all(plan, asked, draw_panel(plan, asked, SLOT, 9), SLOT, 9)
         self.asked, self._batches = answers.asked, answers.batches
 
-    def read(self, request: JoinRequest) -> AbstractContextManager["MeasuredThere"]:
+    def read(self, request):
         return nullcontext(self)
 
-    def measured(self, measurer: Measurer, size: int) -> Iterator[bytes]:
+    def measured(self, measurer, size):
         there = pickle.loads(pickle.dumps(measurer))  # noqa: S301 - as it is shipped
         parts = [
             there.measure(replace(each, weights=None, relevance=None))
@@ -205,7 +200,7 @@ def test_what_looks_at_many_users_together_looks_at_a_seeded_sample_and_says_so(
 HIDING = Pseudonyms(b"k" * 32)
 
 
-def hidden(asked: Arms) -> Arms:
+def hidden(asked):
     assert asked.relevance is not None
     return replace(asked, relevance=HiddenRelevance(asked.relevance, HIDING), pseudonyms=HIDING)
 
@@ -254,7 +249,7 @@ def test_lists_that_are_measured_elsewhere_are_hidden_there():
 def test_scores_of_the_panel_are_those_of_its_fixed_users_in_every_run():
     asked = hidden(world(TEXTS)[0])
 
-    def users_kept(size) -> set[str]:
+    def users_kept(size):
         scores = measured(asked, Memory(), sample=size, keep_scores=Keep.PANEL).run.scores
         return {user for batch in scores or () for user in batch.users}
 

@@ -1,5 +1,4 @@
 import json
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -7,14 +6,10 @@ import pytest
 
 from factories import SLOT, transition
 from messages import LABELS, URL, end, many, message, opened, send, start
-from monitor.model.alerts import Transition
 from monitor.receivers.alertmanager import alert_of
 from monitor.receivers.message.identity import alert_labels
-from servers.alertmanager import AlertmanagerServer
 from servers.daemon import wait_for
-from servers.webhook import Collector
 
-Make = Callable[..., AlertmanagerServer]
 FUTURE = datetime(2100, 1, 1, tzinfo=UTC)
 """Later than the clock of a real Alertmanager; SLOT is earlier."""
 
@@ -51,9 +46,7 @@ def test_a_rule_s_labels_never_override_ours_and_are_made_legal():
     assert (labels["on_call"], labels["_1st"], labels["_"]) == ("me", "x", "y")
 
 
-def posted(
-    collector: Collector, *changes: Transition, firing: tuple[Transition, ...] = ()
-) -> list[dict[str, Any]]:
+def posted(collector, *changes, firing=()):
     send(message(*changes, firing=firing), alertmanager={"urls": [collector.url]})
     alerts: list[dict[str, Any]] = json.loads(collector.requests[-1].body)
     return alerts

@@ -1,23 +1,21 @@
 import json
 import logging
 import sys
-from typing import Any
 
 import pytest
 
 from factories import SLOT, transition
 from messages import END, START, message, opened
 from monitor.model.errors import DeliveryError
-from monitor.model.ports import Receiver
 from monitor.receivers.apprise import AppriseOptions, defuse
-from servers.webhook import Collector, answer, disconnect, hang, serve
+from servers.webhook import answer, disconnect, hang, serve
 
 
-def url_of(collector: Collector) -> str:
+def url_of(collector):
     return f"{collector.url.replace('http:', 'json:')}/canary-token"
 
 
-def notifying(*urls: str, **options: Any) -> Receiver:
+def notifying(*urls, **options):
     return opened(
         apprise={
             "urls": {f"service-{number}": url for number, url in enumerate(urls, start=1)},
@@ -97,7 +95,7 @@ def test_a_mention_is_broken_and_plain_signs_stay():
 def test_without_the_extra_the_configuration_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "apprise", None)
     with pytest.raises(
-        ValueError, match=r"Apprise is not installed: pip install 'rankwatch\[apprise\]'"
+        ValueError, match=r"Apprise is not installed: pip install 'WHEEL\[apprise\]'"
     ) as caught:
         AppriseOptions.model_validate({"urls": {"one": "json://canary"}})
     assert "canary" not in str(caught.value)

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable
 from email import message_from_bytes
 from email.header import decode_header, make_header
 from email.policy import default
@@ -17,8 +17,8 @@ from monitor.receivers import ReceiverOptions
 from monitor.testing import ReceiverContract
 from servers.pagerduty import KEY
 from servers.slack import PATH
-from servers.smtp import Mail, MailServer
-from servers.webhook import Collector, Reply, Request, answer, trickle_body
+from servers.smtp import MailServer
+from servers.webhook import Collector, answer, trickle_body
 
 MOST_BYTES = 400_000
 ME, TO = "rankwatch@example.com", ["kim@example.com"]
@@ -59,12 +59,12 @@ KINDS = [
 
 class TestEveryKind(ReceiverContract):
     @pytest.fixture(params=KINDS)
-    def present(self, request: pytest.FixtureRequest) -> dict[str, Any]:
+    def present(self, request):
         fixture, _, options = PLACES[request.param]
         return {request.param: options(request.getfixturevalue(fixture))}
 
     @pytest.fixture(params=PLACES)
-    def away(self, request: pytest.FixtureRequest) -> dict[str, Any]:
+    def away(self, request):
         return {
             request.param: PLACES[request.param][2](
                 SimpleNamespace(url="http://127.0.0.1:1", port=1)
@@ -72,7 +72,7 @@ class TestEveryKind(ReceiverContract):
         }
 
 
-def strings(found: object) -> Iterator[str]:
+def strings(found):
     if isinstance(found, str):
         yield found
     elif isinstance(found, dict):
@@ -83,7 +83,7 @@ def strings(found: object) -> Iterator[str]:
             yield from strings(value)
 
 
-def require_harmless(body: bytes, headers: Mapping[str, str], texts: Iterable[str]) -> None:
+def require_harmless(body, headers, texts):
     """Of bounded size.
 
     All prints but for line breaks, the left-to-right mark and what breaks a mention; no header is
@@ -96,12 +96,12 @@ def require_harmless(body: bytes, headers: Mapping[str, str], texts: Iterable[st
         assert re.sub("[\n\u200b\u200e]", "", text).isprintable()
 
 
-def texts_of(request: Request) -> list[str]:
+def texts_of(request):
     is_json = request.headers["Content-Type"].startswith("application/json")
     return list(strings(json.loads(request.body))) if is_json else [request.body.decode()]
 
 
-def require_harmless_mail(mail: Mail) -> list[str]:
+def require_harmless_mail(mail):
     """The texts of its parts: plain, then as a page."""
     found = message_from_bytes(mail.content.replace(b"\r\n", b"\n"), policy=default)
     texts = [str(part.get_content()) for part in found.walk() if not part.is_multipart()]
@@ -159,7 +159,7 @@ OVER_HTTP = pytest.mark.parametrize(
 )  # these two answer otherwise
 
 
-def refuse(kind: str, reply: Reply, request: pytest.FixtureRequest) -> tuple[DeliveryError, str]:
+def refuse(kind, reply, request):
     """What comes of this answer, and who gave it."""
     fixture, _, options = PLACES[kind]
     server = request.getfixturevalue(fixture)

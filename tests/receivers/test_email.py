@@ -1,9 +1,6 @@
 from dataclasses import replace
 from email import message_from_bytes
-from email.message import EmailMessage
 from email.policy import default
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -11,7 +8,7 @@ from factories import SLOT
 from messages import BRITISH, ENDED, FIRING, SEEN, START, URL, message, opened, send
 from monitor.model.errors import ConfigError, DeliveryError
 from monitor.receivers.email import LEGEND, EmailOptions
-from servers.smtp import LOGIN, Mail, MailServer, cut, flood, hang, talk_nonsense, trickle
+from servers.smtp import LOGIN, cut, flood, hang, talk_nonsense, trickle
 
 pytestmark = pytest.mark.integration
 """The server shows a certificate, which is made by openssl."""
@@ -20,7 +17,7 @@ PASSWORD = {"username": LOGIN[0], "password": LOGIN[1]}
 
 
 @pytest.fixture
-def options(mail_server: MailServer, certificate: Path) -> dict[str, Any]:
+def options(mail_server, certificate):
     return {
         "host": "127.0.0.1",
         "port": mail_server.port,
@@ -31,7 +28,7 @@ def options(mail_server: MailServer, certificate: Path) -> dict[str, Any]:
     }
 
 
-def failure(options: dict[str, Any], **more: Any) -> DeliveryError:
+def failure(options, **more):
     with pytest.raises(DeliveryError) as caught:
         send(START, email={**options, **more})
     assert caught.value.__cause__ is None
@@ -39,11 +36,11 @@ def failure(options: dict[str, Any], **more: Any) -> DeliveryError:
     return caught.value
 
 
-def read(mail: Mail) -> EmailMessage:
+def read(mail):
     return message_from_bytes(mail.content, policy=default)
 
 
-def part(mail: Mail, kind: str) -> str:
+def part(mail, kind):
     body = read(mail).get_body((kind,))
     assert body is not None
     return str(body.get_content())

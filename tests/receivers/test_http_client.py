@@ -2,10 +2,7 @@ import gc
 import socket
 import threading
 import tracemalloc
-from collections.abc import Iterator
-from pathlib import Path
 from ssl import PROTOCOL_TLS_SERVER, SSLContext
-from typing import Any
 
 import pytest
 
@@ -20,15 +17,13 @@ from servers import free_port, hanging_name, webhook
 from servers.daemon import wait_for
 
 
-def post(
-    url: str, body: bytes = b"", timeout_s: float = 5.0, ca_file: str | None = None
-) -> HttpAnswer:
+def post(url, body=b"", timeout_s=5.0, ca_file=None):
     return HttpClient(url, who="hook", timeout_s=timeout_s, ca_file=ca_file).post(
         body, {"X-One": "1"}
     )
 
 
-def failure(url: str, body: bytes = b"{}", **options: Any) -> DeliveryError:
+def failure(url, body=b"{}", **options):
     with pytest.raises(DeliveryError) as caught:
         post(url, body, **options)
     assert not caught.value.permanent
@@ -60,7 +55,7 @@ def test_nothing_is_sent_to_where_clouds_give_out_credentials(collector, monkeyp
     assert not collector.requests
 
 
-def trickle_chunk_size(collector: webhook.Collector, sock: socket.socket) -> None:
+def trickle_chunk_size(collector, sock):
     sock.sendall(webhook.head(200, {"Transfer-Encoding": "chunked", "Connection": "close"}))
     for _ in range(10_000):
         sock.sendall(b"0")
@@ -68,7 +63,7 @@ def trickle_chunk_size(collector: webhook.Collector, sock: socket.socket) -> Non
 
 
 @pytest.fixture(autouse=True)
-def end_of_threads() -> Iterator[None]:
+def end_of_threads():
     """No thread of the client outlives its request for long."""
     yield
     wait_for(
@@ -162,7 +157,7 @@ def test_the_environment_s_proxies_are_not_used(collector, monkeypatch):
 
 
 @pytest.fixture
-def tls_collector(certificate: Path) -> Iterator[webhook.Collector]:
+def tls_collector(certificate):
     context = SSLContext(PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
     yield from webhook.serve(context)

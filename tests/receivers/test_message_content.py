@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from alerts_reference import DEFAULT, severities
 from deploy.shipped import parse_command
 from factories import SLOT, transition
 from messages import (
@@ -28,15 +29,27 @@ from monitor.alerts.notification_policy import compose_messages
 from monitor.cli.completion import DEFAULT_CONFIG
 from monitor.model.alerts import DATABASE_LABEL, Removed
 from monitor.model.explanation import Cause, FaultKind, Finding, Part
-from monitor.model.notifications import Briefing, FiringSnapshot, KnownCause, MessageStatus
+from monitor.model.notifications import (
+    Briefing,
+    FiringSnapshot,
+    KnownCause,
+    MessageStatus,
+)
 from monitor.model.rankings import Arm
 from monitor.model.rules import Severity
+from monitor.receivers import BUILT_IN
+from monitor.receivers.alertmanager import alert_of
 from monitor.receivers.email import mail_page, mail_subject
 from monitor.receivers.message.content import content_of
 from monitor.receivers.message.identity import description_of, summary_of
 from monitor.receivers.message.plain_text import plain_text
 from monitor.receivers.message.safe_text import clean, page_url
-from monitor.receivers.slack import headline_of
+from monitor.receivers.pagerduty import pagerduty_events
+from monitor.receivers.slack import headline_of, slack_body
+from monitor.receivers.webhook import webhook_body
+from monitor.service.composition import wire
+from monitor.service.daemon.outage import ALERT as DATABASE_AWAY
+from monitor.settings.configuration import Settings
 from monitor.texts.actions import NEW_LEVEL, write_urgency
 
 content = partial(content_of, external_url=URL)
@@ -283,6 +296,40 @@ def test_it_says_for_whom_since_when_whether_it_goes_on_and_how_urgent_it_is():
     ]
     for each, situation in situations:
         assert content(each).situation == situation
+
+
+def bodies(each):
+    """What each kind of receiver sends."""
+    found = content(each)
+    return {
+        "alertmanager": str(alert_of(each.changes, SLOT, URL)),
+        "apprise": plain_text(found, has_title=False),
+        "email": mail_page(found),
+        "pagerduty": str(pagerduty_events(each, "key", URL)),
+        "slack": str(slack_body(found)),
+        "webhook": str(webhook_body(each, receiver="hook", external_url=URL)),
+    }
+
+
+def test_each_default_alert_has_its_runbook_in_the_messages_of_all_receivers():
+    settings = Settings.model_validate({"external_url": URL, "comparisons": [DEFAULT]})
+    rules = wire(settings).watched["home-feed"].comparison.judging.rules
+    assert {rule.alert for rule in rules} == severities().keys() - {DATABASE_AWAY}
+    for rule in rules:
+        runbook = f"{URL}/docs/runbooks/{rule.alert}"
+        sent = bodies(message(start(alert=rule.alert, runbook_url=rule.runbook_url)))
+        assert sent.keys() == BUILT_IN.keys()
+        assert [kind for kind, body in sent.items() if runbook not in body] == []
+
+
+def test_the_base_of_runbooks_and_the_rule_decide_the_link():
+    own = {"alert": "Mine", "metric": "overlap", "below": 0.5, "runbook_url": "https://w.test/mine"}
+    comparison = {**DEFAULT, "rules": [own], "default_rules": True}
+    base = "https://w.test/rankwatch/"
+    settings = {"comparisons": [comparison], "runbook_base_url": base}
+    watched = wire(Settings.model_validate(settings)).watched["home-feed"]
+    urls = {rule.alert: rule.runbook_url for rule in watched.comparison.judging.rules}
+    assert (urls["Mine"], urls["Stale"]) == ("https://w.test/mine", f"{base}Stale")
 
 
 def test_what_is_about_rankwatch_itself_links_and_names_no_comparison():

@@ -47,7 +47,7 @@ SLACK = {"url": "https://hooks.slack.com/services/x"}
 HOOK = {"url": "https://hooks.test/canary-path?canary=1", "secret": "canary-secret"}
 
 
-def parsed(*entries: dict[str, Any]) -> tuple[ReceiverOptions, ...]:
+def parsed(*entries):
     return Entries.model_validate({"receivers": entries}).receivers
 
 

@@ -1,23 +1,21 @@
 import base64
 import json
-from typing import Any
 
 import pytest
 
 import messages
 from messages import BRITISH, EVERYBODY, acknowledgement, briefing, end, message, repetition
 from monitor.model.errors import DeliveryError
-from monitor.model.notifications import Message
 from monitor.model.rules import Severity
-from servers.pagerduty import KEY, FakePagerDuty
-from servers.webhook import Reply, answer
+from servers.pagerduty import KEY
+from servers.webhook import answer
 
 
-def send(fake: FakePagerDuty, *sent: Message, **options: Any) -> None:
+def send(fake, *sent, **options):
     messages.send(*sent, pagerduty={"url": fake.url, "routing_key": KEY, **options})
 
 
-def failure(fake: FakePagerDuty, reply: Reply) -> DeliveryError:
+def failure(fake, reply):
     fake.collector.replies.append(reply)
     with pytest.raises(DeliveryError) as caught:
         send(fake, message(EVERYBODY))

@@ -1,13 +1,9 @@
-import socket
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any
 
 import pytest
-from structlog.testing import LogCapture
 
 from factories import SLOT, claim
 from logs import captured
@@ -15,20 +11,18 @@ from monitor.receivers import PingOptions
 from monitor.receivers import pings as module
 from monitor.receivers.pings import RunPings
 from servers.healthchecks import CHECK, signals_of
-from servers.webhook import Collector, Reply, answer, disconnect
+from servers.webhook import answer, disconnect
 
 CLOSING_S = 10.0
 
 
 @pytest.fixture
-def logged(monkeypatch: pytest.MonkeyPatch) -> LogCapture:
+def logged(monkeypatch):
     return captured(monkeypatch, module)
 
 
 @contextmanager
-def pinging(
-    url: str, on_outcome: Callable[[str, str], None] = lambda *_: None, **options: Any
-) -> Iterator[RunPings]:
+def pinging(url, on_outcome=lambda *_: None, **options):
     """Rests take no time."""
     man = RunPings(
         PingOptions.model_validate({"url": url, **options}),
@@ -39,10 +33,10 @@ def pinging(
     man.close(CLOSING_S)
 
 
-def held_until(go_on: threading.Event) -> Reply:
+def held_until(go_on):
     """An answer that comes when it may."""
 
-    def reply(collector: Collector, sock: socket.socket) -> None:
+    def reply(collector, sock):
         assert go_on.wait(30)
         answer(200)(collector, sock)
 
@@ -149,7 +143,7 @@ def test_closing_waits_no_longer_than_asked_and_nothing_is_sent_afterwards(colle
     assert not threads()
 
 
-def threads() -> list[threading.Thread]:
+def threads():
     return [thread for thread in threading.enumerate() if thread.name == "ping-ping"]
 
 

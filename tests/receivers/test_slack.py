@@ -6,23 +6,22 @@ from hypothesis import strategies as st
 
 import messages
 from monitor.model.errors import DeliveryError
-from monitor.model.notifications import Message
 from monitor.receivers.message.content import content_of
 from monitor.receivers.slack import bold, escape_mrkdwn, fence, link, slack_body, stack
-from servers.slack import FakeSlack, find_errors
+from servers.slack import find_errors
 from servers.webhook import answer
 
 LINK = "http://rankwatch.test:29108/c/home-feed/runs/2024-01-08T00:00:00Z?segment=all"
 
 
-def post(fake: FakeSlack, sent: Message) -> list[str]:
+def post(fake, sent):
     """The texts of the blocks that were taken, fields behind their section."""
     messages.send(sent, slack={"url": fake.url})
     blocks = fake.posts[-1]["blocks"]
     return [text["text"] for block in blocks for text in (block["text"], *block.get("fields", []))]
 
 
-def failure(fake: FakeSlack, status: int, body: bytes) -> DeliveryError:
+def failure(fake, status, body):
     fake.collector.replies.append(answer(status, body=body))
     with pytest.raises(DeliveryError) as caught:
         messages.send(messages.message(messages.EVERYBODY), slack={"url": fake.url})

@@ -4,25 +4,23 @@ import json
 import re
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
 
 from factories import SLOT
 from json_keys import read_listed
 from messages import BRITISH, END, ENDED, FIRING, INCIDENT, LABELS, SEEN, START, message, send
-from monitor.model.notifications import Message, message_key
+from monitor.model.notifications import message_key
 from monitor.receivers import verify
 from monitor.receivers.webhook import MAX_BYTES
-from servers.webhook import Collector, Request
 
 SECRET = "correct-horse"  # noqa: S105 - a test's
 
 
-def posted(collector: Collector, message: Message) -> Any:
+def posted(collector, message):
     """The body of the request that tells this message."""
     return read_listed(asked(collector, message).body)
 
 
-def asked(collector: Collector, *messages: Message, **options: Any) -> Request:
+def asked(collector, *messages, **options):
     """The last of the requests that tell these messages."""
     send(*messages, webhook={"url": collector.url, **options})
     return collector.requests[-1]
@@ -156,7 +154,7 @@ def test_what_was_changed_replayed_or_made_up_does_not_verify(collector):
     request = asked(collector, START, secret=SECRET)
     given = {name.lower(): value for name, value in request.headers.items()}
 
-    def verifies(*, secret=SECRET, more=b"", later_s=0.0, **headers: str):
+    def verifies(*, secret=SECRET, more=b"", later_s=0.0, **headers):
         changed = given | {f"x-rankwatch-{name}": value for name, value in headers.items()}
         return verify(secret, changed, request.body + more, now=SLOT + timedelta(seconds=later_s))
 

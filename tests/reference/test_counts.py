@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from factories import summary
 from monitor.measures.summaries import summarize_one
 from monitor.model.rules import Direction
-from monitor.model.runs import Summary
 from monitor.model.statistics import Statistic
 from monitor.statistics.reference.prediction import predict, refer, surprise
 from monitor.statistics.reference.sampling_error import (
@@ -25,7 +24,7 @@ from monitor.statistics.reference.sampling_error import (
 USERS, SHARE = 1500, 4e-5
 
 
-def learn(counts: np.ndarray, users: int = USERS) -> CountReference:
+def learn(counts, users=USERS):
     return CountReference.of(counts, np.full(counts.shape, float(users)))
 
 
@@ -55,7 +54,7 @@ def test_the_limit_is_where_the_chance_falls_to_the_share():
     )
 
 
-def chance_beyond(limits: np.ndarray, mean: float, dispersion: float) -> float:
+def chance_beyond(limits, mean, dispersion):
     if dispersion == 1:
         return float(scipy.stats.poisson.sf(np.floor(limits), mean).mean())
     return float(
@@ -81,14 +80,7 @@ def test_healthy_counts_pass_their_limit_as_seldom_as_stated(runs, mean, dispers
     assert chance_beyond(limits, mean, dispersion) <= (1 if dispersion == 1 else 5) * SHARE
 
 
-def judge(
-    counts: np.ndarray,
-    now: float,
-    always: float = 0.0,
-    *,
-    users: int = USERS,
-    chance: float = SHARE,
-) -> tuple[float, float]:
+def judge(counts, now, always=0.0, *, users=USERS, chance=SHARE):
     """Limit and p-value, of users, of a run after these, of which so many are in every run."""
     past, today = (
         to_angle(counts[:, np.newaxis] / users, users),
@@ -133,7 +125,7 @@ def test_counts_that_never_vary_are_judged_by_that_too():
 P05, MEAN, BELOW_0 = (Statistic.parse(name) for name in ("p05", "mean", "share_below(0)"))
 
 
-def summary_of(values: np.ndarray) -> Summary:
+def summary_of(values):
     return summarize_one("all", "tau", values, (-1.0, 1.0), [BELOW_0])
 
 

@@ -6,14 +6,14 @@ import scipy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from monitor.statistics.reference.prediction import Reference, refer
+from monitor.statistics.reference.prediction import refer
 from monitor.statistics.reference.spread import SETTLED_RUNS, PastAlarms, find_outliers
 
 HEALTHY = [1.0, 1.2] * 10
 FAULT = [0.0, 0.2] * 10
 
 
-def alarms_of(values: list[float], first: int, last: int) -> PastAlarms:
+def alarms_of(values, first, last):
     """One series whose alert fired after the runs from ``first`` to before ``last``.
 
     Nothing else kept runs from teaching.
@@ -23,7 +23,7 @@ def alarms_of(values: list[float], first: int, last: int) -> PastAlarms:
     return PastAlarms(healthy=~fired, alarms=fired, firing=fired)
 
 
-def learn(values: list[float], first: int = 0, last: int = 0) -> Reference:
+def learn(values, first=0, last=0):
     found = np.array(values)[:, np.newaxis]
     return refer(found, 0 * found, alarms=alarms_of(values, first, last))
 
@@ -83,7 +83,7 @@ ROSNER = """
 """Rosner's (1983) own example; at 5 % he finds the three highest."""
 
 
-def by_hand(values: list[float], rejected_wrongly: float = 0.001) -> set[int]:
+def by_hand(values, rejected_wrongly=0.001):
     """The test as Rosner states it, value by value."""
     left, taken, found = dict(enumerate(values)), [], 0
     for number in range(1, max(len(values) // 4, 1) + 1):
@@ -100,7 +100,7 @@ def by_hand(values: list[float], rejected_wrongly: float = 0.001) -> set[int]:
     return set(taken[:found])
 
 
-def found_in(values: list[float]) -> set[int]:
+def found_in(values):
     return set(
         np.flatnonzero(find_outliers(np.array(values, dtype=np.float64)[:, np.newaxis])).tolist()
     )

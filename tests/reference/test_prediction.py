@@ -9,11 +9,11 @@ FIVE = np.array([[1.0], [2], [3], [4], [5]])
 ONES = np.ones((5, 1))
 
 
-def draw(*shape: int, seed: int = 11) -> np.ndarray:
+def draw(*shape, seed=11):
     return np.random.default_rng(seed).normal(size=shape)
 
 
-def column(*values: float) -> np.ndarray:
+def column(*values):
     return np.array(values, dtype=np.float64)[:, np.newaxis]
 
 

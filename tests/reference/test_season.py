@@ -10,7 +10,6 @@ from monitor.statistics.reference.season import (
     DRIFTS,
     MOST_Z,
     Phases,
-    TrendEvidence,
     correlate,
     count_suspects,
     discount,
@@ -21,16 +20,14 @@ from monitor.statistics.reference.season import (
 from monitor.statistics.reference.spread import PastAlarms
 
 
-def draw(*shape: int, seed: int = 3) -> np.ndarray:
+def draw(*shape, seed=3):
     return np.random.default_rng(seed).normal(size=shape)
 
 
 EFFECTS = np.array([1.0, 0.5, 0.0, 0.0, -0.5, -1.0, 0.0])
 
 
-def weekly(
-    runs: int, series: int, size: float, noise: float = 1.0
-) -> tuple[np.ndarray, np.ndarray]:
+def weekly(runs, series, size, noise=1.0):
     """Values, and the weekday of each run."""
     day = np.arange(runs) % 7
     return size * EFFECTS[day][:, np.newaxis] + noise * draw(runs, series), day
@@ -70,18 +67,16 @@ def test_hours_and_days_are_removed_one_after_the_other():
     )
 
 
-def alarmed(ill: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def alarmed(ill):
     """Noise of 1, and 8 less in the runs that are ill, each time in alarm; all of 50 series."""
     return draw(len(ill), 50) - 8.0 * ill[:, np.newaxis], np.repeat(ill[:, np.newaxis], 50, axis=1)
 
 
-def weekends(runs: int, first: int = 0) -> np.ndarray:
+def weekends(runs, first=0):
     return (np.arange(runs) % 7 >= 5) & (np.arange(runs) >= first)
 
 
-def expected_on(
-    day: int, values: np.ndarray, alarms: np.ndarray, *, is_known_at_once: bool = True
-) -> float:
+def expected_on(day, values, alarms, *, is_known_at_once=True):
     phases = Phases(past=np.arange(len(values)) % 7, now=day, is_known_at_once=is_known_at_once)
     past = PastAlarms(healthy=~alarms, alarms=alarms, firing=alarms)
     return float(np.median(refer(values, 0 * values, phases=[phases], alarms=past).center))
@@ -150,14 +145,14 @@ def test_the_rate_holds_with_a_season():
         assert np.mean(p < share) < 1.4 * share + 4 * np.sqrt(share / 40_000)
 
 
-def gather(*surprises: float) -> TrendEvidence:
+def gather(*surprises):
     evidence = no_evidence(1)
     for z in surprises:
         evidence = update_evidence(evidence, [z])
     return evidence
 
 
-def autoregressive(runs: int, series: int, correlation: float) -> np.ndarray:
+def autoregressive(runs, series, correlation):
     values = draw(runs, series, seed=17)
     for run in range(1, runs):
         values[run] = correlation * values[run - 1] + math.sqrt(1 - correlation**2) * values[run]

@@ -61,7 +61,7 @@ def test_half_goes_to_all_and_the_rest_to_the_others_alike():
     assert spent == pytest.approx(1 / (SAFETY * 100))
 
 
-def looking(**changes: float) -> DropSearch:
+def looking(**changes):
     return DropSearch(
         **{"sd": 0.3, "wander": 0.03, "learned": 30.0, "share": 1 / 270, "power": 0.9, **changes}
     )

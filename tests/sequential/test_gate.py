@@ -23,19 +23,17 @@ from monitor.statistics.sequential.gate import (
 from tables import cells
 
 
-def sample(values: list[float] | np.ndarray, missing: int = 0) -> gate.UserSample:
+def sample(values, missing=0):
     return gate.UserSample(tally(np.asarray(values, dtype=float)), missing)
 
 
-def gate_each(
-    samples: list[gate.UserSample], margin: float, alpha: float
-) -> tuple[gate.GateResult, ...]:
+def gate_each(samples, margin, alpha):
     return gate.gate_samples(
         {str(place): one for place, one in enumerate(samples)}, Scale(0, 1), margin, alpha
     )
 
 
-def gate_sample(one: gate.UserSample, margin: float, alpha: float) -> gate.GateResult:
+def gate_sample(one, margin, alpha):
     return gate_each([one], margin, alpha)[0]
 
 
@@ -94,7 +92,7 @@ def test_missing_filled_in_by_hand_is_the_same(values, missing):
     assert found.evidence_breach * math.log(10) == pytest.approx(log_capital(best.flipped(), 0.6))
 
 
-def rejected(*e_values: float) -> list[int]:
+def rejected(*e_values):
     return np.flatnonzero(gate.reject([math.log(each) for each in e_values], 0.1)).tolist()
 
 
@@ -128,7 +126,7 @@ MEANS = st.floats(0.01, 0.99)
 SCORES = st.lists(st.floats(0, 1), min_size=1, max_size=12).map(np.array)
 
 
-def slow_capital(scores: list[float], mean: float) -> float:
+def slow_capital(scores, mean):
     """One stake and one score after the other, as the definition reads."""
     total = 0.0
     for stake, part in zip(STAKES, WEIGHTS, strict=True):

@@ -12,7 +12,7 @@ from servers.webhook import collector
 
 
 @pytest.fixture
-def url(sqlite_template: Path, tmp_path: Path) -> str:
+def url(sqlite_template, tmp_path):
     """An empty database in the test's folder: tables are copied, not made."""
     file = shutil.copy(sqlite_template, tmp_path / "rankwatch.db")
     return f"sqlite:///{file}"

@@ -6,7 +6,6 @@ import shutil
 import ssl
 import subprocess
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import bcrypt
@@ -19,7 +18,6 @@ from factories import DAY
 from logs import captured
 from monitor.service.daemon import daemon
 from servers import require
-from servers.certificates import Pair
 from service.lists_world import write_world
 from service.stepped_daemon import watching
 
@@ -29,7 +27,7 @@ KIM, JOE = ("kim", "old password"), ("joe", "new password")
 FILES = {"cert_file": "web.crt", "key_file": "web.key"}
 
 
-def users(*known: tuple[str, str]) -> dict[str, str]:
+def users(*known):
     return {
         name: bcrypt.hashpw(password.encode(), bcrypt.gensalt(4)).decode()
         for name, password in known
@@ -39,22 +37,22 @@ def users(*known: tuple[str, str]) -> dict[str, str]:
 class World:
     """A configuration, and its web configuration file beside it."""
 
-    def __init__(self, folder: Path, url: str) -> None:
+    def __init__(self, folder, url):
         self.folder, self.web = folder, folder / "web.yaml"
         self.config = write_world(folder, url, every="1d")
         self.config.write_text(f"web_config_file: web.yaml\n{self.config.read_text()}")
 
-    def install(self, pair: Pair) -> None:
+    def install(self, pair):
         for source, name in ((pair.cert, "web.crt"), (pair.key, "web.key")):
             shutil.copy(source, self.folder / name)
 
-    def write(self, *known: tuple[str, str], **tls: str) -> None:
+    def write(self, *known, **tls):
         told: dict[str, Any] = {"tls_server_config": FILES | tls, "basic_auth_users": users(*known)}
         self.web.write_text(json.dumps(told))
 
 
 @pytest.fixture
-def world(tmp_path: Path, url: str, server_pair: Pair) -> World:
+def world(tmp_path, url, server_pair):
     world = World(tmp_path, url)
     world.install(server_pair)
     return world
@@ -77,10 +75,10 @@ def test_a_scraper_with_password_and_certificate_sees_the_daemon_through_reloads
             (str(client_pair.cert), str(client_pair.key)),
         )
 
-        def page(user) -> requests.Response:
+        def page(user):
             return session.get(f"{watched.daemon.url}/metrics", auth=user, timeout=10)
 
-        def statuses() -> list[int]:
+        def statuses():
             return [page(user).status_code for user in (KIM, JOE, None)]
 
         assert statuses() == [200, 401, 401]
@@ -108,7 +106,7 @@ def test_a_scraper_with_password_and_certificate_sees_the_daemon_through_reloads
     assert not [secret for secret in ("hunter2", KIM[1], JOE[1], "$2b$04$", body) if secret in log]
 
 
-def end_of(certificate: Path) -> datetime:
+def end_of(certificate):
     command = [require("openssl"), "x509", "-noout", "-enddate", "-in", str(certificate)]
     told = subprocess.run(command, capture_output=True, check=True).stdout.decode()
     return datetime.fromtimestamp(
@@ -122,7 +120,7 @@ def test_check_tells_of_certificates_that_end_soon_and_refuses_those_that_have_e
     world.write(KIM)
     end = end_of(world.folder / "web.crt")
 
-    def check(days_left) -> tuple[int, str]:
+    def check(days_left):
         set_clock(monkeypatch, end - days_left * DAY)
         done = rankwatch(f"check --config {world.config}")
         return done.returncode, f"{done.stdout}{done.stderr}"

@@ -3,11 +3,9 @@
 import html
 import re
 import shutil
-from collections.abc import Callable, Iterable
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
@@ -16,9 +14,8 @@ from commands import rankwatch, read_json
 from drift_lists import compare, lists_folder, write_config
 from factories import DAY, pull
 from monitor.model.errors import ConfigError, SourceError
-from monitor.model.rankings import Pull
 from monitor.model.runs import RunStatus
-from monitor.service.analysis.backtest import Backtest, backtest_rules
+from monitor.service.analysis.backtest import backtest_rules
 from monitor.service.runner import Runner, Watched
 from monitor.settings.loader import load_settings, load_with_rules
 from monitor.settings.schedule import Every
@@ -43,11 +40,11 @@ RULES = """
 """
 
 
-def read(arm: str, day: int) -> pd.DataFrame:
+def read(arm, day):
     return pd.read_parquet(lists_folder() / arm / f"2024-01-{day:02}.parquet").iloc[:USERS]
 
 
-def lists_in(frame: pd.DataFrame) -> Pull:
+def lists_in(frame):
     return pull(
         {
             user: [int(item) for item in items]
@@ -56,7 +53,7 @@ def lists_in(frame: pd.DataFrame) -> Pull:
     )
 
 
-def broken(day: int) -> Pull | SourceError:
+def broken(day):
     """A faulty candidate whose days also fail, are half empty, and lose a segment."""
     frame = read("pop20", day)
     if day in {5, 9}:
@@ -67,15 +64,13 @@ def broken(day: int) -> Pull | SourceError:
     return lists_in(frame.iloc[: int(len(frame) * share)])
 
 
-def write(folder: Path, rules: str = RULES, keeps: str = "none") -> Path:
+def write(folder, rules=RULES, keeps="none"):
     return write_config(
         folder, compare("shop", MEASURED.format(keeps=keeps) + rules, candidate="pop20")
     )
 
 
-def replay(
-    config: Path, candidate: Callable[[int], Pull | SourceError], days: Iterable[int]
-) -> None:
+def replay(config, candidate, days):
     """Store a run a day, of lists that are handed over instead of read."""
     settings = load_settings(config)
     comparison = to_comparison(settings.comparisons[0])
@@ -91,7 +86,7 @@ def replay(
 
 
 @pytest.fixture(scope="module")
-def replayed(tmp_path_factory: pytest.TempPathFactory, sqlite_template: Path) -> Path:
+def replayed(tmp_path_factory, sqlite_template):
     """A configuration whose runs are stored, with the lists of a hundred users."""
     config = write(
         Path(shutil.copy(sqlite_template, tmp_path_factory.mktemp("replayed"))).parent, keeps="100"
@@ -100,18 +95,18 @@ def replayed(tmp_path_factory: pytest.TempPathFactory, sqlite_template: Path) ->
     return config
 
 
-def backtest(config: Path, rules: str, folder: Path) -> dict[str, Any]:
+def backtest(config, rules, folder):
     """What the command prints for these rules."""
     (folder / "rules.yaml").write_text(f"rules:{rules}")
     return backtested(config, folder / "rules.yaml")
 
 
-def backtested(config: Path, rules: Path) -> dict[str, Any]:
+def backtested(config, rules):
     (told,) = read_json(f"backtest --config {config} --rules {rules}")
     return told
 
 
-def judge_again(config: Path, **period: datetime) -> Backtest:
+def judge_again(config, **period):
     settings = load_settings(config)
     with closing(open_store(settings.database, create=False)) as store:
         return backtest_rules(to_comparison(settings.comparisons[0]), store, **period)

@@ -5,11 +5,9 @@ And one deployed step by step.
 
 import re
 import threading
-from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 import pytest
 
@@ -18,11 +16,11 @@ from factories import SLOT, comparison, pull
 from monitor.boundary.deadline import BackgroundCall, Deadline
 from monitor.model.errors import SourceError
 from monitor.model.rankings import CoverageReason
-from monitor.pipeline.pull import Answers, draw_panel, pull_all
+from monitor.pipeline.pull import draw_panel, pull_all
 from monitor.pipeline.shared_answers import SharedAnswers
 from pipeline.canned import Canned, arms, users
 from servers.daemon import wait_for
-from servers.recommender import Recommender, running_recommender
+from servers.recommender import running_recommender
 from service.stepped_daemon import watching
 
 AT = "2024-01-08T00:00:00Z"
@@ -33,7 +31,7 @@ STATUS = {"a": "failed", "b": "failed", "c": "ok"}
 class World:
     """A baseline and three candidates that really serve, and a folder whose configurations ask them."""
 
-    def __init__(self, folder: Path, servers: list[Recommender]) -> None:
+    def __init__(self, folder, servers):
         self.folder, self.baseline, self.candidates = (
             folder,
             servers[0],
@@ -46,7 +44,7 @@ class World:
                 user: [number % 3, 11 + place, 12, 13, 14] for number, user in enumerate(USERS)
             }
 
-    def configure(self, entries: dict[str, str], users: str = "") -> Path:
+    def configure(self, entries, users=""):
         """A comparison for each name, whose ``candidate`` or ``candidates`` are given."""
         comparisons = "".join(
             f"""
@@ -66,11 +64,11 @@ class World:
         )
         return path
 
-    def asks(self, server: Recommender) -> str:
+    def asks(self, server):
         return f'{{http: {{url: "{server.url}", retries: 0}}}}'
 
     @property
-    def several(self) -> str:
+    def several(self):
         return (
             "candidates: "
             f"{{{', '.join(f'{key}: {self.asks(server)}' for key, server in self.candidates.items())}}}"
@@ -78,7 +76,7 @@ class World:
 
 
 @pytest.fixture
-def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+def world(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with ExitStack() as stack:
         yield World(tmp_path, [stack.enter_context(running_recommender()) for _ in range(4)])
@@ -153,7 +151,7 @@ def test_in_a_daemon_a_candidate_that_hangs_or_fails_harms_no_other(world):
 LISTS = pull({"u1": [1, 2], "u2": [3, 4]})
 
 
-def family(baseline: Canned, asked: Canned, *candidates: Canned) -> list[Callable[[], Answers]]:
+def family(baseline, asked, *candidates):
     """The pulls of two candidates' runs."""
     b, c = candidates or (Canned(LISTS), Canned(LISTS))
     shared, opened = SharedAnswers(), replace(arms(None, None, asked), baseline=baseline)

@@ -4,7 +4,6 @@ The schedule's days of changing clocks.
 """
 
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -17,19 +16,19 @@ from monitor.service.daemon.scheduler import JobPlan, SlotTrigger
 from monitor.settings.schedule import Every
 from servers.daemon import wait_for
 from service.lists_world import APART, SIMILAR, write_lists, write_world
-from service.stepped_daemon import SteppedClock, Watched, scheduling, watching
+from service.stepped_daemon import SteppedClock, scheduling, watching
 
 pytestmark = pytest.mark.usefixtures("url")
 NOON = datetime(2026, 3, 10, 12, tzinfo=UTC)
 
 
-def world(folder: Path) -> Path:
+def world(folder):
     config = write_world(folder, f"sqlite:///{folder}/rankwatch.db", every="1h")
     config.write_text(config.read_text().replace("for: 2", "for: 1"))
     return config
 
 
-def states(watched: Watched) -> list[tuple[State, str | None]]:
+def states(watched):
     return [
         (each.state, each.dedup_key)
         for each in watched.daemon.store.alerts.states("feed")
@@ -69,8 +68,8 @@ def test_outside_of_its_hours_a_comparison_is_not_due_and_what_was_not_due_is_ne
         assert watched.daemon.store.alerts.transitions(comparison=None, limit=None) == ()
 
 
-def next_slot(watched: Watched) -> datetime | None:
-    def look() -> datetime | None:
+def next_slot(watched):
+    def look():
         (run,) = watched.daemon._schedule()
         return (
             run.next_at
@@ -98,7 +97,7 @@ def test_a_clock_set_back_by_an_hour_runs_at_once_and_alerts_judged_ahead_of_tim
 # ------ when jobs are due
 
 
-def utc(text: str) -> datetime:
+def utc(text):
     return datetime.fromisoformat(text).replace(tzinfo=UTC)
 
 

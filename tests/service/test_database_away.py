@@ -1,10 +1,8 @@
 """A database that is away, cut, silent, slow or full: who notices, who is told what, and that work goes on by itself."""
 
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 from sqlalchemy import make_url
@@ -29,16 +27,15 @@ from pipeline.test_delivery import DOWN, REFUSED, SILENT, FakeReceiver
 from pipeline.test_message_keys import KeptMessages
 from servers.daemon import wait_for
 from servers.proxy import Proxy, proxying
-from servers.webhook import Collector
 from service.lists_world import write_world
-from service.stepped_daemon import Watched, watching
+from service.stepped_daemon import watching
 from service.test_clock import NOON
 
 MINUTE, SECOND = timedelta(minutes=1), timedelta(seconds=1)
 
 
 @pytest.fixture
-def proxy(postgres_url: str) -> Iterator[Proxy]:
+def proxy(postgres_url):
     port = make_url(postgres_url).port
     assert port is not None
     with proxying(port) as proxy:
@@ -46,16 +43,16 @@ def proxy(postgres_url: str) -> Iterator[Proxy]:
 
 
 @pytest.fixture
-def config(tmp_path: Path, postgres_url: str, proxy: Proxy, collector: Collector) -> Path:
+def config(tmp_path, postgres_url, proxy, collector):
     url = make_url(postgres_url).set(port=proxy.port).render_as_string(hide_password=False)
     return write_world(tmp_path, url, every="1h", receivers=hook(collector))
 
 
-def hook(collector: Collector) -> str:
+def hook(collector):
     return f'receivers: [{{webhook: {{url: "{collector.url}/hook", timeout: 5s}}}}]\n'
 
 
-def told(collector: Collector) -> list[str]:
+def told(collector):
     return [
         json.loads(each.body)["status"]
         for each in collector.requests
@@ -63,7 +60,7 @@ def told(collector: Collector) -> list[str]:
     ]
 
 
-def is_away(watched: Watched) -> bool:
+def is_away(watched):
     return watched.value("database_up") == 0 and watched.status_of("/-/ready") == 503
 
 
@@ -149,7 +146,7 @@ AWAY = DatabaseError(
 )
 
 
-def heard(receiver: FakeReceiver) -> list[tuple[MessageStatus, bool]]:
+def heard(receiver):
     return [(each.status, each.is_repetition) for each in receiver.sent]
 
 
@@ -160,13 +157,13 @@ class World:
     alert: OutageAlert
     publisher: PrometheusPublisher
 
-    def after(self, seconds: float, receiver: FakeReceiver) -> None:
+    def after(self, seconds, receiver):
         self.clock.pass_by(seconds)
         self.alert.notify(receiver)
 
 
 @pytest.fixture
-def world() -> World:
+def world():
     clock = HeldClock()
     publisher = PrometheusPublisher(version="1")
     publisher.watch([], receivers=["pager"])

@@ -1,8 +1,5 @@
 """Replay over real lists: the default rules fire on the first bad day, and never for a healthy candidate."""
 
-from pathlib import Path
-from typing import Any
-
 import pytest
 
 from commands import of_all
@@ -20,7 +17,7 @@ WITH_FLOOR = {"pop20", "ok-lowtraffic"}
 """Their baseline was trained a second time."""
 
 
-def replay(name: str, folder: Path) -> tuple[set[str], set[bool], dict[str, Any]]:
+def replay(name, folder):
     """What fires until the bad day, whether runs have a floor, and the explanation of the last one."""
     prefix = "ok-lowtraffic-" if name == "ok-lowtraffic" else ""
     floor = (

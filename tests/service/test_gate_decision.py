@@ -2,7 +2,6 @@
 
 import math
 import re
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -18,11 +17,11 @@ from factories import DAY, SLOT, HeldClock, changed
 from monitor.measures.sampling import draw
 from monitor.model.errors import InputError, MonitorError
 from monitor.model.gate import LeftOut
-from monitor.model.rankings import Coverage, CoverageRow, Panel, UserTable
+from monitor.model.rankings import Coverage, CoverageRow, UserTable
 from monitor.model.rules import Comparison
 from monitor.model.runs import KeptLists, RunStatus, Scores
 from monitor.model.statistics import DerivedMetric, NoiseFloor
-from monitor.service.gate import Certificate, make_question
+from monitor.service.gate import make_question
 from monitor.service.gate.decision import judge_stored
 from monitor.service.gate.question import Yardstick
 from monitor.sources import SampleOptions
@@ -33,10 +32,9 @@ from tables import cells
 METRIC = "extended_tau"
 OVER = DerivedMetric.OVER_FLOOR.of(METRIC)
 Floats = npt.NDArray[np.float64]
-Score = Callable[[list[str]], Floats]
 
 
-def sampled(**changes: Any) -> Comparison:
+def sampled(**changes):
     """A comparison with a noise floor and rotating users, of the configuration hash that `GateResult` stores."""
     base: dict[str, Any] = {
         "metrics": (METRIC, "rbo(p=0.9)"),
@@ -47,14 +45,14 @@ def sampled(**changes: Any) -> Comparison:
     return factories.comparison(**(base | changes))
 
 
-def people(count: int = 1000) -> UserTable:
+def people(count=1000):
     """Users u0000 and on, every fourth in DE and the others in UK."""
     names = [f"u{number:04}" for number in range(count)]
     country = pd.Categorical(["DE" if number % 4 == 0 else "UK" for number in range(count)])
     return UserTable(users=pd.Index(names, dtype="str"), segments={"country": country})
 
 
-def constant(value: float) -> Score:
+def constant(value):
     return lambda names: np.full(len(names), value)
 
 
@@ -68,15 +66,7 @@ class Gated:
     users: UserTable = field(default_factory=people)
     day: int = 0
 
-    def run(
-        self,
-        score: Score,
-        *,
-        without: Callable[[str], bool] = lambda _: False,
-        series: str = OVER,
-        keeps_lists: bool = False,
-        **changes: Any,
-    ) -> None:
+    def run(self, score, *, without=lambda _: False, series=OVER, keeps_lists=False, **changes):
         """Store the next day's run: the drawn users scored, but for those ``without``, who are missing."""
         slot = SLOT + self.day * DAY
         self.day += 1
@@ -104,7 +94,7 @@ class Gated:
         }
         run(self.store, slot, comparison=self.comparison.name, scores=scores, summaries=(), **told)
 
-    def ask(self, *, margin: float = 0.05, alpha: float = 0.01, **asked: Any) -> Certificate:
+    def ask(self, *, margin=0.05, alpha=0.01, **asked):
         question = make_question(
             {self.comparison.name: self.comparison},
             self.comparison.name,
@@ -115,7 +105,7 @@ class Gated:
         return judge_stored(self.store.history, question, self.clock, lambda _: self.users)
 
 
-def _lists(panel: Panel, names: list[str]) -> KeptLists:
+def _lists(panel, names):
     """One item each; segments that nobody was compared of are left out, as a run does."""
     lists = factories.rankings({name: ["i1"] for name in names})
     rows = {
@@ -129,16 +119,16 @@ def _lists(panel: Panel, names: list[str]) -> KeptLists:
     )
 
 
-def figures(found: Certificate) -> Mapping[str, tuple[int, int, str]]:
+def figures(found):
     return {each.segment: (each.users, each.missing, each.verdict.value) for each in found.segments}
 
 
 @pytest.fixture
-def world(store: SqlStore) -> Gated:
+def world(store):
     return Gated(store, sampled())
 
 
-def said(found: Certificate) -> tuple[str, str]:
+def said(found):
     return found.verdict.value, found.reason.value
 
 
@@ -169,7 +159,7 @@ def test_users_added_for_a_segment_stand_for_that_segment_alone_and_are_no_new_e
     )
 
 
-def _fixed_of(world: Gated) -> list[str]:
+def _fixed_of(world):
     users = draw(world.users, changed(world.comparison, sample=SampleOptions(fixed=20)), SLOT).users
     return list(users)
 
@@ -208,7 +198,7 @@ def test_an_undefined_score_is_a_missing_one(world):
     assert world.ask().segments[0].missing >= 200
 
 
-def run_over_few(world: Gated) -> None:
+def run_over_few(world):
     world.users = people(150)
     world.run(constant(-0.4))
 

@@ -1,9 +1,7 @@
 """What hangs is noticed by the steady clock and begun anew, and costs the others nothing: which runs get a place."""
 
 import threading
-from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
@@ -54,7 +52,7 @@ def test_a_run_whose_database_hangs_is_left_behind_and_the_slot_is_run_again(tmp
         finish = store.runs.finish
         results = []
 
-        def hang(*arguments: Any, **options: Any) -> Any:
+        def hang(*arguments, **options):
             monkeypatch.undo()
             ended.wait(60)
             results.append(finish(*arguments, **options))
@@ -72,7 +70,7 @@ def test_a_run_whose_database_hangs_is_left_behind_and_the_slot_is_run_again(tmp
         assert watched.runs()[NOON + HOUR] == run
 
 
-def daily(call: Callable[[], object], limit_s: float = 60.0) -> JobPlan:
+def daily(call, limit_s=60.0):
     return JobPlan(call=call, when=Every(timedelta(days=1)), limit=timedelta(seconds=limit_s))
 
 
@@ -131,13 +129,11 @@ def test_a_scheduler_that_looks_for_no_due_jobs_is_not_alive(monkeypatch):
         assert not scheduler.is_alive
 
 
-def ticket(
-    name: str = "healthy", *, is_suspect: bool = False, begun_s: float | None = None
-) -> Ticket:
+def ticket(name="healthy", *, is_suspect=False, begun_s=None):
     return Ticket(name=name, is_suspect=is_suspect, slow_after_s=12.0, begun_s=begun_s)
 
 
-def tickets(kinds: str) -> list[Ticket]:
+def tickets(kinds):
     """``h`` is healthy, ``s`` suspect."""
     return [ticket(is_suspect=kind == "s") for kind in kinds]
 
@@ -179,8 +175,8 @@ def test_a_run_that_took_its_whole_deadline_is_expected_to_hang_again():
     assert not took_whole_deadline(published.run(finished_at=None), deadline)
 
 
-def taken(held: Places, one: Ticket, ended: threading.Event) -> threading.Thread:
-    def hold() -> None:
+def taken(held, one, ended):
+    def hold():
         with held.taken(one):
             ended.wait(60)
 

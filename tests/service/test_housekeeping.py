@@ -3,7 +3,6 @@
 import threading
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
 from structlog.testing import CapturingLogger
@@ -13,7 +12,6 @@ from alerts.test_conditions import condition
 from export.page import scraped
 from factories import DAY, MINUTE, SLOT, HeldClock, comparison, lost_lists, pull, rule
 from monitor.export.publisher import PrometheusPublisher
-from monitor.model.alerts import Transition
 from monitor.model.errors import DatabaseError, DatabaseTrouble
 from monitor.model.rules import Condition
 from monitor.model.runs import RunStatus
@@ -25,7 +23,6 @@ from monitor.service.daemon.slots import PAUSE_S, StalenessMonitor, count_skippe
 from monitor.service.runner import Watched
 from monitor.settings.configuration import RetentionOptions
 from monitor.settings.schedule import Every
-from monitor.storage import SqlStore
 from pipeline.canned import Canned
 from storage.worked import run
 from tables import rows
@@ -37,7 +34,7 @@ STALE = condition(Condition.STALE, alert="Stale")
 class World:
     """One comparison, run every hour and watched every minute."""
 
-    def __init__(self, store: SqlStore) -> None:
+    def __init__(self, store):
         self.store, self.clock = store, HeldClock(seconds=5000.0)
         source = Canned(pull({}))
         arms = Arms(baseline=source, candidate=source, users=source, dimensions=())
@@ -47,17 +44,17 @@ class World:
         )
         self.restart()
 
-    def restart(self) -> None:
+    def restart(self):
         self.staleness = StalenessMonitor(
             alerts=self.store.alerts,
             clock=self.clock,
             away_s_since=self.store.maintenance.away_s_since,
         )
 
-    def look(self) -> bool:
+    def look(self):
         return bool(self.staleness.look([self.watched], self.latest, ("hook",)))
 
-    def watch(self, time: timedelta) -> datetime | None:
+    def watch(self, time):
         """Look for so long; when it was found stale."""
         ends_at = self.clock.at + time
         while self.clock.at < ends_at:
@@ -66,16 +63,16 @@ class World:
                 return self.clock.at
         return None
 
-    def run(self, slot: datetime, status: RunStatus = RunStatus.OK, **changes: Any) -> None:
+    def run(self, slot, status=RunStatus.OK, **changes):
         run(self.store, slot, status=status, **changes)
         self.latest = self.store.history.latest(("home-feed",))
 
-    def changes(self) -> tuple[Transition, ...]:
+    def changes(self):
         return self.store.alerts.transitions(comparison=None, limit=None)
 
 
 @pytest.fixture
-def world(store: SqlStore) -> World:
+def world(store):
     made = World(store)
     made.run(SLOT)
     made.look()
@@ -159,7 +156,7 @@ NOW = SLOT + 50 * DAY
 
 
 @pytest.fixture
-def logs(monkeypatch: pytest.MonkeyPatch) -> CapturingLogger:
+def logs(monkeypatch):
     found = CapturingLogger()
     monkeypatch.setattr(jobs, "log", found)
     return found

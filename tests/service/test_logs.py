@@ -3,7 +3,6 @@
 import io
 import json
 import logging
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 
@@ -33,7 +32,7 @@ oauth2       auth: {oauth2: {token_url: URL/token, client_id: me, client_secret:
 
 
 @pytest.fixture
-def debug_log() -> Iterator[io.StringIO]:
+def debug_log():
     """The stream that everything is logged to at level debug."""
     stream, root = io.StringIO(), logging.getLogger()
     handlers, level = root.handlers[:], root.level
@@ -44,7 +43,7 @@ def debug_log() -> Iterator[io.StringIO]:
     structlog.reset_defaults()
 
 
-def answer(path: str, _: object) -> tuple[int, object]:
+def answer(path, _):
     """A list, or a token for whoever asks for one."""
     return 200, {"access_token": "canary-token"} if path.startswith("/token") else ["a"]
 

@@ -19,9 +19,7 @@ from monitor.pipeline.delivery import OutboxSender
 from monitor.receivers import ReceiverOptions, open_receivers
 from monitor.service import message_pictures
 from monitor.service.message_pictures import MessagePictures
-from monitor.storage import SqlStore
 from pipeline.owed_run import WATCHED, CountingPublisher, store_run
-from servers.smtp import MailServer
 from servers.webhook import answer
 
 pytestmark = pytest.mark.integration  # certificates are made by openssl, and drawing costs seconds
@@ -29,7 +27,7 @@ NAMES = [f"x={HOSTILE[name][:10_000]}" for name in ("html", "controls", "right t
 
 
 @pytest.fixture
-def pictures(store: SqlStore) -> MessagePictures:
+def pictures(store):
     """Of a comparison that fires in the last of 22 runs, in segments of hostile names too."""
     message_pictures._draw_png.cache_clear()
     for day in range(22):
@@ -41,7 +39,7 @@ def pictures(store: SqlStore) -> MessagePictures:
     return MessagePictures(store, lambda: wiring)
 
 
-def deliver(pictures: MessagePictures, **receiver: Any) -> Any:
+def deliver(pictures, **receiver):
     """The receiver, once it has what is owed to it."""
     (opened,) = open_receivers(
         [ReceiverOptions.model_validate(receiver)], external_url="http://rankwatch.test"
@@ -58,7 +56,7 @@ def deliver(pictures: MessagePictures, **receiver: Any) -> Any:
     return opened
 
 
-def mailed(pictures: MessagePictures, server: MailServer) -> Any:
+def mailed(pictures, server):
     server.offers = ()
     place = {"host": "127.0.0.1", "port": server.port, "tls": "none"}
     deliver(pictures, email={**place, "sender": "rankwatch@example.com", "to": ["kim@example.com"]})

@@ -1,19 +1,16 @@
 """`run-once` beside a real node_exporter and a real Pushgateway: what Prometheus would read there after each run."""
 
-from pathlib import Path
-
 import pytest
 import requests
 from prometheus_client.parser import text_string_to_metric_families
 
 from commands import rankwatch
-from monitor.service.commands.one_shot import gateway_at
+from monitor.service.commands.metrics_output import gateway_at
 from servers.pushing import running_node_exporter, running_pushgateway
 from servers.webhook import answer
 from service.lists_world import write_world
 from tables import rows
 
-Samples = dict[tuple[str, str], float]
 """Values by name and comparison, "" where there is none.
 
 Of several segments or metrics the last.
@@ -21,7 +18,7 @@ Of several segments or metrics the last.
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path, url, monkeypatch):
     """The current folder, with a configuration."""
     hook = 'receivers: [{webhook: {url: "http://127.0.0.1:9/"}}]\n'
     write_world(tmp_path, url, every="1d", names=("feed", "search"), receivers=hook)
@@ -29,12 +26,12 @@ def folder(tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def run_once(options: str) -> int:
+def run_once(options):
     """The exit code."""
     return rankwatch(f"run-once {options}").returncode
 
 
-def seen_at(url: str) -> Samples:
+def seen_at(url):
     page = requests.get(f"{url}/metrics", timeout=60).text
     return {
         (sample.name, sample.labels.get("comparison", "")): sample.value

@@ -4,10 +4,8 @@ import io
 import json
 import re
 import sqlite3
-from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -71,7 +69,7 @@ comparisons:
 """
 
 
-def write_world(folder: Path, url: str) -> Path:
+def write_world(folder, url):
     """Lists, relevance and scores in files."""
     for arm in ("baseline", "candidate"):
         rows = [{"user": user, "items": [f"{ITEM}-{arm}-{n}" for n in range(5)]} for user in USERS]
@@ -83,16 +81,16 @@ def write_world(folder: Path, url: str) -> Path:
     return path
 
 
-def _points(url: str) -> list[dict[str, Any]]:
+def _points(url):
     points: list[dict[str, Any]] = got(f"{url}/api/v1/comparisons/feed").json()["points"]
     return points
 
 
-def got(url: str) -> requests.Response:
+def got(url):
     return requests.get(url, timeout=60)
 
 
-def _pages(url: str) -> Iterator[tuple[str, bytes]]:
+def _pages(url):
     """Every page of the comparison and of each user, found by the id, as HTML and as JSON."""
     keys = [each["incident"] for each in got(f"{url}/api/v1/alerts").json()["firing_incidents"]]
     assert keys
@@ -109,20 +107,20 @@ def _pages(url: str) -> Iterator[tuple[str, bytes]]:
         yield f"page {path} {page.status_code}", page.content
 
 
-def _commands(config: Path) -> Iterator[tuple[str, bytes]]:
+def _commands(config):
     report = f"report feed -o {config.with_name('feed.html')}"
     shown = "show feed", "show feed --json", "check --json", "runs --json", "alerts --json"
     for command in (*shown, report, "check"):
         yield _command(config, *command.split())
 
 
-def _command(config: Path, *words: str) -> tuple[str, bytes]:
+def _command(config, *words):
     done = CliRunner().invoke(app, [*words, "--config", str(config)], catch_exceptions=False)
     assert done.exit_code == 0, done.output
     return f"command {' '.join(words)}", done.output.encode()
 
 
-def _stored(folder: Path) -> Iterator[tuple[str, bytes]]:
+def _stored(folder):
     """Every row of every table, lists and scores read, and every file that was written."""
     with closing(sqlite3.connect(folder / "rankwatch.db")) as connection:
         tables = [
@@ -143,14 +141,14 @@ def _stored(folder: Path) -> Iterator[tuple[str, bytes]]:
         yield file.name, file.read_bytes()
 
 
-def _opened(cell: object) -> str:
+def _opened(cell):
     if isinstance(cell, bytes) and cell.startswith(b"PAR1"):
         return repr(pq.read_table(io.BytesIO(cell)).to_pylist())
     return repr(cell)
 
 
 @pytest.fixture(scope="module")
-def life(tmp_path_factory: pytest.TempPathFactory) -> Life:
+def life(tmp_path_factory):
     folder = tmp_path_factory.mktemp("privacy")
     with contextmanager(serve_hook)() as hook:
         config = write_world(folder, hook.url)
@@ -187,7 +185,7 @@ def test_what_stands_for_users_does(life):
         SECRET.hide(user for user in USERS if len(user) < MAX_ID_LENGTH)
     )  # longer ones are nobody
 
-    def told(name) -> set[str]:
+    def told(name):
         return set(re.findall("hmac-[0-9a-f]{32}", life.outputs[name].decode()))
 
     assert told("table scores") == hidden

@@ -10,7 +10,7 @@ from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
@@ -30,7 +30,7 @@ from servers.webhook import hang
 from service.lists_world import write_world
 
 
-def watched(baseline: Any) -> Watched:
+def watched(baseline):
     lists = arms(baseline, pull({"a": [1]}), users("a"))
     return Watched(comparison=comparison(), arms=lists, schedule=Every(timedelta(days=1)))
 
@@ -42,7 +42,7 @@ ENDINGS = [(signal.SIGINT, KeyboardInterrupt, None), (signal.SIGTERM, SystemExit
 def test_a_signal_waits_for_the_end_of_the_block_and_handlers_are_as_before(number, ending, code):
     done, before = [], signal.getsignal(number)
 
-    def work() -> None:
+    def work():
         with termination_raised(), interrupts_held():
             os.kill(os.getpid(), number)
             done.append("all of it")
@@ -59,7 +59,7 @@ def test_an_interrupt_waits_for_the_end_of_a_transaction_and_a_slot_that_was_cla
 ):
     work = getattr(store.runs, step)
 
-    def interrupt_and_work(*args: Any, **options: Any):
+    def interrupt_and_work(*args, **options):
         os.kill(os.getpid(), signal.SIGINT)
         return work(*args, **options)
 
@@ -76,11 +76,11 @@ def test_an_interrupt_waits_for_the_end_of_a_transaction_and_a_slot_that_was_cla
 class Ringing(threading.Event):
     """What a source waits for; as soon as it does, a signal comes."""
 
-    def __init__(self, number: signal.Signals) -> None:
+    def __init__(self, number):
         super().__init__()
         self.number = number
 
-    def wait(self, timeout: float | None = None) -> bool:
+    def wait(self, timeout=None):
         signal.pthread_kill(threading.main_thread().ident or 0, self.number)
         return super().wait(timeout)
 
@@ -95,7 +95,7 @@ def test_a_run_ended_in_its_middle_gives_its_slot_back(store, number, ending, co
 
 
 @pytest.fixture
-def channel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> socket.socket:
+def channel(tmp_path, monkeypatch):
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     listener.bind(str(tmp_path / "notify"))
     listener.settimeout(5)
@@ -184,7 +184,7 @@ def test_threads_that_come_and_go_share_two_heaps():
     """
     script = """
 import ctypes, sys, threading
-from monitor.service.daemon.threads import share_heaps
+from monitor.service.heaps import share_heaps
 sys.argv[1:] and share_heaps()
 c, together = ctypes.CDLL(None), threading.Barrier(8)
 c.fopen.restype = ctypes.c_void_p

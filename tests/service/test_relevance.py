@@ -2,7 +2,6 @@
 
 import shutil
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 
@@ -24,7 +23,7 @@ MEASURED = """    users: {{all: true, segments: [country]}}
 
 
 @pytest.fixture
-def bought(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def bought(tmp_path, monkeypatch):
     """The folder into which purchases arrive, in the current one."""
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / "bought"
@@ -32,12 +31,12 @@ def bought(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def write(bought: Path, within: str) -> Path:
+def write(bought, within):
     measured = MEASURED.format(bought=bought, within=within)
     return write_config(bought.parent, compare("shop", measured, candidate="ok-seed"))
 
 
-def arrive(bought: Path, day: datetime) -> None:
+def arrive(bought, day):
     shutil.copy(lists_folder() / "relevance" / f"{day:%Y-%m-%d}.parquet", bought)
 
 
@@ -87,7 +86,7 @@ def test_the_daemon_measures_what_has_arrived_after_its_run(bought):
             "the labels",
         )
 
-        def awaiting() -> list[datetime]:
+        def awaiting():
             return [run.slot for run in store.runs.awaiting_relevance("shop", since=DAYS[0])]
 
         wait_for(lambda: awaiting() == [DAYS[1]], "the run of the second day")

@@ -9,11 +9,9 @@ import logging
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
 from contextlib import closing
 from datetime import timedelta
 from functools import partial
-from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
@@ -32,14 +30,14 @@ from monitor.service import runner as runner_module
 from monitor.service.logs import configure
 from monitor.service.runner import Runner, Watched
 from monitor.settings.schedule import Every
-from monitor.storage import SqlStore, open_store, score_spool
+from monitor.storage import open_store, score_spool
 from monitor.storage.score_spool import DuckSpool
 from pipeline.canned import StillClock, arms, users
 from servers.healthchecks import CHECK, signals_of
 from service.lists_world import write_world
 
 
-def run(store: SqlStore, lists: int, ping: Mock) -> None:
+def run(store, lists, ping):
     """A run of four users of whom so many have lists."""
     some = pull({user: [1] for user in "abcd"[:lists]})
     opened = arms(some, some, users("a", "b", "c", "d"))
@@ -51,7 +49,7 @@ def run(store: SqlStore, lists: int, ping: Mock) -> None:
     )
 
 
-def failure(ping: Mock) -> str | None:
+def failure(ping):
     """Why the run failed whose start and end were pinged; None if it did not."""
     assert [name for name, *_ in ping.mock_calls] == ["run_started", "run_finished"]
     reason: str | None = ping.run_finished.call_args.args[1]
@@ -82,7 +80,7 @@ def test_run_once_pings_and_replay_does_not(tmp_path, url, collector):
 
 
 @pytest.fixture(autouse=True)
-def as_before() -> Iterator[None]:
+def as_before():
     root, level = list(logging.getLogger().handlers), logging.getLogger().level
     yield
     logging.getLogger().handlers[:] = root
@@ -117,7 +115,7 @@ def test_a_run_that_keeps_an_earlier_attempt_is_logged_under_its_own_attempt_and
 
 
 @pytest.fixture
-def spill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def spill(tmp_path, monkeypatch):
     """Where temporary files go."""
     folder = tmp_path / "spill"
     folder.mkdir()
@@ -125,7 +123,7 @@ def spill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def scores(names: str, **metrics: list[float]) -> Scores:
+def scores(names, **metrics):
     return Scores(
         users=pd.Index(names.split(), dtype="str"),
         by_metric={name: np.array(found) for name, found in metrics.items()},
@@ -169,7 +167,7 @@ def test_scores_that_do_not_fit_on_disk_end_in_one_sentence(spill, monkeypatch):
 class FullSpool(DuckSpool):
     """Takes scores, and cannot give them back."""
 
-    def batches(self) -> Iterator[Scores]:
+    def batches(self):
         """Begins well."""
         yield next(super().batches())
         msg = "the disk is full"

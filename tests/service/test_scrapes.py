@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any
 from unittest.mock import Mock
 
@@ -15,11 +14,9 @@ from monitor.model.errors import DatabaseError
 from monitor.model.runs import RunStatus
 from monitor.service.daemon import daemon as daemon_module
 from monitor.service.daemon.latest_runs import LatestRuns
-from monitor.storage import SqlStore
 from servers.daemon import wait_for
-from servers.webhook import Collector
 from service.lists_world import APART, write_config, write_lists, write_world
-from service.stepped_daemon import Watched, watching
+from service.stepped_daemon import watching
 from storage.worked import run
 
 Labels = frozenset[tuple[str, str]]
@@ -31,7 +28,7 @@ RELOADED_OK, RELOADED_AT = (
 )
 
 
-def scrape(watched: Watched) -> Page:
+def scrape(watched):
     """What it shows but for sizes, which come when a job of their own has ended."""
     text = requests.get(f"{watched.daemon.url}/metrics", timeout=60).text
     families = [each for each in parse_text(text) if each.name != "rankwatch_database_size_bytes"]
@@ -42,20 +39,20 @@ def scrape(watched: Watched) -> Page:
     }
 
 
-def value(page: Page, name: str, **labels: str) -> float | None:
+def value(page, name, **labels):
     return page.get((f"rankwatch_{name}", frozenset(labels.items())))
 
 
-def of(page: Page, comparison: str) -> Page:
+def of(page, comparison):
     return {
         series: value for series, value in page.items() if ("comparison", comparison) in series[1]
     }
 
 
-def after_run_of(watched: Watched, comparison: str) -> Page:
+def after_run_of(watched, comparison):
     """What is shown once its first run was counted and, which comes a little later, published."""
 
-    def look() -> Page | None:
+    def look():
         page = scrape(watched)
         is_counted_once = value(page, "runs_total", comparison=comparison, status="ok") == 1
         is_published = (
@@ -73,7 +70,7 @@ def test_a_reload_takes_a_comparison_away_whole_and_ends_its_alert_and_leaves_th
 ):
     hook = f'receivers: [{{webhook: {{url: "{collector.url}/hook"}}}}]\n'
 
-    def write(*names: str):
+    def write(*names):
         config = write_config(tmp_path, url, every="1d", names=names, receivers=hook)
         config.write_text(config.read_text().replace("for: 2", "for: 1"))
         return config
@@ -94,7 +91,7 @@ def test_a_reload_takes_a_comparison_away_whole_and_ends_its_alert_and_leaves_th
     assert ("kept", "resolved") not in messages_to(collector)
 
 
-def messages_to(collector: Collector) -> list[tuple[str, str]]:
+def messages_to(collector):
     bodies = [json.loads(request.body) for request in list(collector.requests)]
     return [(body["groupLabels"]["comparison"], body["status"]) for body in bodies]
 
@@ -133,7 +130,7 @@ NAMES = ("feed", "mail", "search")
 
 
 @pytest.fixture
-def latest(store: SqlStore) -> LatestRuns:
+def latest(store):
     """Of three comparisons, each with a run."""
     for name in NAMES:
         run(store, SLOT, comparison=name)
@@ -144,11 +141,11 @@ def latest(store: SqlStore) -> LatestRuns:
     return made
 
 
-def failed(store: SqlStore, hours: int) -> None:
+def failed(store, hours):
     run(store, SLOT + hours * HOUR, comparison="mail", status=RunStatus.FAILED)
 
 
-def slot_of(latest: LatestRuns) -> datetime | None:
+def slot_of(latest):
     shown = latest.of("mail")
     return shown.slot if shown else None
 
@@ -183,7 +180,7 @@ def test_a_read_that_began_before_another_one_ended_puts_nothing_older_in_its_pl
 ):
     read = store.history.latest
 
-    def read_late(*names: Any, **until: Any):
+    def read_late(*names, **until):
         found = read(*names, **until)
         monkeypatch.undo()
         failed(store, 2)

@@ -12,13 +12,10 @@ import scipy
 from commands import assert_refused, rankwatch, read_json
 from factories import DAY, SLOT, summary
 from monitor.model.errors import ConfigError
-from monitor.model.rules import Comparison
-from monitor.model.runs import Summary
-from monitor.service.analysis.backtest import Suggestion, suggest_thresholds
+from monitor.service.analysis.thresholds import suggest_thresholds
 from monitor.settings.loader import load_settings
 from monitor.settings.translation import to_comparison
 from monitor.statistics.reference.thresholds import SAFETY
-from monitor.storage import SqlStore
 from storage import worked
 
 CONFIG = """
@@ -37,7 +34,7 @@ MEANS = [0.50, 0.54, 0.52, 0.49, 0.55, 0.51, 0.53, 0.52, 0.50, 0.53]
 
 
 @pytest.fixture
-def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def config(tmp_path, monkeypatch):
     """The configuration in the current folder."""
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "rankwatch.yaml"
@@ -46,18 +43,18 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def what(config: Path) -> Comparison:
+def what(config):
     return to_comparison(load_settings(config).comparisons[0])
 
 
-def measured(mean: float, **changes: Any) -> Summary:
+def measured(mean, **changes):
     values = {"p01": mean - 0.8, "p05": mean - 0.6, "p10": mean - 0.5}
     return summary(
         **{"mean": mean, "n": USERS, "standard_error": 0.0, "statistics": values, **changes}
     )
 
 
-def put(store: SqlStore, what: Comparison, day: int, *found: Summary, **changes: Any) -> None:
+def put(store, what, day, *found, **changes):
     whole: dict[str, Any] = {
         "summaries": found,
         "config_hash": what.config_hash,
@@ -68,12 +65,12 @@ def put(store: SqlStore, what: Comparison, day: int, *found: Summary, **changes:
     worked.run(store, SLOT + day * DAY, **whole)
 
 
-def fill(store: SqlStore, what: Comparison, means: list[float] | None = None) -> None:
+def fill(store, what, means=None):
     for day, mean in enumerate(MEANS if means is None else means):
         put(store, what, day, measured(mean))
 
 
-def propose(what: Comparison, store: SqlStore, **changes: Any) -> Suggestion:
+def propose(what, store, **changes):
     (found,) = suggest_thresholds(
         what, store.history, **{"statistics": ["mean"], "interval": DAY, **changes}
     )
@@ -166,7 +163,7 @@ def test_the_rules_that_are_printed_can_be_backtested(what, store):
     assert pages == {name: told["rules"][name]["pages"] for name in pages}
 
 
-def plan(options: str) -> dict[str, Any]:
+def plan(options):
     (found,) = read_json(f"plan {options}")
     return found
 

@@ -1,11 +1,8 @@
 """Who leads: as one daemon sees it, and two on one PostgreSQL, where one that was frozen writes nothing once another leads."""
 
 import signal
-from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from datetime import timedelta
-from pathlib import Path
-from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -14,38 +11,37 @@ import requests
 from factories import HeldClock
 from monitor.model.daemon_state import Role, RoleKind
 from monitor.model.errors import DatabaseError
-from monitor.model.runs import Lease, Occupied, Run, RunStatus
+from monitor.model.runs import Lease, Occupied, RunStatus
 from monitor.service.daemon.leadership import Leadership
 from monitor.storage import open_store
-from servers.daemon import ServeProcess, serving, wait_for
-from servers.recommender import Recommender
+from servers.daemon import serving, wait_for
 from service.lists_world import SIMILAR, write_config, write_lists
 
 LEASE_S = 8
 
 
-def runs_of(url: str) -> tuple[Run, ...]:
+def runs_of(url):
     with closing(open_store(url, create=False)) as store:
         return store.history.runs(comparison=None, limit=1000)
 
 
-def finished(url: str) -> set[int]:
+def finished(url):
     return {run.id for run in runs_of(url) if run.status is RunStatus.OK}
 
 
-def shown(daemon: ServeProcess, series: str) -> float | None:
+def shown(daemon, series):
     found = [
         line for line in daemon.metrics().splitlines() if line.startswith(f"rankwatch_{series} ")
     ]
     return float(found[0].split()[1]) if found else None
 
 
-def leads(daemon: ServeProcess) -> bool:
+def leads(daemon):
     return shown(daemon, "leader") == 1.0
 
 
 @contextmanager
-def daemon_on(folder: Path, url: str, recommender: Recommender) -> Iterator[ServeProcess]:
+def daemon_on(folder, url, recommender):
     """A daemon whose candidate is asked over HTTP, every two seconds."""
     folder.mkdir()
     write_lists(folder / "baseline.jsonl", SIMILAR)
@@ -95,20 +91,18 @@ def test_a_frozen_leader_is_replaced_writes_nothing_when_it_thaws_and_leads_agai
     _one_run_a_slot(postgres_url)
 
 
-def _stands_by(daemon: ServeProcess) -> None:
+def _stands_by(daemon):
     """It is ready, with a page that says so."""
     wait_for(lambda: daemon.status_of("/-/ready") == 200, "the standby ready")
     assert (shown(daemon, "leader"), shown(daemon, "lease_epoch")) == (0.0, 1.0)
     assert "This daemon is on standby" in requests.get(daemon.url, timeout=60).text
 
 
-def _freeze_in_mid_run(
-    leader: ServeProcess, standby: ServeProcess, recommender: Recommender, url: str
-) -> None:
+def _freeze_in_mid_run(leader, standby, recommender, url):
     """Stop the leader while it waits for lists."""
     recommender.otherwise = "slow"
 
-    def is_frozen() -> bool:
+    def is_frozen():
         asked = len(recommender.asked)
         wait_for(lambda: len(recommender.asked) > asked, "a pull that hangs")
         leader.send(signal.SIGSTOP)
@@ -123,7 +117,7 @@ def _freeze_in_mid_run(
     assert shown(standby, "lease_epoch") == 2.0
 
 
-def _thaw(daemon: ServeProcess) -> None:
+def _thaw(daemon):
     daemon.send(signal.SIGCONT)
     wait_for(
         lambda: "no longer the leader" in daemon.log.read_text(), "the thawed one standing down"
@@ -131,12 +125,12 @@ def _thaw(daemon: ServeProcess) -> None:
     assert not leads(daemon)
 
 
-def _goes_on(url: str) -> None:
+def _goes_on(url):
     before = finished(url)
     wait_for(lambda: finished(url) - before, "another run")
 
 
-def _one_run_a_slot(url: str) -> None:
+def _one_run_a_slot(url):
     runs = runs_of(url)
     assert len({run.slot for run in runs}) == len(runs)
     assert RunStatus.RUNNING not in {run.status for run in runs}
@@ -156,26 +150,26 @@ KEPT, TAKEN = True, False
 AWAY = DatabaseError("PostgreSQL database x cannot be reached", permanent=False)
 
 
-def scripted(*answers: Lease | Occupied | bool | DatabaseError) -> Any:
+def scripted(*answers):
     """Leases that answer so, one answer a call; an error is raised."""
     answer = Mock(side_effect=answers)
     return Mock(acquire=answer, renew=answer)
 
 
 @pytest.fixture
-def clock() -> HeldClock:
+def clock():
     """Its seconds are those since the boot."""
     return HeldClock(seconds=1000.0)
 
 
 @pytest.fixture
-def changes() -> list[None]:
+def changes():
     """One for each time that the lease was won or lost."""
     return []
 
 
 @pytest.fixture
-def leadership(clock: HeldClock, changes: list[None]) -> Callable[..., Leadership]:
+def leadership(clock, changes):
     return lambda *answers: Leadership(
         scripted(*answers),
         lasts=LASTS,

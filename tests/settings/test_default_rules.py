@@ -1,12 +1,10 @@
 """`rules: default`: the rules that need no numbers."""
 
-from collections.abc import Iterable
-
-from monitor.model.rules import Keep, Learning, Rule, RuleKind, is_learned
+from monitor.model.rules import Keep, Learning, RuleKind, is_learned
 from settings.minimal import MINIMAL, RETRAIN, comparison_of, learning_of, rules_on_drift
 
 
-def watched(rules: Iterable[Rule]) -> dict[str, str]:
+def watched(rules):
     """Metric, statistic, side and learning of each alert."""
     told = {}
     for rule in rules:

@@ -30,14 +30,14 @@ ENVIRON = {"RECS_DB_PASSWORD": "x", "CACHE_PASSWORD": "x", "NTFY_TOPIC": "x"}
 
 
 @cache
-def validator() -> jsonschema.Draft202012Validator:
+def validator():
     schema = json_schema()
     jsonschema.Draft202012Validator.check_schema(schema)
     return jsonschema.Draft202012Validator(schema)
 
 
 @pytest.fixture
-def base(tmp_path: Path) -> Path:
+def base(tmp_path):
     files = dict.fromkeys(
         ("recs.token", "hook.secret", "smtp.password", "users.key", "pagerduty.key"),
         "0123456789abcdef" * 2,
@@ -88,7 +88,7 @@ def test_each_optional_line_of_the_example_can_be_uncommented_by_itself_or_with_
     assert len(blocks) >= 7
 
 
-def models() -> set[Any]:
+def models():
     """The options of every part of the file."""
     seen: set[Any] = set()
     todo: list[Any] = [Settings]

@@ -19,7 +19,7 @@ from monitor.sources.http import HttpSourceOptions
 from settings.minimal import MINIMAL, expected, load_comparison, load_text
 
 
-def problems(text: str) -> list[str]:
+def problems(text):
     try:
         parse_settings(text, name="x.yaml", base_dir=Path("/nowhere"), environ={})
     except ConfigError as error:
@@ -27,14 +27,14 @@ def problems(text: str) -> list[str]:
     return []
 
 
-def failing(path: Path) -> str:
+def failing(path):
     with pytest.raises(ConfigError) as caught:
         load_settings(path, {})
     return str(caught.value)
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path):
     return tmp_path / "rankwatch.yaml"
 
 

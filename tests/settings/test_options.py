@@ -2,9 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterator
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,11 +27,11 @@ class Door(Options):
     url: str = ""
 
 
-def door(base: Path, **given: object) -> Door:
+def door(base, **given):
     return Door.model_validate(given, context={"base_dir": str(base)})
 
 
-def refused(base: Path, **given: object) -> list[tuple[Any, str]]:
+def refused(base, **given):
     with pytest.raises(ValidationError) as caught:
         door(base, **given)
     return [(error["loc"], error["msg"]) for error in caught.value.errors()]
@@ -135,7 +133,7 @@ def test_a_url_is_shown_without_what_may_be_secret(line):
     assert display_url(url) == display_url(SecretStr(url)) == shown
 
 
-def load(folder: Path) -> None:
+def load(folder):
     text = f"privacy: {{users: hmac, key_file: users.key}}\n{MINIMAL}"
     parse_settings(text, name="rankwatch.yaml", base_dir=folder, environ={})
 
@@ -170,7 +168,7 @@ EXAMPLE = yaml.safe_load(example_text())
 INVALID = """*C|!C|!C!x|&C &C|'C|@C|%C|`C|C: C: x|[C|{C|"\\zC"|>C|*C C|!<C|? C : - C"""
 
 
-def leaves(node: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+def leaves(node, path=()):
     children = (
         node.items()
         if isinstance(node, dict)
@@ -185,7 +183,7 @@ def leaves(node: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | 
         yield from leaves(child, (*path, key))
 
 
-def replaced(node: Any, path: tuple[str | int, ...], value: object) -> Any:
+def replaced(node, path, value):
     if not path:
         return value
     copy: Any = node.copy()
@@ -193,7 +191,7 @@ def replaced(node: Any, path: tuple[str | int, ...], value: object) -> Any:
     return copy
 
 
-def problems(text: str, **environ: str) -> str:
+def problems(text, **environ):
     try:
         load_text(text, **environ)
     except ConfigError as error:
@@ -203,7 +201,7 @@ def problems(text: str, **environ: str) -> str:
 
 @pytest.mark.parametrize(("login", "token"), [("user:{}@", ""), ("", "token: {}, ")])
 def test_rotating_a_password_or_token_keeps_the_hash(login, token):
-    def hash_with(secret) -> str:
+    def hash_with(secret):
         url = f"http://{login.format(secret)}a.internal/{{user}}"
         http = f'{{url: "{url}", {token.format(secret)}headers: {{X-Key: {secret}}}}}'
         sql = f'url: "postgresql://me:{secret}@db.internal/recs", user: u'

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from monitor.model.rules import Comparison, Condition, ConditionRule, RuleKind, Severity
+from monitor.model.rules import Condition, ConditionRule, RuleKind, Severity
 from monitor.settings.translation import policy_of, to_comparison
 from settings.minimal import MINIMAL, comparison_of, load_text
 from tables import rows
@@ -47,7 +47,7 @@ def test_a_maintenance_window_is_open_from_its_slot_for_as_long_as_it_lasts(hour
     )
 
 
-def of_conditions(what: Comparison) -> dict[str, tuple[object, ...]]:
+def of_conditions(what):
     return {
         rule.alert: (rule.condition, rule.for_runs, rule.severity, rule.segments)
         for rule in what.judging.rules

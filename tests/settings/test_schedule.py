@@ -27,7 +27,7 @@ SCHEDULES: list[Schedule] = [
 ]
 
 
-def at(text: str) -> datetime:
+def at(text):
     return datetime.fromisoformat(text).replace(tzinfo=UTC)
 
 
@@ -56,7 +56,7 @@ BERLIN = "Europe/Berlin"
 WEEKDAYS = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"]
 
 
-def day(cron: Cron, date: str) -> list[str]:
+def day(cron, date):
     """Slots of a UTC day as HH:MM."""
     start = at(date)
     return [

@@ -1,4 +1,3 @@
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
@@ -177,7 +176,7 @@ SAME_WHEN_CHANGED = {
 }
 
 
-def variants(text: str, added: str, changed: dict[str, str]) -> Iterator[str]:
+def variants(text, added, changed):
     """The configuration with each of these lines, and with each of these texts replaced."""
     for line in added.strip().splitlines():
         yield f"{text}    {line}\n"
@@ -206,7 +205,7 @@ OTHER_PLACES = """
 
 
 def test_the_hash_names_what_is_measured_and_not_where_files_lie():
-    def hash_of(places) -> str:
+    def hash_of(places):
         base, baseline, candidate, database = places.split()
         lists = "user: u, items: i"
         text = f"""

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from monitor.model.errors import ConfigError
-from monitor.settings.configuration import Settings
 from monitor.settings.loader import load_settings, parse_settings
 from monitor.web.access_options import AccessOptions
 from settings.minimal import MINIMAL, expected, uncommented
@@ -20,7 +19,7 @@ CLIENTS = (
 TLS = "tls_server_config: {cert_file: a, key_file: b}"
 
 
-def load_with(folder: Path, web: str, **other: str) -> Settings:
+def load_with(folder, web, **other):
     (folder / "web.yaml").write_text(web)
     given = "".join(
         f"{key}: {value}\n" for key, value in {"web_config_file": "web.yaml", **other}.items()

@@ -2,18 +2,20 @@
 
 import asyncio
 import random
-from collections.abc import Iterator
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from multidict import CIMultiDict
+from yarl import URL
 
 from monitor.boundary.deadline import BackgroundCall, Deadline
 from monitor.boundary.plugins import Guard
 from monitor.model.errors import SourceError
-from monitor.model.rankings import CoverageReason, Pull
+from monitor.model.rankings import CoverageReason
 from monitor.sources.http import HttpSourceOptions
+from monitor.sources.http.fetch import fetch
 from monitor.sources.http.source import _HttpPull
 from servers.lists import as_lists, pull_of, request
 from sources.tables import in_csv
@@ -58,7 +60,7 @@ VALUES = (
 )
 
 
-def odd_json(draw: random.Random, depth: int = 3) -> str:
+def odd_json(draw, depth=3):
     """A text that is nearly JSON."""
     if depth == 0 or draw.random() < 0.3:
         return draw.choice(ATOMS)
@@ -69,10 +71,10 @@ def odd_json(draw: random.Random, depth: int = 3) -> str:
     return "{" + ",".join(f'"{draw.choice(names)}":{each}' for each in inner) + "}"
 
 
-def answer(body: bytes, headers: dict[str, str]) -> Any:
+def answer(body, headers):
     """What aiohttp hands over of an answer: its status, headers and body."""
 
-    async def read_all() -> bytes:
+    async def read_all():
         return body
 
     return SimpleNamespace(
@@ -85,14 +87,21 @@ def answer(body: bytes, headers: dict[str, str]) -> Any:
     )
 
 
-def pull_of_answers(options: dict[str, Any], answers: dict[str, Any]) -> Pull:
+async def fetched(given, given_answer):
+    session: Any = SimpleNamespace(request=lambda *_, **__: nullcontext(given_answer))
+    return await fetch(session, URL("http://127.0.0.1/"), given, {})
+
+
+def pull_of_answers(options, answers):
     """The pull in which each user gets such an answer."""
 
-    async def read() -> Pull:
+    async def read():
         given = HttpSourceOptions.model_validate({"url": "http://127.0.0.1/{user}", **options})
         pull: Any = _HttpPull(given, request(*answers))
         for user, given_answer in answers.items():
-            outcome = await pull._read((user,), given_answer)
+            outcome = await fetched(given, given_answer)
+            if isinstance(outcome, tuple):
+                outcome = pull._read((user,), *outcome)
             found = outcome if isinstance(outcome, dict) else {user: outcome}
             for read_user, each in found.items():
                 pull._add(read_user, each)
@@ -101,7 +110,7 @@ def pull_of_answers(options: dict[str, Any], answers: dict[str, Any]) -> Pull:
     return asyncio.run(read())
 
 
-def odd_answers(draw: random.Random, count: int) -> Iterator[tuple[str, Any]]:
+def odd_answers(draw, count):
     """Users with odd answers, and among them one with a good one."""
     for number in range(count):
         headers = {name: draw.choice(VALUES) for name in draw.sample(HEADERS, draw.randrange(3))}
@@ -163,7 +172,7 @@ def test_odd_cells_of_a_file_cost_nobody_else(tmp_path):
 def test_an_interrupt_of_a_plugin_fails_its_source_and_ends_the_command_in_the_main_thread_alone():
     guard = Guard("plugin of package p", SourceError, permanent=False)
 
-    def interrupt() -> None:
+    def interrupt():
         raise KeyboardInterrupt
 
     with pytest.raises(SourceError, match="failed with KeyboardInterrupt in line"):

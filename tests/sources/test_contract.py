@@ -12,7 +12,7 @@ from monitor.model.rankings import CoverageReason
 from monitor.sources import SOURCES as KINDS
 from monitor.sources import SourceOptions, UsersOptions, open_users
 from monitor.testing import SourceContract
-from servers.lists import BY_RING, LONG, SLOT, SOURCES, Lists, as_lists, request, source_of
+from servers.lists import BY_RING, LONG, SLOT, SOURCES, as_lists, request, source_of
 from sources.tables import KINDS as TABLES
 from sources.tables import source_with
 from tables import parsed
@@ -23,7 +23,7 @@ PULLED = {kind: each for kind, each in KINDS.items() if each.is_pulled}
 
 class TestEveryKind(SourceContract):
     @pytest.fixture(params=BY_RING)
-    def serving(self, request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[Lists], Any]:
+    def serving(self, request, tmp_path):
         return lambda lists: SOURCES[request.param](lists, tmp_path)
 
 

@@ -4,7 +4,6 @@ import gzip
 import json
 import os
 import re
-import socket
 import socketserver
 import ssl
 import threading
@@ -65,11 +64,11 @@ class Cell:
     most_mb: int = 64
 
     @property
-    def name(self) -> str:
+    def name(self):
         return f"{self.kind}-{self.fault.replace(' ', '-').lower()}"
 
     @property
-    def message(self) -> str:
+    def message(self):
         """All that is said, as a pattern: the host or path, and example users where not everybody is concerned."""
         lost, end = HALF if self.lost == 4 else NONE
         end = rf"(; the run's deadline is \d+s)?{end}"  # if users had no answer in time
@@ -79,7 +78,7 @@ class Cell:
         return f"the candidate {arm}; the baseline answered 8 of 8{end}"
 
 
-def write_files(folder: Path, ended: threading.Event) -> None:
+def write_files(folder, ended):
     """One of them grows until the end."""
     lines = "".join(json.dumps({"user": user, "items": [1, 2]}) + "\n" for user in USERS).encode()
     contents = {
@@ -96,7 +95,7 @@ def write_files(folder: Path, ended: threading.Event) -> None:
     long_users(folder / "bomb.parquet")
     os.mkfifo(folder / "pipe.csv")
 
-    def grow() -> None:
+    def grow():
         while not ended.wait(0.001):
             with (folder / "growing.jsonl").open("ab") as file:
                 file.write(LINE)
@@ -104,7 +103,7 @@ def write_files(folder: Path, ended: threading.Event) -> None:
     threading.Thread(target=grow, daemon=True).start()
 
 
-def make_faults(running: ExitStack, folder: Path, postgres: sa.URL) -> list[Cell]:
+def make_faults(running, folder, postgres):
     """All cells, with their servers up."""
     client, ended = running.enter_context(emptied_redis()), threading.Event()
     client.mset(
@@ -117,15 +116,15 @@ def make_faults(running: ExitStack, folder: Path, postgres: sa.URL) -> list[Cell
     pair = found(folder, "authority").issue("elsewhere", "DNS:elsewhere.test")
     tls.load_cert_chain(pair.cert, pair.key)
 
-    def proxied(port: int | None, fault: str, *how: float) -> int:
+    def proxied(port, fault, *how):
         proxy = running.enter_context(proxying(port or 0))
         getattr(proxy, fault)(*how)
         return proxy.port
 
-    def replying(reply: str) -> int:
+    def replying(reply):
         """The port of what answers anything so, and ends the connection."""
 
-        def answer(asked: socket.socket, *_: object) -> Any:
+        def answer(asked, *_):
             asked.recv(65536)
             asked.sendall(reply.encode())
 
@@ -134,24 +133,18 @@ def make_faults(running: ExitStack, folder: Path, postgres: sa.URL) -> list[Cell
         )
         return int(server.server_address[1])
 
-    def http(behaviour: str = "ok", step: int = 1, **more: Any) -> Any:
+    def http(behaviour="ok", step=1, **more):
         recommender = running.enter_context(running_recommender())
         recommender.behaviour.update(dict.fromkeys(USERS[::step], behaviour))
         return {"url": recommender.url, "retries": 0, **more}
 
-    def redis(at: str = "", reply: str = "", **more: Any) -> Any:
+    def redis(at="", reply="", **more):
         at = at or f"127.0.0.1:{shared_redis()}"
         if reply:
             at = f":{PASSWORD}@127.0.0.1:{replying(reply)}"
         return {"url": f"redis://{at}", "type": "string", "key": "good:{user}", **more}
 
-    def sql(
-        what: str = "'[1]'",
-        users: str = "generate_series(0, 7)",
-        reply: str = "",
-        server: Any = (),
-        **more: Any,
-    ) -> Any:
+    def sql(what="'[1]'", users="generate_series(0, 7)", reply="", server=(), **more):
         query = f"SELECT 'u' || n AS who, {what} AS what FROM {users} n"
         changed = postgres.set(**dict(server))
         if reply:
@@ -159,7 +152,7 @@ def make_faults(running: ExitStack, folder: Path, postgres: sa.URL) -> list[Cell
         url = changed.render_as_string(hide_password=False)
         return {"url": url, "query": query, "user": "who", "items": "what", **more}
 
-    def file(name: str) -> Any:
+    def file(name):
         return {"path": str(folder / name), "user": "user", "items": "items"}
 
     names = {
@@ -193,7 +186,7 @@ comparisons:
 """
 
 
-def write_config(folder: Path, cells: list[Cell], baseline: str, hook: str) -> Path:
+def write_config(folder, cells, baseline, hook):
     """A comparison a cell."""
     (folder / "users.csv").write_text("\n".join(["user", *USERS]))
     config = yaml.safe_load(Template(CONFIG).substitute(baseline=json.dumps(baseline), hook=hook))

@@ -3,8 +3,6 @@
 import json
 from datetime import date, timedelta
 from decimal import Decimal
-from pathlib import Path
-from typing import Any
 from uuid import UUID
 
 import duckdb
@@ -19,7 +17,7 @@ import monitor
 from monitor.measures.frames.columns import FrameColumns, read_lists
 from monitor.measures.reading import ids
 from monitor.model.errors import InputError, SourceError
-from monitor.model.rankings import CoverageReason, Pull
+from monitor.model.rankings import CoverageReason
 from monitor.sources.list_collector import ListCollector
 from servers.lists import as_lists, pull_of
 from sources.tables import WRITERS
@@ -60,7 +58,7 @@ VALUES += [
 ]
 
 
-def listed(pull: Pull, count: int) -> list[str | None]:
+def listed(pull, count):
     """The only item of each user's list, None for a malformed list."""
     lists = as_lists(pull)
     assert set(pull.failures.values()) <= {CoverageReason.MALFORMED}
@@ -68,7 +66,7 @@ def listed(pull: Pull, count: int) -> list[str | None]:
     return [lists.get(str(user), [None])[0] for user in range(count)]
 
 
-def framed(lists: Any, expected: list[str | None]) -> list[str | None]:
+def framed(lists, expected):
     """The ids of lists of one item each, from a frame."""
     if None in expected:
         with pytest.raises(InputError, match=r"found .*, where|found .* where"):
@@ -188,7 +186,7 @@ def test_lists_of_objects_are_read_by_a_field_and_else_refused_with_that_advice(
     lists = {"u": STRUCTS, "v": [], "w": other}
     rows = [{"user": {"$oid": user}, "recs": recs} for user, recs in lists.items()]
 
-    def pull(user, items) -> Any:
+    def pull(user, items):
         given = WRITERS[form](rows, tmp_path, user=user, items=items)["file"]
         return pull_of("u", "v", "w", file=given | {"max_unreadable": 0.5})
 
@@ -219,7 +217,7 @@ def test_lists_of_objects_in_frames_are_read_by_a_field_and_else_refused_with_th
         monitor.compare_many(table, table, items="recs.nothing")
 
 
-def pull_parts(folder: Path, *parts: pa.Array) -> dict[str, list[str]]:
+def pull_parts(folder, *parts):
     """The lists of each part in a file of its own, of users named by their numbers."""
     users = [f"u{number}" for number in range(len(parts))]
     for user, items in zip(users, parts, strict=True):

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -30,7 +29,7 @@ LISTS = json.loads("""{
 USERS, HOUR_S = list(LISTS), 3600
 
 
-def lists_of(*users: str) -> ListCollector:
+def lists_of(*users):
     found = ListCollector(3, has_scores=True)
     for user in users:
         items, scores = LISTS[user]
@@ -38,7 +37,7 @@ def lists_of(*users: str) -> ListCollector:
     return found
 
 
-def fill(folder: Path) -> AnswerFile:
+def fill(folder):
     """The file of a pull that was killed, of two lines: of the users whose items are numbers, and of the others."""
     file = AnswerFile(str(folder / "answers"), "?")
     lists = lists_of("n1", "n2")
@@ -50,7 +49,7 @@ def fill(folder: Path) -> AnswerFile:
     return file
 
 
-def sorted_lists(collector: ListCollector) -> list[Any]:
+def sorted_lists(collector):
     table = collector.pull().rankings
     assert table.scores is not None
     scores, spans = table.scores.tolist(), itertools.pairwise(table.offsets)
@@ -61,7 +60,7 @@ def sorted_lists(collector: ListCollector) -> list[Any]:
     )
 
 
-def recall(folder: Path) -> set[str]:
+def recall(folder):
     """Who is to be asked again; lists of the others, and their models, are as they were."""
     lists = ListCollector(3, has_scores=True)
     left = AnswerFile(str(folder / "answers"), "?").recall(USERS, lists, HOUR_S)

@@ -1,7 +1,6 @@
 """Weights and titles of items from files and databases: those that are of use, or one line that says what is wrong."""
 
 import json
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -9,7 +8,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from monitor.model.errors import SourceError
-from monitor.model.rankings import ItemWeights
 from monitor.sources import (
     ItemTitlesOptions,
     ItemWeightsOptions,
@@ -25,7 +23,7 @@ from sources.tables import case, writers
 WRITERS = writers(("id", "sold"), item="id", weight="sold")
 
 
-def read(options: dict[str, Any]) -> ItemWeights:
+def read(options):
     return open_item_weights(ItemWeightsOptions.model_validate(options)).weights(SLOT)
 
 
@@ -89,7 +87,7 @@ def test_more_than_the_limit_is_refused(tmp_path):
 TITLED = writers(("id", "name"), item="id", title="name")
 
 
-def titles(options: dict[str, Any], *items: str) -> dict[str, str]:
+def titles(options, *items):
     return dict(
         open_item_titles(ItemTitlesOptions.model_validate(options)).titles(SLOT, frozenset(items))
     )

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.integration
 ARMS = ("baseline", "candidate")
 
 
-def rows_of(arm: str) -> pd.DataFrame:
+def rows_of(arm):
     """A row an item."""
     items, scores = recommend(arm)
     columns = {

@@ -5,9 +5,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from urllib.request import urlopen
 
 import pandas as pd
@@ -24,16 +22,15 @@ from forking import running
 from monitor.service import message_pictures
 from servers.certificates import self_signed
 from servers.daemon import wait_for
-from servers.postgres import PostgresServer
 from servers.smtp import serve as serve_mail
-from servers.webhook import Reply, Request, answer, serve
+from servers.webhook import answer, serve
 
 pytestmark = pytest.mark.integration
 LEAST = 60
 """Faults that must be tried."""
 
 
-def plant(folder: Path, servers: ExitStack, postgres: PostgresServer) -> Planter:
+def plant(folder, servers, postgres):
     """All faults, with their servers up."""
     planter = Planter(folder, servers)
     (folder / "baseline.jsonl").write_text(private_faults.JSON_LISTS)
@@ -48,14 +45,14 @@ def plant(folder: Path, servers: ExitStack, postgres: PostgresServer) -> Planter
     return planter
 
 
-def receive(request: Request) -> Reply:
+def receive(request):
     """Take a message, or refuse it and quote a user."""
     if "refuse" in request.path:
         return answer(400, {"X-Why": USER}, f"{USER} is unknown".encode())
     return answer(200, body=b'{"status": "success"}' if "pager" in request.path else b"ok")
 
 
-def play(config: Path, name: str, environ: Mapping[str, str]) -> Iterator[tuple[str, bytes]]:
+def play(config, name, environ):
     """Every comparison is run, told to receivers, checked, exported, and looked at on the daemon's pages; one is shown."""
     textfile = config.with_name("rankwatch.prom")
     for command in (
@@ -70,7 +67,7 @@ def play(config: Path, name: str, environ: Mapping[str, str]) -> Iterator[tuple[
     yield from look(config)
 
 
-def look(config: Path) -> Iterator[tuple[str, bytes]]:
+def look(config):
     """The pages of a daemon, and its log."""
     log = config.with_suffix(".log")
     log.unlink(missing_ok=True)
@@ -91,7 +88,7 @@ def look(config: Path) -> Iterator[tuple[str, bytes]]:
     yield "log", log.read_bytes()
 
 
-def stored(url: str) -> dict[str, pd.DataFrame]:
+def stored(url):
     """Every table."""
     engine = sa.create_engine(url)
     names = sa.inspect(engine).get_table_names()

@@ -9,7 +9,8 @@ import yaml
 from pydantic import ValidationError
 
 from monitor import sources
-from monitor.boundary.options import NOT_IN_HASH, OneOf
+from monitor.boundary.options import NOT_IN_HASH
+from monitor.boundary.options.one_of import OneOf
 from monitor.sources import (
     SOURCES,
     ItemTitlesOptions,

@@ -1,7 +1,6 @@
 """What users found relevant: files that come a day later, tables, both forms, and every odd part of them."""
 
-from datetime import datetime, timedelta
-from pathlib import Path
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -9,7 +8,7 @@ import pytest
 from monitor.model.errors import SourceError
 from monitor.sources import RelevanceOptions, open_relevance
 from servers.lists import SLOT
-from sources.tables import Write, case, writers
+from sources.tables import case, writers
 from tables import parsed
 
 NAMES = ("who", "what", "how")
@@ -18,13 +17,13 @@ LONG = {"user": "who", "item": "what", "grade": "how"}
 Graded = list[tuple[Any, list[Any] | None, list[Any] | None]]
 
 
-def read(slot: datetime = SLOT, **options: Any) -> Any:
+def read(slot=SLOT, **options):
     """Of a small table, of which one row is a large share."""
     given = {kind: each | {"max_unreadable": 1} for kind, each in options.items()}
     return open_relevance(RelevanceOptions.model_validate(given)).relevance(slot)
 
 
-def by_user(table: Any) -> dict[str, dict[str, float]]:
+def by_user(table):
     columns = table.offsets, table.grades, table.users
     assert [str(column.dtype) for column in columns] == ["int64", "float64", "str"]
     found = {}
@@ -35,10 +34,10 @@ def by_user(table: Any) -> dict[str, dict[str, float]]:
     return found
 
 
-def long(write: Write) -> Write:
+def long(write):
     """One item a row, users mixed."""
 
-    def written(rows: Graded, folder: Path) -> dict[str, Any]:
+    def written(rows, folder):
         flat = [
             (user, *each)
             for user, items, grades in rows

@@ -20,7 +20,7 @@ LENIENT: Any = {"max_unreadable": 1}
 OF_LISTS = writers(("who", "what", "how"), **WIDE)
 
 
-def scores_of(pull: Any) -> dict[str, list[float | None]]:
+def scores_of(pull):
     """The scores of each list, None where there is none."""
     assert pull.rankings.scores.dtype == np.float64
     scored = replace(pull, rankings=replace(pull.rankings, items=pull.rankings.scores))

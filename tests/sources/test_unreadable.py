@@ -37,7 +37,7 @@ Row = dict[str, Any]
 AT = SLOT - timedelta(minutes=1)
 
 
-def unreadable(**changes: Any) -> Unreadable:
+def unreadable(**changes):
     base = Unreadable(where="a.csv", column="user", need=Need.IDS, count=1, rows=100, found="null")
     return replace(base, **changes)
 
@@ -74,7 +74,7 @@ every_form = pytest.mark.parametrize(
 )
 
 
-def counts(found: Any) -> Row:
+def counts(found):
     """Rows that cannot be read, by column."""
     return {each.column: each.count for each in found.unreadable if each.count}
 
@@ -161,7 +161,7 @@ def test_users_and_segments_are_counted(write, tmp_path):
 def test_relevance_without_a_user_is_counted(write, tmp_path):
     rows: list[Row] = [{"who": f"u{n}", "what": n} for n in range(99)]
 
-    def read(nobody) -> Any:
+    def read(nobody):
         given = write(rows + [{"who": "", "what": 1}] * nobody, tmp_path, user="who", item="what")
         return open_relevance(RelevanceOptions.model_validate(given)).relevance(SLOT)
 
@@ -213,7 +213,7 @@ spoiled_rows = st.lists(
 )
 
 
-def check(given: Row, rows: list[tuple[Any, Any]]) -> None:
+def check(given, rows):
     listed, failures, odd = dict[str, list[str]](), dict[str, CoverageReason](), Counter[str]()
     for user, items in rows:
         ids = list(map(user_key, items or []))

@@ -2,14 +2,11 @@
 
 import re
 from contextlib import closing
-from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
 from monitor.model.errors import ConfigError, SourceError
-from monitor.model.rankings import UserTable
 from monitor.service.composition import wire
 from monitor.settings.configuration import Settings
 from monitor.sources import SourceOptions, UsersOptions, open_users
@@ -25,9 +22,7 @@ from tables import parsed
 HTTP = SourceOptions.model_validate({"http": {"url": "http://host/{user}"}})
 
 
-def users_of(
-    options: dict[str, Any], *dimensions: str, baseline: SourceOptions = HTTP
-) -> UserTable:
+def users_of(options, *dimensions, baseline=HTTP):
     """The users of a small table, of which one row is a large share."""
     given = {
         kind: {"max_unreadable": 0.5} | each if isinstance(each, dict) else each
@@ -36,7 +31,7 @@ def users_of(
     return open_users(UsersOptions.model_validate(given), baseline).users(SLOT, dimensions)
 
 
-def segments(table: UserTable) -> dict[str, list[Any]]:
+def segments(table):
     """Segment values as plain lists, None for no value."""
     return {
         name: [value if isinstance(value, str) else None for value in column]
@@ -55,7 +50,7 @@ ROWS = parsed("""
 KINDS = writers(NAMES, user="id")
 
 
-def sqlite(rows: list[Any], folder: Path) -> dict[str, Any]:
+def sqlite(rows, folder):
     """Booleans are texts there, and lists are bytes."""
     told = {None: None, True: "true", False: "false"}
     return KINDS["sqlite"]([(*row[:2], told[row[2]], row[3], b"x") for row in rows], folder)
@@ -150,7 +145,7 @@ def test_files_that_are_replaced_while_they_are_read_are_read_again(tmp_path, mo
     file.write_text("id\n1\n")
     new.write_text("id\n7\n")
 
-    def replaced_meanwhile(*rows: Any):
+    def replaced_meanwhile(*rows):
         if new.exists():
             new.replace(file)
         return user_table(*rows)
@@ -175,7 +170,7 @@ def test_all_needs_a_baseline_that_can_list_its_users():
         ConfigError, match=r"http cannot list its users: give users.http or users.file or users.sql"
     ):
         users_of({"all": True})
-    with pytest.raises(ConfigError, match=r"users\.all: needs a table, or a query without :users"):
+    with pytest.raises(ConfigError, match=r"^needs a table, or a query without :users"):
         users_of({"all": True}, baseline=SourceOptions.model_validate(BINDING))
 
 

@@ -1,28 +1,24 @@
 import shutil
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 from sqlalchemy import text
 
-from monitor.storage import SqlStore, open_store, partitions
+from monitor.storage import open_store, partitions
 from monitor.storage.tables.metadata import metadata
 from servers.pgbouncer import pooled  # noqa: F401 - a fixture
-from servers.postgres import PostgresServer
 
 
 @pytest.fixture(scope="session")
-def postgres_store(postgres_server: PostgresServer) -> Iterator[SqlStore]:
+def postgres_store(postgres_server):
     """One store for all tests, emptied for each: making a database and each statement anew would take most of the time."""
     with postgres_server.database() as url, closing(open_store(url, create=True)) as store:
         yield store
 
 
 @pytest.fixture(scope="session")
-def sqlite_store(
-    sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[SqlStore]:
+def sqlite_store(sqlite_template, tmp_path_factory):
     """The same over a SQLite file."""
     copy = shutil.copy(sqlite_template, tmp_path_factory.mktemp("store") / "rankwatch.db")
     with closing(open_store(f"sqlite:///{copy}", create=False)) as store:
@@ -30,13 +26,13 @@ def sqlite_store(
 
 
 @pytest.fixture
-def file(tmp_path: Path, sqlite_template: Path) -> Path:
+def file(tmp_path, sqlite_template):
     """A SQLite file with our tables, for tests that do to it what others should not find."""
     return Path(shutil.copy(sqlite_template, tmp_path / "rankwatch.db"))
 
 
 @pytest.fixture(scope="session")
-def postgres_template(postgres_server: PostgresServer) -> Iterator[str]:
+def postgres_template(postgres_server):
     """Name of a database with our tables, to copy: making them takes as long as most tests."""
     with postgres_server.database() as url:
         open_store(url, create=True).close()
@@ -44,19 +40,19 @@ def postgres_template(postgres_server: PostgresServer) -> Iterator[str]:
 
 
 @pytest.fixture
-def migrated_url(postgres_server: PostgresServer, postgres_template: str) -> Iterator[str]:
+def migrated_url(postgres_server, postgres_template):
     """URL of a fresh database with our tables, for tests that do to it what others should not find."""
     with postgres_server.database(postgres_template) as url:
         yield url
 
 
 @pytest.fixture(params=["sqlite", "postgres"], ids=["sqlite", "postgresql"])
-def store(request: pytest.FixtureRequest) -> SqlStore:
+def store(request):
     """An empty store over each database in turn."""
     return emptied(request.getfixturevalue(f"{request.param}_store"))
 
 
-def emptied(shared: SqlStore) -> SqlStore:
+def emptied(shared):
     with shared.database.write() as connection:
         for table in reversed(metadata.sorted_tables):
             connection.execute(

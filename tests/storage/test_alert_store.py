@@ -138,7 +138,7 @@ def test_a_state_is_admitted_when_it_follows_from_the_stored_one_in_a_newer_slot
     before, after, cause_from = (None if word == "-" else State(word) for word in moves.split())
     assert after
 
-    def at(where, slot, key="key") -> Any:
+    def at(where, slot, key="key"):
         return state(
             state=where, dedup_key=key if where is State.FIRING else None, judged_slot=slot
         )

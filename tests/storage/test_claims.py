@@ -1,7 +1,6 @@
 """Who may run a slot, many at once: each goes to exactly one, also when a run hangs or a clock is set."""
 
 import threading
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import TypeVar
@@ -11,7 +10,7 @@ import pytest
 from factories import HOUR, SLOT
 from monitor.model.alerts import State
 from monitor.model.runs import RunStatus
-from monitor.storage import SqlStore, open_store
+from monitor.storage import open_store
 from storage.worked import (
     LATER,
     attempt,
@@ -120,14 +119,14 @@ WORKERS = 6
 T = TypeVar("T")
 
 
-def at_once(work: Callable[[int], T]) -> list[T]:
+def at_once(work):
     """Results of calling this with 0 to `WORKERS` - 1, each from a thread of its own.
 
     All start together.
     """
     gate = threading.Barrier(WORKERS)
 
-    def start(number: int) -> T:
+    def start(number):
         gate.wait(60)
         return work(number)
 
@@ -136,7 +135,7 @@ def at_once(work: Callable[[int], T]) -> list[T]:
 
 
 @pytest.fixture
-def stores(store: SqlStore) -> Iterator[list[SqlStore]]:
+def stores(store):
     """Stores over one database, as different processes have them."""
     others = [
         open_store(store.database.url.render_as_string(hide_password=False), create=False)
@@ -176,7 +175,7 @@ def test_each_delivery_is_leased_by_one(stores):
             receivers=("hook",),
         )
 
-    def lease_all(number) -> list[int]:
+    def lease_all(number):
         ids: list[int] = []
         while leased := lease(stores[number], LATER, owner=f"p:{number}"):
             ids += [delivery.id for delivery in leased]

@@ -1,7 +1,7 @@
 """What each day came to: worked by hand, kept when its runs are gone, made anew when one of them changes."""
 
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -9,13 +9,12 @@ from sqlalchemy import select
 
 import factories
 from factories import DAY, HOUR, SLOT
-from monitor.model.runs import Histogram, RunStatus, Summary
-from monitor.storage import SqlStore
+from monitor.model.runs import Histogram, RunStatus
 from monitor.storage.tables.run_tables import daily
 from storage.worked import LATER, claimed, finish, prune, record, run, runs_of
 
 
-def summary(**changes: Any) -> Summary:
+def summary(**changes):
     numbers: dict[str, Any] = {"n": 10, "n_undefined": 1, "mean": 0.5, "standard_error": 0.1}
     shape = {
         "statistics": {"p50": 0.5, "share_below(0.3)": 0.2},
@@ -24,22 +23,16 @@ def summary(**changes: Any) -> Summary:
     return factories.summary(**{**numbers, **shape, **changes})
 
 
-def stored(
-    store: SqlStore,
-    slot: datetime,
-    *summaries: Summary,
-    comparison: str = "home-feed",
-    **changes: Any,
-) -> int:
+def stored(store, slot, *summaries, comparison="home-feed", **changes):
     return run(store, slot, comparison=comparison, summaries=summaries, **changes)
 
 
-def days(store: SqlStore) -> list[Any]:
+def days(store):
     with store.database.read() as connection:
         return list(connection.execute(select(daily).order_by(daily.c.day, daily.c.segment)))
 
 
-def sums(store: SqlStore) -> list[tuple[int, float]]:
+def sums(store):
     """Runs and mean of each day and segment."""
     return [(day.runs, round(day.mean, 12)) for day in days(store)]
 

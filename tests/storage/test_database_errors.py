@@ -4,7 +4,6 @@ import builtins
 import re
 import sqlite3
 from contextlib import closing
-from typing import Any
 
 import psycopg
 import pytest
@@ -21,7 +20,7 @@ from tables import rows
 CANARY = "canary-4711"
 
 
-def failure(url: str, *, create: bool = True) -> DatabaseError:
+def failure(url, *, create=True):
     with pytest.raises(DatabaseError) as caught:
         open_store(url, create=create)
     whole = f"{caught.value} {caught.value!r}"
@@ -100,14 +99,14 @@ def test_a_full_disk_is_named_and_passes(file):
 def test_postgres_without_its_extra_says_what_to_install(monkeypatch):
     real = builtins.__import__
 
-    def without_psycopg(name, *rest: Any):
+    def without_psycopg(name, *rest):
         if name == "psycopg":
             raise ModuleNotFoundError(name)
         return real(name, *rest)
 
     monkeypatch.setattr(builtins, "__import__", without_psycopg)
 
-    with pytest.raises(ConfigError, match=r"pip install 'rankwatch\[postgres\]'"):
+    with pytest.raises(ConfigError, match=r"pip install 'WHEEL\[postgres\]'"):
         open_store("postgresql://u@127.0.0.1/d", create=False)
 
 

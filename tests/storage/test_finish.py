@@ -17,7 +17,6 @@ from monitor.model.model_versions import ArmModel
 from monitor.model.rankings import Arm, Coverage, CoverageReason, CoverageRow
 from monitor.model.run_reasons import IdKind, IdMismatch, MismatchKind, RunReason, RunReasonKind
 from monitor.model.runs import EvidenceKind, Findings, Run, RunStatus, Scores
-from monitor.storage import SqlStore
 from monitor.storage.tables.metadata import metadata
 from monitor.storage.tables.run_tables import runs
 from storage.worked import (
@@ -37,7 +36,7 @@ from storage.worked import (
 )
 
 
-def counts(store: SqlStore) -> dict[str, int]:
+def counts(store):
     with store.database.read() as connection:
         rows = {
             name: connection.execute(select(func.count()).select_from(table)).scalar_one()

@@ -2,13 +2,11 @@
 
 import copy
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from datetime import timedelta
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import pytest
 from sqlalchemy import text
@@ -17,7 +15,6 @@ from factories import HOUR, SLOT
 from monitor.model.errors import DatabaseError, LeaseLostError
 from monitor.model.runs import Lease, Occupied, RunStatus
 from monitor.storage import SqlStore, open_leases, open_store, parse_url
-from monitor.storage.leases import Leases
 from servers.daemon import wait_for
 from storage.conftest import emptied
 from storage.worked import LATER, attempt, claimed, finish, fired, lease, prune, run, runs_of
@@ -25,15 +22,13 @@ from storage.worked import LATER, attempt, claimed, finish, fired, lease, prune,
 LASTS = timedelta(seconds=5)
 ROUNDS = 20
 
-Opener = Callable[..., Leases]
-
 
 @pytest.fixture
-def opened() -> Iterator[Opener]:
+def opened():
     """Opens the lease of the store's database for a daemon of that name."""
     with ExitStack() as stack:
 
-        def open_for(store: SqlStore, holder: str, lasts: timedelta = LASTS) -> Leases:
+        def open_for(store, holder, lasts=LASTS):
             return stack.enter_context(
                 closing(open_leases(store.database.url, holder=holder, lasts=lasts))
             )
@@ -42,17 +37,17 @@ def opened() -> Iterator[Opener]:
 
 
 @pytest.fixture
-def postgres(postgres_store: SqlStore) -> SqlStore:
+def postgres(postgres_store):
     return emptied(postgres_store)
 
 
-def won(leases: Leases) -> Lease:
+def won(leases):
     taken = leases.acquire()
     assert isinstance(taken, Lease)
     return taken
 
 
-def run_out(store: SqlStore) -> None:
+def run_out(store):
     """Let the database's clock pass the end of the lease."""
     with store.database.write() as connection:
         connection.execute(
@@ -64,27 +59,27 @@ OWN: list[SqlStore] = []
 
 
 @pytest.fixture(autouse=True)
-def _closed() -> Iterator[None]:
+def _closed():
     yield
     while OWN:
         if (own := OWN.pop()).database.is_sqlite:
             own.close()
 
 
-def copied(store: SqlStore) -> SqlStore:
+def copied(store):
     """The store as a daemon has it."""
     OWN.append(SqlStore(copy.copy(store.database)))
     return OWN[-1]
 
 
-def under(store: SqlStore, taken: Lease, *, patience: timedelta = LASTS) -> SqlStore:
+def under(store, taken, *, patience=LASTS):
     """The store as the daemon has it that holds this lease."""
     own = copied(store)
     own.maintenance.lead(taken, patience=patience, now=SLOT)
     return own
 
 
-def taken_over(store: SqlStore, before: Leases, after: Leases) -> Lease:
+def taken_over(store, before, after):
     """The lease of whoever comes after, by whichever way this database has."""
     if store.database.is_sqlite:
         before.close()
@@ -179,7 +174,7 @@ def test_nothing_is_written_under_an_epoch_that_is_over(store, opened):
     assert rows(store) == before
 
 
-def rows(store: SqlStore) -> list[Any]:
+def rows(store):
     with store.database.read() as connection:
         return [
             list(connection.execute(text(f"SELECT * FROM {table}")))
@@ -242,7 +237,7 @@ def test_the_server_ends_a_transaction_that_stands_still(postgres, opened):
     assert not told.value.permanent
 
 
-def count_sessions(store: SqlStore, condition: str) -> int:
+def count_sessions(store, condition):
     query = (
         f"SELECT count(*) FROM pg_stat_activity WHERE {condition} AND datname = current_database()"
     )
@@ -311,7 +306,7 @@ def test_a_standby_writes_nothing(store):
     assert runs_of(store) == ()
 
 
-def leases_of(file: Path, holder: str) -> Leases:
+def leases_of(file, holder):
     return open_leases(parse_url(f"sqlite:///{file}"), holder=holder, lasts=LASTS)
 
 

@@ -1,8 +1,6 @@
 """Scores by user, lists kept with runs, arm-wide scores, and relevance that is added later."""
 
 from dataclasses import replace
-from datetime import datetime
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,10 +14,10 @@ import published
 from factories import DAY, HOUR, SLOT
 from monitor.model.alerts import State
 from monitor.model.errors import DatabaseError
-from monitor.model.memory import Memory, MemoryRequest
+from monitor.model.memory import MemoryRequest
 from monitor.model.rankings import Arm
 from monitor.model.runs import KeptLists, RunStatus, Scores
-from monitor.storage import SqlStore, list_parquet, score_rows
+from monitor.storage import list_parquet, score_rows
 from monitor.storage import user_scores as per_user
 from monitor.storage.tables.run_tables import kept_lists
 from storage.worked import (
@@ -35,9 +33,7 @@ from storage.worked import (
 )
 
 
-def lists(
-    baseline: dict[str, list[Any]], candidate: dict[str, list[Any]], **segments: list[int]
-) -> KeptLists:
+def lists(baseline, candidate, **segments):
     positions = {"all": list(range(len(baseline))), **segments}
     return KeptLists(
         baseline=factories.rankings(baseline),
@@ -51,7 +47,7 @@ ONE = lists({"u1": [1, 2], "u2": [3]}, {"u1": [2], "u2": [3, 9]}, **{"country=UK
 OTHER = lists({"u9": [4]}, {"u9": [5]})
 
 
-def plain(kept: KeptLists) -> Any:
+def plain(kept):
     """All that must come back, in values that can be compared."""
     arms = [
         (list(arm.users), list(arm.items), type(arm.items), repr(arm.offsets), repr(arm.scores))
@@ -60,24 +56,24 @@ def plain(kept: KeptLists) -> Any:
     return arms, [(name, rows.tolist()) for name, rows in kept.segments.items()]
 
 
-def assert_same(found: KeptLists | None, wanted: KeptLists) -> None:
+def assert_same(found, wanted):
     assert found is not None
     assert plain(found) == plain(wanted)
 
 
-def memory_of(store: SqlStore, before: datetime, comparison: str = "home-feed") -> Memory:
+def memory_of(store, before, comparison="home-feed"):
     request = MemoryRequest(
         comparison=comparison, config_hash="hash", before=before, wants_last_lists=True
     )
     return store.history.memory_of(request)
 
 
-def kept(store: SqlStore, slot: Any = SLOT, **changes: Any) -> int:
+def kept(store, slot=SLOT, **changes):
     """Store an ok run that keeps its lists; its number."""
     return run(store, slot, **{"lists": ONE, "catalogue_size": 7, **changes})
 
 
-def with_lists(store: SqlStore) -> set[int]:
+def with_lists(store):
     with store.database.read() as connection:
         return set(connection.scalars(select(kept_lists.c.run_id)))
 
@@ -113,7 +109,7 @@ def test_lists_survive_however_many_pieces_they_are_cut_into(users, step, is_sco
     assert_same(found, wanted)
 
 
-def _pieces(wanted: KeptLists = ONE) -> dict[Arm, list[bytes]]:
+def _pieces(wanted=ONE):
     pieces: dict[Arm, list[bytes]] = {arm: [] for arm in Arm}
     for piece in list_parquet.pack(wanted):
         assert piece.part == len(pieces[piece.arm])
@@ -190,7 +186,7 @@ def test_only_the_newest_lists_stay_where_no_relevance_is_waited_for(store):
 def test_lists_from_before_an_alert_stay_while_it_lasts(store):
     """What the lists of every later run are held against, however long it fires."""
 
-    def moved(hour, was, now) -> dict[str, Any]:
+    def moved(hour, was, now):
         slot = SLOT + hour * HOUR
         alert = factories.state(state=now, since=LATER, judged_slot=slot)
         change = factories.transition(from_state=was, to_state=now, slot=slot)
@@ -216,7 +212,7 @@ def test_lists_stay_while_relevance_may_come_and_the_newest_after_that(store):
     early = SLOT - 30 * DAY
     ids = [kept(store, SLOT + day * DAY, labels_until=SLOT + (day + 3) * DAY) for day in range(3)]
 
-    def left(now) -> set[int]:
+    def left(now):
         prune(store, scores=early, now=now)
         return with_lists(store)
 
@@ -265,7 +261,7 @@ def test_unlabelled_runs_are_those_that_can_still_be_labelled(store):
     claimed(store, SLOT + 4 * HOUR, rerun=True)
     last = kept(store, SLOT + 5 * HOUR, **waits)
 
-    def awaiting(since, comparison="home-feed") -> list[int]:
+    def awaiting(since, comparison="home-feed"):
         found = store.runs.awaiting_relevance(comparison, since=since)
         assert all(run.labels_until and run.labelled_at is None for run in found)
         return [run.id for run in found]
@@ -274,7 +270,7 @@ def test_unlabelled_runs_are_those_that_can_still_be_labelled(store):
     assert newest(store).unlabelled == 3, "the one that runs again, too"
 
 
-def relevant(**changes: Any) -> Any:
+def relevant(**changes):
     return factories.summary(metric="ndcg", **changes)
 
 

@@ -4,17 +4,16 @@ And what the rest takes on disk.
 """
 
 from contextlib import closing
-from datetime import datetime
 
 import pytest
 from sqlalchemy import func, select
 
 from factories import DAY, HOUR, MINUTE, SLOT
 from monitor.model.notifications import DeliveryStatus
-from monitor.model.retention import DataKind, Pruned
+from monitor.model.retention import DataKind
 from monitor.model.runs import RunStatus
 from monitor.settings.configuration import RetentionOptions
-from monitor.storage import SqlStore, maintenance, open_store
+from monitor.storage import maintenance, open_store
 from monitor.storage.run_results import RUN_TABLES
 from monitor.storage.tables.metadata import metadata
 from monitor.storage.tables.run_tables import runs
@@ -95,7 +94,7 @@ def test_silences_that_ended_long_ago_go_and_those_that_hold_stay(store):
     assert [each.ends_at for each in store.alerts.silences(ending_after=None)] == [SLOT + 2 * DAY]
 
 
-def housekept(store: SqlStore, now: datetime) -> Pruned:
+def housekept(store, now):
     """Deleted as the daemon and the command do it."""
     return store.maintenance.prune(RetentionOptions().cutoffs(now), now=now)
 

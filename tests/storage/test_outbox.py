@@ -4,11 +4,9 @@ What a receiver comes to believe while it fails, senders die and people interven
 """
 
 import shutil
-from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -19,17 +17,17 @@ from sqlalchemy import select
 from factories import DAY, HOUR, MINUTE, SLOT, comparison, summary
 from factories import rule as alert_rule
 from monitor.model.errors import DeliveryError
-from monitor.model.notifications import Delivery, DeliveryStatus, Message, Treatment, Updates
+from monitor.model.notifications import DeliveryStatus, Treatment, Updates
 from monitor.model.pages import ReceiverRecord
 from monitor.pipeline.delivery import OutboxSender
-from monitor.storage import SqlStore, open_store, rows
+from monitor.storage import open_store, rows
 from monitor.storage.tables.alert_tables import notifications
 from pipeline.owed_run import CountingPublisher, store_judged
 from storage.worked import LATER, fired, lease, note, resolved, run, silence
 
 
 @pytest.fixture
-def owed(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> SqlStore:
+def owed(store, monkeypatch):
     """A firing and its end, and a firing of another segment between them, owed to two receivers.
 
     A statement takes two keys, so that three deliveries need more than one.
@@ -44,19 +42,17 @@ def owed(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> SqlStore:
 NOW = LATER
 
 
-def segments(deliveries: Sequence[Delivery]) -> list[str]:
+def segments(deliveries):
     return [each.transition.segment for each in deliveries]
 
 
-def refuse(store: SqlStore, *deliveries: Delivery, at: datetime = NOW, **changes: Any) -> None:
+def refuse(store, *deliveries, at=NOW, **changes):
     store.outbox.record(
         *(note(each, at, DeliveryStatus.DEAD, reason="401", **changes) for each in deliveries)
     )
 
 
-def fail(
-    store: SqlStore, *deliveries: Delivery, at: datetime, reason: str = "503", again: datetime
-) -> None:
+def fail(store, *deliveries, at, reason="503", again):
     """The attempt fails, and is to be made again at that time."""
     failed = [
         note(each, at, DeliveryStatus.PENDING, reason=reason, next_attempt_at=again)
@@ -194,7 +190,7 @@ def test_a_start_is_repeated_at_its_time_and_then_at_the_next(owed):
     lasting = lease(owed, NOW)[1]
     owed.outbox.record(note(lasting, NOW, repeat_at=NOW + HOUR))
 
-    def due(now, receiver="hook") -> bool:
+    def due(now, receiver="hook"):
         return bool(owed.outbox.due_repetitions(receiver, now=now, limit=9))
 
     assert [due(NOW + HOUR - MINUTE), due(NOW + HOUR)] == [False, True]
@@ -233,7 +229,7 @@ def test_what_receivers_know_is_what_they_were_sent_or_may_have_been(owed):
     changes = [first.transition, second.transition]
     owed.outbox.mark_sending([second], message_key="key", owner="a:1", until=NOW + MINUTE)
 
-    def known(comparison="home-feed", receiver="hook") -> set[str | None]:
+    def known(comparison="home-feed", receiver="hook"):
         return {*owed.outbox.firing_snapshot(comparison, receiver, changes, now=NOW).delivered}
 
     assert known() == {second.transition.dedup_key}
@@ -264,11 +260,11 @@ class Believer:
 
     name, treatment = "hook", Treatment(updates=Updates.UNPAGED)
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.plan: list[str] = []
         self.firing, self.ended, self.unclear, self.open = (set[str | None]() for _ in range(4))
 
-    def send(self, message: Message, *, now: datetime) -> None:
+    def send(self, message, *, now):
         fate = self.plan.pop(0) if self.plan else "well"
         if fate in ("well", "taken", "killed after"):
             self._take(message)
@@ -281,7 +277,7 @@ class Believer:
                 fate, permanent=fate == "refused", may_be_known=fate in ("lost", "taken")
             )
 
-    def _take(self, message: Message) -> None:
+    def _take(self, message):
         for change in message.changes:
             key = change.dedup_key
             if change.is_start:
@@ -301,29 +297,29 @@ class Told(RuleBasedStateMachine):
 
     template: Path
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.folder = TemporaryDirectory()
         self.file = shutil.copy(self.template, self.folder.name)
         self.store = self._open()
         self.at, self.process, self.receiver = SLOT, 0, Believer()
 
-    def _open(self) -> SqlStore:
+    def _open(self):
         return open_store(f"sqlite:///{self.file}", create=False)
 
-    def now(self) -> datetime:
+    def now(self):
         return self.at
 
-    def monotonic(self) -> float:
+    def monotonic(self):
         return (self.at - SLOT).total_seconds()
 
     @rule(means=MEANS, fate=st.none() | FAILURES)
-    def run_the_next_slot_and_tell(self, means: tuple[float, ...], fate: str | None) -> None:
+    def run_the_next_slot_and_tell(self, means, fate):
         self.run_the_next_slot(means)
         self.deliver([fate] if fate else [])
 
     @rule(means=MEANS)
-    def run_the_next_slot(self, means: tuple[float, ...]) -> None:
+    def run_the_next_slot(self, means):
         self.at += 15 * MINUTE
         found = tuple(
             summary(segment=segment, mean=mean)
@@ -332,7 +328,7 @@ class Told(RuleBasedStateMachine):
         store_judged(self.store, WATCHED, self.at, found, to=("hook",))
 
     @rule(failures=st.lists(FAILURES, max_size=3))
-    def deliver(self, failures: list[str]) -> None:
+    def deliver(self, failures):
         self.receiver.plan = failures
         self.at += MINUTE
         sender = OutboxSender(
@@ -349,14 +345,14 @@ class Told(RuleBasedStateMachine):
             self.process += 1
 
     @rule(segment=st.sampled_from(SEGMENTS))
-    def acknowledge(self, segment: str) -> None:
+    def acknowledge(self, segment):
         self.at += MINUTE
         self.store.alerts.acknowledge(
             WATCHED.name, [("SimilarityLow", segment)], author="a", reason="a looks", at=self.at
         )
 
     @rule(segment=st.sampled_from(SEGMENTS))
-    def resolve(self, segment: str) -> None:
+    def resolve(self, segment):
         self.at += MINUTE
         self.store.alerts.resolve(
             WATCHED.name, [("SimilarityLow", segment)], reason="closed", at=self.at
@@ -366,16 +362,16 @@ class Told(RuleBasedStateMachine):
         matcher=st.sampled_from(["segment=all", "segment=~a=.*", "segment=~("]),
         minutes=st.integers(5, 60),
     )
-    def silence(self, matcher: str, minutes: int) -> None:
+    def silence(self, matcher, minutes):
         self.store.alerts.add_silence(silence(self.at, self.at + minutes * MINUTE, matcher))
 
     @rule()
-    def restart(self) -> None:
+    def restart(self):
         self.store.close()
         self.store, self.process = self._open(), self.process + 1
         self.store.outbox.retry_refused(self.at, receivers=("hook",))
 
-    def teardown(self) -> None:
+    def teardown(self):
         """Everything is well again: nothing is owed, and what is believed to fire is what fires."""
         try:
             self._heal()
@@ -383,7 +379,7 @@ class Told(RuleBasedStateMachine):
             self.store.close()
             self.folder.cleanup()
 
-    def _heal(self) -> None:
+    def _heal(self):
         self.restart()
         for _ in range(2):
             self.at += 90 * MINUTE

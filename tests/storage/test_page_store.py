@@ -7,12 +7,11 @@ import pytest
 
 import factories
 from factories import DAY, HOUR, MINUTE, SLOT
-from monitor.model.alerts import State, Transition
+from monitor.model.alerts import State
 from monitor.model.notifications import DeliveryStatus
 from monitor.model.pages import IncidentFilter, SeriesKey
 from monitor.model.rankings import Arm, CoverageReason
 from monitor.model.rules import Severity
-from monitor.storage import SqlStore
 from monitor.storage.alert_states import store_transitions, upsert
 from monitor.storage.tables.run_tables import summaries
 from storage.worked import claimed, lease, note
@@ -24,19 +23,13 @@ WHOLE: dict[str, Any] = {"since": SLOTS[0], "until": SLOTS[-1], "most": 100}
 
 
 @pytest.fixture
-def filled(store: SqlStore) -> SqlStore:
+def filled(store):
     fill(store)
     fill(store, "other")
     return store
 
 
-def series(
-    store: SqlStore,
-    segment: str = "all",
-    metric: str = METRIC,
-    alert: str | None = None,
-    **changes: Any,
-) -> Any:
+def series(store, segment="all", metric=METRIC, alert=None, **changes):
     return store.pages.series(SeriesKey(NAME, metric, segment), alert=alert, **{**WHOLE, **changes})
 
 
@@ -79,14 +72,15 @@ def test_of_many_runs_a_series_keeps_the_newest_and_the_lowest_or_one_without_a_
 def test_changes_are_those_of_the_slots_and_of_the_segment_and_neighbours_the_finished_runs_before_and_after(
     filled,
 ):
-    def changes(segment, first, last) -> list[tuple[str, Any]]:
+    def changes(segment, first, last):
         found = filled.pages.changes(NAME, segment, since=SLOTS[first], until=SLOTS[last])
         return [(each.segment, each.slot) for each in found]
 
     assert changes(None, 0, 3) == changes("all", 3, 3) == [("all", SLOTS[3])]
     assert changes("all", 0, 2) == changes(f"country={NAME}", 0, 3) == []
-    assert filled.pages.neighbours(NAME, SLOTS[1]) == (SLOTS[0], SLOTS[2])
-    assert filled.pages.neighbours(NAME, SLOTS[0] - DAY) == (None, SLOTS[0])
+    before, after = filled.pages.neighbours(NAME, SLOTS[1])
+    assert (before.slot, after.slot) == (SLOTS[0], SLOTS[2])
+    assert filled.pages.neighbours(NAME, SLOTS[0] - DAY)[0] is None
 
 
 def test_distributions_and_coverage_are_those_of_the_runs(filled):
@@ -138,7 +132,7 @@ def test_an_incident_has_its_transitions_and_what_each_receiver_answered(filled)
     assert filled.pages.incident("nope").transitions == ()
 
 
-def change(number: int, incident: str | None, alert: str = "A", **changes: Any) -> Transition:
+def change(number, incident, alert="A", **changes):
     """A start, ``number`` hours after the first slot."""
     at = SLOT + number * HOUR
     about = {
@@ -151,13 +145,13 @@ def change(number: int, incident: str | None, alert: str = "A", **changes: Any) 
     return factories.transition(**about, **changes)
 
 
-def ended(number: int, start: Transition) -> Transition:
+def ended(number, start):
     at = SLOT + number * HOUR
     return replace(start, slot=at, at=at, from_state=State.FIRING, to_state=State.QUIET)
 
 
 @pytest.fixture
-def incidents(store: SqlStore) -> SqlStore:
+def incidents(store):
     """`two` has two alerts and ended, `old` ended, a part of `one` fires."""
     first = change(0, "two", severity=Severity.WARNING, segment="100%_\x00", reason="ÄRGER")
     second, old = change(1, "two", "B"), change(2, "old", severity=Severity.INFO)
@@ -176,14 +170,7 @@ def incidents(store: SqlStore) -> SqlStore:
     return store
 
 
-def keys_of(
-    store: SqlStore,
-    *,
-    is_firing: bool = False,
-    before: int | None = None,
-    limit: int = 9,
-    **wanted: Any,
-) -> list[str]:
+def keys_of(store, *, is_firing=False, before=None, limit=9, **wanted):
     found = store.pages.incidents(
         IncidentFilter(**wanted), is_firing=is_firing, before_number=before, limit=limit
     )

@@ -1,10 +1,8 @@
 """Scores on PostgreSQL by day of slots: partitions, a default one, and two that delete what is old at once, without a loss."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
-from typing import Any
 
 import psycopg
 import pytest
@@ -12,7 +10,7 @@ from sqlalchemy import select
 
 from factories import DAY, HOUR, SLOT
 from monitor.model.errors import DatabaseError
-from monitor.storage import SqlStore, open_store, partitions, schema_version
+from monitor.storage import open_store, partitions, schema_version
 from monitor.storage.tables.run_tables import daily
 from monitor.storage.transactions import Database
 from storage.worked import LATER, claimed, cutoffs, finish, prune, run, runs_of, scored, user_scores
@@ -21,7 +19,7 @@ pytestmark = [pytest.mark.early, pytest.mark.integration]
 
 
 @pytest.fixture
-def url(request: pytest.FixtureRequest) -> str:
+def url(request):
     """Of a database without tables, unless there is to be a store."""
     found: str = request.getfixturevalue(
         "migrated_url" if "store" in request.fixturenames else "postgres_url"
@@ -30,13 +28,13 @@ def url(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def store(url: str) -> Iterator[SqlStore]:
+def store(url):
     with closing(open_store(url, create=False)) as opened:
         yield opened
 
 
 @pytest.fixture
-def other(url: str) -> Iterator[psycopg.Connection]:
+def other(url):
     """Somebody else's session."""
     with psycopg.connect(
         url.replace("+psycopg", ""), autocommit=True, connect_timeout=5
@@ -46,27 +44,27 @@ def other(url: str) -> Iterator[psycopg.Connection]:
 
 
 @pytest.fixture
-def short(monkeypatch: pytest.MonkeyPatch) -> None:
+def short(monkeypatch):
     """Nobody waits for long for the others."""
     monkeypatch.setattr(partitions, "LOCK_WAIT_S", 0.1)
 
 
-def name(days: int) -> str:
+def name(days):
     return f"scores_{SLOT + days * DAY:%Y_%m_%d}"
 
 
-def names(store: SqlStore) -> list[str]:
+def names(store):
     with store.database.read() as connection:
         return [each.name for each in partitions.read_partitions(connection)]
 
 
-def in_default(other: psycopg.Connection) -> int:
+def in_default(other):
     row = other.execute("SELECT count(*) FROM scores_default").fetchone()
     assert row is not None
     return int(row[0])
 
 
-def pruned(store: SqlStore, before: int) -> int:
+def pruned(store, before):
     """Rows of scores that were deleted as older than that day."""
     midnight = SLOT.replace(hour=0, minute=0, second=0, microsecond=0)
     return prune(store, scores=midnight + before * DAY, now=SLOT + 6 * DAY).get("scores", 0)
@@ -82,13 +80,11 @@ def test_partitions_are_made_ahead_so_that_the_next_runs_need_not(store):
     assert names(store) == before == [name(0), name(1), name(2)]
 
 
-def after(
-    monkeypatch: pytest.MonkeyPatch, owner: Any, attribute: str, then: Callable[[], object]
-) -> None:
+def after(monkeypatch, owner, attribute, then):
     """Have something happen right after the first call."""
     real, left = getattr(owner, attribute), [then]
 
-    def called(*arguments: Any, **named: Any) -> Any:
+    def called(*arguments, **named):
         found = real(*arguments, **named)
         if left:
             left.pop()()
@@ -197,7 +193,7 @@ def test_partitions_are_dropped_by_whole_days_once_their_runs_are_old_also_throu
 DAYS = 7
 
 
-def pruned_beside(store: SqlStore) -> Counter[str]:
+def pruned_beside(store):
     """What is in another's way is tried again, as the daemon and people do."""
     old = cutoffs(
         scores=SLOT + DAYS * DAY,

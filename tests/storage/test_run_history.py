@@ -1,7 +1,6 @@
 """Earlier runs as rules learn from them: splits and explanations too, and which runs count as healthy."""
 
 from dataclasses import replace
-from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -13,12 +12,12 @@ import published
 from factories import DAY, SLOT
 from monitor.model.alerts import Expectation, State
 from monitor.model.explanation import Cause, ExposedItem, FaultKind, Finding, Part, PartMeans, Split
-from monitor.model.memory import Memory, MemoryRequest
+from monitor.model.memory import MemoryRequest
 from monitor.model.model_versions import follow
 from monitor.model.rankings import Arm
-from monitor.model.rules import SimilarityRule, describe_series
+from monitor.model.rules import describe_series
 from monitor.model.runs import RunStatus, Watermark
-from monitor.storage import SqlStore, run_history
+from monitor.storage import run_memory
 from monitor.storage.tables.run_tables import lessons
 from storage import worked
 
@@ -42,20 +41,16 @@ SEEN = (
 )
 
 
-def stored(
-    store: SqlStore, day: int, *, mean: float = 0.5, config_hash: str = "hash", **changes: Any
-) -> int:
+def stored(store, day, *, mean=0.5, config_hash="hash", **changes):
     summaries = (factories.summary(mean=mean),)
     return worked.run(store, at(day), summaries=summaries, config_hash=config_hash, **changes)
 
 
-def at(day: int) -> datetime:
+def at(day):
     return SLOT + day * DAY
 
 
-def recall(
-    store: SqlStore, day: int, *rules: SimilarityRule, runs: int = 5, **changes: Any
-) -> Memory:
+def recall(store, day, *rules, runs=5, **changes):
     """What a run of that day remembers."""
     series = {rule.alert: describe_series(rule) for rule in rules}
     request = MemoryRequest(
@@ -109,7 +104,7 @@ def test_memory_knows_the_last_run_that_ended_ok_whatever_its_configuration(stor
 def test_what_others_stored_since_is_found_without_reading_it(store):
     names, now, seen = ["home-feed", "search", "new"], at(9), Watermark()
 
-    def changed() -> set[str]:
+    def changed():
         nonlocal seen
         names_changed, seen = store.history.changes(names, seen, until=now)
         return {*names_changed}
@@ -147,7 +142,7 @@ def test_runs_of_every_end_come_oldest_first_a_few_at_a_time_and_running_ones_do
     stored(store, 0)
     worked.claimed(store, at(5))
 
-    def read(after, comparison="home-feed") -> list[Any]:
+    def read(after, comparison="home-feed"):
         found = store.history.run_records(comparison, after=after, limit=2)
         return [(each.status, each.slot, each.coverage, each.summaries) for each in found]
 
@@ -187,16 +182,14 @@ EXPLANATION = published.explanation(
 )
 
 
-def stored_split(
-    store: SqlStore, day: int, *, membership: float = 0.1, config_hash: str = "hash", **changes: Any
-) -> int:
+def stored_split(store, day, *, membership=0.1, config_hash="hash", **changes):
     split = replace(SPLIT, means=replace(MEANS, membership=membership))
     return stored(
         store, day, mean=membership, config_hash=config_hash, **{"split": split, **changes}
     )
 
 
-def past_splits(store: SqlStore, day: int, limit: int = 10) -> list[float]:
+def past_splits(store, day, limit=10):
     return [split.means.membership for split in recall(store, day, runs=0, splits=limit).splits]
 
 
@@ -240,11 +233,11 @@ def test_what_runs_remember_is_of_the_newest_ok_runs_of_one_configuration_before
     assert past_splits(store, 9, limit=3) == [0.3, 0.5]  # the newest has no split
 
 
-@pytest.mark.parametrize("among", [run_history._SEARCHED, 2])
+@pytest.mark.parametrize("among", [run_memory._SEARCHED, 2])
 def test_each_run_knows_its_alerts_and_explanations_since_the_last_end_and_those_in_alarm_or_suspicious_are_not_healthy(
     store, among, monkeypatch
 ):
-    monkeypatch.setattr(run_history, "_SEARCHED", among)
+    monkeypatch.setattr(run_memory, "_SEARCHED", among)
     changes = {
         1: (State.QUIET, State.PENDING),
         2: (State.PENDING, State.FIRING),

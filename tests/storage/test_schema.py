@@ -2,12 +2,10 @@
 
 import re
 import shutil
-from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from pathlib import Path
 
 import pytest
-from sqlalchemy import Connection, create_engine, inspect, text
+from sqlalchemy import create_engine, inspect, text
 from sqlalchemy.dialects import postgresql, sqlite
 
 from forking import context
@@ -42,7 +40,7 @@ def downgrade() -> None:
 
 
 @pytest.fixture
-def later(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+def later(monkeypatch, tmp_path):
     """Migrations of a later version, which has one revision more."""
     copy = tmp_path / "migrations"
     shutil.copytree(schema_version.migrations(), copy)
@@ -55,25 +53,25 @@ def later(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def connected(url: str) -> Iterator[Connection]:
+def connected(url):
     engine = create_engine(url)
     with engine.begin() as connection:
         yield connection
     engine.dispose()
 
 
-def tables(url: str) -> set[str]:
+def tables(url):
     with connected(url) as connection:
         return {*inspect(connection).get_table_names(), *inspect(connection).get_view_names()}
 
 
-def execute(url: str, *statements: str) -> None:
+def execute(url, *statements):
     with connected(url) as connection:
         for statement in statements:
             connection.execute(text(statement))
 
 
-def catalogue(url: str) -> list[str]:
+def catalogue(url):
     """All that the database says of its tables, but not of partitions.
 
     Check constraints and collations included.
@@ -151,13 +149,13 @@ def test_an_upgrade_keeps_what_is_stored_and_so_does_going_back(database_url):
         assert connection.execute(text("SELECT id FROM runs")).all() == [(7,)]
 
 
-def noted(url: str) -> str | None:
+def noted(url):
     with connected(url) as connection:
         note: str | None = connection.scalar(text("SELECT note FROM runs"))
         return note
 
 
-def _compare(migrated: list[str], declared: str) -> None:
+def _compare(migrated, declared):
     with connected(declared) as connection:
         metadata.create_all(connection)
     found = [
@@ -168,7 +166,7 @@ def _compare(migrated: list[str], declared: str) -> None:
     assert migrated == found
 
 
-def _without_day(line: str) -> str:
+def _without_day(line):
     """The table of scores as SQLite has it, which does not partition."""
     return line.replace(", day DATE NOT NULL", "").replace("user_id, day)", "user_id)")
 
@@ -206,7 +204,7 @@ def test_a_schema_that_is_lost_while_the_store_is_open_is_noticed(database_url):
             attempt(store)
 
 
-def _open(url: str) -> str | None:
+def _open(url):
     try:
         open_store(url, create=True).close()
     except DatabaseError as error:

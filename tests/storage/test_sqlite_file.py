@@ -4,19 +4,18 @@ import fcntl
 import os
 import socket
 import threading
-from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
 from sqlalchemy import make_url
 
 from monitor.model.errors import DatabaseError
-from monitor.storage import SqlStore, exposure, open_store
+from monitor.storage import exposure, open_store
 from monitor.storage.sqlite_file import FileLock, holder_of, make_private
 
 
 @pytest.fixture
-def _umask() -> Iterator[None]:
+def _umask():
     before = os.umask(0)
     yield
     os.umask(before)
@@ -51,7 +50,7 @@ ENDED_PROCESS = 2**22 + 1
 """More than any process's number."""
 
 
-def mode(lock: FileLock) -> int:
+def mode(lock):
     return lock.path.stat().st_mode & 0o777
 
 
@@ -101,6 +100,6 @@ def test_writers_of_one_process_wait_for_each_other_in_the_order_in_which_they_c
     assert order == [0, 1, 2, 3]
 
 
-def write(store: SqlStore, number: int, order: list[int]) -> None:
+def write(store, number, order):
     with store.database.write():
         order.append(number)

@@ -120,6 +120,7 @@ from monitor.texts.slots import write_already_run, write_run_again
 from monitor.texts.tls_faults import write_tls_fault
 from monitor.texts.unmatched_names import write_absent_segment, write_unmatched
 from monitor.texts.verdicts import write_breach, write_normal, write_threshold, write_value
+from monitor.texts.wording import write_extra
 
 TITLE = """THE TEXTS THAT RANKWATCH MAKES FROM VALUES
 
@@ -467,6 +468,7 @@ EXAMPLES: Mapping[str, Iterable[partial[Any]]] = {
         partial(write_over, "country=UK", SLOT, SLOT + DAY),
         *(partial(write_urgency, severity) for severity in Severity),
     ],
+    "How to install an extra": [partial(write_extra, "redis")],
     "Why a message is sent later, never, or again": [
         partial(write_silenced, SILENCE),
         partial(write_maintenance, "nights", SLOT),

@@ -2,7 +2,6 @@
 
 import unicodedata
 from dataclasses import replace
-from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,17 +25,17 @@ from monitor.texts.explanations import (
 )
 
 
-def parts_of(**parts: float) -> dict[Part, float]:
+def parts_of(**parts):
     return dict.fromkeys(Part, 0.0) | {Part(name): amount for name, amount in parts.items()}
 
 
-def fall(segment: str = "country=DE", *, share: float = 0.25, **parts: float) -> SegmentFall:
+def fall(segment="country=DE", *, share=0.25, **parts):
     return SegmentFall(
         segment=segment, share=share, share_before=share, parts=parts_of(**parts), excess=0.1
     )
 
 
-def drop_of(leader: SegmentFall | None = None, *, noise: float = 0.001, **parts: float) -> MeanDrop:
+def drop_of(leader=None, *, noise=0.001, **parts):
     return MeanDrop(
         before=0.5,
         now=0.5 + sum(parts.values()),
@@ -107,7 +106,7 @@ def test_whatever_happened_is_one_printable_line_of_bounded_length(name, values,
         )
 
 
-def item(name: str, title: str | None = None) -> ExposedItem:
+def item(name, title=None):
     return ExposedItem(
         item=name, title=title, before=0.0, after=0.5, share_before=0.0, share_after=1.0
     )
@@ -116,7 +115,7 @@ def item(name: str, title: str | None = None) -> ExposedItem:
 FALLS = (fall(membership=0.1, order=0.025), fall("country=UK", share=0.75, order=0.125))
 
 
-def text(segment: str = "all", **changes: Any) -> str:
+def text(segment="all", **changes):
     """The text of an alert on this segment.
 
     The explanation has no clear cause unless another is given.

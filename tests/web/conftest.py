@@ -1,16 +1,14 @@
 """A running web server over pages that a test can change, and stored runs that tests read and do not change."""
 
 import shutil
-from collections.abc import Iterator
 from contextlib import ExitStack, closing
-from pathlib import Path
 
 import pytest
 
 import published
-from monitor.storage import SqlStore, open_store
+from monitor.storage import open_store
 from monitor.web.connections import Limits
-from web.sites import Site, running
+from web.sites import running
 from web.stored_pages import EVIL, fill
 
 
@@ -20,31 +18,31 @@ class Health:
     sick: str | None = None
     lacking: str | None = None
 
-    def unhealthy(self) -> str | None:
+    def unhealthy(self):
         return self.sick
 
-    def unready(self) -> str | None:
+    def unready(self):
         return self.lacking
 
 
 @pytest.fixture
-def health() -> Health:
+def health():
     return Health()
 
 
 @pytest.fixture
-def many() -> Iterator[ExitStack]:
+def many():
     with ExitStack() as stack:
         yield stack
 
 
 @pytest.fixture
-def limits() -> Limits:
+def limits():
     return Limits()
 
 
 @pytest.fixture
-def client(health: Health, limits: Limits) -> Iterator[Site]:
+def client(health, limits):
     with running(
         published.pages(metrics=published.filled().render, health=health), limits=limits
     ) as site:
@@ -52,9 +50,7 @@ def client(health: Health, limits: Limits) -> Iterator[Site]:
 
 
 @pytest.fixture(scope="session")
-def stores(
-    sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[dict[str, SqlStore]]:
+def stores(sqlite_template, tmp_path_factory):
     """Stores to read, each of one comparison whose name is the key.
 
     In the hostile one every name is.
@@ -72,6 +68,6 @@ def stores(
 
 
 @pytest.fixture(scope="session")
-def filled(stores: dict[str, SqlStore]) -> SqlStore:
+def filled(stores):
     """The four runs of `fill`, to read."""
     return stores["home-feed"]

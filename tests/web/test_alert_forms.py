@@ -1,13 +1,11 @@
 """What people do on the pages of alerts, over a real server: who may, from where, what it changes, and what it does again."""
 
 import re
-from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from html import unescape
 from types import SimpleNamespace
-from typing import Any
 from urllib.parse import urlencode
 
 import pytest
@@ -44,19 +42,13 @@ class Browser:
     store: SqlStore
     clock: HeldClock
 
-    def get(self, path: str = PAGE, user: tuple[str, str] | None = KIM) -> str:
+    def get(self, path=PAGE, user=KIM):
         return self.site.get(path, user)[2].decode()
 
-    def token(self, user: tuple[str, str] = KIM) -> str:
+    def token(self, user=KIM):
         return unescape(re.findall(r'name="token" value="([^"]+)"', self.get("/alerts", user))[0])
 
-    def post(
-        self,
-        fields: dict[str, str],
-        path: str = PAGE,
-        user: tuple[str, str] | None = KIM,
-        **headers: str,
-    ) -> tuple[int, str]:
+    def post(self, fields, path=PAGE, user=KIM, **headers):
         """The status, and where it leads to or what it says."""
         known = {"token": self.token()} if user == KIM and "token" not in fields else {}
         status, answered, text = self.site.get(
@@ -65,11 +57,11 @@ class Browser:
         return status, answered.get("location", unescape(text.decode()))
 
     @property
-    def states(self) -> list[tuple[str, str | None]]:
+    def states(self):
         return [(each.state, each.acknowledged_by) for each in self.store.alerts.states()]
 
     @property
-    def is_untouched(self) -> bool:
+    def is_untouched(self):
         """Whether nothing was changed since ``fill``."""
         silences = self.store.alerts.silences(ending_after=None)
         changes = self.store.alerts.transitions(comparison=None, limit=9)
@@ -77,9 +69,7 @@ class Browser:
 
 
 @contextmanager
-def browser_of(
-    store: SqlStore, access: Access | None = None, tls: Any = None, **given: Any
-) -> Iterator[Browser]:
+def browser_of(store, access=None, tls=None, **given):
     clock = HeldClock(NOW)
     users = {name: hashed(password) for name, password in (KIM, JOE)}
     app = application(store, clock=clock, **given)
@@ -88,7 +78,7 @@ def browser_of(
 
 
 @pytest.fixture
-def browser(store: SqlStore) -> Iterator[Browser]:
+def browser(store):
     fill(store)
     with browser_of(store) as browser:
         yield browser

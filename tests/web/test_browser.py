@@ -7,7 +7,6 @@ import re
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterator
 from datetime import date, timedelta
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -19,7 +18,7 @@ from drift_lists import lists_folder, run_cli, write_config
 from monitor.charts.svg import read_style
 from monitor.model.instants import utc_now
 from servers import require
-from servers.chromium import TROUBLE, Browser, browsing
+from servers.chromium import TROUBLE, browsing
 from servers.daemon import serving, wait_for
 
 AXE = Path(__file__).parent / "axe"
@@ -46,13 +45,13 @@ CUT_TABLES = """[...document.querySelectorAll('table')].filter((table) => {
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
+def browser():
     with browsing() as browser:
         yield browser
 
 
 @pytest.fixture(scope="module")
-def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def url(tmp_path_factory):
     """A daemon after a replay of the days up to today."""
     folder, today = tmp_path_factory.mktemp("site"), utc_now().date()
     days = [today - timedelta(days=number) for number in reversed(range(DAYS))]
@@ -92,7 +91,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def addresses(url: str) -> dict[str, str]:
+def addresses(url):
     """Every page by its template."""
     fires = requests.get(f"{url}/api/v1/alerts", timeout=60).json()["firing_incidents"][0]
     run = f"{url}/c/{fires['comparison']}/runs/{fires['started_at'][:10]}T00:00:00Z"
@@ -112,7 +111,7 @@ def addresses(url: str) -> dict[str, str]:
     }
 
 
-def trouble_of(browser: Browser, url: str) -> list[str]:
+def trouble_of(browser, url):
     """What the page said on its console or was refused, and requests to other hosts.
 
     A missing page is said to be missing.

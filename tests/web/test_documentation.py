@@ -1,7 +1,6 @@
 """The built documentation, as the daemon serves it under /docs/."""
 
 import pytest
-from starlette.applications import Starlette
 
 import published
 from monitor.web.documentation import ABSENT, Documentation
@@ -21,7 +20,7 @@ def folder(tmp_path):
     return site
 
 
-def application(folder) -> Starlette:
+def application(folder):
     return published.pages(documentation=Documentation(folder))
 
 

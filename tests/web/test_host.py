@@ -1,13 +1,10 @@
 """Under which names the server answers, and that no other site's page makes it read its configuration again."""
 
-from collections.abc import Iterator
-
 import pytest
 
 import published
 from monitor.web.access import Access
-from web.conftest import Health
-from web.sites import KIM, Site, running, serving
+from web.sites import KIM, running, serving
 
 OURS = """
 localhost LOCALHOST:29108 localhost. 127.0.0.1:29108 127.1.2.3 [::1]:29108 10.1.2.3:29108 [fd00::7]:29108
@@ -22,7 +19,7 @@ FOR_MACHINES = "/metrics /-/healthy /-/ready /api/v1/gate/home-feed?margin=0.1"
 
 
 @pytest.fixture
-def open_site(health: Health) -> Iterator[Site]:
+def open_site(health):
     """Nobody has to authenticate."""
     access = Access(hosts=frozenset({"rankwatch.example.com"}))
     with running(

@@ -2,9 +2,7 @@
 
 import html
 import re
-from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
 from urllib.parse import quote
 from xml.etree import ElementTree as ET
 
@@ -21,25 +19,23 @@ from monitor.model.explanation import FaultKind, Finding
 from monitor.model.instants import format_instant
 from monitor.model.pages import ReceiverRecord
 from monitor.model.rankings import Arm
-from monitor.model.rules import Comparison, Direction, LearnedLimit, Learning
-from monitor.model.runs import LatestRun, RunStatus
-from monitor.storage import SqlStore
+from monitor.model.rules import Direction, LearnedLimit, Learning
+from monitor.model.runs import RunStatus
 from monitor.storage.alert_states import store_transitions
-from monitor.storage.page_store import SqlPageStore
 from monitor.web import pages
 from monitor.web.app import describe_api
 from monitor.web.pages.alerts import MOST
 from monitor.web.pages.rendering import show_instant
 from monitor.web.pages.site import user_url
 from tables import cells
-from web.stored_pages import EVIL, KEY, METRIC, SLOTS, Answer, application, browsing, fill, lists_of
+from web.stored_pages import EVIL, KEY, METRIC, SLOTS, application, browsing, fill, lists_of
 
 SLOT = format_instant(SLOTS[-1])
 FEED = "/api/v1/comparisons/home-feed"
 ITEM_URL = "https://shop.example.com/items/{item}?from=rankwatch&x=1#{item}"
 
 
-def paths_of(name: str, user: str) -> dict[str, str]:
+def paths_of(name, user):
     """An address of every page, by the path of its route."""
     of_it = f"/c/{quote(name, safe='')}"
     return {
@@ -54,23 +50,20 @@ def paths_of(name: str, user: str) -> dict[str, str]:
     }
 
 
-def watched(name: str = "home-feed", **more: Any) -> dict[str, Comparison]:
+def watched(name="home-feed", **more):
     learned = LearnedLimit(learning=Learning.DROP, direction=Direction.BELOW, value=-1.0)
     rules = (factories.rule(alert="SimilarityDrop", limit=learned),)
     return {name: replace(factories.comparison(name=name, rules=rules), **more)}
 
 
-Ask = Callable[[str], Answer]
-
-
 @pytest.fixture(scope="module")
-def ask(filled: SqlStore) -> Iterator[Ask]:
+def ask(filled):
     with browsing(application(filled, comparisons=watched)) as ask:
         yield ask
 
 
 @pytest.fixture(scope="module")
-def latest(filled: SqlStore) -> LatestRun:
+def latest(filled):
     (found,) = filled.history.latest(["home-feed"])
     return found
 
@@ -204,14 +197,6 @@ def test_a_run_leads_to_its_users_and_to_its_neighbours(ask):
     assert f'href="/c/home-feed/users/u1?slot={quote(format_instant(SLOTS[1]), safe="")}"' in body
 
 
-def test_a_run_is_shown_while_the_one_before_it_is_deleted(ask, monkeypatch):
-    deleted = SLOTS[0] - HOUR
-    monkeypatch.setattr(SqlPageStore, "neighbours", lambda *_: (deleted, SLOTS[2]))
-    shown = ask(f"{FEED}/runs/{format_instant(SLOTS[1])}").json()
-    assert shown["previous_slot"] is None
-    assert set(shown["mean_changes"]) == {None}
-
-
 def test_a_user_is_shown_with_both_lists_in_every_run(ask):
     baseline, candidate = (list(lists_of(arm, "home-feed")) for arm in Arm)
     for number, slot in enumerate(SLOTS):
@@ -291,7 +276,7 @@ def test_what_is_not_there_or_cannot_be_read_is_said(ask, status, path, said):
 
 
 def test_while_the_database_is_away_the_overview_stays(filled, monkeypatch):
-    def fail(*_: object, **__: object):
+    def fail(*_, **__):
         msg = "the database does not answer since 03:00"
         raise DatabaseError(msg, permanent=False)
 

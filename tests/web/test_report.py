@@ -1,11 +1,10 @@
 """A report: the pages in one file, whole without a server, whatever names come from outside; titles of items in it."""
 
 import re
-from collections.abc import Collection, Mapping
-from datetime import datetime, timedelta
+from collections.abc import Collection
+from datetime import timedelta
 from html import unescape
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -14,7 +13,6 @@ import published
 from factories import DAY, HeldClock
 from monitor.model.errors import SourceError
 from monitor.service.composition import TitleCache
-from monitor.storage import SqlStore
 from monitor.web.pages import report
 from monitor.web.pages.rendering import show_instant
 from monitor.web.pages.report import make_report
@@ -25,16 +23,16 @@ from web.stored_pages import EVIL, SLOTS, fill
 from web.test_pages import ITEM_URL, watched
 
 
-def values(page: str, name: str) -> set[str]:
+def values(page, name):
     """Of an attribute, wherever it is."""
     return {unescape(value) for value in re.findall(rf'<[^>]*\s{name}="([^"]*)"', page)}
 
 
-def words_of(page: str) -> str:
+def words_of(page):
     return re.sub(r"<[^>]*>", "", page)
 
 
-def written(store: SqlStore, name: str = "home-feed", titles: Any = None, **chosen: Any) -> str:
+def written(store, name="home-feed", titles=None, **chosen):
     site = published.site(
         store=store,
         clock=HeldClock(SLOTS[-1]),
@@ -116,10 +114,10 @@ class Source:
 
     is_away = True
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.asked: list[Collection[str]] = []
 
-    def titles(self, _slot: datetime, items: Collection[str]) -> Mapping[str, str]:
+    def titles(self, _slot, items):
         self.asked.append(items)
         if self.is_away:
             msg = "catalogue.csv: no such file"
@@ -127,7 +125,7 @@ class Source:
         return {item: f"Title of {item}" for item in items}
 
 
-def cache_of(source: Source, clock: HeldClock) -> TitleCache:
+def cache_of(source, clock):
     watched = {"home-feed": SimpleNamespace(arms=SimpleNamespace(titles=source))}
     return TitleCache(lambda: SimpleNamespace(watched=watched), clock.monotonic)  # type: ignore[arg-type, return-value]
 

@@ -7,7 +7,6 @@ import base64
 import select
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from typing import Any
@@ -17,13 +16,13 @@ from pydantic import SecretStr
 
 from monitor.web.access import Access, Credentials, open_access
 from servers.daemon import wait_for
-from web.sites import KIM, Site, access_of, basic, hashed, serving
+from web.sites import KIM, access_of, basic, hashed, serving
 
 REFUSED = (401, b"unauthorized\n")
 
 
 @pytest.fixture
-def site(health: Any) -> Iterator[Site]:
+def site(health):
     with serving(health) as site:
         yield site
 
@@ -107,7 +106,7 @@ def test_a_scrape_each_second_costs_bcrypt_once():
 class Slow(Credentials):
     """Verifies nothing but the right password before it is let go."""
 
-    def __init__(self, users: Mapping[str, SecretStr]) -> None:
+    def __init__(self, users):
         super().__init__(users)
         self.release, self.begun, self.at_once, self.most = (
             threading.Event(),
@@ -116,7 +115,7 @@ class Slow(Credentials):
             0,
         )
 
-    def verify(self, user: bytes, password: bytes) -> bool:
+    def verify(self, user, password):
         if password != KIM[1].encode():
             self.at_once += 1
             self.most = max(self.most, self.at_once)
@@ -126,7 +125,7 @@ class Slow(Credentials):
         return super().verify(user, password)
 
 
-def _guess(number: int) -> bytes:
+def _guess(number):
     return f"GET /metrics HTTP/1.1\r\nHost: x\r\nAuthorization: {basic('kim', f'guess{number}')}\r\n\r\n".encode()
 
 

@@ -6,9 +6,8 @@ import select
 import signal
 import socket
 import threading
-from contextlib import ExitStack, closing, suppress
+from contextlib import closing, suppress
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import yaml
@@ -27,7 +26,7 @@ PROBE = b"GET /-/healthy HTTP/1.1\r\nHost: localhost\r\n\r\n"
 OK = b"HTTP/1.1 200 OK"
 
 
-def _has_ended(connection: socket.socket) -> bool:
+def _has_ended(connection):
     """Wait until the server ends the connection, whatever it sends before.
 
     A time-out is an error.
@@ -38,7 +37,7 @@ def _has_ended(connection: socket.socket) -> bool:
     return True
 
 
-def _is_answered(connection: socket.socket) -> bool:
+def _is_answered(connection):
     connection.sendall(PROBE)
     received = b""
     while not received.endswith(b"healthy\n"):
@@ -93,12 +92,12 @@ def test_stopping_frees_the_port_and_may_be_done_twice_and_signal_handlers_stay_
 class Hanging:
     """A page that comes once it is released."""
 
-    def __init__(self, many: ExitStack) -> None:
+    def __init__(self, many):
         self.asked, self.release = threading.Event(), threading.Event()
         self.site = many.enter_context(running(published.pages(metrics=self.draw)))
         many.callback(self.release.set)  # before the server is stopped
 
-    def draw(self, _accept: str, _encoding: str) -> Any:
+    def draw(self, _accept, _encoding):
         self.asked.set()
         self.release.wait(300)
         return b"page", {}

@@ -3,13 +3,11 @@
 import os
 import ssl
 from contextlib import closing, suppress
-from http.client import HTTPConnection
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 import yaml
-from structlog.testing import LogCapture
 
 from logs import captured
 from monitor.model.errors import ConfigError
@@ -47,25 +45,25 @@ class Keys(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def keys(authority: Authority, server_pair: Pair, client_pair: Pair, stranger_pair: Pair) -> Keys:
+def keys(authority, server_pair, client_pair, stranger_pair):
     return Keys(authority, server_pair, client_pair, stranger_pair)
 
 
 @pytest.fixture
-def logged(monkeypatch: pytest.MonkeyPatch) -> LogCapture:
+def logged(monkeypatch):
     return captured(monkeypatch, rotating)
 
 
-def tls_of(pair: Pair, **more: Any) -> dict[str, Any]:
+def tls_of(pair, **more):
     return {"cert_file": str(pair.cert), "key_file": str(pair.key), **more}
 
 
-def page_by(connection: HTTPConnection) -> bytes:
+def page_by(connection):
     connection.request("GET", "/metrics", headers={"Authorization": basic(*KIM)})
     return connection.getresponse().read()
 
 
-def is_let_in(site: Site) -> bool:
+def is_let_in(site):
     """Whether a page is had.
 
     A certificate may be refused by TLS 1.3 only after the client's part of the handshake.
@@ -183,7 +181,7 @@ def test_certificates_that_cannot_be_used_are_refused_by_name(tmp_path, keys, ke
 class _Gone(CertificateStore):
     """Has no context when it is asked for one."""
 
-    def current(self) -> ssl.SSLContext:
+    def current(self):
         msg = "no context"
         raise TypeError(msg)
 

@@ -13,7 +13,7 @@ from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from types import UnionType
-from typing import Annotated, Any, ClassVar, Self, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Self, TypeVar, Union, cast, get_args, get_origin
 from urllib.parse import SplitResult, urlsplit
 
 from pydantic import (
@@ -37,18 +37,24 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from monitor.boundary.files import read_bounded
-from monitor.boundary.options.problems import Partial, Reading, Unusable
-from monitor.boundary.plugins import Registry
+from monitor.boundary.options.problems import (
+    KeyPath,
+    Partial,
+    PlacedMapping,
+    Problems,
+    Unusable,
+    nearest_word,
+    suggestion,
+)
+from monitor.boundary.options.secret_files import expand_home, is_secret, with_secrets
 from monitor.boundary.redaction import display_url
 
 _T = TypeVar("_T")
-_OneOfT = TypeVar("_OneOfT", bound="OneOf")
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h|d|w))+", re.ASCII)
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)", re.ASCII)
 _LONGEST = timedelta(days=36500)
 _LONGEST_TEXT = 1000
-_LARGEST_SECRET_FILE = 1 << 16
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _LABEL = re.compile(r"(?!__)[A-Za-z_][A-Za-z0-9_]{0,99}")
 _TAKEN_LABELS = frozenset({"alertname", "comparison", "segment", "severity", "metric", "statistic"})
@@ -128,16 +134,7 @@ def resolve_path(text: str, info: ValidationInfo) -> str:
     That directory is ``base_dir`` of the validation context.
     """
     base = (info.context or {}).get("base_dir")
-    return text if base is None else str(Path(base) / _expand_home(text))
-
-
-def _expand_home(text: str) -> Path:
-    try:
-        return Path(text).expanduser()
-    except RuntimeError:
-        raise ValueError(
-            "begins with a home directory that cannot be found: write the full path"
-        ) from None
+    return text if base is None else str(Path(base) / expand_home(text))
 
 
 # A file's path. A relative path starts at the configuration file's directory.
@@ -198,39 +195,15 @@ def check_headers(headers: Mapping[str, SecretStr]) -> Mapping[str, SecretStr]:
     return headers
 
 
-def is_secret(annotation: object) -> bool:
-    """Whether a field of this type is a secret. ``name_file`` can replace such a field."""
-    wraps = get_origin(annotation) in {Annotated, Union, UnionType}
-    return annotation is SecretStr or (
-        wraps and any(is_secret(part) for part in get_args(annotation))
-    )
-
-
-def _holds_secret(annotation: object) -> bool:
-    return annotation is SecretStr or any(_holds_secret(part) for part in get_args(annotation))
-
-
 @cache
-def _secrets_of(options: type[BaseModel]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Names of the fields that are secrets, and of the fields that contain secrets."""
-    fields = options.model_fields.items()
-    secrets = tuple(name for name, field in fields if is_secret(field.annotation))
-    holders = tuple(name for name, field in fields if _holds_secret(field.annotation))
-    return secrets, holders
-
-
-def _read_secret(path: object, base: str | None) -> str | Unusable:
-    if not isinstance(path, str):
-        return Unusable("must be the path of a file with the value")
-    try:
-        file = Path(base or ".") / _expand_home(path)
-        text = read_bounded(file, _LARGEST_SECRET_FILE).decode().rstrip("\r\n")
-    except UnicodeDecodeError:
-        return Unusable(f"cannot read {path}: it is not UTF-8 text")
-    except (OSError, ValueError) as error:
-        cause = getattr(error, "strerror", None) or type(error).__name__
-        return Unusable(f"cannot read {path}: {cause}")
-    return text or Unusable(f"{path} is empty: write the value into it")
+def _names_by_key(options: type["Options"]) -> dict[str, str]:
+    """The name of the field that each key in the file sets."""
+    names = {}
+    for name, field in options.model_fields.items():
+        names[field.alias or name] = name
+        if options.reads_secret_files and is_secret(field.annotation):
+            names[f"{name}_file"] = name
+    return names
 
 
 class Options(BaseModel):
@@ -246,6 +219,8 @@ class Options(BaseModel):
         frozen=True,
         hide_input_in_errors=True,
         validate_default=False,
+        # Most kinds of options are never used, so a class builds its validator when it is used.
+        defer_build=True,
     )
 
     # Whether options with problems are still checked together with others. Their invalid fields are
@@ -257,12 +232,7 @@ class Options(BaseModel):
     @classmethod
     def file_keys(cls) -> list[str]:
         """The keys as written in the file, with ``*_file`` for secrets."""
-        keys: list[str] = []
-        for name, field in cls.model_fields.items():
-            keys.append(field.alias or name)
-            if cls.reads_secret_files and is_secret(field.annotation):
-                keys.append(f"{name}_file")
-        return keys
+        return list(_names_by_key(cls))
 
     def has(self, *names: str) -> bool:
         """Whether the file has a value, valid or not, for one of these fields."""
@@ -282,37 +252,75 @@ class Options(BaseModel):
         handler: ModelWrapValidatorHandler[Self],
         info: ValidationInfo,
     ) -> Self:
+        if isinstance(data, Unusable):
+            return cast("Self", None)
         if not isinstance(data, Mapping):
             return handler(data)
         context = info.context or {}
-        read: Mapping[str, Any] = data
+        base = context.get("base_dir")
+        data = cls._prepared(data, base)
+        read = dict(data)
         if cls.reads_secret_files:
-            read = cls._with_secrets(data, context.get("base_dir"))
-        reading: Reading | None = context.get("reading")
-        if reading is None:
-            options = handler(read)
-            for problem in options.disagreements():
-                raise ValueError(problem)
+            read = with_secrets(cls, data, base)
+        problems: Problems | None = context.get("problems")
+        if problems is not None and isinstance(data, PlacedMapping):
+            options: Self = cls._validate_part(read, data.path, handler, problems)
             return options
-        partial: Partial
-        partial, invalid = reading.options(
-            data, cls.file_keys, handler, read, stays_partial=cls.stays_partial
-        )
-        if partial is not None:
-            partial._invalid = invalid  # noqa: SLF001 - of this class
-        result: Self = partial
-        return result
+        options = handler(read)
+        for problem in options.disagreements():
+            raise ValueError(problem)
+        return options
 
     @classmethod
-    def _with_secrets(cls, data: Mapping[str, Any], base: str | None) -> Mapping[str, Any]:
-        secrets, holders = _secrets_of(cls)
-        read = _read_files(data, secrets, base)
-        for name in holders:
-            values = read.get(name)
-            if isinstance(values, Mapping):
-                keys = [key.removesuffix("_file") for key in values]
-                read[name] = _read_files(values, keys, base)
-        return read
+    def _prepared(
+        cls,
+        data: Mapping[str, Any],
+        base: str | None,  # noqa: ARG003 - subclasses use it
+    ) -> Mapping[str, Any]:
+        """The mapping whose keys are read. Relative paths start at ``base``.
+
+        The mapping of a document keeps its path.
+        """
+        return data
+
+    @classmethod
+    def _validate_part(
+        cls,
+        read: dict[str, Any],
+        path: KeyPath,
+        handler: ModelWrapValidatorHandler[Self],
+        problems: Problems,
+    ) -> Partial:
+        """The options at this path of a document. With problems, they are None or partial."""
+        names = _names_by_key(cls)
+        for key in [key for key in read if key not in names]:
+            del read[key]
+            meant = cls._report_unknown(key, path, problems)
+            if meant is not None:
+                read.setdefault(meant, Unusable())
+        options = handler(read)
+        if path not in problems.invalid:
+            for message in options.disagreements():
+                problems.add(path, message)
+        if path not in problems.invalid:
+            return options
+        options._invalid = frozenset(  # noqa: SLF001 - of this class
+            name for key, name in names.items() if (*path, key) in problems.invalid
+        )
+        return options if cls.stays_partial else None
+
+    @classmethod
+    def _report_unknown(cls, key: str, path: KeyPath, problems: Problems) -> str | None:
+        """Report a key. Returns the similar key that was probably meant. Its value is unknown."""
+        keys = cls.file_keys()
+        hint = suggestion(key, keys) or f"; valid keys are {', '.join(keys)}"
+        problems.add((*path, key), f"unknown key{hint}")
+        meant = nearest_word(key, _names_by_key(cls))
+        if meant is None:
+            return None
+        problems.add((*path, meant), None)
+        name = _names_by_key(cls)[meant]
+        return cls.model_fields[name].alias or name
 
     @field_validator("*", mode="wrap")
     @classmethod
@@ -320,15 +328,12 @@ class Options(BaseModel):
         cls,
         value: Any,  # noqa: ANN401 - raw input is anything
         handler: ValidatorFunctionWrapHandler,
-        info: ValidationInfo,
     ) -> Any:  # noqa: ANN401 - a value of the field's type
-        reading: Reading | None = (info.context or {}).get("reading")
-        if reading is not None:
-            name = str(info.field_name)
-            return reading.field(name, cls.model_fields[name].alias or name, value, handler)
-        if isinstance(value, Unusable):
-            raise ValueError(value.message)  # noqa: TRY004 - pydantic collects ValueError only
-        return handler(value)
+        if not isinstance(value, Unusable):
+            return handler(value)
+        if value.message is not None:
+            raise ValueError(value.message)
+        return None
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         """The fields that ``repr`` shows. A URL is shown with its host and database only."""
@@ -404,140 +409,3 @@ def _shown(value: object) -> object:
     if isinstance(value, str) and "://" in value:
         return display_url(value)
     return value
-
-
-def _read_files(
-    values: Mapping[str, Any],
-    names: Iterable[str],
-    base: str | None,
-) -> dict[str, Any]:
-    """Replace ``name_file: path`` by ``name: text``, for these names."""
-    read = dict(values)
-    for name in names:
-        key = f"{name}_file"
-        if key not in read:
-            continue
-        path = read.pop(key)
-        if name in read:
-            read[name] = Unusable(f"give either {name} or {key}, not both")
-        else:
-            read[name] = _read_secret(path, base)
-    return read
-
-
-Kinds = Mapping[str, tuple[type[Options], str | None]]
-"""The options of each kind and their description, by the kind's name."""
-
-
-class OneOf(Options):
-    """Options that must set exactly one of several fields, such as ``http: {...}``.
-
-    The fields in ``also`` may be set in addition. If kinds of installed packages are used,
-    `with_installed` makes a class with fields for them.
-    """
-
-    also: ClassVar[frozenset[str]] = frozenset()
-    installed: ClassVar[Callable[[str | None], Kinds]] = lambda _: {}  # see `Registry.installed`
-
-    @classmethod
-    def choices(cls) -> tuple[str, ...]:
-        """The names of the fields. Exactly one of these fields must have a value."""
-        return tuple(name for name in cls.model_fields if name not in cls.also)
-
-    @classmethod
-    def file_keys(cls) -> list[str]:
-        """The keys as written in the file, with those of installed packages."""
-        extended = cls.with_installed()
-        return super(OneOf, extended).file_keys()
-
-    @property
-    def kind(self) -> str:
-        """The name of the field that has a value."""
-        return next(name for name in self.choices() if getattr(self, name) is not None)
-
-    @property
-    def given(self) -> Any:  # noqa: ANN401 - options of any kind
-        """The value of that field."""
-        return getattr(self, self.kind)
-
-    @classmethod
-    def with_installed(cls, name: object = None) -> type[Self]:
-        """A class with a further field for the plugin of that name. None adds all plugins.
-
-        PluginError if the named plugin cannot be used.
-        """
-        if name in cls.model_fields or not isinstance(name, str | None):
-            return cls
-        kinds = cls.installed(name).items()
-        further = tuple((kind, entry) for kind, entry in kinds if kind not in cls.model_fields)
-        return _add_kinds(cls, further) if further else cls
-
-    @model_validator(mode="wrap")
-    @classmethod
-    def _take_installed(
-        cls,
-        data: Any,  # noqa: ANN401 - JSON
-        handler: ModelWrapValidatorHandler[Self],
-        info: ValidationInfo,
-    ) -> Self:
-        if isinstance(data, Mapping):
-            for name in data:
-                extended = cls.with_installed(name)
-                if extended is not cls:
-                    return extended.model_validate(data, context=info.context)
-        return handler(data)
-
-    def _problems(self) -> Iterator[str]:
-        names = [name for name in self.choices() if getattr(self, name) is not None]
-        if len(names) == 1:
-            return
-        problem = f"give exactly one of {', '.join(self.with_installed().choices())}"
-        if names:
-            problem += f"; found {' and '.join(names)}"
-        yield problem
-
-    @classmethod
-    def __get_pydantic_json_schema__(
-        cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> JsonSchemaValue:
-        """Require exactly one field in the schema too, including kinds of installed packages."""
-        schema = super().__get_pydantic_json_schema__(core_schema, handler)
-        kinds = cls.installed(None)
-        for name, (options, about) in kinds.items():
-            schema["properties"][name] = {
-                **handler(options.__pydantic_core_schema__),
-                "description": about,
-            }
-        return {**schema, "oneOf": [{"required": [name]} for name in (*cls.choices(), *kinds)]}
-
-
-def with_kinds(
-    registry: Registry[_T], kinds_of: Callable[[Mapping[str, _T]], Kinds]
-) -> Callable[[type[_OneOfT]], type[_OneOfT]]:
-    """Add an optional field to a class of options for each kind of a registry."""
-
-    def decorate(model: type[_OneOfT]) -> type[_OneOfT]:
-        extended = _add_kinds(model, tuple(kinds_of(registry).items()))
-        extended.installed = lambda name: kinds_of(registry.installed(name))
-        return extended
-
-    return decorate
-
-
-@cache
-def _add_kinds(
-    model: type[_OneOfT], kinds: tuple[tuple[str, tuple[type[Options], str | None]], ...]
-) -> type[_OneOfT]:
-    fields: dict[str, Any] = {
-        kind: (options | None, Field(default=None, description=about))
-        for kind, (options, about) in kinds
-    }
-    # Fields of later base classes come first, so kinds come before the other fields of the class.
-    bases: Any = (model, create_model(f"{model.__name__}Kinds", __base__=Options, **fields))
-    extended: type[_OneOfT] = create_model(
-        model.__name__,
-        __base__=bases,
-        __module__=model.__module__,
-        __doc__=model.__doc__,
-    )
-    return extended

@@ -1,14 +1,20 @@
-"""Problems of a configuration as texts that say what to do, and how one validation finds all."""
+"""Finds all problems of a configuration, as texts that say what to do.
+
+Pydantic reports all invalid values at once. They are replaced, and the rest is validated again, so
+that what depends on several values is checked too.
+"""
 
 import difflib
 import re
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias, TypeVar
 
-from pydantic import ValidationError
-from pydantic_core import PydanticCustomError
+from pydantic import BaseModel, ValidationError
 
+_ModelT = TypeVar("_ModelT", bound=BaseModel)
+_Error: TypeAlias = Any
+"""One of pydantic's errors: its type, its location, its input, and its context."""
 KeyPath = tuple[str | int, ...]
 Partial: TypeAlias = Any
 """Options that may have problems. Fields that are not valid are None."""
@@ -37,7 +43,6 @@ _LIMITS = {
     "string_too_long": "have at most {max_length} characters",
     "string_pattern_mismatch": "match {pattern}",
 }
-_REPORTED = "reported"
 _LITERAL = re.compile(r"'([^']*)'")
 
 MAX_PROBLEMS = 100  # reported for one file; further problems are only counted
@@ -99,200 +104,145 @@ def duplicates(named: Iterable[tuple[KeyPath, Hashable]], message: str) -> Itera
 
 @dataclass(frozen=True, slots=True)
 class Unusable:
-    """Stands for a value that is missing or cannot be read. Its field reports the message."""
+    """Stands for a value that cannot be used. ``message`` says why, unless it is reported."""
 
-    message: str | None
-
-
-@dataclass(slots=True)
-class _Place:
-    """The options that are validated now, and the names of their invalid fields."""
-
-    path: KeyPath
-    raw: Mapping[str, Any] = field(default_factory=dict)
-    invalid: set[str] = field(default_factory=set)
-    stays_partial: bool = False
+    message: str | None = None
 
 
-class Reading:
-    """One validation of a document, which finds all problems.
+class PlacedMapping(dict[str, Any]):
+    """A mapping of a document, with its key path."""
 
-    Options that have it in their context as ``reading`` report their problems here. ``texts`` has
-    the written text of values that look like numbers or booleans.
+    path: KeyPath = ()
+
+
+def placed(entries: Mapping[str, Any], original: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The entries in place of those of the original, which may be a mapping of a document.
+
+    The path of such a mapping stays, and so its problems are found there.
     """
+    if not isinstance(original, PlacedMapping):
+        return entries
+    original.clear()
+    original.update(_place(entries, original.path))
+    return original
 
-    def __init__(self, texts: Mapping[KeyPath, str]) -> None:
-        self.problems: list[Problem] = []
-        self._texts = texts
-        self._place = _Place(())
 
-    def options(
-        self,
-        raw: Mapping[str, Any],
-        keys: Callable[[], Sequence[str]],
-        validate: Callable[[Mapping[str, Any]], Any],
-        read: Mapping[str, Any],
-        *,
-        stays_partial: bool,
-    ) -> tuple[Any, frozenset[str]]:
-        """The options, and the names of their invalid fields. ``raw`` is their part of the file.
+def _place(value: Any, path: KeyPath) -> Any:  # noqa: ANN401 - YAML
+    """The value, in which each mapping has its key path."""
+    if isinstance(value, Mapping):
+        value = PlacedMapping({key: _place(part, (*path, key)) for key, part in value.items()})
+        value.path = path
+    return value
 
-        ``read`` is ``raw`` with the secrets of other files. ``keys`` returns the valid keys.
-        Options with problems are None, or have None in invalid fields if they stay partial.
-        """
-        outer = self._place
-        # A mapping of a YAML document knows its path.
-        path = getattr(raw, "path", outer.path)
-        here = self._place = _Place(path, raw, stays_partial=stays_partial)
-        count = len(self.problems)
+
+class Problems:
+    """The problems of one document. ``invalid`` has the paths of all values that contain one."""
+
+    def __init__(self) -> None:
+        self.found: dict[Problem, None] = {}
+        self.invalid: set[KeyPath] = set()
+
+    def add(self, path: KeyPath, message: str | None) -> None:
+        """Report a problem. Without a message, the value at the path only becomes invalid."""
+        if message is not None:
+            self.found[Problem(path, message)] = None
+        self.invalid.update(path[:length] for length in range(len(path) + 1))
+
+
+def validate(
+    model: type[_ModelT], data: PlacedMapping, texts: Mapping[KeyPath, str], base_dir: str
+) -> tuple[_ModelT | None, list[Problem]]:
+    """The options in the document, perhaps with invalid parts, and all problems.
+
+    ``texts`` has the written text of values that look like numbers or booleans. A number in the
+    file may be a text, as in ``name: 2024`` or ``token: ${DIGITS}``. Values of ``data`` that are
+    not valid are replaced until the rest is valid.
+    """
+    problems = Problems()
+    context = {"base_dir": base_dir, "problems": problems}
+    while True:
         try:
-            try:
-                options = validate(read)
-            except ValidationError as error:
-                if stays_partial:
-                    del self.problems[count:]
-                    here.invalid.clear()
-                repaired = self._repaired(read, keys(), error)
-                options = validate(repaired) if stays_partial else None
-            if len(self.problems) == count:
-                for message in options.disagreements():
-                    self.problems.append(Problem(path, message))
-        finally:
-            self._place = outer
-        if len(self.problems) > count and not stays_partial:
-            options = None
-        return options, frozenset(here.invalid)
-
-    def _repaired(
-        self, read: Mapping[str, Any], keys: Sequence[str], error: ValidationError
-    ) -> Mapping[str, Any]:
-        """The mapping without unknown keys, which are reported.
-
-        Missing values are marked as unusable in options that stay partial, and reported in others.
-        """
-        here = self._place
-        repaired = dict(read)
-        missing: list[str] = []
-        for each in error.errors(include_url=False, include_input=False):
-            key = str(each["loc"][-1]) if each["loc"] else ""
-            if each["type"] == "missing":
-                missing.append(key)
-            elif each["type"] == "extra_forbidden":
-                repaired.pop(key, None)
-                hint = suggestion(key, keys) or f"; valid keys are {', '.join(keys)}"
-                self.problems.append(Problem((*here.path, key), f"unknown key{hint}"))
-                here.invalid.add(nearest_word(key, keys) or "")
-            elif each["type"] != _REPORTED:
-                self.problems.append(Problem(here.path, _message(each, read)[0]))
-        for key in missing:
-            is_misspelt = key in here.invalid
-            if here.stays_partial:
-                repaired[key] = Unusable(None if is_misspelt else MISSING)
-            elif not is_misspelt:
-                self.problems.append(Problem((*here.path, key), MISSING))
-        return repaired
-
-    def field(
-        self,
-        name: str,
-        key: str,
-        value: Any,  # noqa: ANN401 - raw input is anything
-        validate: Callable[[Any], Any],
-    ) -> Any:  # noqa: ANN401 - a value of the field's type
-        """The value of a field. ``key`` is its name in the file.
-
-        An invalid value is None in options that stay partial, and an error in others, so that their
-        own validators never get it.
-        """
-        place = self._place
-        if key not in place.raw and f"{name}_file" in place.raw:
-            key = f"{name}_file"
-        count = len(self.problems)
-        self._place = _Place((*place.path, key))
-        validated = None
-        if not isinstance(value, Unusable):
-            validated = self._value(value, validate)
-        elif value.message is not None:
-            self.problems.append(Problem(self._place.path, value.message))
-        self._place = place
-        if isinstance(value, Unusable) or len(self.problems) > count:
-            place.invalid.add(name)
-            if not place.stays_partial:
-                raise PydanticCustomError(_REPORTED, "is reported already")
-        return validated
-
-    def _value(self, value: Any, validate: Callable[[Any], Any]) -> Any:  # noqa: ANN401 - likewise
-        try:
-            return validate(value)
+            return model.model_validate(data, context=context), list(problems.found)
         except ValidationError as error:
-            errors = error.errors(include_url=False, include_input=False)
-        texts = self._with_texts(value, errors)
-        if texts is not None:
-            return self._value(texts, validate)
-        for path, message in messages(errors, value).items():
-            self.problems.append(Problem((*self._place.path, *path), message))
-        return None
-
-    def _with_texts(self, value: Any, errors: Sequence[Any]) -> Any:  # noqa: ANN401 - likewise
-        """The value with the written texts of numbers that must be text. None if there are none.
-
-        A number in the file may be a text, as in ``name: 2024`` or ``token: ${DIGITS}``.
-        """
-        changed = None
-        for error in errors:
-            path, found = _inside(error["loc"], value)
-            text = self._texts.get((*self._place.path, *path))
-            is_text = error["type"] == "string_type" and isinstance(found, bool | int | float)
-            if not is_text or text is None:
+            by_path = _nearest(error.errors(include_url=False), data)
+        for path, errors in by_path.items():
+            if path in texts and any(map(_wants_text, errors)):
+                _replace(data, path, texts[path])
                 continue
-            changed = value
-            if not path:
-                return text
-            _, parent = _inside(path[:-1], value)
-            parent[path[-1]] = text
-        return changed
+            problems.add(path, _message(errors))
+            if not _replace(data, path, Unusable()):
+                return None, list(problems.found)
 
 
-def messages(errors: Iterable[Any], value: object) -> dict[KeyPath, str]:
-    """Pydantic's errors of one value as messages, by their key path inside the value.
+def _wants_text(error: _Error) -> bool:
+    return error["type"] == "string_type" and isinstance(error["input"], bool | int | float)
+
+
+def _replace(data: Any, path: KeyPath, value: object) -> bool:  # noqa: ANN401 - YAML
+    """Replace the value at this path, or its nearest parent that is not replaced yet.
+
+    Returns whether there is one.
+    """
+    parents = [data]
+    for step in path[:-1]:
+        parents.append(parents[-1][step])
+        if isinstance(parents[-1], Unusable):
+            return True
+    for parent, step in zip(reversed(parents), reversed(path), strict=True):
+        is_new = isinstance(parent, dict) and step not in parent
+        if is_new or not isinstance(parent[step], Unusable):
+            parent[step] = value
+            return True
+    return False
+
+
+def _nearest(errors: Iterable[_Error], data: object) -> dict[KeyPath, list[_Error]]:
+    """Pydantic's errors by key path.
 
     If a value may have several forms, pydantic reports errors of every form. The nearest form is
     the one with an error inside the value, so an error of the whole value is ignored then.
     """
-    by_path: dict[KeyPath, list[tuple[str, str | None]]] = {}
+    by_path: dict[KeyPath, list[_Error]] = {}
     for error in errors:
-        path, found = _inside(error["loc"], value)
-        by_path.setdefault(path, []).append(_message(error, found))
-    texts = {}
-    for path, found_messages in by_path.items():
-        has_nearer = any(other != path and other[: len(path)] == path for other in by_path)
-        if has_nearer:
-            continue
-        forms = [wanted for _, wanted in found_messages if wanted]
-        texts[path] = found_messages[-1][0]
-        if len(forms) == len(found_messages):
-            texts[path] = "must be " + " or ".join(dict.fromkeys(forms))
-    return texts
+        by_path.setdefault(_path_of(error, data), []).append(error)
+    outer = {path[:length] for path in by_path for length in range(len(path))}
+    return {path: errors for path, errors in by_path.items() if path not in outer}
 
 
-def _inside(location: Sequence[str | int], value: Any) -> tuple[KeyPath, Any]:  # noqa: ANN401
-    """The key path for pydantic's location, without names of union members, and its value."""
+def _path_of(error: _Error, value: Any) -> KeyPath:  # noqa: ANN401 - YAML
+    """The key path for pydantic's location, which has names of union members too."""
     path: KeyPath = ()
-    for step in location:
+    for step in error["loc"]:
+        key = step
+        if isinstance(value, dict) and step not in value:
+            key = f"{step}_file"
         is_item = isinstance(value, list) and isinstance(step, int) and step < len(value)
-        is_key = isinstance(value, dict) and step in value
-        if is_item or is_key:
-            value = value[step]
-            path = (*path, step)
-    return path, value
+        if is_item or (isinstance(value, dict) and key in value):
+            value = value[key]
+            path = (*path, key)
+    if error["type"] == "missing":
+        path = (*path, error["loc"][-1])
+    return path
 
 
-def _message(error: Mapping[str, Any], value: object) -> tuple[str, str | None]:
+def _message(errors: Sequence[_Error]) -> str | None:
+    """What to do about one value. None if it is reported already."""
+    *_, (text, _) = described = [_describe(error) for error in errors]
+    forms = [wanted for _, wanted in described if wanted]
+    if len(forms) == len(errors):
+        return "must be " + " or ".join(dict.fromkeys(forms))
+    return text
+
+
+def _describe(error: _Error) -> tuple[str | None, str | None]:
     """What to do, and what is wanted in the words after "must be". No value is quoted."""
     kind = error["type"]
     context = error.get("ctx", {})
+    value = error["input"]
     if isinstance(value, Unusable):
-        return str(value.message), None
+        return value.message, None
+    if kind == "missing":
+        return MISSING, None
     if kind in {"value_error", "assertion_error"}:
         return str(context.get("error", error["msg"])), None
     if value is None:

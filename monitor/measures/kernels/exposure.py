@@ -34,6 +34,18 @@ def compact_codes(baseline: Codes, candidate: Codes) -> tuple[Codes, Codes, Code
     return look_up(place, baseline), look_up(place, candidate), items
 
 
+def index_codes(baseline: Codes, candidate: Codes) -> tuple[Codes, Codes, Codes]:
+    """Codes that can index a small table: those of `compact_codes`, or the codes themselves.
+
+    Codes stay as they are if a table for them has at most a few entries for each list. Then the
+    third array has all codes up to the highest one.
+    """
+    top = max(int(baseline.max(initial=PAD)), int(candidate.max(initial=PAD)))
+    if _is_dense(top, baseline[:, :1], candidate[:, :1]):
+        return baseline, candidate, np.arange(top + 1, dtype=np.int32)
+    return compact_codes(baseline, candidate)
+
+
 def distinct_items(*parts: Integers) -> Codes:
     """The distinct codes of all parts in ascending order, without padding.
 

@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from monitor.measures.kernels.ragged import offsets_of
+from monitor.measures.kernels.ragged import offsets_of, take_lists
 from monitor.measures.reading.ids import one_array, to_ids
 from monitor.model.arrays import Floats, Ids, Integers, Offsets, Rows
 from monitor.model.rankings import RankingTable
@@ -61,6 +62,28 @@ def flatten_lists(column: pa.Array | pa.ChunkedArray) -> tuple[Integers, pa.Arra
     lists = one_array(column)
     lengths = lists.value_lengths().fill_null(0)
     return lengths.to_numpy(zero_copy_only=False).astype(np.int64), lists.flatten()
+
+
+def sort_users(users: pa.Table, is_selected: pa.ChunkedArray) -> pa.Table:
+    """The selected users of a table with the column ``user``, sorted by user."""
+    rows = np.flatnonzero(is_selected.to_numpy())
+    names = one_array(users["user"]).take(pa.array(rows))
+    if not pc.all(pc.less(names[:-1], names[1:])).as_py():
+        rows = rows[pc.sort_indices(names).to_numpy()]
+    columns = {name: _take(users[name], rows) for name in users.column_names}
+    return pa.table(columns)
+
+
+def _take(column: pa.ChunkedArray, rows: Rows) -> pa.Array:
+    """These rows of a column. Lists of numbers are taken by numpy, which is faster than Arrow."""
+    values = one_array(column)
+    kind = values.type
+    has_numbers = pa.types.is_large_list(kind) and not pa.types.is_large_string(kind.value_type)
+    if not has_numbers or values.null_count:
+        return values.take(pa.array(rows))
+    lengths, flat = flatten_lists(values)
+    taken, offsets = take_lists(flat.to_numpy(), offsets_of(lengths), rows)
+    return list_column(offsets, taken)
 
 
 def segment_column(segments: Mapping[str, Rows], names: Sequence[str], users: int) -> pa.Array:

@@ -41,10 +41,8 @@ from monitor.model.runs import (
 class PageStore(Protocol):
     """Reads data for people: series over runs, single users, incidents. Changes nothing."""
 
-    def neighbours(
-        self, comparison: str, slot: datetime
-    ) -> tuple[datetime | None, datetime | None]:
-        """The slots of the finished runs before and after this run."""
+    def neighbours(self, comparison: str, slot: datetime) -> tuple[Run | None, Run | None]:
+        """The finished runs before and after this slot."""
 
     def series(
         self,

@@ -55,7 +55,7 @@ def break_down_changes(
 ) -> dict[str, ChangeBreakdown]:
     """Return which kinds of changes make the lists different, by segment.
 
-    ``segments`` has the rows of each segment in the batch. The batch is scored six times and
+    ``segments`` has the rows of each segment in the batch. The batch is scored up to six times and
     sorted.
     """
     kinds = classify(batch)

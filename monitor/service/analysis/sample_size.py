@@ -31,7 +31,7 @@ from monitor.model.rules import (
 from monitor.model.runs import Summary
 from monitor.pipeline.expectations import share_out
 from monitor.pipeline.rule_series import RuleSeries
-from monitor.service.analysis.backtest import newest_runs, pick_healthy
+from monitor.service.analysis.thresholds import newest_runs, pick_healthy
 from monitor.statistics.reference.prediction import WINDOW, refer
 from monitor.statistics.reference.sampling_error import from_angle, to_angle
 from monitor.statistics.reference.thresholds import Budget, DropSearch

@@ -1,31 +1,12 @@
-"""Runs slots for commands, now or in a past period, and writes metrics to a file or a gateway."""
+"""Runs slots for commands, now or in a past period, and delivers their messages."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import field, replace
-from datetime import datetime, timedelta
-from functools import partial
-from http.client import HTTPException
-from itertools import chain
+from datetime import datetime
 from pathlib import Path
-from urllib.error import HTTPError
-from urllib.parse import unquote, urlsplit
-
-from prometheus_client import push_to_gateway
-from prometheus_client.exposition import basic_auth_handler
-from prometheus_client.metrics_core import Metric
 
 from monitor import __version__
-from monitor.boundary.deadline import OverdueError, call_in_time
-from monitor.boundary.foreign_errors import note_error, system_cause
-from monitor.boundary.options import web_url_of
-from monitor.export.exposition import (
-    FamilyCollector,
-    families_of_comparison,
-    with_counts,
-    write_families,
-    write_textfile,
-)
 from monitor.export.publisher import PrometheusPublisher
 from monitor.model.errors import ConfigError, DeliveryError, MonitorError, SlotTakenError
 from monitor.model.immutable import immutable
@@ -37,8 +18,8 @@ from monitor.pipeline.delivery import OutboxSender, drain
 from monitor.receivers.alertmanager import Alertmanager
 from monitor.service.clock import SKEW, SlotClock, SystemClock
 from monitor.service.composition import Wiring, reconcile, set_known_names, show_outbox, wire
+from monitor.service.heaps import keep_free_memory
 from monitor.service.interrupts import termination_raised
-from monitor.service.message_pictures import MessagePictures
 from monitor.service.runner import (
     Runner,
     Watched,
@@ -60,9 +41,6 @@ Other messages stay in the outbox for the next command or the daemon.
 """
 DATABASE_PATIENCE_S = 10.0
 """How long a one-shot command waits for a database that is away."""
-
-TIMEOUT_S = 10.0
-"""The time limit for one group of metrics, from first to last byte."""
 
 
 @immutable
@@ -183,6 +161,11 @@ class OneShot:
 
         Raises DeliveryError if messages are still pending then.
         """
+        if not self.wiring.receivers:
+            return
+        # Pictures need the pages, which take long to load.
+        from monitor.service.message_pictures import MessagePictures  # noqa: PLC0415
+
         pictures = MessagePictures(self.store, lambda: self.wiring)
         senders = []
         for receiver in self.wiring.receivers:
@@ -314,6 +297,7 @@ def open_one_shot(
 
     ``say`` prints a message for the user.
     """
+    keep_free_memory()
     with (
         # SIGTERM ends the block like Ctrl-C, so that the present slot is released.
         termination_raised(),
@@ -329,113 +313,3 @@ def open_one_shot(
         publisher = PrometheusPublisher(version=__version__)
         set_known_names(publisher, wiring)
         yield OneShot(wiring=wiring, store=store, publisher=publisher, say=say)
-
-
-@immutable
-class Gateway:
-    """A Pushgateway and its credentials.
-
-    ``instance`` separates groups of metrics that would otherwise be the same group.
-    """
-
-    url: str
-    user: str = ""
-    password: str = field(default="", repr=False)
-    instance: str = ""
-
-    def put(self, families: Iterable[Metric], comparison: str) -> None:
-        """Replace the group of metrics of a comparison. "" is the group without a comparison.
-
-        Raises DeliveryError if the gateway rejects the metrics.
-        """
-        labels = {"instance": self.instance, "comparison": comparison}
-        push = partial(
-            push_to_gateway,
-            self.url,
-            job="rankwatch",
-            registry=FamilyCollector(list(map(with_counts, families))),
-            grouping_key={name: value for name, value in labels.items() if value},
-            timeout=TIMEOUT_S,
-        )
-        if self.user:
-            handler = partial(basic_auth_handler, username=self.user, password=self.password)
-            push = partial(push, handler=handler)
-        try:
-            # The library's timeout is for one read, but an answer can arrive byte by byte.
-            call_in_time(push, timedelta(seconds=TIMEOUT_S), name="push")
-        except OverdueError:
-            raise DeliveryError(
-                f"Pushgateway at {self.url} did not answer within {TIMEOUT_S:g} s", permanent=False
-            ) from None
-        except (OSError, HTTPException, ValueError) as error:
-            note_error(error)
-            if isinstance(error, HTTPError):
-                error.close()  # the error owns the connection
-                reason = f"it answered with status {error.code}"
-            else:
-                reason = str(system_cause(error) or "it did not answer in HTTP")
-            raise DeliveryError(
-                f"Pushgateway at {self.url} did not accept the metrics: {reason}", permanent=False
-            ) from None
-
-
-def gateway_at(address: str, *, instance: str = "") -> Gateway:
-    """Parse ``http(s)://[user:password@]host[:port][/path]``.
-
-    Raises ConfigError for any other text. Its message omits the password.
-    """
-    option = "--push (or RANKWATCH_PUSH) "
-    try:
-        parts = urlsplit(address)
-        credentials, _, host = parts.netloc.rpartition("@")
-        url = parts._replace(netloc=host, path=parts.path.rstrip("/")).geturl()
-        (parts.hostname or "").encode("idna")  # raises an error for an impossible name
-        is_url = web_url_of(url) is not None and not parts.fragment
-    except ValueError:
-        is_url = False
-    if not is_url:
-        raise ConfigError(f"{option}must be a URL such as http://pushgateway.internal:9091")
-    if parts.query or "@" in parts.path:
-        raise ConfigError(
-            f"{option}must end with the path: write special characters of user and password as "
-            "%XX, / as %2F"
-        )
-    user, _, password = credentials.partition(":")
-    return Gateway(url=url, user=unquote(user), password=unquote(password), instance=instance)
-
-
-def write_metrics(
-    service: OneShot,
-    comparison: str | None,
-    *,
-    textfile: Path | None,
-    gateway: Gateway | None,
-) -> Iterator[MonitorError | OSError]:
-    """Write the stored state of one or all comparisons to the file and the gateway.
-
-    Yields each error, and continues.
-    """
-    if textfile is None and gateway is None:
-        return
-    try:
-        names = service.publish(comparison)
-    except MonitorError as error:
-        yield error
-        return
-    families = service.publisher.final()
-    if textfile is not None:
-        written = families
-        if comparison is not None:
-            # The series of the other comparisons may be in another file.
-            written = tuple(chain(*(families_of_comparison(families, name) for name in names)))
-        try:
-            write_textfile(textfile, write_families(written))
-        except (MonitorError, OSError) as error:
-            yield error
-    if gateway is not None:
-        try:
-            # Each comparison has one group. One more group has the other series.
-            for name in (*names, None):
-                gateway.put(families_of_comparison(families, name), name or "")
-        except MonitorError as error:
-            yield error

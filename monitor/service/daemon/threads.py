@@ -1,9 +1,8 @@
 """The threads of the daemon: loops, and places for runs."""
 
-import ctypes
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 
@@ -12,19 +11,6 @@ import structlog
 from monitor.model.runs import Run
 
 log = structlog.get_logger(__name__)
-
-_M_ARENA_MAX = -8
-_HEAPS = 2
-
-
-def share_heaps() -> None:
-    """Make the threads of this process share two memory heaps. Call this before threads start.
-
-    The default is eight heaps for each core. A heap keeps free memory between pieces in use. With
-    the default a daemon grew by 50 MB an hour.
-    """
-    with suppress(OSError, AttributeError):  # the C library is not glibc
-        ctypes.CDLL(None).mallopt(_M_ARENA_MAX, _HEAPS)
 
 
 class LoopThread:

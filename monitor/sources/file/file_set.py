@@ -25,6 +25,7 @@ from monitor.boundary.slot_templates import fill_slot
 from monitor.model.errors import SourceError
 from monitor.sources.file import STORES, FileOptions
 from monitor.sources.tables import MissingTableError
+from monitor.texts.wording import write_extra
 
 _FORMATS = {
     ".parquet": "parquet",
@@ -250,7 +251,7 @@ def _in_store(where: str) -> tuple[dict[str, object], Any]:
         store, root = fsspec.core.url_to_fs(where, use_listings_cache=False)
     except ImportError:
         raise SourceError(
-            f"{where} needs a library that is not installed: pip install 'rankwatch[{scheme}]'"
+            f"{where} needs a library that is not installed: {write_extra(scheme)}"
         ) from None
     store.invalidate_cache()
     is_folder = False

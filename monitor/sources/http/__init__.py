@@ -12,8 +12,6 @@ from pydantic import (
     BeforeValidator,
     Field,
     SecretStr,
-    ValidationInfo,
-    model_validator,
 )
 
 from monitor.boundary.options import (
@@ -22,13 +20,14 @@ from monitor.boundary.options import (
     Duration,
     HeaderSecret,
     HeaderText,
-    OneOf,
     Options,
     check_headers,
     must,
     readable_by,
     web_url_of,
 )
+from monitor.boundary.options.one_of import OneOf
+from monitor.boundary.options.problems import placed
 from monitor.boundary.slot_templates import check_placeholders, placeholders
 from monitor.boundary.web_proxy import Proxy
 from monitor.sources.expressions import Expression
@@ -270,12 +269,11 @@ class HttpSourceOptions(HttpOptions):
             return url.rstrip("/") + self.endpoint
         return url
 
-    @model_validator(mode="before")
     @classmethod
-    def _from_profile(cls, data: object, info: ValidationInfo) -> object:
-        if not isinstance(data, Mapping) or not isinstance(data.get("profile"), str):
+    def _prepared(cls, data: Mapping[str, Any], base: str | None) -> Mapping[str, Any]:
+        if not isinstance(data.get("profile"), str):
             return data
-        return with_profile(data, (info.context or {}).get("base_dir"))
+        return placed(with_profile(data, base), data)
 
     def _problems(self) -> Iterator[str]:
         templates = f"{self.address} {json.dumps(self.body, default=str)}"

@@ -34,6 +34,7 @@ from monitor.sources.http.request import (
 from monitor.sources.http.traces import TraceCollector
 from monitor.sources.kept_answers import AnswerFile
 from monitor.sources.list_collector import ListCollector, spell_items
+from monitor.texts.wording import write_extra
 
 LASTS_S = 3.0
 """A shorter pull reports no progress and stores no answers, because it is easy to repeat."""
@@ -61,9 +62,7 @@ class HttpSource:
 
     def __init__(self, options: HttpSourceOptions) -> None:
         if options.auth and options.auth.aws and not find_spec("botocore"):
-            raise ConfigError(
-                "auth: aws needs an extra: install it with pip install 'rankwatch[aws]'"
-            )
+            raise ConfigError(f"auth: aws needs an extra: {write_extra('aws')}")
         self._options = options
 
     def pull(self, request: PullRequest) -> Pull:
@@ -258,7 +257,11 @@ class _HttpPull:
         )
         if isinstance(fetched, RequestFailure):
             return fetched
-        content, response = fetched
+        return self._read(users, *fetched)
+
+    def _read(
+        self, users: tuple[str, ...], content: bytes, response: aiohttp.ClientResponse
+    ) -> AnswersByUser | RequestFailure:
         try:
             self._traces.add(users, response.headers)
             return self._template.read(users, content, response)

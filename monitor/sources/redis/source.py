@@ -28,6 +28,7 @@ from monitor.sources.expressions import finder, shape_of
 from monitor.sources.list_collector import ListCollector, spell_items
 from monitor.sources.lookup_tables import user_table
 from monitor.sources.redis import RedisSourceOptions, RedisUsersOptions
+from monitor.texts.wording import write_extra
 
 try:
     import redis
@@ -39,7 +40,7 @@ try:
     from redis.sentinel import Sentinel
 except ImportError:
     raise ConfigError(
-        "redis: the extra for Redis is not installed: pip install 'rankwatch[redis]'"
+        f"redis: the extra for Redis is not installed: {write_extra('redis')}"
     ) from None
 
 _ROWS = 1000

@@ -19,6 +19,7 @@ from monitor.boundary.slot_templates import fill_slot
 from monitor.model.errors import ConfigError, SourceError
 from monitor.sources.columns import on_one_line
 from monitor.sources.spark import SparkOptions
+from monitor.texts.wording import write_extra
 
 # pyspark ends a process whose main module is not a file, such as `python -c`. It assumes that its
 # own tests run.
@@ -38,7 +39,7 @@ try:
     from pyspark.sql.dataframe import DataFrame
 except ImportError:
     raise ConfigError(
-        "spark: the extra for Spark is not installed: pip install 'rankwatch[spark]'"
+        f"spark: the extra for Spark is not installed: {write_extra('spark')}"
     ) from None
 finally:
     if _is_bare:

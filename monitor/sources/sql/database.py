@@ -18,6 +18,7 @@ from monitor.model.errors import ConfigError, SourceError
 from monitor.sources.columns import require_columns, root_of
 from monitor.sources.sql import SqlOptions, is_file
 from monitor.sources.table_lists import TableBatch
+from monitor.texts.wording import write_extra
 
 _FETCH = 10_000  # the number of rows
 _FETCH_LENGTH = 1 << 26  # the number of characters in all rows of a fetch
@@ -190,7 +191,7 @@ def _engine(url: sa.URL) -> sa.Engine:
     except ImportError as error:
         problem = f"the driver of {url.drivername} is not installed ({error.name})"
         if url.get_backend_name() == "postgresql":
-            problem += ": pip install 'rankwatch[postgres]'"
+            problem += f": {write_extra('postgres')}"
         raise ConfigError(problem) from None
 
 

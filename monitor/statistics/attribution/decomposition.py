@@ -9,7 +9,7 @@ from operator import attrgetter
 
 import numpy as np
 
-from monitor.measures.kernels.exposure import compact_codes
+from monitor.measures.kernels.exposure import index_codes
 from monitor.measures.kernels.relevance import rank_discounts
 from monitor.model.arrays import Codes, Flags, Floats, Rows
 from monitor.model.explanation import ExposedItem, MeanDrop, Part, SegmentFall
@@ -278,12 +278,9 @@ def compare_exposure(
     1 / log2(r + 1), the discount of DCG (Järvelin and Kekäläinen 2002). If there are no lists, all
     exposures are 0. The cost is O(places + items).
     """
-    codes_before, codes_after, items = compact_codes(before, after)
-    # Exposure is divided by the number of lists, so that sets of different size can be compared.
-    exposure_before = _expose(codes_before, len(items))
-    exposure_after = _expose(codes_after, len(items))
-    share_before = _share_of_lists(codes_before, len(items))
-    share_after = _share_of_lists(codes_after, len(items))
+    codes_before, codes_after, items = index_codes(before, after)
+    exposure_before, share_before = _expose(codes_before, len(items))
+    exposure_after, share_after = _expose(codes_after, len(items))
     change = exposure_after - exposure_before
     # Exposure and share of lists may change in opposite directions. The texts show shares, so such
     # items would confuse the reader.
@@ -308,17 +305,18 @@ def compare_exposure(
     )
 
 
-def _expose(codes: Codes, items: int) -> Floats:
-    """Mean exposure of each item over the lists."""
-    total = np.zeros(items)
+def _expose(codes: Codes, items: int) -> tuple[Floats, Floats]:
+    """Mean exposure of each item over the lists, and the share of the lists that have the item."""
+    exposure = np.zeros(items)
+    lists = np.zeros(items, dtype=np.int64)
+    by_rank = np.ascontiguousarray(codes.T)
     # Exposure is added rank by rank, so the result is bit-identical for every order of the lists.
-    for weight, places in zip(rank_discounts(codes.shape[1]), codes.T, strict=True):
-        total += weight * np.bincount(places[places >= 0], minlength=items)
-    return total / max(1, len(codes))
-
-
-def _share_of_lists(codes: Codes, items: int) -> Floats:
-    return np.bincount(codes[codes >= 0], minlength=items) / max(1, len(codes))
+    for weight, places in zip(rank_discounts(codes.shape[1]), by_rank, strict=True):
+        counts = np.bincount(places[places >= 0], minlength=items)
+        exposure += weight * counts
+        lists += counts
+    # Both are divided by the number of lists, so that sets of different size can be compared.
+    return exposure / max(1, len(codes)), lists / max(1, len(codes))
 
 
 def _highest(change: Floats, top: int) -> list[int]:

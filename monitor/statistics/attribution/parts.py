@@ -1,8 +1,9 @@
 """Splits the distance of two lists into three parts: membership, order and length."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeAlias
+from types import MappingProxyType
+from typing import TypeAlias
 
 import numpy as np
 
@@ -38,16 +39,34 @@ class Parts:
         return self.membership + self.order + self.length
 
 
-def split_distances(batch: PairBatch, score: ScoreBatch) -> Parts:
+def split_distances(
+    batch: PairBatch,
+    score: ScoreBatch,
+    scores: Floats | None = None,
+) -> Parts:
     """Split the distance score(B, B) - score(B, C) of each pair, by `walk_to` from B to C.
 
     B is the baseline's list and C is the candidate's list. The parts add up to the distance. A
     positive part means that the lists move apart. A part can be negative for two kinds of metric:
     metrics that forgive short lists, such as ``rbo``, and metrics that may prefer a wrong order or
     item. If any score of a pair is NaN, all of its parts are NaN. An empty baseline list causes
-    this. Relevance is ignored. The cost is O(n k).
+    this. Relevance is ignored. ``scores`` are the scores of the batch, if they are known. The cost
+    is O(n k).
     """
-    return share_steps(walk_to(_with_baseline_twice(batch), batch), score)
+    twice = _with_baseline_twice(batch)
+    known = {id(twice): _score_identical(twice, score)}
+    if scores is not None:
+        known[id(batch)] = scores
+    return share_steps(walk_to(twice, batch), score, known)
+
+
+def _score_identical(twice: PairBatch, score: ScoreBatch) -> Floats:
+    """Scores of pairs of identical lists."""
+    if twice.scores is not None or twice.weights is not None:
+        return score(twice)
+    # Without scores and weights, only the length of a list decides.
+    _, first, length = np.unique(twice.baseline_lengths, return_index=True, return_inverse=True)
+    return score(twice.take(first))[length]
 
 
 def walk_to(before: PairBatch, after: PairBatch) -> tuple[PairBatch, ...]:
@@ -71,8 +90,6 @@ def walk_to(before: PairBatch, after: PairBatch) -> tuple[PairBatch, ...]:
     shorter = np.minimum(before.candidate_lengths, after.candidate_lengths)
     start = _cut(before, shorter)
     end = _cut(after, shorter)
-    is_common_at_start = np.zeros(start.candidate.shape, dtype=np.bool_)
-    is_common_at_end = np.zeros(end.candidate.shape, dtype=np.bool_)
     moved = replace(
         start,
         baseline=start.candidate,
@@ -82,18 +99,29 @@ def walk_to(before: PairBatch, after: PairBatch) -> tuple[PairBatch, ...]:
         weights=None,
         labels=None,
     )
+    hybrid = _with_copies(end)
+    alone = _with_copies(start)
     for rows, alignment in blocks(moved):
         k = alignment.k
-        is_common_at_start[rows, :k] = (alignment.positions < k).T
-        is_common_at_end[rows, :k] = (alignment.candidate_positions < k).T
-    is_removed = ~is_common_at_start & (start.candidate >= 0)
-    is_new = ~is_common_at_end & (end.candidate >= 0)
-    hybrid = _exchange(end, is_common_at_end, start, is_common_at_start)
-    return before, start, hybrid, end, after, _exchange(start, is_removed, end, is_new)
+        is_common_at_start = np.zeros(start.candidate[rows].shape, dtype=np.bool_)
+        is_common_at_end = np.zeros_like(is_common_at_start)
+        is_common_at_start[:, :k] = (alignment.positions < k).T
+        is_common_at_end[:, :k] = (alignment.candidate_positions < k).T
+        is_removed = ~is_common_at_start & (start.candidate[rows] >= 0)
+        is_new = ~is_common_at_end & (end.candidate[rows] >= 0)
+        _exchange(hybrid.take(rows), is_common_at_end, start.take(rows), is_common_at_start)
+        _exchange(alone.take(rows), is_removed, end.take(rows), is_new)
+    return before, start, hybrid, end, after, alone
 
 
-def share_steps(walk: Sequence[PairBatch], score: ScoreBatch) -> Parts:
+def share_steps(
+    walk: Sequence[PairBatch],
+    score: ScoreBatch,
+    known: Mapping[int, Floats] = MappingProxyType({}),
+) -> Parts:
     """The cost of the steps of `walk_to`, by part. A batch that occurs twice is scored once.
+
+    ``known`` has the scores of some batches, by the id of the batch.
 
     The step from L' to J costs what replacing items alone costs. The step from H to L costs what
     moving common items alone costs. The remaining step, from J to H, is divided in proportion to
@@ -102,7 +130,7 @@ def share_steps(walk: Sequence[PairBatch], score: ScoreBatch) -> Parts:
     scores: dict[int, Floats] = {}
     for step in walk:
         if id(step) not in scores:
-            values = score(step)
+            values = known[id(step)] if id(step) in known else score(step)
             scores[id(step)] = np.where(np.isfinite(values), values, np.nan)
     start, shortened, replaced, moved, end, alone = (scores[id(step)] for step in walk)
     is_known = ~np.isnan(start + shortened + replaced + moved + end)
@@ -152,26 +180,27 @@ def _cut(batch: PairBatch, lengths: Codes) -> PairBatch:
     )
 
 
+def _with_copies(batch: PairBatch) -> PairBatch:
+    """The batch with copies of the arrays that `_exchange` changes."""
+    weights = batch.weights
+    if weights is not None:
+        weights = replace(weights, candidate=weights.candidate.copy())
+    return replace(batch, candidate=batch.candidate.copy(), weights=weights)
+
+
 def _exchange(
     batch: PairBatch,
     places: Flags,
     other: PairBatch,
     other_places: Flags,
-) -> PairBatch:
+) -> None:
     """Replace the candidate's items at ``places`` by the other batch's items at ``other_places``.
 
     The order of the items is kept. In each row both masks select the same number of places.
     """
-
-    def take(values: Any, other_values: Any) -> Any:  # noqa: ANN401 - codes and floats alike
-        exchanged = values.copy()
-        exchanged[places] = other_values[other_places]
-        return exchanged
-
-    weights = batch.weights
-    if weights is not None and other.weights is not None:
-        weights = replace(weights, candidate=take(weights.candidate, other.weights.candidate))
-    return replace(batch, candidate=take(batch.candidate, other.candidate), weights=weights)
+    batch.candidate[places] = other.candidate[other_places]
+    if batch.weights is not None and other.weights is not None:
+        batch.weights.candidate[places] = other.weights.candidate[other_places]
 
 
 def average_parts(parts: Parts, rows: Rows) -> PartMeans | None:

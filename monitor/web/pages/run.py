@@ -49,17 +49,9 @@ def read_run_page(site: Site, query: Query) -> RunPage:
     run = _with_results(site, site.run_at(name, slot))
     pages = site.store.pages
     before, after = pages.neighbours(name, slot)
-    runs_before: Sequence[Run] = ()
-    if before is not None:
-        runs_before = site.store.history.runs(comparison=name, since=before, until=before, limit=1)
-    is_same_input = False
     means: Mapping[tuple[str, str], float | None] = {}
-    if runs_before:
-        run_before = runs_before[0]
-        is_same_input = run.input_hash is not None and run.input_hash == run_before.input_hash
-        means = pages.means(run_before.id)
-    else:
-        before = None  # the previous run may have been deleted meanwhile
+    if before is not None:
+        means = pages.means(before.id)
     evidence = site.store.history.evidence(run.id)
     representative = [user for user in evidence if user.kind == EvidenceKind.REPRESENTATIVE]
     changes = pages.changes(name, None, since=slot, until=slot)
@@ -70,9 +62,9 @@ def read_run_page(site: Site, query: Query) -> RunPage:
     return RunPage(
         comparison=name,
         run=run,
-        previous_slot=before,
-        next_slot=after,
-        is_same_input=is_same_input,
+        previous_slot=before.slot if before else None,
+        next_slot=after.slot if after else None,
+        is_same_input=run.has_input_of(before),
         mean_changes=_mean_changes(run.summaries, means),
         worst=tuple(user for user in evidence if user.kind == EvidenceKind.WORST),
         representative=tuple(user for user in representative if user.baseline != user.candidate),
@@ -185,8 +177,8 @@ def read_user_page(site: Site, query: Query) -> UserPage:
         comparison=name,
         user=user,
         run=run,
-        previous_slot=before,
-        next_slot=after,
+        previous_slot=before.slot if before else None,
+        next_slot=after.slot if after else None,
         lists=lists,
         moves=list_moves(lists, titles) if lists else (),
         titles=titles,

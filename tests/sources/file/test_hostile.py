@@ -3,9 +3,7 @@
 import gzip
 import re
 import threading
-from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,31 +26,31 @@ LONG_TEXTS = pa.DictionaryArray.from_arrays(
 )
 
 
-def long_lines(path: Path) -> None:
+def long_lines(path):
     line = b'{"user": "u", "items": [' + b"1, " * 200_000 + b"1]}\n"
     with gzip.open(path, "wb", compresslevel=1) as file:
         file.writelines(line for _ in range(700))
 
 
-def long_users(path: Path) -> None:
+def long_users(path):
     pq.write_table(pa.table({"user": LONG_TEXTS, "items": [[1]] * len(LONG_TEXTS)}), path)
 
 
-def long_list(path: Path) -> None:
+def long_list(path):
     lists = pa.LargeListArray.from_arrays(pa.array([0, 10**7]), pa.array(np.zeros(10**7, np.int8)))
     pq.write_table(pa.table({"user": ["1"], "items": lists}), path)
 
 
-def many_columns(path: Path) -> None:
+def many_columns(path):
     path.write_text(",".join(f"c{number}" for number in range(450_000)) + "\n")
 
 
-def many_users(path: Path) -> None:
+def many_users(path):
     rows = gzip.compress(b"".join(b"%d,1\n" % number for number in range(500_000)), 1)
     path.write_bytes(gzip.compress(b"user,items\n") + rows * 2)
 
 
-def said_of(read: Callable[[], object]) -> str:
+def said_of(read):
     try:
         return type(read()).__name__
     except SourceError as error:

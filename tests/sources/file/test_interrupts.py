@@ -4,7 +4,6 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,7 +21,7 @@ LONG = "SELECT count(*) FROM range(1000000000000) AS numbers WHERE numbers.range
 
 
 @pytest.fixture(autouse=True)
-def kept_handlers() -> Iterator[None]:
+def kept_handlers():
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     yield
     for number, handler in before.items():
@@ -56,7 +55,7 @@ def test_an_interrupt_is_raised_as_itself_also_before_an_error_of_closing(first,
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_real_signal_ends_a_statement_that_would_take_for_ever(number):
-    def read_for_ever() -> None:
+    def read_for_ever():
         with open_database([]) as database:
             threading.Timer(0.1, os.kill, (os.getpid(), number)).start()
             database.execute(LONG)

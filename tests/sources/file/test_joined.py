@@ -3,9 +3,8 @@
 import tempfile
 import threading
 from collections import ChainMap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
-from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,7 @@ from monitor.model.runs import JoinRequest
 from monitor.model.statistics import NoiseFloor
 from monitor.pipeline.accumulator import SAMPLED_USERS
 from monitor.pipeline.pull import Arms
-from monitor.pipeline.run_measurement import Measurement, Stopwatch, measure_slot
+from monitor.pipeline.run_measurement import Stopwatch, measure_slot
 from monitor.sources.file import FileSourceOptions, FileUsersOptions, database, joined
 from monitor.sources.file.joined import JoinedFiles
 from monitor.sources.file.source import FileLists, FileUsers
@@ -51,7 +50,7 @@ ODD = "odd"
 second_ring = partial(pytest.param, marks=pytest.mark.integration)
 
 
-def rows_of(seed: int, *, odd: bool) -> list[dict[str, Any]]:
+def rows_of(seed, *, odd):
     """A row a user; with ``odd`` also null and empty lists, null items, users twice, and rows without a user."""
     rng = np.random.default_rng(seed)
     rows: list[dict[str, Any]] = []
@@ -76,9 +75,7 @@ def rows_of(seed: int, *, odd: bool) -> list[dict[str, Any]]:
     return rows
 
 
-def write(
-    path: Path, rows: list[dict[str, Any]], form: str, spell: Any, **told: Any
-) -> FileSourceOptions:
+def write(path, rows, form, spell, **told):
     """A row a list ("wide"), or a row an item, by rank ("long") or as they stand ("in order")."""
     if spell is int:
         number_of = {f"user-{place:03}": place for place in range(SIZE)}
@@ -110,11 +107,11 @@ def write(
     )
 
 
-def write_parquet(table: pa.Table, path: Path) -> None:
+def write_parquet(table, path):
     pq.write_table(table, path, row_group_size=64)
 
 
-def write_parts(table: pa.Table, path: Path) -> None:
+def write_parts(table, path):
     path.mkdir()
     (path / "_SUCCESS").touch()
     half = len(table) // 2
@@ -132,7 +129,7 @@ WRITERS: dict[str, Callable[[pa.Table, Path], None]] = {
 
 
 @pytest.fixture(autouse=True)
-def spill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def spill(tmp_path, monkeypatch):
     """Where temporary files go. None is left there."""
     folder = tmp_path / "spill"
     folder.mkdir()
@@ -141,7 +138,7 @@ def spill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     assert list(folder.iterdir()) == []
 
 
-def lists_of(*lists: Any) -> dict[str, Any]:
+def lists_of(*lists):
     """Baseline, candidate, and where they are given the baseline's second lists, by name."""
     return {
         name: each
@@ -150,24 +147,19 @@ def lists_of(*lists: Any) -> dict[str, Any]:
     }
 
 
-def joined_files(*files: FileSourceOptions) -> JoinedFiles:
+def joined_files(*files):
     """These lists, for the users of the first."""
     return JoinedFiles(lists_of(*files), asked_of(files[0]), ())
 
 
-def joined_lists(source: JoinedFiles) -> dict[str, list[str]]:
+def joined_lists(source):
     """The lists of the candidate."""
     with source.read(REQUEST) as answers:
         lists = [as_lists(batch.candidate) for batch in answers.batches(30)]
     return dict(ChainMap(*lists))
 
 
-def arms_of(
-    baseline: FileSourceOptions,
-    candidate: FileSourceOptions,
-    users: FileUsersOptions | None = None,
-    again: FileSourceOptions | None = None,
-) -> Arms:
+def arms_of(baseline, candidate, users=None, again=None):
     """Arms over these files; the users are those of the baseline if none are given."""
     users = users or asked_of(baseline)
     return Arms(
@@ -180,13 +172,7 @@ def arms_of(
     )
 
 
-def measure(
-    arms: Arms,
-    batch_users: int = 10_000,
-    slot: datetime = SLOT,
-    sampled_users: int = SAMPLED_USERS,
-    **changes: Any,
-) -> Measurement:
+def measure(arms, batch_users=10_000, slot=SLOT, sampled_users=SAMPLED_USERS, **changes):
     plan, watch = (
         replace(PLAN, measuring=replace(PLAN.measuring, **changes)),
         Stopwatch(StillClock()),
@@ -196,7 +182,7 @@ def measure(
     )
 
 
-def found(measurement: Measurement) -> dict[str, Any]:
+def found(measurement):
     run = plain(measurement.run)
     (scores,) = run.pop("scores")
     by_user = {
@@ -251,7 +237,7 @@ Files = tuple[FileSourceOptions, FileSourceOptions]
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> Files:
+def files(tmp_path):
     """Baseline and candidate, clean and wide."""
     baseline, candidate = (
         write(tmp_path / f"{seed}.parquet", rows_of(seed, odd=False), "wide", str)
@@ -260,13 +246,13 @@ def files(tmp_path: Path) -> Files:
     return baseline, candidate
 
 
-def asked_of(options: FileSourceOptions) -> FileUsersOptions:
+def asked_of(options):
     return FileUsersOptions(
         path=options.path, user=options.user, user_ids=options.user_ids, max_unreadable=1
     )
 
 
-def holding(**columns: Any) -> Callable[[Path], object]:
+def holding(**columns):
     return lambda path: pq.write_table(pa.table(columns), path)
 
 
@@ -338,7 +324,7 @@ def test_a_file_that_is_written_anew_while_it_is_read_ends_the_run(files):
     copy = path.with_name("new")
     copy.write_bytes(path.read_bytes())
 
-    def read_and_replace(answers) -> None:
+    def read_and_replace(answers):
         assert sum(len(batch.panel) for batch in answers.batches(50)) == SIZE
         copy.replace(path)
 
@@ -359,7 +345,7 @@ def test_the_deadline_interrupts_a_join_again_and_again(files, monkeypatch):
 
         return interrupted_at(deadline, interrupt_and_tell)
 
-    def late(answers) -> None:
+    def late(answers):
         assert was_interrupted.wait(60), "the first interrupt meets nothing to interrupt"
         # Nothing else is asked of the database: only another interrupt ends this.
         answers._database.execute(

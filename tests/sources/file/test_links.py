@@ -1,8 +1,6 @@
 """No link and no name leads to files that nobody configured, and nothing of such a file is shown."""
 
 import os
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,7 +13,7 @@ ROW = 'ann,"[1]"\n'
 
 
 @pytest.fixture
-def secret(tmp_path: Path) -> Path:
+def secret(tmp_path):
     """A file outside of the folder of lists."""
     path = tmp_path / "secret.csv"
     path.write_text(f"hunter2\n{HEADER}")
@@ -23,14 +21,14 @@ def secret(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def lists(tmp_path: Path) -> Path:
+def lists(tmp_path):
     """The folder of lists."""
     folder = tmp_path / "lists"
     folder.mkdir()
     return folder
 
 
-def pulled(path: Path | str, **more: Any) -> Any:
+def pulled(path, **more):
     return as_lists(
         pull_of("ann", file={"path": str(path), "user": "user", "items": "items", **more})
     )

@@ -1,7 +1,6 @@
 """What a file, or several files together, may hold, and what becomes of the odd parts."""
 
 import gzip
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -9,14 +8,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from monitor.model.errors import SourceError
-from monitor.model.rankings import CoverageReason, Pull
+from monitor.model.rankings import CoverageReason
 from servers.lists import as_lists, pull_of
 from sources.file.test_joined import WRITERS
 from sources.tables import parquet as in_parquet
 from tables import parsed
 
 
-def parquet(path: Path, **columns: Any) -> Path:
+def parquet(path, **columns):
     """A file of these columns: of this name, or ``lists.parquet`` in this folder."""
     path = path / "lists.parquet" if path.is_dir() else path
     pq.write_table(pa.table(columns), path)
@@ -27,7 +26,7 @@ WIDE: dict[str, Any] = {"user": "user", "items": "items", "max_unreadable": 1}
 LONG: dict[str, Any] = {"user": "user", "item": "item", "rank": "rank", "max_unreadable": 1}
 
 
-def wide(path: Path, *users: str, k: int = 10, **more: Any) -> Pull:
+def wide(path, *users, k=10, **more):
     return pull_of(*users, k=k, file={"path": str(path), **WIDE, **more})
 
 

@@ -1,8 +1,5 @@
 """Files in object storage are read as those on disk are: the same lists, the same errors, nothing left over."""
 
-from collections.abc import Iterator
-from typing import Any
-
 import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,13 +16,13 @@ pytestmark = pytest.mark.integration
 
 
 @pytest.fixture(scope="module")
-def address() -> Iterator[str]:
+def address():
     with running_buckets() as address:
         yield address
 
 
 @pytest.fixture
-def store(address: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+def store(address, monkeypatch):
     """A bucket ``lists`` of a server that the environment names."""
     monkeypatch.setenv("AWS_ENDPOINT_URL", address)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
@@ -39,7 +36,7 @@ def store(address: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     kind.clear_instance_cache()
 
 
-def joined(path: str) -> dict[str, list[Any]]:
+def joined(path):
     options = FileSourceOptions(path=path, user="user", items="items")
     return joined_lists(joined_files(options, options))
 
@@ -69,7 +66,7 @@ def test_what_is_not_in_the_store_may_come_later(path):
 
 
 def test_credentials_that_are_refused_are_said_and_not_shown(store, monkeypatch):
-    async def refused(*_: object, **__: object) -> None:
+    async def refused(*_, **__):
         msg = "The provided token has expired."
         answer = {"Error": {"Code": "ExpiredToken", "Message": msg}}
         raise PermissionError(msg) from ClientError(answer, "ListObjectsV2")

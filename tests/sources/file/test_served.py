@@ -43,9 +43,7 @@ TIMES: dict[str, Callable[[datetime], Any]] = {
 }
 
 
-def write_log(
-    folder: Path, kept: str = "jsonl", form: str = "wide", time: str = "iso"
-) -> dict[str, Any]:
+def write_log(folder, kept="jsonl", form="wide", time="iso"):
     """Options of the log but for the arm."""
     names = ("served_at", "user", "variant", "items", "request", *DIMENSIONS)
     rows: list[dict[str, Any]] = []
@@ -65,7 +63,7 @@ def write_log(
     return {"path": str(folder / f"log.{kept}"), "user": "user", "served": served, **columns}
 
 
-def of_arm(log: dict[str, Any], arm: str) -> dict[str, Any]:
+def of_arm(log, arm):
     return log | {"served": log["served"] | {"arm": {"variant": arm}}}
 
 
@@ -87,7 +85,7 @@ def test_the_newest_list_of_each_user_and_arm_within_the_slot_counts(tmp_path, k
 def test_users_whom_one_arm_alone_served_are_missing_in_the_other_pulled_and_joined(tmp_path):
     log = write_log(tmp_path, form="long")
     baseline, candidate = (FileSourceOptions(**of_arm(log, arm)) for arm in "ab")
-    arms = arms_of(baseline, candidate, FILE.all_users(baseline))  # type: ignore[misc, arg-type]
+    arms = arms_of(baseline, candidate, FILE.all_users(baseline))  # type: ignore[misc]
 
     for given in (arms, replace(arms, joined=None)):
         found = measure(given, slot=SLOT)
@@ -107,11 +105,11 @@ def test_a_log_is_read_to_its_last_whole_line_and_may_grow_meanwhile(
     log = write_log(tmp_path, kept, form)
     pull = ListView.pull_rows
 
-    def append(text) -> None:
+    def append(text):
         with Path(log["path"]).open("a") as file:
             file.write(text)
 
-    def grow(*given: Any):
+    def grow(*given):
         append("more\n" + rest)
         return pull(*given)
 

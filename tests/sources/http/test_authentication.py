@@ -15,7 +15,7 @@ from clocks import set_clock
 from factories import SLOT
 from monitor import USER_AGENT
 from monitor.model.errors import SourceError
-from monitor.model.rankings import CoverageReason, Pull
+from monitor.model.rankings import CoverageReason
 from monitor.sources.http import authentication
 from servers.answering import answering
 from servers.lists import as_lists, pull_of, request, source_of
@@ -24,7 +24,7 @@ from servers.recommender import Asked, running_recommender
 POST: dict[str, Any] = {"method": "POST", "body": {"user": "{user}"}}
 
 
-def asked_with(path: str = "/{user}", **options: Any) -> tuple[str, Asked]:
+def asked_with(path="/{user}", **options):
     """The address of a server, and what it was asked."""
     seen = list[Asked]()
     with answering(lambda _, __: (200, ["a"]), seen) as url:
@@ -111,11 +111,11 @@ USERS = tuple(f"u{number}" for number in range(50))
 class TokenServer:
     """Hands out tokens t1, t2, ..., and answers those who come with the newest."""
 
-    def __init__(self, status: int = 200, **answer: Any) -> None:
+    def __init__(self, status=200, **answer):
         self.seen, self.tokens, self.good = list[Asked](), 0, ""
         self._status, self._answer = status, answer
 
-    def __call__(self, path: str, _: object) -> tuple[int, object]:
+    def __call__(self, path, _):
         if path.startswith("/recs"):
             is_in = self.seen[-1].headers["authorization"] == self.good and "nobody" not in path
             return (200, ["a"]) if is_in else (401, {})
@@ -123,7 +123,7 @@ class TokenServer:
         self.good = f"Bearer t{self.tokens}"
         return self._status, {"access_token": f"t{self.tokens}", **self._answer}
 
-    def pulls(self, *pulls: tuple[str, ...], forget: bool = False) -> list[Pull]:
+    def pulls(self, *pulls, forget=False):
         """One after the other, one request at a time.
 
         ``forget``: before the second its tokens are good no more.

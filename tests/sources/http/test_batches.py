@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from monitor.model.model_versions import count_versions
-from monitor.model.rankings import CoverageReason, Pull
-from servers.answering import Respond, answering
+from monitor.model.rankings import CoverageReason
+from servers.answering import answering
 from servers.lists import as_lists, pull_of
 from servers.recommender import Asked
 from servers.webhook import answer, serve
@@ -21,24 +21,22 @@ BATCHED: Any = {"method": "POST", "body": {"users": "{users}"}, "batch": 10}
 NAMED: Any = {"user": "who", "items": "ids"}
 
 
-def list_of(user: str) -> list[str]:
+def list_of(user):
     return [f"{user}-{place}" for place in range(3)]
 
 
-def of_users(users: Any) -> list[dict[str, object]]:
+def of_users(users):
     return [{"who": user, "ids": list_of(user)} for user in users]
 
 
-def by_user(users: Any) -> dict[str, list[str]]:
+def by_user(users):
     return {user: list_of(user) for user in users}
 
 
 LISTS = by_user(USERS)
 
 
-def pull_from(
-    respond: Respond, *users: str, path: str = "/", seen: list[Asked] | None = None, **options: Any
-) -> Pull:
+def pull_from(respond, *users, path="/", seen=None, **options):
     with answering(respond, seen) as url:
         return pull_of(*(users or USERS), http={"url": url + path, "retries": 0, **options})
 

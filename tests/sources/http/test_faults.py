@@ -41,7 +41,7 @@ pytestmark = pytest.mark.usefixtures("idle_machine")
 
 
 @pytest.fixture
-def idle_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+def idle_machine(monkeypatch):
     """However busy this one is, it takes no blame from a source."""
     monkeypatch.setattr(PullPace, "busy", lambda *_, **__: None)
 

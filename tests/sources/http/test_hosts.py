@@ -1,7 +1,6 @@
 """What pulls from one host share: connections, limits, pauses, its capacity as learnt, and that it was given up."""
 
 import asyncio
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -11,7 +10,7 @@ import pytest
 
 from factories import HeldClock
 from monitor.boundary.deadline import Deadline
-from monitor.model.rankings import CoverageReason, Pull
+from monitor.model.rankings import CoverageReason
 from monitor.sources.http import HttpSourceOptions
 from monitor.sources.http.hosts import Host, Knee
 from monitor.sources.http.request import RequestFailure
@@ -26,24 +25,24 @@ LIMITED = RequestFailure(
 )
 
 
-def options_of(**limits: Any) -> HttpSourceOptions:
+def options_of(**limits):
     return HttpSourceOptions.model_validate({"url": "http://recs/{user}"} | limits)
 
 
-def asked_at(outcomes: list[Any], **limits: Any) -> tuple[list[float], list[Any]]:
+def asked_at(outcomes, **limits):
     """When each of these requests was made, from the first on, and what became of it."""
     clock, made = HeldClock(), list[float]()
 
-    async def sleep(seconds: float) -> None:
+    async def sleep(seconds):
         clock.pass_by(seconds)
 
-    async def make() -> Any:
+    async def make():
         made.append(clock.seconds)
         return outcomes[len(made) - 1]
 
     host = Host(clock.monotonic, sleep)
 
-    async def run() -> list[Any]:
+    async def run():
         asked = (host.ask(make, "", options_of(**limits), Deadline.after(1e6)) for _ in outcomes)
         return await asyncio.gather(*asked)
 
@@ -78,8 +77,8 @@ def test_a_pause_beyond_the_deadline_is_the_reason_of_all_sources_of_the_host_at
 def test_a_pause_that_nobody_can_mean_stops_its_own_path_alone():
     host = Host()
 
-    def ask(path, outcome) -> Any:
-        async def answer() -> Any:
+    def ask(path, outcome):
+        async def answer():
             return outcome
 
         return asyncio.run(host.ask(answer, path, options_of(), Deadline.after(60)))
@@ -89,7 +88,7 @@ def test_a_pause_that_nobody_can_mean_stops_its_own_path_alone():
     assert ask("other", OK) is OK
 
 
-def pulls_at_once(*sources: dict[str, Any]) -> list[Pull]:
+def pulls_at_once(*sources):
     with ThreadPoolExecutor(len(sources)) as threads:
         return list(threads.map(lambda options: pull_of(*USERS, k=1, http=options), sources))
 
@@ -137,10 +136,10 @@ def test_a_day_of_requests_begins_at_midnight_utc_and_a_clock_that_is_set_back_b
     )
     host = Host(now=clock.now)
 
-    async def answer() -> Any:
+    async def answer():
         return OK
 
-    def asked(minutes) -> list[Any]:
+    def asked(minutes):
         clock.pass_by(60 * minutes)
         return [asyncio.run(host.ask(answer, "", options, Deadline.after(60))) for _ in range(3)]
 
@@ -190,14 +189,12 @@ def test_a_host_that_takes_no_connections_is_given_up_early_and_for_all_its_addr
 CAPACITY = 16
 
 
-def seconds_for(at_once: int) -> float:
+def seconds_for(at_once):
     """How long a request takes among as many on a server that collapses above its capacity."""
     return 0.05 * max(1.0, at_once / CAPACITY) ** 2
 
 
-def limits_of(
-    knee: Knee, answers: int, seconds: Callable[[int], float], refuses_at: int = 99
-) -> list[int]:
+def limits_of(knee, answers, seconds, refuses_at=99):
     """Of the moment of each request, where a host answers as many at once in so many seconds."""
     limits = list[int]()
     for _ in range(answers):

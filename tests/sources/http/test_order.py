@@ -2,11 +2,9 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
-from monitor.model.rankings import Pull
 from servers.lists import request, source_of
 from servers.recommender import running_recommender
 from sources.http.test_faults import idle_machine  # noqa: F401 - a fixture
@@ -15,7 +13,7 @@ from tables import parsed
 USERS = [f"u{number:03}" for number in range(100)]
 
 
-def pulled(*sources: dict[str, Any], run: str = "run", timeout_s: float = 120) -> list[Pull]:
+def pulled(*sources, run="run", timeout_s=120):
     """The pulls of a run, side by side, at most four requests at once each."""
     asked = replace(request(*USERS, k=1, timeout_s=timeout_s), together=run)
     opened = [source_of(http={"concurrency": 4} | options) for options in sources]

@@ -11,7 +11,7 @@ from servers.lists import pull_of
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+def clock(monkeypatch):
     """Both clocks of a pull, which stand still at what a test sets."""
     now = SimpleNamespace(wall=100.0, worked=0.0, waited=0.0)
     monkeypatch.setattr(pace, "time", SimpleNamespace(monotonic=lambda: now.wall))

@@ -5,7 +5,6 @@ Profiles/ has what was recorded.
 
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -23,7 +22,7 @@ FILES = sorted(Path(__file__).parent.glob("profiles/*.yaml"), key=lambda path: p
 RECORDED = {path.stem: {"profile": path.stem} | yaml.safe_load(path.read_text()) for path in FILES}
 
 
-def given(name: str, url: str) -> dict[str, Any]:
+def given(name, url):
     recorded = RECORDED[name]
     url = url.replace("//", f"//{recorded.get('login', '')}")
     options = {key: recorded[key] for key in ("profile", "with") if key in recorded}

@@ -144,7 +144,7 @@ def test_no_secret_is_noted(recommender):
     assert "canary" not in f"{pull.notes}"
 
 
-def traced(*answers: dict[str, str]) -> tuple[list[float], list[float], str]:
+def traced(*answers):
     """Ages, -1 for no cache, and ids of these answers; a sign of a cache."""
     found = TraceCollector()
     for number, headers in enumerate(answers):

@@ -4,14 +4,13 @@ And what may go wrong.
 """
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import redis
 
 from monitor.model.errors import SourceError
-from monitor.model.rankings import CoverageReason, Pull
+from monitor.model.rankings import CoverageReason
 from monitor.sources.list_collector import ListCollector
 from monitor.sources.redis import RedisUsersOptions
 from monitor.sources.redis.source import RedisUsers
@@ -25,21 +24,21 @@ HERE: dict[str, Any] = {"type": "string", "key": "{user}", "max_unreadable": 1}
 
 
 @pytest.fixture
-def client() -> Iterator[redis.Redis]:
+def client():
     with emptied_redis() as emptied:
         yield emptied
 
 
-def pulled(*users: str, timeout_s: float = 60, **keys: Any) -> Pull:
+def pulled(*users, timeout_s=60, **keys):
     options = {"url": f"redis://127.0.0.1:{shared_redis()}"} | keys
     return pull_of(*users, k=3, timeout_s=timeout_s, redis=options)
 
 
-def scored(pull: Any) -> tuple[dict[str, list[str]], list[float]]:
+def scored(pull):
     return as_lists(pull), pull.rankings.scores.tolist()
 
 
-def users_of(key: str, **more: Any) -> list[str]:
+def users_of(key, **more):
     options = RedisUsersOptions.model_validate(
         {"url": f"redis://127.0.0.1:{shared_redis()}", "key": key} | more
     )
@@ -92,7 +91,7 @@ def test_what_hangs_ends_in_time_and_who_had_answered_keeps_the_list(client, mon
     with proxying(shared_redis()) as proxy:
         url, add = f"redis://127.0.0.1:{proxy.port}", ListCollector.add
 
-        def add_and_hang(*args: Any):
+        def add_and_hang(*args):
             add(*args)
             proxy.hang()
 

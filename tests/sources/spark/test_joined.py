@@ -4,7 +4,6 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
@@ -19,13 +18,11 @@ import pytest
 from factories import SLOT
 from monitor.boundary.slot_templates import fill_slot
 from monitor.model.errors import SourceError, UnreadableError
-from monitor.model.rankings import Arm, CoverageReason, UserBatch
+from monitor.model.rankings import Arm, CoverageReason
 from monitor.model.rules import Keep
 from monitor.model.statistics import NoiseFloor
 from monitor.pipeline import run_measurement
-from monitor.pipeline.pull import Arms
 from monitor.pipeline.run_parts import RemoteMeasurer
-from monitor.sources.file import FileSourceOptions, FileUsersOptions
 from monitor.sources.spark import SparkSourceOptions, SparkUsersOptions
 from pipeline.test_user_batches import plain
 from servers import missing
@@ -35,7 +32,6 @@ from sources.file import test_joined
 from sources.file.test_joined import (
     DAMAGED,
     SIZE,
-    Files,
     arms_of,
     asked_of,
     found,
@@ -52,17 +48,17 @@ except ImportError:
     missing("pyspark is not installed: pip install 'rankwatch[spark]'")
 
 pytestmark = [pytest.mark.early(200), pytest.mark.integration]
-cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call] # the executors have no tests
+cloudpickle.register_pickle_by_value(sys.modules[__name__])  # the executors have no tests
 
 
 @pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+def spark(tmp_path_factory):
     with running_spark(tmp_path_factory.mktemp("spark")) as port:
         yield port
 
 
 @pytest.fixture(scope="module")
-def session(spark: int) -> Iterator[Any]:
+def session(spark):
     """One for all tests that need none of their own: for each session executors start Pythons of its own."""
     opened = connect_session.SparkSession.builder.remote(f"sc://127.0.0.1:{spark}").create()
     connect_session.ship_program(opened)
@@ -71,7 +67,7 @@ def session(spark: int) -> Iterator[Any]:
 
 
 @pytest.fixture
-def shared(session: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+def shared(session, monkeypatch):
     """What is read opens this session, and leaves it open."""
     monkeypatch.setattr(connect_session.SparkSession.Builder, "create", lambda _: session)
     monkeypatch.setattr(connect_session, "_stop", lambda _: None)
@@ -79,9 +75,7 @@ def shared(session: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     return session
 
 
-def in_spark(
-    arms: Arms, port: int, *files: FileSourceOptions | FileUsersOptions, **conf: str
-) -> Arms:
+def in_spark(arms, port, *files, **conf):
     """The same files, joined and measured in Spark: users, baseline, candidate, and the baseline's second lists."""
     named = {name.replace("_", "."): value for name, value in conf.items()}
     shared = {"remote": f"sc://127.0.0.1:{port}", "conf": named}
@@ -92,7 +86,7 @@ def in_spark(
     return replace(arms, joined=joined.join_in_spark(given, asked, arms.dimensions))
 
 
-def there(port: int, files: Files, **conf: str) -> Arms:
+def there(port, files, **conf):
     return in_spark(arms_of(*files), port, asked_of(files[0]), *files, **conf)
 
 
@@ -181,11 +175,11 @@ def test_tables_of_the_catalogue_and_of_other_formats_are_read_as_files_are(
         measure(in_tables)
 
 
-def with_fault(monkeypatch: pytest.MonkeyPatch, fault: Callable[[], object]) -> None:
+def with_fault(monkeypatch, fault):
     """Let executors do that first."""
 
     class Faulty(RemoteMeasurer):
-        def measure(self, users: UserBatch) -> bytes:
+        def measure(self, users):
             fault()
             return super().measure(users)
 
@@ -239,10 +233,10 @@ def test_the_deadline_cancels_the_job_on_the_cluster(spark, files, tmp_path, mon
         time.sleep(1)
 
 
-def before_measured(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
+def before_measured(monkeypatch, act):
     wait = joined._MeasuredThere.measured
 
-    def measured(*given: Any) -> Iterator[bytes]:
+    def measured(*given):
         act()
         return wait(*given)
 

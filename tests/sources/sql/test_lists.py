@@ -6,7 +6,6 @@ import sqlite3
 from contextlib import closing
 from datetime import timedelta
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,13 +26,13 @@ ENDLESS = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELEC
 
 
 @pytest.fixture
-def database(tmp_path: Path) -> str:
+def database(tmp_path):
     url = f"sqlite:///{tmp_path / 'lists.db'}"
     fill_database(url, {"u1": [3, 1, 2], "u2": [9]})
     return url
 
 
-def execute(url: str, *statements: str) -> None:
+def execute(url, *statements):
     engine = sa.create_engine(url)
     with engine.begin() as connection:
         for statement in statements:
@@ -41,7 +40,7 @@ def execute(url: str, *statements: str) -> None:
     engine.dispose()
 
 
-def assert_lists_are_read(url: str) -> None:
+def assert_lists_are_read(url):
     for options in sql_sources(url).values():
         pull = pull_of(*LISTS, "nobody", k=3, sql=options)
 
@@ -54,7 +53,7 @@ def test_lists_are_read_from_either_database(database_url):
     assert_lists_are_read(database_url)
 
 
-def assert_newest_lists_count(url: str, *times: str) -> None:
+def assert_newest_lists_count(url, *times):
     """Of a log of what was served, as of files, in columns of these types."""
     columns = "who varchar(9), variant varchar(9), request integer, what varchar(99), place integer"
     served: Any = {"time": "at", "within": "1h", "request": "request"}
@@ -105,7 +104,7 @@ def test_arrays_json_uuids_and_numerics_of_postgresql_are_lists(postgres_url):
         "INSERT INTO numbers VALUES (7, 40, 2), (7, 30.0, 1), (8, 1.5, 1)",
     )
 
-    def pulled(*users: str, **options: Any):
+    def pulled(*users, **options):
         return pull_of(*users, sql={"url": postgres_url, **options})
 
     arrays = pulled(key, **WIDE | {"table": "public.arrays", "scores": "how"})

@@ -1,7 +1,5 @@
 """Lists from MariaDB, by a driver that a user installs beside us."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from monitor.model.errors import SourceError
@@ -20,7 +18,7 @@ pytestmark = pytest.mark.integration
 
 
 @pytest.fixture(scope="module")
-def url() -> Iterator[str]:
+def url():
     with running_mariadb() as url:
         fill_database(url, LISTS)
         yield url

@@ -34,7 +34,7 @@ REFUSED = [
 ]
 
 
-def assert_users_are_bound(url: str, form: str) -> None:
+def assert_users_are_bound(url, form):
     fill_database(url, {"u1": [1], "u2": [2], "it's": [3]})
     query = f"SELECT who, what FROM wide WHERE {form}"
 

@@ -29,6 +29,7 @@ from importlib.util import find_spec
 from types import ModuleType
 
 from monitor.model.errors import ConfigError
+from monitor.texts.wording import write_extra
 
 VARIABLE = "RANKWATCH_ENGINE"
 
@@ -124,7 +125,7 @@ def _load_or_explain() -> ModuleType:
     """The module of machine code. Raises ConfigError if this process cannot use machine code."""
     asked = f"{VARIABLE}={Engine.NUMBA}"
     if find_spec("numba") is None:
-        raise ConfigError(f"{asked}: numba is not installed: install rankwatch[fast]")
+        raise ConfigError(f"{asked}: numba is not installed: {write_extra('fast')}")
     try:
         mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC).close()
     except OSError:  # in this case LLVM would abort the process

@@ -1,0 +1,311 @@
+"""Propose thresholds from stored runs."""
+
+import math
+import re
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+
+from monitor.measures.metrics import Metric, Need, parse
+from monitor.model.alerts import Transition
+from monitor.model.errors import ConfigError
+from monitor.model.immutable import immutable
+from monitor.model.memory import MemoryRequest, PastRun
+from monitor.model.rankings import ALL
+from monitor.model.rules import MIN_HEALTHY_RUNS, Comparison, Direction, FixedLimit, SimilarityRule
+from monitor.model.runs import Summary
+from monitor.model.statistics import Statistic
+from monitor.pipeline.expectations import REMEMBERED
+from monitor.pipeline.judgement import Rejudgement
+from monitor.pipeline.rule_series import RuleSeries
+from monitor.service.analysis.backtest import finished_records
+from monitor.service.runner import pick_comparison
+from monitor.settings.configuration import Settings
+from monitor.settings.default_rules import name_metrics
+from monitor.settings.translation import to_comparison, to_schedule
+from monitor.statistics.reference.prediction import refer
+from monitor.statistics.reference.thresholds import Budget, Threshold, propose
+from monitor.storage.run_history import SqlHistory
+from monitor.texts.planning import (
+    write_not_stored,
+    write_too_few_healthy,
+    write_too_rare,
+    write_uncertain,
+)
+
+STATISTICS = ("mean", "p05")
+_STEPS = 10_000
+_FAR_FUTURE = datetime(9999, 1, 1, tzinfo=UTC)
+
+
+@immutable
+class Suggestion:
+    """A threshold, or the reason why there is none. Changes are in the unit of the statistic."""
+
+    rule: SimilarityRule
+    segment: str
+    runs: int  # the number of healthy runs
+    expected: float | None = None  # the normal value
+    usually: float | None = None  # the change that one run detects with a probability of 50 %
+    nearly_always: float | None = None  # the same for 95 %
+    caught: tuple[Transition, ...] = ()  # the alerts that it would have started in stored runs
+    reason: str | None = None  # the reason why there is no threshold
+    note: str | None = None  # a warning about the runs
+
+
+def configured_comparison(
+    settings: Settings,
+    name: str,
+    every: timedelta | None,
+) -> tuple[Comparison, timedelta]:
+    """Return the configured comparison, and the time between its runs.
+
+    ``every`` replaces the accepted time between two false alerts.
+    """
+    options = pick_comparison({each.name: each for each in settings.comparisons}, name)
+    comparison = to_comparison(options)
+    interval = to_schedule(options).interval
+    if every is None:
+        return comparison, interval
+    judging = replace(comparison.judging, runs_a_false_page=every / interval)
+    return replace(comparison, judging=judging), interval
+
+
+def suggest_thresholds(
+    comparison: Comparison,
+    history: SqlHistory,
+    *,
+    statistics: Sequence[str] = STATISTICS,
+    segments: Sequence[str] = (ALL,),
+    interval: timedelta,
+) -> tuple[Suggestion, ...]:
+    """Propose a threshold for each statistic of each metric, in each of the segments.
+
+    The segment ``each`` means all segments. All thresholds together fire falsely once in
+    ``runs_a_false_page`` runs.
+
+    The thresholds are learned from the newest healthy runs of this configuration, see
+    `pick_healthy`. ``interval`` is the time between two runs. Raises ConfigError if there are no ok
+    runs.
+    """
+    past = newest_runs(comparison, history)
+    looks = _all_series(comparison, past, statistics, segments)
+    budget = Budget(
+        runs=max(1.0, comparison.judging.runs_a_false_page),
+        segments=list(dict.fromkeys(series.segment for series in looks)),
+        looks={_name(series.rule): 1.0 for series in looks},
+    )
+    suggestions = []
+    for series in looks:
+        worst = _worst(series.rule, comparison.measuring.k)
+        suggestions.append(_suggest(series, past, budget, interval, worst))
+    return _with_caught(comparison, _uniquely_named(suggestions), history)
+
+
+def newest_runs(comparison: Comparison, history: SqlHistory) -> tuple[PastRun, ...]:
+    """Return the newest ok runs of the present configuration with all their summaries.
+
+    Raises ConfigError if there are no such runs.
+    """
+    request = MemoryRequest(
+        comparison=comparison.name,
+        config_hash=comparison.config_hash,
+        before=_FAR_FUTURE,
+        runs=REMEMBERED,
+        series={"none": ""},  # no run has this series, so all have summaries
+    )
+    past = history.memory_of(request).past
+    if not past:
+        raise ConfigError(
+            f"no ok run of {comparison.name} is stored for its present configuration: run it, or "
+            "replay earlier slots"
+        )
+    return past
+
+
+def _uniquely_named(suggestions: Sequence[Suggestion]) -> list[Suggestion]:
+    counts: Counter[str] = Counter()
+    named = []
+    for suggestion in suggestions:
+        alert = suggestion.rule.alert
+        counts[alert] += 1
+        if counts[alert] > 1:
+            rule = replace(suggestion.rule, alert=f"{alert}-{counts[alert]}")
+            suggestion = replace(suggestion, rule=rule)  # noqa: PLW2901
+        named.append(suggestion)
+    return named
+
+
+def _name(rule: SimilarityRule) -> str:
+    return f"{rule.statistic} of {rule.metric}"
+
+
+def _worst(rule: SimilarityRule, k: int) -> float:
+    """Return the worst possible value on the scale that the rule judges."""
+    low, high = parse(rule.metric).bounds(k)
+    if rule.is_share:
+        low = 0.0
+        high = np.pi / 2
+    return low if rule.direction is Direction.BELOW else high
+
+
+def _all_series(
+    comparison: Comparison,
+    past: Sequence[PastRun],
+    statistics: Sequence[str],
+    segments: Sequence[str],
+) -> list[RuleSeries[SimilarityRule]]:
+    """Return each statistic of each metric in each segment, as a rule without a threshold."""
+    stored_segments: dict[str, set[str]] = defaultdict(set)
+    for run in past:
+        for summary in run.summaries:
+            stored_segments[summary.metric].add(summary.segment)
+    parsed = list(map(Statistic.parse, statistics))
+    metrics = [
+        metric
+        for metric in map(parse, comparison.measuring.metrics)
+        if metric.need is not Need.RELEVANCE
+    ]
+    series = []
+    for metric, name in zip(metrics, name_metrics(metrics), strict=True):
+        stored = stored_segments[str(metric)]
+        wanted = [ALL, *sorted(stored - {ALL})] if "each" in segments else segments
+        for statistic in parsed:
+            for segment in wanted:
+                if segment in stored:
+                    series.append(RuleSeries(_rule(name, metric, statistic, segment), segment))
+    if not series:
+        raise ConfigError(
+            f"no run of {comparison.name} has summaries of {', '.join(segments)}: change --segment"
+        )
+    return series
+
+
+def _rule(name: str, metric: Metric, statistic: Statistic, segment: str) -> SimilarityRule:
+    # The rule watches for lists that become less similar.
+    is_share = statistic.floor is not None
+    direction = Direction.BELOW if metric.higher_is_more_alike is not is_share else Direction.ABOVE
+    subject = str(statistic) if segment == ALL else f"{statistic} {segment}"
+    for word in re.findall(r"[A-Za-z0-9]+", subject):
+        name += word[0].upper() + word[1:]
+    change = "Drop" if direction is Direction.BELOW else "Rise"
+    return SimilarityRule(
+        alert=name[: 100 - len(change)] + change,
+        metric=str(metric),
+        statistic=statistic,
+        limit=FixedLimit(direction=direction, value=0.0, resolve_at=0.0),
+        segments="all" if segment == ALL else (segment,),
+    )
+
+
+def _suggest(
+    look: RuleSeries[SimilarityRule],
+    past: Sequence[PastRun],
+    budget: Budget,
+    interval: timedelta,
+    worst: float,
+) -> Suggestion:
+    healthy, note = pick_healthy(past, look)
+    typical = int(np.median([each.n for each in healthy])) if healthy else 0
+    series = replace(look, rule=replace(look.rule, min_users=max(1, typical // 2)))
+    # The shape is (runs, 2), even if there are no runs.
+    measured = np.array([series.measure(each) for each in healthy]).reshape(len(healthy), 2)
+    values, errors = measured.T[..., np.newaxis]
+    reference = refer(values, errors)
+    runs = int(reference.runs[0])
+    if runs < MIN_HEALTHY_RUNS:
+        return _none(series, runs, _why_so_few(series, healthy, runs))
+    share = budget.share(series.segment, _name(look.rule))
+    largest = np.nanmax(errors, axis=0)
+    threshold = propose(reference, largest, share, direction=series.rule.direction, worst=worst)
+    least_share = float(threshold.least_share[0])
+    if least_share > share:
+        accepted = budget.runs * interval
+        return _none(series, runs, write_too_rare(runs, accepted, accepted * share / least_share))
+    return replace(_suggestion(series, typical, runs, threshold), note=note)
+
+
+def pick_healthy(
+    past: Sequence[PastRun], series: RuleSeries[SimilarityRule]
+) -> tuple[list[Summary], str | None]:
+    """Return the summaries of the series in healthy runs, and a note if other runs are included.
+
+    A run is healthy if no alert of the segment, or of the segment ``all``, was pending or firing
+    after it. If too few runs are healthy, the summaries of all runs are returned.
+    """
+    name = (series.segment, series.rule.metric)
+    summaries = []
+    healthy = []
+    for run in past:
+        is_healthy = not any(segment in (series.segment, ALL) for _, segment in run.states)
+        for each in run.summaries:
+            if (each.segment, each.metric) == name and each.n:
+                summaries.append(each)
+                if is_healthy:
+                    healthy.append(each)
+    # If few runs are healthy, the present rules fire too often. They must not select the runs.
+    if len(healthy) >= MIN_HEALTHY_RUNS or len(healthy) == len(summaries):
+        return healthy, None
+    return summaries, "learned from all runs, because alerts were active after most of them"
+
+
+def _none(series: RuleSeries[SimilarityRule], runs: int, obstacle: str) -> Suggestion:
+    return Suggestion(rule=series.rule, segment=series.segment, runs=runs, reason=obstacle)
+
+
+def _why_so_few(series: RuleSeries[SimilarityRule], healthy: Sequence[Summary], runs: int) -> str:
+    statistic = str(series.rule.statistic)
+    if len(healthy) >= MIN_HEALTHY_RUNS:
+        if all(each.value(statistic) is None for each in healthy):
+            return write_not_stored(statistic)
+        if runs == 0:
+            return write_uncertain(statistic)
+    return write_too_few_healthy(runs, MIN_HEALTHY_RUNS)
+
+
+def _suggestion(
+    series: RuleSeries[SimilarityRule],
+    users: int,
+    runs: int,
+    proposed: Threshold,
+) -> Suggestion:
+    expected, limit, usually, nearly_always = (
+        series.show(float(each[0]), users) or 0.0
+        for each in (proposed.expected, proposed.limit, proposed.usually, proposed.nearly_always)
+    )
+    direction = series.rule.direction
+    # Round to four decimals, away from healthy values, so that rounding adds no alert.
+    round_away = math.floor if direction is Direction.BELOW else math.ceil
+    threshold = round_away(limit * _STEPS) / _STEPS
+    return Suggestion(
+        rule=replace(
+            series.rule,
+            limit=FixedLimit(direction=direction, value=threshold, resolve_at=threshold),
+        ),
+        segment=series.segment,
+        runs=runs,
+        expected=expected,
+        usually=abs(usually - expected),
+        nearly_always=abs(nearly_always - expected),
+    )
+
+
+def _with_caught(
+    comparison: Comparison,
+    suggestions: Sequence[Suggestion],
+    history: SqlHistory,
+) -> tuple[Suggestion, ...]:
+    """Add the alerts that the suggestions would have started under the present configuration."""
+    rules = tuple(each.rule for each in suggestions if each.reason is None)
+    judging = replace(comparison.judging, rules=rules)
+    rejudging = Rejudgement(comparison=replace(comparison, judging=judging))
+    starts: dict[str, list[Transition]] = defaultdict(list)
+    for record in finished_records(comparison.name, history, None):
+        if record.config_hash == comparison.config_hash:
+            for transition in rejudging.judge(record):
+                if transition.is_start:
+                    starts[transition.alert].append(transition)
+    return tuple(replace(each, caught=tuple(starts[each.rule.alert])) for each in suggestions)

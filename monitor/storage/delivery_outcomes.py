@@ -1,0 +1,98 @@
+"""Stores the outcomes of deliveries."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Integer, Row, Select, bindparam, select, update
+
+from monitor.model.errors import DatabaseError
+from monitor.model.notifications import DeliveryStatus, Notification
+from monitor.storage.alert_states import WAITING, pending_delivery
+from monitor.storage.rows import chunks, insert, to_row
+from monitor.storage.tables.alert_tables import deliveries, notifications
+
+_SETTLE = (
+    update(deliveries)
+    .where(deliveries.c.id == bindparam("delivery_id"))
+    .values(attempts=deliveries.c.attempts + bindparam("new_attempts", type_=Integer))
+)
+
+
+def record_outcomes(connection: Connection, outcomes: Sequence[Notification]) -> None:
+    """Store the outcomes, and update each delivery that no other attempt has settled meanwhile."""
+    stored = _lock(connection, [outcome.delivery_id for outcome in outcomes])
+    news = []
+    settled = []
+    fallbacks = []
+    for outcome in outcomes:
+        row = stored.get(outcome.delivery_id)
+        if row is None:
+            raise DatabaseError(
+                f"no delivery {outcome.delivery_id} to record a notification for: it was deleted "
+                "by hand"
+            )
+        if _is_news(row, outcome):
+            news.append(to_row(outcome, notifications))
+        if row.status in WAITING:
+            settled.append(_new_values(outcome))
+            if outcome.fallback:
+                fallbacks.append(pending_delivery(row.transition_id, outcome.fallback, outcome.at))
+    # The number of statements does not depend on the number of deliveries. A run may have a
+    # thousand deliveries, and on SQLite all other writers wait meanwhile.
+    if news:
+        connection.execute(notifications.insert(), news)
+    if settled:
+        connection.execute(_SETTLE, settled)
+    if fallbacks:
+        # The routes may have dropped the fallback's delivery before.
+        new = insert(connection, deliveries)
+        columns = ("status", "next_attempt_at", "settled_at")
+        again = new.on_conflict_do_update(
+            index_elements=["transition_id", "receiver"],
+            set_={name: new.excluded[name] for name in columns},
+            where=deliveries.c.status == DeliveryStatus.DROPPED,
+        )
+        connection.execute(again, fallbacks)
+
+
+def _lock(connection: Connection, ids: Sequence[int]) -> Mapping[int, Row[Any]]:
+    query: Select[Any] = (
+        select(
+            deliveries.c.id,
+            deliveries.c.transition_id,
+            deliveries.c.status,
+            deliveries.c.reason,
+        )
+        .order_by(deliveries.c.id)
+        .with_for_update()
+    )
+    locked: dict[int, Row[Any]] = {}
+    # All transactions lock rows in the same order, so that no two wait for each other.
+    for chunk in chunks(sorted(ids)):
+        rows = connection.execute(query.where(deliveries.c.id.in_(chunk)))
+        locked |= {row.id: row for row in rows}
+    return locked
+
+
+def _is_news(row: Row[Any], outcome: Notification) -> bool:
+    is_same = row.status is outcome.status and row.reason == outcome.reason
+    return not is_same or outcome.status is DeliveryStatus.SENT
+
+
+def _new_values(outcome: Notification) -> dict[str, object]:
+    """Return the delivery's values after this outcome, and the parameters of `_SETTLE`.
+
+    The lease ends.
+    """
+    is_attempt = outcome.status not in (DeliveryStatus.HELD, DeliveryStatus.DROPPED)
+    return to_row(
+        outcome,
+        deliveries,
+        delivery_id=outcome.delivery_id,
+        new_attempts=int(is_attempt),
+        # The column has no NULL. It is not read once the delivery is settled.
+        next_attempt_at=outcome.next_attempt_at or outcome.at,
+        settled_at=None if outcome.status in WAITING else outcome.at,
+        leased_by=None,
+        leased_until=None,
+    )

@@ -1,0 +1,173 @@
+"""The sample messages and outputs in the runbooks. ``python -m runbooks.samples`` writes them.
+
+A comment before a block of a page says where it comes from: `message of ALERT` is the message of
+rankwatch or Prometheus about this alert, and `output with ALERT` is what the command prints then.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import timedelta
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import yaml
+
+from factories import transition
+from monitor.model.alerts import RootCause, Transition
+from monitor.model.errors import DatabaseTrouble
+from monitor.model.notifications import Message
+from monitor.model.rules import METRIC_LABELS, Condition, RuleKind
+from monitor.receivers.message.content import content_of
+from monitor.receivers.message.plain_text import plain_text
+from monitor.service.daemon.outage import Outage, start_of
+from monitor.texts.root_causes import write_missed, write_stale
+from runbooks.faults import FAULTS
+from runbooks.world import (
+    BEGIN,
+    HEALTHY,
+    URL,
+    Fault,
+    message_of,
+    output_of,
+    write_fault,
+    write_healthy,
+)
+
+PAGES = Path(__file__).parents[2] / "docs/runbooks"
+MESSAGE_GUIDE = PAGES.parent / "explanation/message.md"
+_MESSAGE = re.compile(r"(<!-- message of (\w+) -->\n```text\n)(.*?)(?=```)", re.DOTALL)
+_OUTPUT = re.compile(
+    r"(<!-- output with (\w+) -->\n```console\n\$ (rankwatch.*?)\n)(.*?)(?=```)", re.DOTALL
+)
+_FAULTS = {fault.alert: fault for fault in FAULTS}
+
+
+class Worlds:
+    """One installation for each fault, made when it is first asked for."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def of(self, alert: str) -> Path:
+        folder = self._folder / alert
+        if not folder.exists():
+            fault = _FAULTS[alert]
+            write_fault(self._healthy(fault), folder, fault)
+        return folder
+
+    def _healthy(self, fault: Fault) -> Path:
+        folder = self._folder / "-".join([*fault.metrics, str(fault.has_floor)])
+        if not folder.exists():
+            folder.mkdir()
+            write_healthy(folder, fault)
+        return folder
+
+
+def short_folder() -> TemporaryDirectory[str]:
+    """A folder whose path always has the same length, since messages cut long paths."""
+    return TemporaryDirectory(prefix="rw", dir="/tmp")
+
+
+def with_samples(page: str, worlds: Worlds) -> str:
+    """The page with its messages and outputs as they are now."""
+
+    def message(block: re.Match[str]) -> str:
+        return f"{block[1]}{message_about(block[2], worlds)}\n"
+
+    def output(block: re.Match[str]) -> str:
+        return f"{block[1]}{output_of(worlds.of(block[2]), block[3])}\n"
+
+    return _OUTPUT.sub(output, _MESSAGE.sub(message, page))
+
+
+def message_about(alert: str, worlds: Worlds) -> str:
+    if alert in _FAULTS:
+        return message_of(worlds.of(alert), alert)
+    if alert in _OF_RANKWATCH:
+        return plain_text(content_of(_OF_RANKWATCH[alert](), URL)).strip()
+    return prometheus_message(alert)
+
+
+def prometheus_message(name: str) -> str:
+    """Severity and annotations of an alert, as the rules' tests with promtool expect them."""
+    expected = _expected_alerts()[name]
+    annotations = expected["exp_annotations"]
+    return "\n".join(
+        [
+            f"{name} ({expected['exp_labels']['severity']}): {annotations['summary']}",
+            annotations["description"],
+            f"Runbook: {annotations['runbook_url']}",
+            f"Dashboard: {annotations['dashboard_url']}",
+        ]
+    )
+
+
+@cache
+def _expected_alerts() -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for file in sorted(Path(__file__).parents[1].glob("deploy/rankwatch.rules*.test.yml")):
+        for test in yaml.safe_load(file.read_text())["tests"]:
+            for case in test.get("alert_rule_test", ()):
+                for expected in case["exp_alerts"]:
+                    found.setdefault(case["alertname"], expected)
+    return found
+
+
+def _stale() -> Message:
+    since = BEGIN + timedelta(days=HEALTHY - 1)
+    cause = RootCause(run_failure="candidate recs.internal answered 503 (200 of 200 users)")
+    headline = write_stale(since, cause, has_succeeded=True)
+    return _about(
+        transition(
+            alert="Stale",
+            metric=METRIC_LABELS[RuleKind.CONDITION],
+            statistic=Condition.STALE.value,
+            reason=write_missed(headline, 3),
+            headline=headline,
+            value=None,
+            slot=since,
+            at=since + timedelta(days=3, minutes=10),
+            since=since,
+            runbook_url=f"{URL}/docs/runbooks/Stale",
+        )
+    )
+
+
+def _database_away() -> Message:
+    since = BEGIN + timedelta(days=HEALTHY)
+    place = "PostgreSQL at db.internal:5432"
+    outage = Outage(
+        since=since,
+        since_s=0.0,
+        began_s=0.0,
+        reason=f"{place} refused the connection: check that it runs on this port",
+        trouble=DatabaseTrouble.UNREACHABLE,
+    )
+    start = start_of(outage, since + timedelta(minutes=2), place, None)
+    return _about(replace(start, runbook_url=f"{URL}/docs/runbooks/DatabaseAway"))
+
+
+def _about(start: Transition) -> Message:
+    return Message(
+        incident="1",
+        comparison=start.comparison,
+        severity=start.severity,
+        changes=(start,),
+        firing=(start,),
+    )
+
+
+_OF_RANKWATCH: Mapping[str, Callable[[], Message]] = {
+    "Stale": _stale,
+    "DatabaseAway": _database_away,
+}
+
+
+if __name__ == "__main__":
+    with short_folder() as folder:
+        worlds = Worlds(Path(folder))
+        for path in (*sorted(PAGES.glob("*.md")), MESSAGE_GUIDE):
+            path.write_text(with_samples(path.read_text(), worlds))

@@ -1,0 +1,193 @@
+"""A small installation: healthy days, and then a fault of one arm.
+
+The runbooks show the messages and the output of commands in this world.
+"""
+
+import json
+import random
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import chdir, closing
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from commands import rankwatch
+from monitor.model.alerts import Transition
+from monitor.model.notifications import Message
+from monitor.pipeline.delivery import brief_message
+from monitor.receivers.message.content import content_of
+from monitor.receivers.message.plain_text import plain_text
+from monitor.service.composition import wire
+from monitor.settings.loader import load_settings
+from monitor.storage import open_store
+
+NAME = "home-feed"
+URL = "https://rankwatch.example.com"
+USERS = 200
+HEALTHY = 12
+BEGIN = datetime(2026, 3, 1, 6, tzinfo=UTC)
+_ITEMS = 400
+_K = 10
+METRICS = ("extended_tau", "rbo(p=0.9)", "overlap")
+_LISTS = "/srv/lists"
+_LINES = 20  # of the output of a command
+
+Lists = dict[str, Any]
+Change = Callable[[list[str]], Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fault:
+    """What happens to the lists of one arm from the first day after the healthy days on."""
+
+    alert: str
+    change: Change = list
+    share: float = 1.0  # of the users
+    step: float = 0.0  # grows by this share each day
+    days: int = 1
+    arm: str = "candidate"
+    is_stale: bool = False  # the lists are those of the day before
+    is_copied: bool = False  # the lists are the baseline's
+    rules: str = ""  # further rules
+    has_floor: bool = False  # whether the noise floor is measured
+    metrics: tuple[str, ...] = METRICS
+
+    def apply(self, today: Lists, yesterday: Lists, day: int) -> None:
+        copied = healthy_lists("baseline", HEALTHY + day)
+        for user in list(today)[: round((self.share + self.step * day) * USERS)]:
+            if self.is_stale:
+                items = yesterday[user]
+            elif self.is_copied:
+                items = copied[user]
+            else:
+                items = self.change(today[user])
+            if items is None:
+                del today[user]
+            else:
+                today[user] = items
+
+
+def healthy_lists(arm: str, day: int) -> Lists:
+    """The lists of one day. Each arm replaces some items and swaps some neighbours."""
+    chance = random.Random(f"{arm} {day}")  # noqa: S311 - lists for examples
+    lists: Lists = {}
+    for user in range(USERS):
+        taste = random.Random(f"user {user}")  # noqa: S311 - likewise
+        numbers = taste.sample(range(20, _ITEMS), 2 * _K)
+        favourites = [f"item-{number}" for number in numbers]
+        items = favourites[:_K]
+        for place in range(3, _K):
+            if chance.random() < 0.25:
+                items[place] = favourites[_K + place]
+            if place > 3 and chance.random() < 0.3:
+                items[place - 1], items[place] = items[place], items[place - 1]
+        if chance.random() < 0.05:
+            items[0], items[1] = items[1], items[0]
+        lists[f"user-{user:03}"] = items
+    return lists
+
+
+def write_healthy(folder: Path, fault: Fault) -> None:
+    """Write and run the healthy days, with the configuration for this fault."""
+    for day in range(HEALTHY):
+        for arm in ("baseline", "candidate"):
+            _write(folder, arm, day, healthy_lists(arm, day))
+    _write_config(folder, replace(fault, rules=""))
+    (folder / "users.csv").write_text("user\n" + "\n".join(healthy_lists("baseline", 0)) + "\n")
+    with chdir(folder):
+        rankwatch("db upgrade")
+        _replay(0, HEALTHY - 1)
+
+
+def write_fault(healthy: Path, folder: Path, fault: Fault) -> None:
+    """Copy the healthy days, and write and run the days with the fault."""
+    shutil.copytree(healthy, folder)
+    _write_config(folder, fault)
+    yesterday = healthy_lists(fault.arm, HEALTHY - 1)
+    for day in range(fault.days):
+        for arm in ("baseline", "candidate"):
+            lists = healthy_lists(arm, HEALTHY + day)
+            if arm == fault.arm:
+                fault.apply(lists, yesterday, day)
+                yesterday = lists
+            if lists:
+                _write(folder, arm, HEALTHY + day, lists)
+    with chdir(folder):
+        _replay(HEALTHY, HEALTHY + fault.days - 1)
+
+
+def message_of(folder: Path, alert: str) -> str:
+    """The text of a message about the alert alone, without the lists of users."""
+    start = next(each for each in _starts(folder) if each.alert == alert)
+    start = replace(start, at=start.slot + timedelta(seconds=7))  # `replay` uses the slot
+    message = Message(
+        incident=str(start.incident),
+        comparison=NAME,
+        severity=start.severity,
+        changes=(start,),
+        firing=(start,),
+    )
+    with chdir(folder), closing(open_store("sqlite:///rankwatch.db", create=False)) as store:
+        briefed = brief_message(message, store.outbox, wire(_settings()).policy)
+        text = plain_text(content_of(briefed, URL)).replace(str(folder), _LISTS)
+    parts = [part for part in text.split("\n\n") if not part.startswith(("Items", "Lists of"))]
+    return "\n\n".join(parts).strip()
+
+
+def output_of(folder: Path, command: str) -> str:
+    """The first lines of what the command prints."""
+    with chdir(folder):
+        done = rankwatch(command.removeprefix("rankwatch "))
+    # The duration of a run differs from machine to machine.
+    printed = re.sub(r"\d\.\d{4}(?=  [^ ]+.*$)", "0.4000", done.stdout, flags=re.MULTILINE)
+    if " runs " not in command:
+        printed = done.stdout
+    lines = [line.rstrip() for line in printed.replace(str(folder), _LISTS).strip().splitlines()]
+    return "\n".join([*lines[:_LINES], "..."] if len(lines) > _LINES else lines)
+
+
+def _starts(folder: Path) -> Iterator[Transition]:
+    with chdir(folder), closing(open_store("sqlite:///rankwatch.db", create=False)) as store:
+        for change in store.alerts.firing():
+            if change.is_start and change.segment == "all":
+                yield change
+
+
+def _settings() -> Any:
+    return load_settings(Path("rankwatch.yaml"))
+
+
+def _replay(first: int, last: int) -> None:
+    start, end = (f"{BEGIN + timedelta(days=day):%Y-%m-%dT%H:%MZ}" for day in (first, last))
+    rankwatch(f"replay {NAME} --since {start} --until {end}")
+
+
+def _write(folder: Path, arm: str, day: int, lists: Lists) -> None:
+    rows = [json.dumps({"user": user, "items": items}) for user, items in lists.items()]
+    path = folder / f"{arm}-{BEGIN + timedelta(days=day):%Y-%m-%d}.jsonl"
+    path.write_text("\n".join(rows) + "\n")
+
+
+def _write_config(folder: Path, fault: Fault) -> None:
+    arms = "".join(
+        f"""
+    {arm}: {{file: {{path: "{arm}-{{slot:%Y-%m-%d}}.jsonl", user: user, items: items, max_unreadable: 0.5}}}}"""
+        for arm in ("baseline", "candidate")
+    )
+    (folder / "rankwatch.yaml").write_text(f"""
+database: sqlite:///rankwatch.db
+external_url: {URL}
+comparisons:
+  - name: {NAME}
+    cron: 0 6 * * *
+    k: {_K}{arms}
+    users: {{file: {{path: users.csv, user: user}}}}
+    metrics: {json.dumps(fault.metrics)}
+    keep_lists: all
+    noise_floor: {"{temporal: true}" if fault.has_floor else "null"}
+    default_rules: true
+    rules: [{fault.rules}]
+""")
