@@ -34,6 +34,8 @@ from monitor.model.rules import Comparison
 from monitor.model.runs import Evidence, EvidenceKind, KeptLists, Scores
 
 _SCORE = "score:"
+_MOST_SHOWN = 0.8
+"""Users that are no longer shown stay in a joined table if at least this share is shown."""
 
 
 def show_users(  # noqa: PLR0913 - the columns of the table
@@ -77,7 +79,8 @@ def show_users(  # noqa: PLR0913 - the columns of the table
 def join_users(tables: Sequence[pa.Table], comparison: Comparison) -> pa.Table:
     """Join tables of different users into one table.
 
-    Each table was drawn from. A draw of draws is a draw of all users.
+    Each table was drawn from. A draw of draws is a draw of all users. The result may have a few
+    users without a flag and without a badness.
     """
     if len(tables) == 1:
         return tables[0]
@@ -97,7 +100,8 @@ def join_users(tables: Sequence[pa.Table], comparison: Comparison) -> pa.Table:
     for name, column in changed.items():
         users = users.set_column(users.column_names.index(name), name, column)
     is_shown = users["is_sampled"].to_numpy() | is_kept | ~np.isnan(drawn)
-    return users if is_shown.all() else users.filter(is_shown)
+    # Leaving out a few users would copy all lists.
+    return users if is_shown.mean() > _MOST_SHOWN else users.filter(is_shown)
 
 
 def kept_lists(users: pa.Table, names: Sequence[str]) -> KeptLists:
