@@ -23,8 +23,9 @@ from monitor.cli.output import (
     print_line,
 )
 from monitor.cli.parameters import AsJson, Config, OneComparison
-from monitor.model.errors import ConfigError
-from monitor.texts.planning import write_checked, write_first_change
+from monitor.model.errors import ConfigError, DatabaseError
+from monitor.model.immutable import immutable
+from monitor.texts.planning import write_checked, write_database, write_first_change
 
 if TYPE_CHECKING:
     from monitor.service.analysis.preview import Preview
@@ -61,9 +62,9 @@ def check_config(
 ) -> None:
     """Check the configuration, and show a few users' lists.
 
-    The command also checks the web configuration file. It asks both arms for the users, and shows
-    both lists of each user. The exit code is 3 if an arm could not be read, or if no lists could be
-    compared.
+    The command also checks the web configuration file, and tries the database. It asks both arms
+    for the users, and shows both lists of each user. The exit code is 3 if an arm could not be
+    read, or if no lists could be compared. It is 4 if the database cannot be used.
     """
     from monitor.measures.metrics import METRICS
     from monitor.receivers import RECEIVERS
@@ -87,16 +88,22 @@ def check_config(
         *_expiring_certificates(settings, now),
         *_expiring_certificates(settings.access, now),
     }
+    database = _try_database(settings)
     wiring = wire(settings)
     selected = select_watched(wiring.watched, comparison)
     previews = [preview_users(watched, users) for watched in selected]
     unread = [preview.comparison.name for preview in previews if not preview.evidence]
     for preview in previews:
         if as_json:
-            print_json(_preview_dict(preview, _first_change(preview, settings, config)))
+            shown = _preview_dict(preview, _first_change(preview, settings, config))
+            problem = database.problem and str(database.problem)
+            tried = pick(database, "place", "schema") | {"problem": problem}
+            print_json(shown | {"database": tried})
         else:
             _print_preview(preview, _first_change(preview, settings, config))
     if not as_json:
+        if database.problem is None:
+            print_line(f"database: {write_database(database.place, database.schema)}")
         if (exposed := exposure(parse_url(settings.database))) is not None:
             print_line(f"database: {exposed}")
         for warning in sorted(warnings):
@@ -109,8 +116,30 @@ def check_config(
         if (exposed := settings.privacy.exposure) is not None:
             print_line(f"privacy: {exposed}")
         print_line(write_checked(str(config), len(wiring.watched), len(wiring.receivers), unread))
+    if database.problem is not None:
+        raise database.problem
     if unread:
         raise typer.Exit(SOURCE_EXIT)
+
+
+@immutable
+class _TriedDatabase:
+    """A database, and the version of its schema or the error."""
+
+    place: str
+    schema: str | None = None
+    problem: DatabaseError | None = None
+
+
+def _try_database(settings: Settings) -> _TriedDatabase:
+    from monitor.storage import parse_url, schema_version
+    from monitor.storage.database_url import describe
+
+    place = describe(parse_url(settings.database))
+    try:
+        return _TriedDatabase(place=place, schema=schema_version.probe(settings.database))
+    except DatabaseError as error:
+        return _TriedDatabase(place=place, problem=error)
 
 
 def _expiring_certificates(options: object, now: datetime) -> Iterator[str]:
