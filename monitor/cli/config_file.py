@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -74,7 +74,6 @@ def check_config(
     from monitor.service.runner import select_watched
     from monitor.settings.loader import load_settings
     from monitor.sources import SOURCES
-    from monitor.storage import exposure, parse_url
     from monitor.web.access import open_access
 
     log_errors_only()
@@ -96,25 +95,13 @@ def check_config(
     for preview in previews:
         if as_json:
             shown = _preview_dict(preview, _first_change(preview, settings, config))
-            problem = database.problem and str(database.problem)
-            tried = pick(database, "place", "schema") | {"problem": problem}
+            tried = pick(database, "place", "schema")
+            tried["problem"] = None if database.problem is None else str(database.problem)
             print_json(shown | {"database": tried})
         else:
             _print_preview(preview, _first_change(preview, settings, config))
     if not as_json:
-        if database.problem is None:
-            print_line(f"database: {write_database(database.place, database.schema)}")
-        if (exposed := exposure(parse_url(settings.database))) is not None:
-            print_line(f"database: {exposed}")
-        for warning in sorted(warnings):
-            print_line(warning)
-        if settings.privacy.key_file is not None:
-            print_line(
-                "privacy: user ids are stored as keyed hashes. Plain ids that were stored before "
-                "stay until retention deletes them"
-            )
-        if (exposed := settings.privacy.exposure) is not None:
-            print_line(f"privacy: {exposed}")
+        _print_notices(settings, database, warnings)
         print_line(write_checked(str(config), len(wiring.watched), len(wiring.receivers), unread))
     if database.problem is not None:
         raise database.problem
@@ -140,6 +127,24 @@ def _try_database(settings: Settings) -> _TriedDatabase:
         return _TriedDatabase(place=place, schema=schema_version.probe(settings.database))
     except DatabaseError as error:
         return _TriedDatabase(place=place, problem=error)
+
+
+def _print_notices(settings: Settings, database: _TriedDatabase, warnings: Iterable[str]) -> None:
+    from monitor.storage import exposure, parse_url
+
+    if database.problem is None:
+        print_line(f"database: {write_database(database.place, database.schema)}")
+    if (exposed := exposure(parse_url(settings.database))) is not None:
+        print_line(f"database: {exposed}")
+    for warning in sorted(warnings):
+        print_line(warning)
+    if settings.privacy.key_file is not None:
+        print_line(
+            "privacy: user ids are stored as keyed hashes. Plain ids that were stored before "
+            "stay until retention deletes them"
+        )
+    if (exposed := settings.privacy.exposure) is not None:
+        print_line(f"privacy: {exposed}")
 
 
 def _expiring_certificates(options: object, now: datetime) -> Iterator[str]:
