@@ -9,7 +9,7 @@ import pandas as pd
 
 from monitor.measures.reading.text_order import ascending_rows
 from monitor.measures.sampling import select_kept
-from monitor.model.arrays import Flags, Floats
+from monitor.model.arrays import Floats
 from monitor.model.ports import ScoreSpool
 from monitor.model.rules import Comparison, Keep
 from monitor.model.runs import Scores
@@ -79,11 +79,6 @@ class RunScores:
             self._spool.close()
 
 
-def take_scores(scores: Scores, is_taken: Flags) -> Scores:
-    """The scores of the selected users, bool (n,)."""
-    return scores if is_taken.all() else take_rows(scores, np.flatnonzero(is_taken))
-
-
 def draw_scores(scores: Scores, keep: Keep | int, comparison: Comparison) -> Scores:
     """Draw the scores that a run stores.
 
@@ -92,7 +87,7 @@ def draw_scores(scores: Scores, keep: Keep | int, comparison: Comparison) -> Sco
     """
     if keep is Keep.ALL:
         return scores
-    return take_scores(scores, select_kept(scores.users, keep, comparison))
+    return take_rows(scores, np.flatnonzero(select_kept(scores.users, keep, comparison)))
 
 
 def join_scores(parts: Sequence[Scores]) -> Scores:
