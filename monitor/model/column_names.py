@@ -8,7 +8,7 @@ ITEM_COLUMNS = ("item_id", "item")
 
 
 def find_column(name: Hashable, present: Collection[Hashable]) -> Hashable:
-    """The column of that name or of its other usual name, such as ``user_id`` for ``user``."""
+    """Return the column of that name, or of its other usual name (``user_id`` for ``user``)."""
     present = list(present)  # a list, because a name may be unhashable
     for names in (USER_COLUMNS, ITEM_COLUMNS):
         if name in names and name not in present:
@@ -17,7 +17,7 @@ def find_column(name: Hashable, present: Collection[Hashable]) -> Hashable:
 
 
 def write_absent(name: Hashable, present: Collection[Hashable]) -> str:
-    """``'contry' (did you mean 'country'?); found 'user', 'country'``."""
+    """Describe an absent column, as in ``'contry' (did you mean 'country'?); found 'country'``."""
     near = get_close_matches(str(name), list(map(str, present)), n=1)
     meant = f" (did you mean {near[0]!r}?)" if near else ""
     return f"{name!r}{meant}; found {', '.join(map(repr, list(present)[:10])) or 'no columns'}"

@@ -19,12 +19,13 @@ class Likeness(StrEnum):
 
 @immutable
 class TrainingDistance:
-    """How far two trainings of one model are apart, compared with the candidate."""
+    """The distance between two trainings of one model, compared with the candidate's distance."""
 
-    mean: float  # of the metric, between the two trainings
+    mean: float  # mean of the metric between the lists of the two trainings
     standard_error: float
-    ratio: float | None  # candidate's distance from identical lists, in units of the trainings' one
-    is_exceeded: bool  # whether the candidate is farther apart than chance explains
+    # The candidate's distance from identical lists, divided by the trainings' distance
+    ratio: float | None
+    is_exceeded: bool  # whether the candidate's distance is larger than chance explains
 
 
 @immutable
@@ -42,5 +43,8 @@ class Interpretation:
 
     @property
     def closeness(self) -> float:
-        """The way from random lists (0) to identical lists (1). It is negative below chance."""
+        """The place between random lists (0) and identical lists (1).
+
+        It is negative below chance.
+        """
         return (self.mean - self.by_chance) / (self.identical - self.by_chance)

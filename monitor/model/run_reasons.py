@@ -41,8 +41,8 @@ class IdMismatch:
     """Two sides that have hardly any id in common, and the forms that would make ids equal.
 
     The sides are baseline and candidate, or the users of the run and the ``arm`` that lacks them.
-    For ``padding``, one item fills the ends of ``common`` of ``compared`` lists. Both examples are
-    this item.
+    ``padding`` means that one item fills the ends of many lists. Then ``common`` is the number of
+    these lists, ``compared`` is the number of all lists, and both examples are the item.
     """
 
     kind: MismatchKind
@@ -73,7 +73,7 @@ class IdMismatch:
 
 @immutable
 class UnmatchedName:
-    """A name that ``owner``, such as a rule or a route, uses and that matches nothing."""
+    """A name that matches nothing. ``owner`` uses this name, for example a rule or a route."""
 
     owner: str
     name: str  # a segment that does not exist, or a matcher that no alert matches

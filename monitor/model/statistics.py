@@ -57,7 +57,7 @@ class Statistic:
 
 
 class NoiseFloor(StrEnum):
-    """How to measure the similarity of the baseline to itself: what its lists are compared with."""
+    """What the baseline's lists are compared with, to measure its similarity to itself."""
 
     SERVE = "serve"  # second lists, requested at the same time
     TEMPORAL = "temporal"  # the baseline's lists of the last run
@@ -68,8 +68,8 @@ class DerivedMetric(StrEnum):
     """Series derived from a metric, for compared users with a second baseline list."""
 
     FLOOR = "floor"  # scores of the baseline's two lists
-    # The candidate's distance from the baseline, minus that of the baseline's two lists from each
-    # other. Above 0 is drift
+    # The candidate's distance from the baseline, minus the distance between the baseline's two
+    # lists. A value above 0 means drift.
     OVER_FLOOR = "over_floor"
 
     def of(self, metric: str) -> str:
@@ -85,7 +85,7 @@ def parse_derived(name: str) -> tuple[DerivedMetric | None, str]:
 
 
 class Lack(StrEnum):
-    """What users are counted for: a fault of their list, or a trait in `TRAITS`."""
+    """A fault of a list, or a trait of a list (see `TRAITS`). Users with it are counted."""
 
     MISSING = "missing"
     EMPTY = "empty"
@@ -95,7 +95,7 @@ class Lack(StrEnum):
     UNPAIRED = "unpaired"  # the user lacks one of the two lists, so this belongs to no arm
     SHARED = "shared_list"
     UNCHANGED = "unchanged_list"
-    # These three compare both arms, and belong to the candidate
+    # These three compare both arms. They are counted for the candidate.
     REVERSED = "top_reversed"
     FIRST_DIFFERS = "first_differs"
     IDENTICAL = "identical_list"

@@ -1,4 +1,4 @@
-"""Database URLs: parse them, and name the database without its secrets."""
+"""Parses the URLs of databases, and names a database in messages without its secrets."""
 
 from pathlib import Path
 
@@ -47,7 +47,10 @@ def parse_url(url: SecretStr | str) -> URL:
 
 
 def absolute_url(url: SecretStr, base: Path) -> SecretStr:
-    """Read the URL with `parse_url`. Resolve a relative path of a SQLite file below ``base``."""
+    """Check the URL with `parse_url`, and make the path of a SQLite file absolute.
+
+    A relative path starts at ``base``.
+    """
     parsed = parse_url(url)
     file = file_of(parsed)
     if file is None:

@@ -77,12 +77,12 @@ class Source(Protocol):
     """Provides one arm's lists."""
 
     def pull(self, request: PullRequest) -> Pull:
-        """The lists of the requested users, in any order, without other users or a user twice.
+        """Return the lists of the requested users, in any order. No user appears twice.
 
         Returns within about ``request.timeout_s`` and uses bounded memory, whatever the server
-        does. If one user fails, ``failures`` has the reason. SourceError only if nothing can be
-        read, because a file or column is missing or a query is refused. Several threads may call
-        this method.
+        does. If one user fails, ``failures`` contains the reason. Raises SourceError only if
+        nothing can be read, for example because a file or column is missing or a query is refused.
+        Several threads may call this method.
         """
 
 
@@ -102,7 +102,7 @@ class Answered(Protocol):
 
     @property
     def unreadable(self) -> Sequence[Unreadable]:
-        """Values that could not be read. There may be more of them until everything is read."""
+        """Values that could not be read so far. Further reading may add more values."""
 
 
 class JoinedAnswers(Answered, Protocol):
@@ -116,7 +116,7 @@ class JoinedAnswers(Answered, Protocol):
 
 
 class Measurer(Protocol):
-    """Measures users on the machines that have their lists, with numpy and pandas.
+    """Measures users on the machines that have their lists. It needs only numpy and pandas.
 
     A measurer can be pickled, and has no side effects.
     """
@@ -170,14 +170,20 @@ class ItemTitleSource(Protocol):
     """Provides the titles of items."""
 
     def titles(self, slot: datetime, items: Collection[str]) -> Mapping[str, str]:
-        """The titles at this slot, for items that have one. SourceError if they cannot be read."""
+        """Return the titles at this slot. Items without a title are left out.
+
+        Raises SourceError if the titles cannot be read.
+        """
 
 
 class RelevanceSource(Protocol):
     """Provides the items that are relevant for users."""
 
     def relevance(self, slot: datetime) -> RelevanceTable | None:
-        """The relevance for this slot, or None before it arrives. SourceError if unreadable."""
+        """Return the relevance for this slot. Return None before it arrives.
+
+        Raises SourceError if it cannot be read.
+        """
 
 
 class ScoreSink(Protocol):

@@ -1,6 +1,6 @@
 """What the pipeline and the pages use of the database, as Protocols.
 
-`monitor.storage` has further methods, which only the service uses. The docstrings are the contract.
+The docstrings are the contract. `monitor.storage` has further methods, which only the service uses.
 Every method is one transaction unless its docstring says otherwise. A method that fails raises
 DatabaseError and changes nothing. Threads may share these objects, and several processes may use
 one database.
@@ -53,10 +53,12 @@ class PageStore(Protocol):
         until: datetime,
         most: int,
     ) -> tuple[SeriesPoint, ...]:
-        """Finished runs of these slots, oldest first, with the values that rule ``alert`` expected.
+        """Return finished runs from ``since`` to ``until``, oldest first.
 
-        If there are more than ``most`` runs, selects the newest run, and one run of each group of
-        neighbouring runs: a failed run, or else the run with the lowest mean.
+        Each run has the values that the rule ``alert`` expected. If there are more than ``most``
+        runs, the newest run is returned, and one run of each group of neighbouring runs. This is a
+        run without a mean. If all runs of the group have a mean, it is the run with the lowest
+        mean.
         """
 
     def histograms(
@@ -87,7 +89,7 @@ class PageStore(Protocol):
         """The mean of each summary of the run, by segment and metric."""
 
     def explanation(self, run_id: int) -> Explanation | None:
-        """The explanation why the run's mean fell, if it is stored."""
+        """The explanation of why the run's mean fell, if it is stored."""
 
     def changes(
         self,
@@ -127,15 +129,16 @@ class PageStore(Protocol):
         user: str,
         slot: datetime,
     ) -> tuple[datetime | None, UserLists | None]:
-        """The user's lists and their slot, in the last run with stored lists before this slot.
+        """Return the user's lists in an earlier run, and the slot of this run.
 
-        The run is older than the alerts that still fire.
+        It is the last run with stored lists before this slot and before the present alerts began.
         """
 
     def incident(self, key: str) -> IncidentHistory:
-        """The incident or firing with this key. If it has very many transitions, only the first.
+        """Return the history of the incident with this key.
 
-        Empty for an unknown key.
+        If the incident has very many transitions, only the first are returned. The history is empty
+        for an unknown key.
         """
 
     def incidents(
@@ -146,7 +149,10 @@ class PageStore(Protocol):
         before_number: int | None,
         limit: int,
     ) -> tuple[IncidentStart, ...]:
-        """The newest ``limit`` incidents with a lower number that fire, or that have ended."""
+        """Return the newest incidents that fire, or that have ended, at most ``limit``.
+
+        Only incidents with a number below ``before_number`` are returned.
+        """
 
     def incident_changes(self, keys: Sequence[str]) -> tuple[Transition, ...]:
         """The starts and ends of every firing of these incidents, in the order of storing."""
@@ -185,7 +191,7 @@ class History(Protocol):
     ) -> tuple[LatestRun, ...]:
         """The newest finished run (ok, insufficient, failed, abandoned) of each named comparison.
 
-        Runs of slots after ``until`` are ignored, as they were stored while a clock was ahead.
+        Runs of slots after ``until`` are ignored, because they were stored while a clock was ahead.
         """
 
     def runs(
@@ -223,7 +229,10 @@ class AlertStore(Protocol):
     def states(
         self, comparison: str | None = None, *, state: State | None = None
     ) -> tuple[AlertState, ...]:
-        """Alert states, by alert and segment. None selects all comparisons or all states."""
+        """Return alert states, ordered by comparison, alert and segment.
+
+        None selects all comparisons or all states.
+        """
 
     def firing(self) -> tuple[Transition, ...]:
         """The transition that started each current firing, oldest first."""
@@ -240,10 +249,10 @@ class AlertStore(Protocol):
         reason: str,
         at: datetime,
     ) -> tuple[Transition, ...]:
-        """Acknowledge firings (alert, segment). Notifies the receivers that got their starts.
+        """Acknowledge the firings of these alerts and segments.
 
-        Returns the transitions. Leaves out alerts that do not fire, and firings that this author
-        had acknowledged before.
+        The receivers that got their starts are notified. Returns the transitions. Leaves out alerts
+        that do not fire, and firings that this author had acknowledged before.
         """
 
     def resolve(
@@ -254,9 +263,10 @@ class AlertStore(Protocol):
         reason: str,
         at: datetime,
     ) -> tuple[Transition, ...]:
-        """End firings (alert, segment) by hand. Notifies the receivers that got their starts.
+        """End the firings of these alerts and segments by hand.
 
-        Returns the transitions. Leaves out alerts that do not fire.
+        The receivers that got their starts are notified. Returns the transitions. Leaves out alerts
+        that do not fire.
         """
 
     def add_silence(self, silence: Silence) -> Silence:
@@ -266,7 +276,10 @@ class AlertStore(Protocol):
         """The silences that end after this time, oldest first. None selects all silences."""
 
     def expire_silence(self, number: int, *, now: datetime) -> bool:
-        """End a silence now. Returns False if there is no such silence, or if it has ended."""
+        """End a silence now.
+
+        Returns False if there is no such silence, or if it had already ended.
+        """
 
 
 class Outbox(Protocol):
@@ -297,9 +310,9 @@ class Outbox(Protocol):
         *,
         now: datetime,
     ) -> FiringSnapshot:
-        """The current firings, and what the receiver got of them.
+        """Return the current firings, and what the receiver got of them.
 
-        This includes the firings and incidents of ``changes``.
+        Firings and incidents of ``changes`` are included, even if they have ended.
         """
 
     def briefing(self, comparison: str, slot: datetime) -> Briefing:
@@ -340,15 +353,17 @@ class Outbox(Protocol):
         at: datetime,
         message_key: str | None,
     ) -> None:
-        """Set when these deliveries are sent again.
+        """Set the time at which these deliveries are sent again.
 
-        ``message_key``: the key of the repetition that may have arrived. None if none may have.
+        ``message_key`` is the key of a repetition that may have arrived. It is None if no
+        repetition may have arrived.
         """
 
     def delivered(self, receiver: str, *, ended_since: datetime) -> tuple[Transition, ...]:
-        """The starts of current firings and the recent ends that this receiver got.
+        """Return the starts of current firings and the recent ends that this receiver got.
 
-        Only ends after ``ended_since`` are returned. The order is that of storing.
+        Only ends after ``ended_since`` are returned. Transitions are in the order in which they
+        were stored.
         """
 
     def deliveries(
@@ -358,15 +373,18 @@ class Outbox(Protocol):
         given_up_limit: int,
         limit: int,
     ) -> tuple[Delivery, ...]:
-        """The oldest ``limit`` waiting deliveries to this receiver (to all with None), as stored.
+        """Return deliveries to this receiver that were given up, and then deliveries that wait.
 
-        Before them, oldest first, the newest ``given_up_limit`` that were given up or dropped.
+        The first group contains the newest ``given_up_limit`` deliveries that were given up or
+        dropped. The second group contains the oldest ``limit`` waiting deliveries. Each group
+        begins with its oldest delivery. ``receiver`` None selects all receivers.
         """
 
     def waiting(self, now: datetime, *, held: bool = False) -> Mapping[str, tuple[int, float]]:
-        """The number of pending or ``held`` deliveries, and the oldest age in seconds, by receiver.
+        """Return the number of pending deliveries to each receiver, and the oldest age in seconds.
 
-        Of held deliveries only starts are counted, because a held end hides no alert.
+        If ``held`` is True, held deliveries are counted instead. Only their starts are counted,
+        because a held end hides no alert.
         """
 
     def records(self) -> Mapping[str, ReceiverRecord]:
@@ -377,15 +395,15 @@ class Maintenance(Protocol):
     """The size of the database."""
 
     def sizes(self, *, refresh: bool = True) -> Mapping[DataKind, int]:
-        """The bytes on disk of each kind of data.
+        """Return the bytes on disk of each kind of data.
 
-        Without ``refresh`` this is the last result, because SQLite must read most of its file to
-        measure.
+        Without ``refresh``, the last result is returned, because SQLite must read most of its file
+        to measure the sizes.
         """
 
 
 class Store(Protocol):
-    """One database with its ports."""
+    """One database and its ports."""
 
     @property
     def runs(self) -> RunStore:
