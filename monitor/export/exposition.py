@@ -268,7 +268,7 @@ def with_counts(family: Metric) -> Metric:
 def require_textfile(path: Path) -> Path:
     """Return the path of a textfile for node_exporter.
 
-    ConfigError if node_exporter would ignore the name, or if the file cannot be written.
+    Raises ConfigError if node_exporter would ignore the name, or if the file cannot be written.
     """
     if path.suffix != ".prom":
         raise ConfigError(

@@ -119,7 +119,7 @@ class RunSeries:
     _piece: tuple[set[str], Piece] | None = None
 
     def is_of(self, latest: LatestRun | None, since: datetime | None) -> bool:
-        """Whether the series are those of this run."""
+        """Return whether the series are those of this run."""
         return self.latest is latest and (latest is not None or self.since == since)
 
     @cached_property

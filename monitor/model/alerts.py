@@ -103,7 +103,11 @@ def normal_band(
     limit: float | None,
     opposite: float | None,
 ) -> tuple[float | None, float | None]:
-    """The lowest and the highest normal value of an expectation. None if a side has no limit."""
+    """Return the lowest and the highest normal value of an expectation.
+
+    A value is None if this side has no limit.
+
+    """
     if expected is None or limit is None:
         return None, None
     return (limit, opposite) if limit <= expected else (opposite, limit)

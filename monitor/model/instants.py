@@ -8,7 +8,7 @@ FIRST_INSTANT = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def utc_now() -> datetime:
-    """The current time, aware UTC. Only this function reads the machine's wall clock."""
+    """Return the current time, aware UTC. Only this function reads the machine's wall clock."""
     return datetime.fromtimestamp(time.time(), UTC)
 
 

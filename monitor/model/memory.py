@@ -50,7 +50,11 @@ class PastRun:
     models: Models | None = None
 
     def teaches(self, alert: str, series: str) -> bool:
-        """Whether the run has a lesson for this series of the alert. Then it needs no summaries."""
+        """Return whether the run has a lesson for this series of the alert.
+
+        If the run has one, its summaries are not needed.
+
+        """
         lesson = self.lessons.get(alert)
         return lesson is not None and lesson.series == series
 

@@ -164,7 +164,7 @@ class Message:
 
 
 def message_key(message: Message, now: datetime) -> str:
-    """The idempotency key, ``incident:digest``.
+    """Return the idempotency key, ``incident:digest``.
 
     If a message may have arrived, it is sent again with the same key. A repetition gets a new key.
     """
@@ -194,7 +194,7 @@ class Silence:
     ends_at: datetime
 
     def is_active(self, now: datetime) -> bool:
-        """Whether the silence is in force at this time."""
+        """Return whether the silence is in force at this time."""
         return self.starts_at <= now < self.ends_at
 
 

@@ -109,7 +109,7 @@ class Pull:
         reason: CoverageReason = CoverageReason.UNAVAILABLE,
         note: str | None = None,
     ) -> Pull:
-        """The answer of an arm that failed for all users for the same reason."""
+        """Return the answer of an arm that failed for all users for the same reason."""
         import numpy as np  # noqa: PLC0415 - commands that read the database do not need it
 
         table = RankingTable(
@@ -202,11 +202,11 @@ class ByArm:
     candidate: Floats
 
     def of(self, arm: str) -> Floats:
-        """The numbers of one arm."""
+        """Return the numbers of one arm."""
         return self.baseline if arm == Arm.BASELINE else self.candidate
 
     def map(self, change: Callable[[Floats], Floats]) -> ByArm:
-        """Both arrays, changed by the same function."""
+        """Return both arrays, changed by the same function."""
         return ByArm(baseline=change(self.baseline), candidate=change(self.candidate))
 
 
@@ -241,13 +241,13 @@ class PairBatch:
         return len(self.baseline_lengths)
 
     def of(self, arm: Arm) -> tuple[Codes, Codes]:
-        """One arm's lists, codes (n, k), and their lengths (n,)."""
+        """Return one arm's lists, codes (n, k), and their lengths (n,)."""
         if arm is Arm.BASELINE:
             return self.baseline, self.baseline_lengths
         return self.candidate, self.candidate_lengths
 
     def take(self, rows: slice | Rows) -> PairBatch:
-        """The batch of these rows, in this order. A slice copies nothing."""
+        """Return the batch of these rows, in this order. A slice copies nothing."""
 
         def cut(places: Floats) -> Floats:
             return places[rows]

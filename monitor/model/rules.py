@@ -232,7 +232,7 @@ Rule: TypeAlias = SeriesRule | StandstillRule | ConditionRule
 
 
 def describe_series(rule: SeriesRule) -> str:
-    """A text for what the rule judges.
+    """Return a text for what the rule judges.
 
     If the meaning of the values changes, the text changes too, so that old lessons are not used.
     """
@@ -242,7 +242,7 @@ def describe_series(rule: SeriesRule) -> str:
 
 
 def is_learned(rule: Rule) -> TypeGuard[SeriesRule]:
-    """Whether the rule's limit is learned from earlier runs."""
+    """Return whether the rule's limit is learned from earlier runs."""
     return isinstance(rule, SeriesRule) and isinstance(rule.limit, LearnedLimit)
 
 
@@ -315,7 +315,7 @@ class JudgingPlan:
     holidays: tuple[tuple[datetime, datetime], ...] = ()
 
     def is_holiday(self, slot: datetime) -> bool:
-        """Whether the slot is on a holiday, so that rules that learn leave out its run."""
+        """Return whether the slot is on a holiday, so that rules that learn leave out its run."""
         return any(start <= slot < end for start, end in self.holidays)
 
     @property

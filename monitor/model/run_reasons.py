@@ -143,7 +143,7 @@ RunReasons = tuple[RunReason, ...]
 def find_reason(
     reasons: RunReasons, kind: RunReasonKind, arm: Arm | None = None
 ) -> RunReason | None:
-    """The first reason of the kind, and of the arm if it is given."""
+    """Return the first reason of the kind, and of the arm if it is given."""
     for reason in reasons:
         if reason.kind is kind and arm in (None, reason.arm):
             return reason

@@ -150,7 +150,10 @@ class Summary:
     histogram: Histogram
 
     def value(self, statistic: str) -> float | None:
-        """The value of the statistic with this canonical name. None if there is none."""
+        """Return the value of the statistic with this canonical name.
+
+        Returns None if there is none.
+        """
         return self.mean if statistic == "mean" else self.statistics.get(statistic)
 
 
@@ -211,7 +214,7 @@ class Evidence:
 
 
 def items_of(users: Iterable[Evidence]) -> frozenset[str]:
-    """All items in the lists of these users."""
+    """Return all items in the lists of these users."""
     items: set[str] = set()
     for user in users:
         items.update(user.baseline, user.candidate)
@@ -297,14 +300,17 @@ class Run(RunFacts):
         return tuple(getattr(self, name) for name in RUN_MARK)
 
     def has_input_of(self, other: Run | None) -> bool:
-        """Whether this run and the other run got the same lists."""
+        """Return whether this run and the other run got the same lists."""
         if other is None or self.input_hash is None:
             return False
         return self.input_hash == other.input_hash
 
 
 def kept_name(comparison: str, attempt: int) -> str:
-    """The name under which an earlier attempt of a slot is stored. No comparison can have it."""
+    """Return the name under which an earlier attempt of a slot is stored.
+
+    No comparison can have it.
+    """
     return f"{comparison}{KEPT_MARK}{attempt}"
 
 

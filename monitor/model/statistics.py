@@ -33,7 +33,7 @@ class Statistic:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read a statistic's name. ConfigError if there is no such statistic."""
+        """Read a statistic's name. Raises ConfigError if there is no such statistic."""
         name = text.strip()
         if name == "mean":
             return cls()
@@ -78,7 +78,11 @@ class DerivedMetric(StrEnum):
 
 
 def parse_derived(name: str) -> tuple[DerivedMetric | None, str]:
-    """The series and its metric: ``over_floor(ndcg@10)`` gives over_floor and ``ndcg@10``."""
+    """Return the series and its metric.
+
+    For example, ``over_floor(ndcg@10)`` gives over_floor and ``ndcg@10``.
+
+    """
     if match := _DERIVED.fullmatch(name):
         return DerivedMetric(match[1]), match[2]
     return None, name
@@ -131,7 +135,7 @@ class CoverageShare:
     def parse(cls, text: str) -> Self:
         """Read ``missing(candidate)``, ``missing`` (of the candidate) or ``unpaired``.
 
-        ConfigError if there is no such share.
+        Raises ConfigError if there is no such share.
         """
         match = _LACK.fullmatch(text.strip())
         try:
@@ -154,7 +158,7 @@ class CoverageShare:
         return self.lack if self.arm is None else f"{self.lack}({self.arm})"
 
     def count(self, row: CoverageRow) -> int:
-        """The number of users with this lack in the row. Traits are not in the coverage."""
+        """Return the number of users with this lack in the row. Traits are not in the coverage."""
         if self.lack is Lack.UNPAIRED:
             return row.asked - row.paired
         reasons = _REASONS[self.lack]

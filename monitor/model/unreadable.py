@@ -41,7 +41,7 @@ class Unreadable:
     field: str | None = None  # may be a user's id
 
     def sentence(self, *, shows_example: bool) -> str:
-        """The sentence for people. The caller hides the example if users have pseudonyms."""
+        """Return the sentence for people. The caller hides the example if users have pseudonyms."""
         example = ""
         hint = self.hint
         if self.field is not None:

@@ -22,7 +22,7 @@ _FORMS = "use sqlite:///path/to/file.db or postgresql://user:password@host/datab
 def parse_url(url: SecretStr | str) -> URL:
     """Read a database's URL.
 
-    ConfigError if rankwatch cannot use it. The message never shows the URL.
+    Raises ConfigError if rankwatch cannot use it. The message never shows the URL.
     """
     try:
         parsed = make_url(url.get_secret_value() if isinstance(url, SecretStr) else url)

@@ -64,7 +64,10 @@ def store_lists(
 
 
 def read_lists(database: Database, run_id: int) -> KeptLists | None:
-    """Return the run's lists, or None if it stored none. DatabaseError if they are damaged."""
+    """Return the run's lists, or None if it stored none.
+
+    Raises DatabaseError if they are damaged.
+    """
     query = (
         select(kept_lists.c.arm, kept_lists.c.payload)
         .where(kept_lists.c.run_id == run_id)

@@ -90,7 +90,10 @@ class SqlMaintenance:
             schema_version.require_head(connection, describe(self._database.url))
 
     def probe_write(self) -> None:
-        """Write and flush a stored value. DatabaseError if the database cannot be written now."""
+        """Write and flush a stored value.
+
+        Raises DatabaseError if the database cannot be written now.
+        """
         # A transaction that changes nothing would succeed on a full disk.
         with self._database.write(is_fenced=False) as connection:
             schema_version.rewrite(connection)

@@ -142,7 +142,7 @@ def _anew_since(
 ) -> datetime | None:
     """Return the slot from which rules learn again after a change of the configuration.
 
-    None if there are enough runs, or if the configuration never changed.
+    Returns None if there are enough runs, or if the configuration never changed.
     """
     if not request.runs or len(past) >= MIN_HEALTHY_RUNS:
         return None

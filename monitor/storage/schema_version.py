@@ -100,7 +100,7 @@ def check(url: SecretStr | str) -> list[str]:
 def damage_in(url: SecretStr | str) -> tuple[list[str], str] | None:
     """Return the problems of a SQLite file, and what to do.
 
-    None on PostgreSQL or without a file.
+    Returns None on PostgreSQL or without a file.
     """
     file = file_of(parse_url(url))
     if file is None or not file.exists():
@@ -136,7 +136,7 @@ def _migrate(database: Database, revision: str, *, only_if_empty: bool = False) 
 def version_of(connection: Connection) -> str | None:
     """Return the schema's version; None without tables of rankwatch.
 
-    SchemaError if there are tables, but no valid version.
+    Raises SchemaError if there are tables, but no valid version.
     """
     if not inspect(connection).has_table("alembic_version"):
         return None
@@ -164,7 +164,7 @@ def rewrite(connection: Connection) -> None:
 def require_head(connection: Connection, place: str) -> None:
     """Check that the schema has the newest version.
 
-    SchemaError if it has another version. DatabaseError if the server is too old.
+    Raises SchemaError if it has another version. Raises DatabaseError if the server is too old.
     """
     if not is_sqlite(connection):
         _require_postgres(connection, place)

@@ -32,7 +32,7 @@ _INDEX_PROBLEMS = (
 def identity(file: Path | int) -> tuple[int, int] | None:
     """Return device and inode, which differ between a file and its replacement.
 
-    ``file`` may be a descriptor. None if there is no file.
+    ``file`` may be a descriptor. Returns None if there is no file.
     """
     try:
         status = os.stat(file)  # noqa: PTH116 - takes open files too

@@ -57,7 +57,10 @@ class LeaseFence:
     patience: timedelta = timedelta(0)  # the server ends transactions that are idle for longer
 
     def enter(self, connection: Connection) -> None:
-        """Check the lease when a transaction begins. LeaseLostError if another daemon has it."""
+        """Check the lease when a transaction begins.
+
+        Raises LeaseLostError if another daemon has it.
+        """
         if self.lease is None:
             raise LeaseLostError(
                 f"{describe(connection.engine.url)}: this daemon is a standby: nothing was written"

@@ -42,7 +42,7 @@ class PageStore(Protocol):
     """Reads data for people: series over runs, single users, incidents. Changes nothing."""
 
     def neighbours(self, comparison: str, slot: datetime) -> tuple[Run | None, Run | None]:
-        """The finished runs before and after this slot."""
+        """Return the finished runs before and after this slot."""
 
     def series(
         self,
@@ -67,10 +67,16 @@ class PageStore(Protocol):
         metric: str,
         segment: str,
     ) -> Mapping[int, Histogram]:
-        """The histogram of the segment's scores for each run that has one, by the run's number."""
+        """Return the histogram of the segment's scores in each run, by the run's number.
+
+        Runs without a histogram are left out.
+        """
 
     def coverage(self, run_ids: Sequence[int], segment: str) -> Mapping[int, CoverageRow]:
-        """The coverage of the segment for each run that has one, by the run's number."""
+        """Return the coverage of the segment in each run, by the run's number.
+
+        Runs without coverage are left out.
+        """
 
     def segments(
         self,
@@ -80,16 +86,16 @@ class PageStore(Protocol):
         until: datetime,
         runs: int,
     ) -> tuple[SegmentMeans, ...]:
-        """The means of every segment in the newest ``runs`` runs with status ok.
+        """Return the means of every segment in the newest ``runs`` runs with status ok.
 
         The segments are in the order in which they were stored.
         """
 
     def means(self, run_id: int) -> Mapping[tuple[str, str], float | None]:
-        """The mean of each summary of the run, by segment and metric."""
+        """Return the mean of each summary of the run, by segment and metric."""
 
     def explanation(self, run_id: int) -> Explanation | None:
-        """The explanation of why the run's mean fell, if it is stored."""
+        """Return the explanation of why the run's mean fell, if it is stored."""
 
     def changes(
         self,
@@ -99,7 +105,7 @@ class PageStore(Protocol):
         since: datetime,
         until: datetime,
     ) -> tuple[Transition, ...]:
-        """The starts and ends of firings from ``since`` to ``until``, in the order of storing.
+        """Return the starts and ends of firings in these slots, in the order of storing.
 
         ``segment`` None selects all segments.
         """
@@ -112,15 +118,15 @@ class PageStore(Protocol):
         until: datetime,
         runs: int,
     ) -> tuple[UserRun, ...]:
-        """The user's scores in the newest ``runs`` runs, oldest first.
+        """Return the user's scores in the newest ``runs`` runs, oldest first.
 
         Runs that did not store the user's scores are left out.
         """
 
     def user_lists(self, run_id: int, user: str) -> UserLists | None:
-        """Both lists of the user, from the run's evidence or its stored lists.
+        """Return both lists of the user, from the run's evidence or its stored lists.
 
-        None if they are not stored.
+        Returns None if they are not stored.
         """
 
     def former_lists(
@@ -155,14 +161,14 @@ class PageStore(Protocol):
         """
 
     def incident_changes(self, keys: Sequence[str]) -> tuple[Transition, ...]:
-        """The starts and ends of every firing of these incidents, in the order of storing."""
+        """Return the starts and ends of all firings of these incidents, in the order of storing."""
 
 
 class RunStore(Protocol):
     """Stored runs that wait for relevance."""
 
     def awaiting_relevance(self, comparison: str, *, since: datetime) -> tuple[Run, ...]:
-        """Runs with status ok and stored lists that wait for relevance, oldest first.
+        """Return runs with status ok and stored lists that wait for relevance, oldest first.
 
         Only runs of this slot or later slots are returned. Runs that are being run again are left
         out.
@@ -189,9 +195,10 @@ class History(Protocol):
     def latest(
         self, comparisons: Sequence[str], *, until: datetime | None = None
     ) -> tuple[LatestRun, ...]:
-        """The newest finished run (ok, insufficient, failed, abandoned) of each named comparison.
+        """Return the newest finished run of each named comparison.
 
-        Runs of slots after ``until`` are ignored, because they were stored while a clock was ahead.
+        A run with any status but ``running`` is finished. Runs of slots after ``until`` are ignored,
+        because they were stored while a clock was ahead.
         """
 
     def runs(
@@ -202,22 +209,22 @@ class History(Protocol):
         since: datetime | None = None,
         until: datetime | None = None,
     ) -> tuple[Run, ...]:
-        """Stored runs with any status from ``since`` to ``until``, newest slot first."""
+        """Return stored runs with any status from ``since`` to ``until``, newest slot first."""
 
     def record(self, run_id: int) -> RunRecord | None:
-        """One run with its results. None if there is no such run.
+        """Return one run with its results, or None if there is no such run.
 
         If this version cannot read the explanation, it is left out.
         """
 
     def evidence(self, run_id: int) -> tuple[Evidence, ...]:
-        """The evidence of one run: worst users, then representative users, each by position."""
+        """Return the evidence of one run: first the worst users, then the representative users."""
 
     def kept_lists(self, run_id: int) -> KeptLists | None:
-        """The stored lists of one run, or None. DatabaseError if they are damaged."""
+        """Return the stored lists of one run, or None. Raises DatabaseError if they are damaged."""
 
     def run_scores(self, run_id: int, metrics: Sequence[str]) -> Scores:
-        """All users' scores of these metrics in one run. Users ascend by code point.
+        """Return all users' scores of these metrics in one run. Users ascend by code point.
 
         Leaves out metrics without stored scores. If no metric is left, there are no users.
         """
@@ -235,10 +242,10 @@ class AlertStore(Protocol):
         """
 
     def firing(self) -> tuple[Transition, ...]:
-        """The transition that started each current firing, oldest first."""
+        """Return the transition that started each current firing, oldest first."""
 
     def transitions(self, *, comparison: str | None, limit: int | None) -> tuple[Transition, ...]:
-        """The newest ``limit`` transitions, in the order of storing."""
+        """Return the newest ``limit`` transitions, in the order of storing."""
 
     def acknowledge(
         self,
@@ -273,7 +280,7 @@ class AlertStore(Protocol):
         """Store a silence. Returns the silence with its number."""
 
     def silences(self, *, ending_after: datetime | None) -> tuple[Silence, ...]:
-        """The silences that end after this time, oldest first. None selects all silences."""
+        """Return the silences that end after this time, oldest first. None selects all silences."""
 
     def expire_silence(self, number: int, *, now: datetime) -> bool:
         """End a silence now.
@@ -316,7 +323,7 @@ class Outbox(Protocol):
         """
 
     def briefing(self, comparison: str, slot: datetime) -> Briefing:
-        """The explanation, examples and models of the run of this slot, if they are stored.
+        """Return the explanation, examples and models of the run of this slot, if they are stored.
 
         The examples are one user of each leading group of the explanation. Without an explanation
         they are the two users with the lowest scores.
@@ -344,7 +351,7 @@ class Outbox(Protocol):
         """
 
     def due_repetitions(self, receiver: str, *, now: datetime, limit: int) -> tuple[Delivery, ...]:
-        """Starts of unacknowledged firings that this receiver must get again now."""
+        """Return starts of unacknowledged firings that this receiver must get again now."""
 
     def schedule_repetition(
         self,
@@ -388,7 +395,10 @@ class Outbox(Protocol):
         """
 
     def records(self) -> Mapping[str, ReceiverRecord]:
-        """The last success and the last error of each receiver, in the newest 50,000 outcomes."""
+        """Return the last success and the last error of each receiver.
+
+        Only the newest 50,000 outcomes are searched.
+        """
 
 
 class Maintenance(Protocol):
