@@ -47,7 +47,10 @@ class Format:
 
     @classmethod
     def accepted_by(cls, accept: str) -> Self:
-        """Return the best format that an Accept header names. Plain text if it names none."""
+        """Return the best format that an Accept header names.
+
+        If it names none, return plain text.
+        """
         try:
             return cls(*choose_encoder(accept))
         except (TypeError, ValueError):  # a version such as "1.x"

@@ -1,4 +1,4 @@
-"""Gauges of a comparison's newest run. No clock, no I/O."""
+"""Makes the gauges of a comparison's newest run, without clock and without I/O."""
 
 from datetime import datetime
 from itertools import accumulate, product

@@ -59,7 +59,7 @@ class State(StrEnum):
 class Expectation:
     """What a rule with a learned limit expected of one segment in one run.
 
-    Later runs learn from ``series`` and the fields after it.
+    Later runs learn from ``series`` and from the fields after ``series``.
     """
 
     alert: str

@@ -15,7 +15,7 @@
     │   └── LeaseLostError          4   another daemon leads now, so this one does not write
     └── DeliveryError               5   a receiver did not accept a notification
 
-If only one user fails, no exception is raised: Coverage counts the failure. Errors of I/O have
+If only one user fails, no exception is raised. `Coverage` counts the failure. Errors of I/O have
 ``permanent``, which is False if the same call may succeed later. Messages say what failed, where,
 and what to do. They never contain a secret.
 """
@@ -158,10 +158,7 @@ class SchemaError(DatabaseError):
 
 
 class LeaseLostError(DatabaseError):
-    """This daemon does not lead (any more).
-
-    A retry is useless, because the leader does the work.
-    """
+    """This daemon does not lead. A retry is useless, because the leader does the work."""
 
     trouble = DatabaseTrouble.CONFLICT
 

@@ -80,7 +80,7 @@ class Finding:
 
     @property
     def without_examples(self) -> "Finding":
-        """Return a copy without ids."""
+        """A copy without ids."""
         if self.spelling is None:
             return self
         return replace(self, spelling=self.spelling.without_examples)
@@ -273,5 +273,5 @@ class Explanation:
 
     @property
     def without_items(self) -> "Explanation":
-        """Return a copy without items and lists."""
+        """A copy without items and lists."""
         return replace(self, gained=(), lost=(), groups=(), titles={})

@@ -1,4 +1,4 @@
-"""What the mean of a metric says. `monitor.texts.interpretation` writes sentences."""
+"""What the mean of a metric says about lists. `monitor.texts.interpretation` writes sentences."""
 
 from enum import StrEnum
 
@@ -43,8 +43,8 @@ class Interpretation:
 
     @property
     def closeness(self) -> float:
-        """The place between random lists (0) and identical lists (1).
+        """The place of the mean between random lists (0) and identical lists (1).
 
-        It is negative below chance.
+        It is negative if the mean is below chance.
         """
         return (self.mean - self.by_chance) / (self.identical - self.by_chance)

@@ -35,9 +35,9 @@ class ArmModel:
     users: Mapping[str, int] = field(default_factory=dict)
 
     def followed_by(self, users: Mapping[str, int], slot: datetime) -> ArmModel:
-        """Return the model in the next run, in this slot.
+        """Return the model in the next run.
 
-        ``users`` has the run's counts by version.
+        ``slot`` is the slot of this run. ``users`` is the number of its users by version.
         """
         by_version = sorted(users.items())
         ranked = sorted(by_version, key=itemgetter(1), reverse=True)[:MOST_KEPT]

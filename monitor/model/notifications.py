@@ -32,8 +32,7 @@ class Delivery:
     attempts: int  # number of attempts so far
     transition: Transition
     status: DeliveryStatus = DeliveryStatus.PENDING
-    # The receiver may have it, because the process died while it sent it, or because no answer
-    # came.
+    # The receiver may have it, because the process died while sending, or because no answer came.
     may_be_known: bool = False
     # Key of the message that may have arrived with this delivery. It is repeated with the same key
     message_key: str | None = None
@@ -71,7 +70,7 @@ class KnownCause:
 
 @immutable
 class Briefing:
-    """Facts for messages about the run in which an alert began to fire."""
+    """Facts about the run in which an alert began to fire. Messages show them."""
 
     explanation: Explanation | None = None
     examples: tuple[ExampleLists, ...] = ()  # users whose lists show what changed, two at most

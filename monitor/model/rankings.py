@@ -96,7 +96,8 @@ class Pull:
 
     rankings: RankingTable
     failures: Mapping[str, CoverageReason]
-    # What happened, and to which user for example, by reason. Contains no secrets.
+    # A text for each reason. It says what happened, and names a user as an example. It contains no
+    # secrets.
     notes: Mapping[CoverageReason, str] = field(default_factory=dict)
     # How many users each version of the model answered, if it is reported
     versions: Mapping[str, int] = field(default_factory=dict)

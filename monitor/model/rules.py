@@ -118,7 +118,7 @@ class BaseRule:
     # segments that a rule names, and the segments in which an alert fires.
     segments: Literal["all", "each", "named"] | tuple[str, ...] = "all"
     for_runs: int = 1  # the alert fires after this many breaches in a row
-    resolve_after: int = 1  # and resolves after this many recovered runs in a row
+    resolve_after: int = 1  # a firing alert resolves after this many recovered runs in a row
     min_users: int = 1
     severity: Severity = Severity.WARNING
     runbook_url: str | None = None

@@ -46,7 +46,7 @@ def find_nearest(name: str, candidates: Collection[str]) -> str | None:
 
 
 def _likeness(one: str, other: str) -> float:
-    """1 for equal texts, and at least `_CLOSE` if one text begins with the other."""
+    """Return 1 for equal texts, and at least `_CLOSE` if one text begins with the other."""
     ratio = difflib.SequenceMatcher(None, one, other, autojunk=False).ratio()
     is_start = bool(one and other) and (one.startswith(other) or other.startswith(one))
     return max(ratio, _CLOSE) if is_start else ratio

@@ -73,7 +73,7 @@ class DerivedMetric(StrEnum):
     OVER_FLOOR = "over_floor"
 
     def of(self, metric: str) -> str:
-        """Name of this series of a metric: ``floor(tau_ext@10)``."""
+        """Return the name of this series of a metric, such as ``floor(tau_ext@10)``."""
         return f"{self}({metric})"
 
 
@@ -123,9 +123,9 @@ _REASONS = {
 
 @dataclass(frozen=True, slots=True)
 class CoverageShare:
-    """The share of users, from 0 to 1, with this ``lack`` in this ``arm``.
+    """The share of users, from 0 to 1, whose list from one arm has a certain fault or trait.
 
-    ``unpaired`` has no arm.
+    ``lack`` is the fault or the trait. ``unpaired`` has no arm.
     """
 
     lack: Lack
@@ -158,7 +158,7 @@ class CoverageShare:
         return self.lack if self.arm is None else f"{self.lack}({self.arm})"
 
     def count(self, row: CoverageRow) -> int:
-        """Return the number of users with this lack in the row. Traits are not in the coverage."""
+        """Return how many users of the row have this fault. Traits are not in the coverage."""
         if self.lack is Lack.UNPAIRED:
             return row.asked - row.paired
         reasons = _REASONS[self.lack]

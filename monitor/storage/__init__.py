@@ -36,7 +36,7 @@ class SqlStore:
 
     @property
     def place(self) -> str:
-        """The database's name in messages, without secrets."""
+        """How messages name the database. The name contains no secrets."""
         return describe(self.database.url)
 
     def close(self) -> None:

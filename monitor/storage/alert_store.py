@@ -229,7 +229,7 @@ class SqlAlertStore:
 
 
 def read_silences(connection: Connection, *, ending_after: datetime | None) -> tuple[Silence, ...]:
-    """Return silences that end later than ``ending_after``, oldest first; None selects all."""
+    """Return the silences that end after ``ending_after``, oldest first. None selects all."""
     query = select(silences).order_by(silences.c.id)
     if ending_after is not None:
         query = query.where(silences.c.ends_at > ending_after)

@@ -158,7 +158,10 @@ class Name(Words):
 
 
 class Document(TypeDecorator[Any]):
-    """Lists and mappings of text and finite numbers, stored as jsonb, or on SQLite as JSON text."""
+    """Lists and mappings of texts and finite numbers.
+
+    PostgreSQL stores them as jsonb, and SQLite stores them as JSON text.
+    """
 
     impl = JSON(none_as_null=True)
     cache_ok = True

@@ -60,7 +60,7 @@ def absolute_url(url: SecretStr, base: Path) -> SecretStr:
 
 
 def file_of(url: URL) -> Path | None:
-    """Return the file of a SQLite database; None for another database or one in memory."""
+    """Return the file of a SQLite database. Return None for PostgreSQL or a database in memory."""
     path = url.database
     if not url.drivername.startswith("sqlite") or not path or path == ":memory:":
         return None

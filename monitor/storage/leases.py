@@ -212,7 +212,7 @@ def read_lease(connection: Connection) -> tuple[str | None, Occupied | None]:
 def _take(connection: Connection, holder: str, lasts: timedelta | None) -> int | None:
     """Take the lease if it is free. If ``lasts`` is None, the lease never expires.
 
-    Returns the new epoch; None if the lease is not free.
+    Returns the new epoch, or None if the lease is not free.
     """
     now = _now(connection)
     until: Any = None

@@ -97,7 +97,7 @@ def unpack(pieces: Mapping[Arm, Sequence[bytes]]) -> KeptLists:
 
 
 def find_user(payload: bytes, user: str) -> tuple[str, ...] | None:
-    """Return the items of the user's list; None if the user is not in this piece."""
+    """Return the items of the user's list, or None if the user is not in this piece."""
     file = _open(payload)
     users = file.read(columns=["user"], use_threads=False)["user"]
     row = pc.index(users, pa.scalar(user, pa.large_string())).as_py()

@@ -91,7 +91,7 @@ def read_lists(database: Database, run_id: int) -> KeptLists | None:
 
 
 def lists_of_user(connection: Connection, run_id: int, user: str) -> UserLists | None:
-    """Return both lists of one user of the run; None if they are not stored."""
+    """Return both lists of one user of the run, or None if they are not stored."""
     from monitor.storage import list_parquet
 
     name = list_parquet.user_key(user)
@@ -117,7 +117,7 @@ def last_run_with_lists(connection: Connection, comparison: str, before: datetim
 
 
 def onset_of(connection: Connection, comparison: str) -> datetime | None:
-    """Return since when at least one drift alert of the comparison is not quiet.
+    """Return since when at least one drift alert of the comparison has not been quiet.
 
     Returns None if all drift alerts are quiet.
     """

@@ -32,8 +32,8 @@ A daemon whose clock is wrong stores runs with wrong slots, so newer slots prove
 LONGEST_GAP = timedelta(days=8)
 """If no run confirms the clock for longer than this, rankwatch does not trust the clock.
 
-The time is counted back from the newest instant that can confirm the clock (`CONFIRMED_AFTER`). If
-twice the time between the two newest runs is longer, it is used instead.
+The time is counted back from the newest slot that could confirm the clock (`CONFIRMED_AFTER` ago).
+If twice the time between the two newest runs is longer, it is used instead.
 """
 
 _SKEW = timedelta(hours=1)
@@ -112,7 +112,7 @@ class SqlMaintenance:
             return leases.away_s_since(connection, instant)
 
     def stand_by(self) -> None:
-        """From now on, refuse to write: each attempt raises LeaseLostError."""
+        """Refuse to write from now on. Each attempt raises LeaseLostError."""
         self._database.fence = LeaseFence()
 
     def lead(self, lease: Lease, *, patience: timedelta, now: datetime) -> Mapping[str, int]:

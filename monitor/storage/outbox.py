@@ -61,7 +61,7 @@ _EXAMPLES = 2
 _IN_TURN = (case((deliveries.c.message_key.is_(None), 1), else_=0), deliveries.c.message_key)
 """Deliveries that may have arrived come first, grouped by message.
 
-Therefore each of these messages is repeated completely.
+So a message that may have arrived is sent again as a whole.
 """
 _GIVEN_UP = (DeliveryStatus.DEAD, DeliveryStatus.DROPPED)
 _IS_WAITING = deliveries.c.status.in_(WAITING)

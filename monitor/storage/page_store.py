@@ -1,4 +1,4 @@
-"""SqlPageStore: the queries of web pages. Each query uses an index."""
+"""SqlPageStore runs the queries of web pages. Each query uses an index."""
 
 # ruff: noqa: D102 - the port has the docstrings of its methods
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _Value = TypeVar("_Value")
 _NAME_LOCK = 0x72616E6B  # the first half of the keys of advisory locks on names: "rank" in ASCII
 IN_LIST = 10_000
-"""The largest number of values in an IN list. SQLite allows 32,766, PostgreSQL 65,535."""
+"""The largest number of values in an IN list. SQLite allows 32,766, and PostgreSQL 65,535."""
 
 
 def to_row(item: DataclassInstance, table: Table, **others: object) -> dict[str, Any]:

@@ -97,7 +97,7 @@ def _read_lists(
 class _OkRun:
     """An ok run, with the states of the drift alerts that were not quiet after it.
 
-    ``states`` has the name and the segment of the alert as its key.
+    The keys of ``states`` are the names and segments of these alerts.
     """
 
     id: int

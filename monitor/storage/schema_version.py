@@ -67,7 +67,7 @@ def downgrade(url: SecretStr | str, revision: str) -> None:
 
 
 def current(url: SecretStr | str) -> str | None:
-    """Return the database's version; None without a SQLite file or without rankwatch's tables."""
+    """Return the schema's version, or None without a SQLite file or without rankwatch's tables."""
     file = file_of(parse_url(url))
     if file is not None and not file.exists():
         return None
@@ -134,7 +134,7 @@ def _migrate(database: Database, revision: str, *, only_if_empty: bool = False) 
 
 
 def version_of(connection: Connection) -> str | None:
-    """Return the schema's version; None without tables of rankwatch.
+    """Return the schema's version, or None without tables of rankwatch.
 
     Raises SchemaError if there are tables, but no valid version.
     """

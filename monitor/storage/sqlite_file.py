@@ -64,7 +64,7 @@ def exposure(url: URL) -> str | None:
 def find_damage(file: Path) -> list[str]:
     """Read every page of the file, and compare indexes with their tables.
 
-    Returns the problems in SQLite's words. sqlite3.Error if the file cannot be read.
+    Returns the problems in SQLite's words. Raises sqlite3.Error if the file cannot be read.
     """
     problems: list[str] = []
     with closing(sqlite3.connect(file, timeout=_WAIT_S)) as connection:

@@ -22,8 +22,8 @@ def store_scores(
 ) -> None:
     """Insert the scores of every user in the run of this slot.
 
-    All batches have the same metrics. This is fastest if users ascend within each batch and from
-    batch to batch, because new rows are then the last ones by the table's key.
+    All batches have the same metrics. Inserting is fastest if users ascend within each batch and
+    from batch to batch. New rows are then the last ones by the table's key.
     """
     # Imported here, because it needs numpy, which commands that only read do not load.
     from monitor.storage.score_rows import copy_rows, insert_rows

@@ -116,7 +116,7 @@ class JoinedAnswers(Answered, Protocol):
 
 
 class Measurer(Protocol):
-    """Measures users on the machines that have their lists. It needs only numpy and pandas.
+    """Measures users with numpy and pandas, on the machines that have the users' lists.
 
     A measurer can be pickled, and has no side effects.
     """

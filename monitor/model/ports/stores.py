@@ -56,8 +56,8 @@ class PageStore(Protocol):
         """Return finished runs from ``since`` to ``until``, oldest first.
 
         Each run has the values that the rule ``alert`` expected. If there are more than ``most``
-        runs, the newest run is returned, and one run of each group of neighbouring runs. This is a
-        run without a mean. If all runs of the group have a mean, it is the run with the lowest
+        runs, only the newest run and one run of each group of neighbouring runs are returned. A
+        group's run is one without a mean, if there is one. Otherwise it is the run with the lowest
         mean.
         """
 
@@ -197,8 +197,8 @@ class History(Protocol):
     ) -> tuple[LatestRun, ...]:
         """Return the newest finished run of each named comparison.
 
-        A run with any status but ``running`` is finished. Runs of slots after ``until`` are ignored,
-        because they were stored while a clock was ahead.
+        A run is finished if its status is not ``running``. Runs of slots after ``until`` are
+        ignored, because they were stored while a clock was ahead.
         """
 
     def runs(
