@@ -88,9 +88,9 @@ class RelevanceOptions(OneOf):
     also: ClassVar[frozenset[str]] = frozenset({"after", "within"})
 
     after: Annotated[Duration | None, NOT_IN_HASH] = None
-    """How long after its slot a run first reads what users found relevant. All of it must be there
-    at this time, because the first answer that is not empty is used. Later answers are not read.
-    Without `after`, the run itself reads it."""
+    """How long after its slot a run first reads what users found relevant. All of this must be
+    known at that time, because rankwatch uses the first answer that is not empty and ignores later
+    answers. Without `after`, a run reads it at once."""
     within: Annotated[Duration, NOT_IN_HASH] = timedelta(days=7)
     """How long after its slot a run waits for what users found relevant."""
 
@@ -108,11 +108,12 @@ class SampleOptions(Options):
     fixed: int = Field(default=0, ge=0, le=10**8)
     """Number of users that are the same in every run. They show the trend."""
     rotating: int = Field(default=0, ge=0, le=10**8)
-    """Number of users that every run draws again. Decisions are based on them."""
+    """Number of users that each run draws at random. Decisions are based on them."""
     minimum: int | None = Field(default=None, ge=1, le=10**6)
-    """The least number of users of each segment. A segment with fewer users is asked completely.
-    Users that are added for this are the same in every run. They are used for this segment only. So
-    they do not bias the figures of other segments and of all users."""
+    """The smallest number of users that a run asks for in each segment. If a segment has fewer
+    users, the run asks for all of them. The users that this adds are the same in every run. They
+    count for this segment only, so that they do not bias the figures of other segments and of all
+    users."""
     stop_when: Literal["decided"] | None = None
     """Ask users in random order, and stop when the verdict of every rule on a metric is certain.
     For each rule and segment, asking all users would change the verdict in at most 1 of 100
@@ -132,15 +133,15 @@ def _are_distinct(names: Sequence[str]) -> bool:
     return len(set(names)) == len(names)
 
 
-_are_once = must(_are_distinct, "names a column twice: name it once")
+_are_once = must(_are_distinct, "names the same column twice: name it once")
 
 
 def _check_segments(names: tuple[str, ...]) -> tuple[str, ...]:
     for name in names:
         if "=" in name or not name.isprintable():
             raise ValueError(
-                f"segment column {name!r} has = or a control character in its name: rename the "
-                f"column"
+                f"the name of segment column {name!r} contains = or a control character: rename "
+                "the column"
             )
     return names
 
@@ -165,7 +166,7 @@ class UsersOptions(OneOf):
 
     @property
     def sample_size(self) -> SampleOptions | None:
-        """How many users of each kind a run asks for. None means all users."""
+        """How many fixed and rotating users a run asks for. None means all users."""
         return SampleOptions(fixed=self.sample) if isinstance(self.sample, int) else self.sample
 
     def _problems(self) -> Iterator[str]:
@@ -189,7 +190,8 @@ def _all_users(baseline: SourceOptions) -> Options:
     able = " or ".join(kind for kind, source in SOURCES.items() if source.all_users is not None)
     instead = " or ".join(f"users.{kind}" for kind in _readers("users") if SOURCES[kind].is_pulled)
     raise ConfigError(
-        f"needs a baseline from {able}; {baseline.kind} cannot list its users: give {instead}"
+        f"needs a baseline from {able}, because {baseline.kind} cannot list its users: "
+        f"give {instead}"
     )
 
 
@@ -198,8 +200,8 @@ def joined_problem(
 ) -> tuple[tuple[str, ...], str] | None:
     """The key path and the problem if these sources cannot be joined. None if there is no problem.
 
-    Some kinds of sources can only be joined. Then all sources of a comparison must be of the same
-    kind and the same server.
+    Some kinds of sources can only be joined. All sources of such a comparison must be of the same
+    kind and on the same server.
     """
     sources: dict[tuple[str, ...], OneOf] = dict(lists)
     if not users.all:
@@ -210,8 +212,8 @@ def joined_problem(
         for key, options in sources.items():
             if _server(options) != _server(joined):
                 problem = (
-                    f"must be {joined.kind} of the same server: {joined.kind} measures the lists "
-                    "on that server"
+                    f"must be {joined.kind} with the same server, because {joined.kind} measures "
+                    "the lists on that server"
                 )
                 return key, problem
         if users.sample is not None:
@@ -234,7 +236,7 @@ def _open(role: str, options: OneOf) -> Any:  # noqa: ANN401 - the port of the r
     return _open_kind(role, options.kind, options.given)
 
 
-# Each raises ConfigError if a driver is not installed.
+# Each of these functions raises ConfigError if a driver is not installed.
 open_source: Callable[[SourceOptions], Source] = partial(_open, "lists")
 open_item_weights: Callable[[ItemWeightsOptions], ItemWeightSource] = partial(_open, "item_weights")
 open_item_titles: Callable[[ItemTitlesOptions], ItemTitleSource] = partial(_open, "item_titles")

@@ -25,7 +25,8 @@ _STATUS = (
     "Cache-Status",
 )
 # An answer that the cache checked with the origin ("RefreshHit", "TCP_EXPIRED_HIT", "REVALIDATED")
-# does not count. The second number in X-Varnish is the request whose answer was stored.
+# is not regarded as an answer of the cache. The second number in X-Varnish is the request whose
+# answer was stored.
 _FROM_CACHE = re.compile(
     r"(?i)(?:^|[\s,;]|(?<!refresh)(?<!expired)_)(hit|stale|updating|collapsed)\b(?!=\?0)|^\d+ \d+$"
 )

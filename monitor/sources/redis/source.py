@@ -140,7 +140,8 @@ class RedisSource:
 
     def _replies(self, request: PullRequest, users: Sequence[str]) -> Iterator[object]:
         """The replies, in the order of the users. An error for one user is a reply too."""
-        # Threads do this, because they can be left at the deadline if DNS or answers hang.
+        # A thread asks, because a thread can be abandoned at the deadline if DNS or an answer
+        # hangs.
         deadline = Deadline.after(request.timeout_s)
         size = self._options.batch
 

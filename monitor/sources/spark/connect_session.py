@@ -46,10 +46,10 @@ finally:
         del _main.__file__
 
 CANCEL_S = 5.0
-"""How long a server may take to cancel after the deadline. Then the connection is closed."""
+"""How long a server may take to cancel jobs. After this time, the connection is closed."""
 _RETRIES = 4  # they take about 8 s
-# With a limit, Spark measures the size of a batch after each row. For rows without a list, this
-# takes quadratic time.
+# With a limit, Spark measures the size of the batch after each row. For many rows without a list,
+# the total time is quadratic.
 _ANY_SIZE = ("spark.sql.execution.arrow.maxBytesPerBatch", str(2**31 - 1))
 
 _REASONS = {

@@ -40,7 +40,7 @@ def with_profile(options: Mapping[str, Any], base: str | None) -> dict[str, Any]
         }
     except (OSError, yaml.YAMLError, AttributeError, KeyError, TypeError) as error:
         names = ", ".join(sorted(file.stem for file in FOLDER.glob("*.yaml")))
-        why = getattr(error, "strerror", None) or "it is no mapping with http and with"
+        why = getattr(error, "strerror", None) or "it is no mapping with the keys http and with"
         raise ValueError(
             f"cannot read profile {name} ({why}): use one of {names}, or ./FILE.yaml for your own"
         ) from None
