@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from monitor.measures.reading.ids import one_array
 from monitor.measures.sampling import select_kept
-from monitor.model.arrays import Flags, Floats, Hashes, Rows
+from monitor.model.arrays import Floats, Hashes, Rows
 from monitor.model.ports import ScoreSpool
 from monitor.model.rules import Comparison, Keep
 from monitor.model.runs import Scores
@@ -81,11 +81,6 @@ class RunScores:
             self._spool.close()
 
 
-def take_scores(scores: Scores, is_taken: Flags) -> Scores:
-    """The scores of the selected users, bool (n,)."""
-    return scores if is_taken.all() else take_rows(scores, np.flatnonzero(is_taken))
-
-
 def draw_scores(scores: Scores, keep: Keep | int, comparison: Comparison) -> Scores:
     """Draw the scores that a run stores.
 
@@ -94,7 +89,7 @@ def draw_scores(scores: Scores, keep: Keep | int, comparison: Comparison) -> Sco
     """
     if keep is Keep.ALL:
         return scores
-    return take_scores(scores, select_kept(scores.users, keep, comparison))
+    return take_rows(scores, np.flatnonzero(select_kept(scores.users, keep, comparison)))
 
 
 def join_scores(parts: Sequence[Scores]) -> Scores:
