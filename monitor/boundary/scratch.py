@@ -26,7 +26,7 @@ _NO_ROOM = (
     "No space left on device",
     "Failed to create directory",
 )
-"""Parts of the texts of DuckDB's errors if memory or temporary files are too small."""
+"""Words in DuckDB's errors when memory or the space for temporary files is too small."""
 _PREFIX = "rankwatch-spill-"
 _YOUNG_S = 60
 _folders: set[str] = set()
@@ -121,7 +121,7 @@ def _remove_leftovers() -> None:
 
 
 def room_trouble(duckdb_error: str) -> str | None:
-    """Why memory and temporary files are too small, and what to do. None for other errors."""
+    """Why memory or temporary files did not suffice, and what to do. None for other errors."""
     if not any(words in duckdb_error for words in _NO_ROOM):
         return None
     try:
@@ -140,12 +140,12 @@ def room_trouble(duckdb_error: str) -> str | None:
         )
     if "max_temp_directory_size" in duckdb_error:
         return (
-            f"it needs more than {SPILL} of temporary files in {folder}: ask fewer users, or "
+            f"it needs more than {SPILL} of temporary files in {folder}: sample fewer users, or "
             "write shorter lists"
         )
     return (
-        f"it needs more memory, even with temporary files in {folder}: ask fewer users, or write "
-        "shorter lists and texts"
+        f"it needs more memory, even with temporary files in {folder}: sample fewer users, or "
+        "write shorter lists and texts"
     )
 
 

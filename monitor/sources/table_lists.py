@@ -107,7 +107,8 @@ class WantedUsers:
     def failures(self, reasons: Mapping[CoverageReason, Integers]) -> dict[str, CoverageReason]:
         """The reason of each failed user.
 
-        ``reasons`` has the positions of the users that fail for each reason. If a user has several reasons, the first one is used.
+        ``reasons`` has the positions of the users that fail for each reason. If a user has several
+        reasons, the first one is used.
         """
         failed: dict[str, CoverageReason] = {}
         for reason, positions in reasons.items():

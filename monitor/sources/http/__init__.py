@@ -306,7 +306,8 @@ class HttpSourceOptions(HttpOptions):
         if "user" in placeholders(f"{self.address} {body}"):
             yield (
                 "with batch, one request asks for many users. Write {users}, or an array in the "
-                "body with one element that has {user}. rankwatch repeats that element for each user"
+                "body with one element that has {user}. rankwatch repeats that element for each "
+                "user"
             )
 
 
@@ -325,7 +326,7 @@ class HttpUsersOptions(UserColumnOptions, HttpOptions):
         if placeholders(self.url.get_secret_value()) - {"slot"}:
             yield (
                 "url may contain only {slot:...}, because one request gets all users: leave out "
-                "others"
+                "other placeholders"
             )
 
 

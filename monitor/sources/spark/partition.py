@@ -46,7 +46,10 @@ class UnreadableLists(dict[str, tuple[Unreadable, ...]]):
 
 
 def user_keys(column: str, where: str) -> Callable[[pa.Array], pa.Array]:
-    """A function that returns the users of a column as text. A value that is no user becomes null."""
+    """A function that returns the users of a column as text.
+
+    A value that is no user becomes null.
+    """
 
     def keys(values: pa.Array) -> pa.Array:
         return id_column(values, column, where).cast(pa.string())
