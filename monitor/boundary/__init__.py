@@ -1,4 +1,4 @@
-"""What adapters share.
+"""The code that all adapters share.
 
 This package defines deadlines. It reads files of limited size and replaces files as a whole. It
 refuses link-local addresses and removes secrets from text. It describes errors of other programs in

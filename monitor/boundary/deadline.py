@@ -1,4 +1,4 @@
-"""Deadlines, and calls that are abandoned once their deadline has passed.
+"""Deadlines, and calls that are abandoned when their deadline has passed.
 
 Calls into vendors' code run in a separate daemon thread. Loops check the deadline between steps.
 """
@@ -62,7 +62,7 @@ class BackgroundCall(Generic[T]):
         self._done: queue.SimpleQueue[Callable[[], T]] = queue.SimpleQueue()
         self._is_abandoned = threading.Event()
         self._interrupts: list[Callable[[], object]] = []
-        # Uses the caller's context, so that log lines name the same run.
+        # The thread uses the caller's context, so that its log lines name the same run.
         context = copy_context()
         threading.Thread(target=context.run, args=(self._run, work), name=name, daemon=True).start()
 

@@ -130,7 +130,7 @@ def replacing(
     try:
         with open(number, "wb") as file:  # noqa: PTH123 - an open file
             if mode is not None:
-                os.fchmod(number, mode)  # before the file has any content
+                os.fchmod(number, mode)  # the permissions are set before the file has any content
             yield file
             if is_lasting:
                 file.flush()
@@ -172,7 +172,7 @@ def _begin_draft(path: Path) -> tuple[int, Path]:
             fcntl.flock(number, fcntl.LOCK_EX)
         if os.fstat(number).st_nlink:
             return number, draft
-        os.close(number)  # another process deleted it as a leftover before it was locked
+        os.close(number)  # another process deleted the file as a leftover before it was locked
 
 
 def _delete_unless_locked(draft: Path) -> None:

@@ -215,7 +215,8 @@ CAUSES = _by_code(
     },
     permanent=False,
 )
-"""Causes by the system's error name, SQLSTATE or its class, MySQL number, SQLite code, or class."""
+"""Causes by name or code. A key is an error name of the system, a SQLSTATE or its first two
+characters, a number of MySQL, a code of SQLite, or the name of an error's class."""
 
 
 STATES_BY_WORDS = {
@@ -236,7 +237,7 @@ UNCONNECTED = _by_code(
             "set sslmode=prefer, or enable TLS on the server",
         ),
         "invalid response": (
-            "the server that answers is another kind of server",
+            "the server that answers is not a database of this kind",
             "check host and port in url",
         ),
     },
@@ -251,7 +252,7 @@ UNCONNECTED = _by_code(
     "connection is lost": CAUSES["EPIPE"],
     "EOF detected": CAUSES["EPIPE"],
 }
-# SQLite has only one code for all these errors.
+# All these errors have the same code of SQLite, so their texts are searched.
 SQLITE_WORDS = {
     "one statement at a time": CAUSES["25"],
     "no such table": CAUSES["42P01"],

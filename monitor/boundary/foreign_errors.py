@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 
 def chain_of(error: BaseException | None) -> Iterator[BaseException]:
-    """The error and its causes."""
+    """Yield the error, then the error that caused it, and so on."""
     while error is not None:
         yield error
         error = error.__cause__ or error.__context__
@@ -132,7 +132,7 @@ _BY_VERIFY_CODE = {
     62: TlsFault.OTHER_NAME,
     64: TlsFault.OTHER_NAME,
 }
-"""Faults by OpenSSL's codes, such as X509_V_ERR_CERT_NOT_YET_VALID."""
+"""The fault for each code of OpenSSL, such as X509_V_ERR_CERT_NOT_YET_VALID."""
 _TLS_WORDS = {
     "does not match host name": TlsFault.OTHER_NAME,
     "certificate required": TlsFault.CLIENT_WANTED,
@@ -160,7 +160,7 @@ _TLS_WORDS = {
     "record layer failure": TlsFault.NO_TLS,
     "http request": TlsFault.NO_TLS,
 }
-"""Faults by OpenSSL's reasons.
+"""The fault for each reason that OpenSSL reports in words.
 
 Python writes a reason as ALERT_CERTIFICATE_REQUIRED, libpq as "alert certificate required".
 """

@@ -1,4 +1,4 @@
-"""Plugins: entry points of installed packages, used for names that are not built in.
+"""Plugins: entry points of installed packages. They are used for names that are not built in.
 
 See `monitor.plugin_v1`.
 """
@@ -18,7 +18,7 @@ from monitor.model.errors import ConfigError, MetricError, MonitorError
 
 T = TypeVar("T")
 OPENING_S = 10.0
-"""How many seconds the opening of a plugin may take. Opening does no I/O, so this is much."""
+"""How many seconds the opening of a plugin may take. It usually takes much less."""
 _LONGEST = 300
 _MOST_CALLS = 2 * (os.cpu_count() or 1) + 2
 """How many calls of one plugin may run at the same time. Each processor needs one for metrics."""
@@ -99,7 +99,7 @@ class Registry(dict[str, T]):
 
 @cache
 def _entry_points(group: str) -> Any:  # noqa: ANN401 - importing its type takes a while
-    # Called once in a process, because this takes as long as reading a configuration.
+    # This is cached, because it takes as long as reading a configuration.
     return import_module("importlib.metadata").entry_points(group=group)
 
 
@@ -130,7 +130,8 @@ class Guard:
 
     The text of an error of class ``kind`` is cut to one line. Any other error becomes an error of
     class ``kind`` with these ``fields``. The original text is dropped, because it may contain
-    secrets. The number of calls at a time is limited, so calls that hang cannot use up all threads.
+    secrets. The number of calls at the same time is limited, because calls that hang never free
+    their threads.
     """
 
     def __init__(

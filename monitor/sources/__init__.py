@@ -62,7 +62,7 @@ class SourceOptions(OneOf):
 
     @property
     def has_scores(self) -> bool:
-        """Whether the lists have the model's own scores."""
+        """Whether the lists come with the model's own scores."""
         return getattr(self.given, "scores", None) is not None
 
     @property
@@ -90,9 +90,9 @@ class RelevanceOptions(OneOf):
     after: Annotated[Duration | None, NOT_IN_HASH] = None
     """How long after its slot a run first reads what users found relevant. All of this must be
     known at that time, because rankwatch uses the first answer that is not empty and ignores later
-    answers. Without `after`, a run reads it at once."""
+    answers. Without `after`, the first read is part of the run."""
     within: Annotated[Duration, NOT_IN_HASH] = timedelta(days=7)
-    """How long after its slot a run waits for what users found relevant."""
+    """How long after its slot a run stops waiting for what users found relevant."""
 
     def _problems(self) -> Iterator[str]:
         if self.after is not None and self.after >= self.within:
@@ -111,7 +111,7 @@ class SampleOptions(Options):
     """Number of users that each run draws at random. Decisions are based on them."""
     minimum: int | None = Field(default=None, ge=1, le=10**6)
     """The smallest number of users that a run asks for in each segment. If a segment has fewer
-    users, the run asks for all of them. The users that this adds are the same in every run. They
+    users, the run asks for all of them. The users that are added are the same in every run. They
     count for this segment only, so that they do not bias the figures of other segments and of all
     users."""
     stop_when: Literal["decided"] | None = None
@@ -148,7 +148,10 @@ def _check_segments(names: tuple[str, ...]) -> tuple[str, ...]:
 
 @_from_kinds("users")
 class UsersOptions(OneOf):
-    """The users that are asked, their segments and the sample. Give exactly one source, or all."""
+    """The users that are asked, their segments and the sample.
+
+    Give exactly one source, or `all`.
+    """
 
     also: ClassVar[frozenset[str]] = frozenset({"segments", "sample"})
 
@@ -158,11 +161,11 @@ class UsersOptions(OneOf):
         default=(), max_length=20
     )
     """Columns whose values divide the users into segments. They are columns of the file or table
-    that `users` names. With `users: {all: true}` they are columns of the baseline's file or
+    that `users` names. With `users: {all: true}`, they are columns of the baseline's file or
     table."""
     sample: Annotated[int, Field(ge=1, le=10**8)] | SampleOptions | None = None
-    """How many users a run asks for. A number asks for the same users in every run. Without it a
-    run asks for all users."""
+    """How many users a run asks for. If it is a number, every run asks for the same users. Without
+    `sample`, a run asks for all users."""
 
     @property
     def sample_size(self) -> SampleOptions | None:
@@ -262,7 +265,7 @@ def open_joined(
 ) -> JoinedSource | None:
     """Open the lists of both arms, the users and the lists of the noise floor as one source.
 
-    The result is None if they are of different kinds, or if their kind cannot join them.
+    The result is None if the sources are of different kinds, or if their kind cannot join them.
     """
     kind, user_options = _users_of(users, baseline)
     join = SOURCES[kind].joined

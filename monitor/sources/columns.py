@@ -54,7 +54,7 @@ def on_one_line(name: str, most: int = 60) -> str:
 
 
 def user_index(keys: pa.Array) -> "pd.Index[str]":
-    """A column of users' keys as an index."""
+    """Convert a column of users' keys to an index of pandas."""
     users: pd.Index[str] = pd.Index(pd.array(keys.cast(pa.large_string()), dtype="str"))
     return users
 

@@ -56,7 +56,7 @@ class _TensorFunctions(Functions):
         try:
             for output in outputs:
                 data = output["data"]
-                # An array without data may have a shape that does not fit.
+                # An array without data stays empty, whatever its shape says.
                 if data:
                     data = np.array(data, object).reshape(output["shape"]).tolist()
                 tensors[output["name"]] = data
@@ -91,7 +91,7 @@ def finder(expression: str) -> Find:
 def shape_of(answer: object, users: Collection[str] = ()) -> str:
     """The form of an answer: its type, and names of its fields. Values are never shown.
 
-    A field's name is hidden if it is the key of one of these users, or if it is not plain.
+    A field's name is hidden if it is the key of one of these users, or if `is_plain` is false.
     """
     if isinstance(answer, list):
         shape = f"an array of {len(answer):,}"

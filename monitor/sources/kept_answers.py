@@ -86,7 +86,7 @@ class AnswerFile:
                     if user in missing:
                         del missing[user]
                         lists.add(user, items, scores, version)
-        lists.new_lists()  # these are stored already
+        lists.new_lists()  # the recalled lists are stored already
         return list(missing)
 
     def take(self, lists: ListCollector) -> Callable[[], None]:

@@ -18,7 +18,7 @@ from monitor.model.immutable import immutable
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """Describes how a kind of source reads one thing, such as lists or users."""
+    """Describes how a kind of source reads one kind of data, such as lists or users."""
 
     options: type[Options]
     # `package.module:Class`. It is imported when it is opened, so that reading a configuration

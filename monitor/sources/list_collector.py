@@ -15,7 +15,7 @@ from monitor.model.model_versions import count_versions
 from monitor.model.rankings import CoverageReason, Pull, RankingTable
 
 _TOGETHER = 5_000
-"""The lists of this many users are converted at once. Converted integers take 8 bytes each."""
+"""How many lists wait until they are converted. Converted lists take less memory."""
 
 
 def pull_without(
@@ -48,7 +48,7 @@ def without_failed(pull: Pull) -> Pull:
 
 
 def spell_items(pull: Pull, forms: Forms) -> Pull:
-    """The same lists, with item ids rewritten in these forms.
+    """The same lists, with item ids rewritten by ``forms``.
 
     If different items get the same id, the reason is ``duplicated``, and a note says so.
     """

@@ -43,8 +43,8 @@ def user_table(
 ) -> UserTable:
     """The table of users, from batches with user ids and segment columns.
 
-    Ids are texts, or null. If a user has several rows, the first row is used. Raises SourceError if
-    there is no user.
+    An id is a text or null. If a user has several rows, the first row is used. Raises SourceError
+    if there is no user.
     """
     users = pd.Index(_str_array([user_ids for user_ids, _ in batches]))
     is_first = users.notna() & ~users.duplicated()
@@ -53,7 +53,8 @@ def user_table(
             f"{tally.where} has no user: check the path or table, and check the name of the user "
             "column"
         )
-    rows = slice(None) if is_first.all() else is_first  # a slice does not copy
+    # Unlike an array of flags, a slice does not copy the rows.
+    rows = slice(None) if is_first.all() else is_first
     segments = {}
     for name in batches[0][1]:
         labels = _str_array([_labels(columns[name], name, tally) for _, columns in batches])
@@ -102,7 +103,7 @@ def _is_extension(kind: pa.DataType) -> bool:
     return isinstance(kind, pa.BaseExtensionType)
 
 
-# The types that segment values can have, except text
+# Tests of the types that segment values can have, except text.
 _LABELS = (
     is_numeric,
     arrow_types.is_boolean,
@@ -172,14 +173,14 @@ def split_by_values(
 def item_weights(items: Sequence[pa.Array], weights: Sequence[Floats], where: str) -> ItemWeights:
     """The weights of items, from the ids and numbers of several batches.
 
-    Raises SourceError if there is no item, if an id or a weight is not valid, and if an item has
-    two weights.
+    Raises SourceError if there is no item, if an id or a weight is not valid, or if an item has two
+    weights.
     """
     ids = join_ids(items)
     if not len(ids):
         msg = (
-            f"{where} holds no item: check the path or table, and that the job which writes it "
-            "has run"
+            f"{where} has no item: check the path or table, and check that the job which writes "
+            "it has run"
         )
         raise SourceError(msg, permanent=False)
     numbers = np.concatenate(weights)

@@ -78,7 +78,7 @@ def _join_columns(parts: list[pa.Array]) -> pa.Array:
 
 
 class WantedUsers:
-    """The requested users, and the position of each key."""
+    """The requested users. Finds the position of a user's key among them."""
 
     def __init__(self, users: pd.Index[str]) -> None:
         self.index = users
@@ -92,7 +92,7 @@ class WantedUsers:
         if users.equals(self._keys):
             return np.arange(len(users))
         if _MUCH_FEWER * len(users) < len(self):
-            # The index keeps its hash table for the next batch.
+            # The index stores its hash table, so that the next batch needs no new one.
             return self.index.get_indexer(columns.user_index(users))
         places = pc.index_in(users, value_set=self._keys).fill_null(-1)
         positions: Integers = places.to_numpy().astype(np.int64)
@@ -325,14 +325,14 @@ def _filter(column: Any, is_left: Flags) -> Any:  # noqa: ANN401 - Arrow or Pyth
 
 
 def parse_cells(column: Any) -> list[object]:  # noqa: ANN401 - Arrow or Python
-    """The cells of a column of lists or of JSON texts, as Python's values."""
+    """Convert the cells of a column to Python's values. Texts are parsed as JSON."""
     return list(map(parse_cell, column.to_pylist() if isinstance(column, pa.Array) else column))
 
 
 def _versions(
     pull: Pull, wanted: WantedUsers, positions: Integers, versions: pa.Array
 ) -> dict[str, int]:
-    """The number of lists of each version. A user's first row has the version."""
+    """The number of lists of each version. The version is read from the user's first row."""
     listed, first = np.unique(positions, return_index=True)
     has_list = ~wanted.take(listed).isin(list(pull.failures))
     return count_versions({}, Counter(versions.take(pa.array(first[has_list])).to_pylist()).items())

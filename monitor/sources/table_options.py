@@ -41,7 +41,8 @@ class ServedOptions(Options):
     of seconds, milliseconds, microseconds or nanoseconds since 1970. The size of the number decides
     the unit."""
     within: Duration
-    """The longest time from serving a list to the slot, such as the time between runs."""
+    """The longest time between serving a list and the slot. A good value is the time between
+    runs."""
     arm: dict[ColumnName, str] = Field(default_factory=dict)
     """Columns and values that select this arm's rows, such as `variant: a`. With `users: {all:
     true}`, the users of all arms are asked."""
@@ -96,7 +97,7 @@ class TitleColumnOptions(Options):
     item: ColumnName
     """Column with the item's id."""
     title: ColumnName
-    """Column with the item's title for people."""
+    """Column with the item's title, which people read."""
 
 
 class ListColumnOptions(UserColumnOptions):
@@ -173,7 +174,7 @@ class GradeColumnOptions(UserColumnOptions):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns to read: the user, the items, the grades."""
+        """The columns to read. These are the columns of users, items and grades."""
         return _distinct(self.user, self.items, self.grades, self.item, self.grade)
 
 

@@ -105,7 +105,7 @@ class Table(ABC):
     def relevance(self, slot: datetime) -> RelevanceTable | None:
         """What users found relevant, in the slot's table. The result may be empty.
 
-        It is None if the table does not exist yet or has no batch.
+        The result is None if the table does not exist yet or has no batch.
         """
         options = self._options
         where = self.where(slot)

@@ -1,4 +1,4 @@
-"""The base of all options: strict keys, secrets, durations, paths.
+"""The base of all options, and the types of secrets, durations and paths.
 
 Each module defines its options next to its code.
 """
@@ -103,7 +103,7 @@ def parse_duration(value: object) -> timedelta:
 
 
 def format_duration(value: timedelta) -> str:
-    """The duration as a whole number of the largest possible unit: ``90s``, ``2m``."""
+    """The duration in the largest unit that gives a whole number, such as ``90s`` or ``2m``."""
     milliseconds = round(value / timedelta(milliseconds=1))
     units = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1))
     return next(f"{milliseconds // size}{unit}" for unit, size in units if milliseconds % size == 0)
@@ -207,11 +207,12 @@ def _names_by_key(options: type["Options"]) -> dict[str, str]:
 
 
 class Options(BaseModel):
-    """Base of all options: unknown keys are errors, errors quote no values, instances are frozen.
+    """Base of all options. Unknown keys are errors. Errors quote no values. Instances are frozen.
 
-    A field of type SecretStr, or of a mapping to SecretStr, may be given as ``name_file: path``.
-    Its value is then the file's text without the last line break. ``repr`` shows URLs by
-    `display_url`. A docstring below a field describes it in the reference and in the schema.
+    In place of a field ``name`` of type SecretStr, or a mapping of these, the file may have
+    ``name_file: path``. Its value is then the file's text without the last line break. ``repr``
+    shows URLs by `display_url`. A docstring below a field describes it in the reference and in the
+    schema.
     """
 
     model_config = ConfigDict(

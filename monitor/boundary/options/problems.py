@@ -120,7 +120,7 @@ class PlacedMapping(dict[str, Any]):
 
 
 def placed(entries: Mapping[str, Any], original: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The mapping ``original`` with other entries, if it is a mapping of a document.
+    """``original`` with other entries, if it is a mapping of a document.
 
     Its path stays, so that problems of the entries are reported there. Any other mapping has no
     path, so ``entries`` is returned.
@@ -189,7 +189,7 @@ def _wants_text(error: _Error) -> bool:
 def _replace(data: Any, path: KeyPath, value: object) -> bool:  # noqa: ANN401 - YAML
     """Replace the value at this path, or its nearest parent that is not replaced yet.
 
-    Returns whether there is one.
+    Returns whether a value was replaced.
     """
     parents = [data]
     for step in path[:-1]:
@@ -207,8 +207,9 @@ def _replace(data: Any, path: KeyPath, value: object) -> bool:  # noqa: ANN401 -
 def _nearest(errors: Iterable[_Error], data: object) -> dict[KeyPath, list[_Error]]:
     """Pydantic's errors by key path.
 
-    If a value may have several forms, pydantic reports errors of every form. The nearest form is
-    the one with an error inside the value, so an error of the whole value is ignored then.
+    If a value may have several forms, pydantic reports errors of every form. If a form has errors
+    inside the value, it is probably the form that was meant. So an error of the whole value is
+    ignored then.
     """
     by_path: dict[KeyPath, list[_Error]] = {}
     for error in errors:
@@ -243,7 +244,7 @@ def _message(errors: Sequence[_Error]) -> str | None:
 
 
 def _describe(error: _Error) -> tuple[str | None, str | None]:
-    """What to do, and the words after "must be" if the text has these. No value is quoted."""
+    """What to do about one error, and the words after "must be", if any. No value is quoted."""
     kind = error["type"]
     context = error.get("ctx", {})
     value = error["input"]

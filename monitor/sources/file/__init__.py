@@ -66,17 +66,13 @@ class FileSourceOptions(table_options.ListColumnOptions, FileOptions):
     """One arm's lists in a file."""
 
     in_order: Literal[True] | None = None
-    """For the long form without `rank`: says that the rows of each user are in order, best item
-    first. Several files are read in the
-    order of their paths."""
+    """For the long form without `rank`: says that each user's rows are in order, best item first.
+    Several files are read in the order of their paths."""
     served: _Log = None
 
     def _problems(self) -> Iterator[str]:
         if self.in_order and (self.rank is not None or self.items is not None):
-            yield (
-                "in_order needs item without rank and items: remove in_order, or remove rank and "
-                "items"
-            )
+            yield "in_order does not fit rank or items: remove in_order, or remove rank and items"
 
 
 class FileUsersOptions(table_options.UserColumnOptions, FileOptions):

@@ -139,11 +139,11 @@ class FileView:
             self._select_served(served, log, files.slot)
 
     def empty(self, columns: Sequence[str]) -> dict[str, Any]:
-        """Empty columns of the types that these columns have."""
+        """These columns with their types, but without any rows."""
         return {name: self.values(name, self._empty[name]) for name in columns}
 
     def values(self, name: str, column: pa.Array) -> Any:  # noqa: ANN401 - pyarrow has no stubs
-        """A column of the view, as `TableBatch` has it. Texts of JSON become their values."""
+        """The values in a column of the view. The texts of JSON lines are parsed."""
         if name in self._halves:
             # A 16-bit float can represent fewer whole numbers than a 32-bit float, so the checks of
             # ids need the type of the file.
@@ -154,7 +154,10 @@ class FileView:
         return parse_column(column.to_pylist())
 
     def is_list(self, column: str) -> bool:
-        """Whether a column has a type of lists. It is false for text that contains lists."""
+        """Whether the type of a column is a list.
+
+        A text that contains a list is not of this type.
+        """
         return is_list(self._empty[column].type)
 
     def ids(self, column: str, forms: Forms = None) -> str:

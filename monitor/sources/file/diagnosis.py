@@ -36,7 +36,7 @@ UNFINISHED = "the file is cut off or still being written"
 
 @contextmanager
 def file_errors(files: Sequence[FileSet], deadline: Deadline | None = None) -> Iterator[None]:
-    """Turn errors of DuckDB into a SourceError that names the fault of a file, if it is found.
+    """Turn errors of DuckDB into a SourceError, which names the fault of a file if possible.
 
     Interrupts become an OverdueError.
     """

@@ -106,7 +106,7 @@ def find_files(options: FileOptions, slot: datetime) -> FileSet:
         if len(paths) > _MOST_PARTS:
             raise SourceError(
                 f"{where} has {len(paths)} files, more than {_MOST_PARTS}: write fewer and "
-                "larger ones"
+                "larger files"
             )
         return FileSet(
             where,
@@ -214,7 +214,7 @@ def _on_disk(where: str, options: FileOptions) -> dict[str, object]:
 
 
 def _folder_of_pattern(pattern: Path) -> Path:
-    """The last folder in the path of the pattern before the first wildcard."""
+    """The folder that the pattern searches. It is the last folder before the first wildcard."""
     return next(folder for folder in pattern.parents if not has_magic(str(folder)))
 
 
@@ -289,8 +289,8 @@ def _format_of(paths: Sequence[str], where: str) -> str:
         )
     if len(formats) > 1:
         raise SourceError(
-            f"{where} has files of several formats ({', '.join(formats)}): name files of one, "
-            f"such as {where}/*.{formats[0]}"
+            f"{where} has files of several formats ({', '.join(formats)}): name files of one "
+            f"format, such as {where}/*.{formats[0]}"
         )
     return formats[0]
 

@@ -97,7 +97,7 @@ _NULLS = "nulls"
 def _family(kind: pa.DataType) -> str:
     """The family of a type.
 
-    Parts whose columns have one family can be read as one column. This changes no id.
+    If a column has the same family in all parts, reading the parts together changes no id.
     """
     if is_list(kind):
         inner = _family(kind.value_type)

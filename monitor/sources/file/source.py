@@ -32,8 +32,8 @@ from monitor.sources.table_lists import TableBatch, TableLists, check_size
 from monitor.sources.tables import Table
 
 GIVEN = "rankwatch_user"
-"""The column of users as the file writes them. The column `KEY` has the users after
-``user_ids``."""
+"""The column of users as the file writes them. `KEY` has the users as ``user_ids`` rewrites
+them."""
 _BATCH_ITEMS = 40_000  # an id may be long
 _BATCH_ROWS = 8192
 _USER_BYTES = 64  # the number of bytes that one user takes at least
@@ -104,7 +104,7 @@ class ListView:
         return self._file.unreadable
 
     def taken(self, column: str) -> str:
-        """The SQL expression for any of the columns, except the column of users."""
+        """The SQL expression for any column except the column of users."""
         options = self.options
         file = self._file
         value = sql_name(column)

@@ -96,7 +96,7 @@ def _aws_signer(options: AwsOptions, deadline: Deadline) -> Callable[[ClientRequ
 
     Each pull searches for the keys, because temporary keys expire.
     """
-    # These packages are in an extra.
+    # An extra installs these packages.
     from botocore import auth, awsrequest, credentials, exceptions, session  # noqa: PLC0415
 
     def find_keys() -> Any:  # noqa: ANN401 - untyped
@@ -137,7 +137,7 @@ def _describe(error: Exception) -> str:
 class AccessTokens:
     """The access token of one client.
 
-    It is used until it expires. All requests with it must use one event loop.
+    It is used until it expires. All requests must come from one event loop.
     """
 
     def __init__(

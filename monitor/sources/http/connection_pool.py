@@ -1,7 +1,7 @@
 """One event loop and one pool of connections for all pulls of this process.
 
-Opening a connection costs more than a request, so pulls share connections. Pulls cannot influence
-each other by this. Each request has its own headers, and cookies are not stored. Each set of
+Opening a connection costs more than a request, so pulls share connections. Shared connections do
+not mix the pulls, because each request has its own headers, and cookies are not stored. Each set of
 trusted authorities has its own connections.
 """
 

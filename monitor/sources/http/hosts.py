@@ -28,9 +28,9 @@ _Probe = asyncio.Future[RequestFailure | None]
 
 
 class Knee:
-    """Learns how many requests at the same time a host answers before they queue there.
+    """Learns how many requests a host answers at the same time before they queue there.
 
-    It learns from windows of requests, as Envoy's adaptive concurrency does.
+    It learns from one window of requests after another, as Envoy's adaptive concurrency does.
     """
 
     _TOLERATED = 1.05
@@ -153,7 +153,7 @@ class Host:
         self._sleep = sleep
         self._now = now
         self._day = date.min
-        self._day_requests = 0  # only from sources with requests_a_day
+        self._day_requests = 0  # only requests of sources with requests_a_day are counted
         # The breakers and pauses of each requested address. The key "" is for the whole host.
         self.breakers = defaultdict[str, Breaker](Breaker)
         self._pauses = dict[str, _Pause]()
@@ -257,7 +257,7 @@ class Host:
             self._day_requests = 0
         if self._day_requests >= most:
             note = (
-                f"was not asked, because it got {most:,} requests today, as many as requests_a_day "
+                f"was not asked, because it got {most:,} requests today (UTC), as many as requests_a_day "
                 f"allows: it is asked again from {self._day + timedelta(days=1)} 00:00 UTC"
             )
             return RequestFailure(CoverageReason.TOO_SLOW, note)

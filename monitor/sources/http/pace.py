@@ -48,7 +48,7 @@ class PullPace:
         if with_own_work:
             busy_s += worked_s - self._worked_s
         elapsed_s = time.monotonic() - self._begun_at
-        if busy_s <= elapsed_s / 2 or elapsed_s < 1:  # a shorter time shows nothing
+        if busy_s <= elapsed_s / 2 or elapsed_s < 1:  # too short a time shows nothing
             return None
         return (
             f"is not at fault: rankwatch or its machine was too busy, for {busy_s:.1f} of "

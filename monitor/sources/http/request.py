@@ -46,7 +46,7 @@ class RequestFailure:
 
     @property
     def is_silence(self) -> bool:
-        """Whether no answer about the users came, because the source was away, refused or failed."""
+        """Whether no answer about the users came, because the source was away or failed."""
         return self.reason in _SILENT
 
 

@@ -1,4 +1,4 @@
-"""Collects what answers over HTTP report: their time, their cache and their ids."""
+"""Collects the times of answers over HTTP, their ids, and whether a cache gave them."""
 
 import re
 import time
@@ -63,7 +63,7 @@ class TraceCollector:
             self._rows.extend(row)
 
     def of(self, users: pd.Index) -> Traces:
-        """The traces of these users, in their order.
+        """The traces of these users, in the order of the users.
 
         The traces of an answer that was stored before a restart are NaN.
         """

@@ -30,7 +30,7 @@ _is_bare = not hasattr(_main, "__file__")
 if _is_bare:
     _main.__file__ = ""
 try:
-    # The warning on pandas 3 is for parts that rankwatch does not use.
+    # The warning on pandas 3 is about parts of PySpark that rankwatch does not use.
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     import grpc
     from pyspark.errors import PySparkException
@@ -85,7 +85,7 @@ _REASONS = {
         "memory: see the server's log"
     ),
 }
-"""A reason for each pattern. The first pattern that matches the text of Spark's error is used."""
+"""The reason for each pattern. The first pattern that matches the text of Spark's error decides."""
 
 
 @contextmanager
@@ -123,7 +123,8 @@ def ship_program(session: SparkSession) -> None:
             for path in sorted(root.rglob("*.py")):
                 name = path.relative_to(root.parent)
                 content = path.read_text(encoding="utf-8")
-                # Executors need no options of sources. They lack the library for options.
+                # The package is sent without the options of sources, because executors lack the
+                # library for options.
                 if name.name == "__init__.py" and "sources" in name.parts:
                     content = ""
                 archive.writestr(str(name), content)

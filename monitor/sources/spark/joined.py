@@ -53,7 +53,7 @@ def join_in_spark(
     users: SparkUsersOptions,
     dimensions: Sequence[str],
 ) -> JoinedTables | None:
-    """These tables as one joined source. None if they are of different servers."""
+    """These tables as one joined source. None if they are on different servers."""
     for options in lists.values():
         if (options.remote, options.conf) != (users.remote, users.conf):
             return None

@@ -1,6 +1,6 @@
 """The functions that Spark's executors run, each for one partition.
 
-The executors need only numpy, pandas and pyarrow for this.
+The functions need only numpy, pandas and pyarrow.
 """
 
 import json
@@ -27,7 +27,7 @@ rows."""
 
 
 class UnreadableLists(dict[str, tuple[Unreadable, ...]]):
-    """The counts of unreadable values for each name of lists."""
+    """The counts of unreadable values in each arm's lists. The keys are the names of the lists."""
 
     def add(self, name: str, parts: Sequence[Unreadable]) -> None:
         """Add these counts."""

@@ -30,7 +30,10 @@ _CANCELLED = "57014"  # the SQLSTATE query_canceled, which statement_timeout cau
 
 
 class ReadOnlyDatabase:
-    """A database to read from. Each read has its own connection, so threads share none."""
+    """A database to read from.
+
+    Each read opens its own connection, so threads share no connection.
+    """
 
     def __init__(self, url: str, max_rows: int) -> None:
         self._max_rows = max_rows
@@ -101,7 +104,7 @@ class ReadOnlyDatabase:
         return roots
 
     def _fetch(self, result: sa.Result[Any]) -> Iterator[Sequence[sa.Row[Any]]]:
-        """The rows in parts. Each part has a limited size in memory."""
+        """The rows in parts. The size of a part in memory is limited."""
         size = 1  # small, because the length of the values is not known yet
         while rows := result.fetchmany(size):
             values = chain.from_iterable(rows)

@@ -150,7 +150,7 @@ class SqlTable(Table):
         return self._database.where
 
     def batches(self, slot: datetime, columns: Sequence[str]) -> Iterator[TableBatch]:
-        """Batches of some thousand rows. There is no batch if there are no rows.
+        """Batches of some thousand rows. A table without rows has no batch.
 
         Raises SourceError if the rows cannot be read within the timeout.
         """
@@ -204,7 +204,7 @@ class SqlSource:
         batches = self._batches(request, waiting)
         unserved: tuple[Unreadable, ...] = ()
         deadline = Deadline.after(request.timeout_s)
-        with suppress(OverdueError):  # it has been reported for the lists
+        with suppress(OverdueError):  # the deadline was reported for the lists already
             unserved = count_unserved(self._database, options, deadline)
         lists = TableLists(
             options=options,

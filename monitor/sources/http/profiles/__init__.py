@@ -71,7 +71,7 @@ def _merge(usual: Any, options: Any) -> Any:  # noqa: ANN401 - YAML
 
 
 def _fill(template: Any, values: Mapping[str, object]) -> Any:  # noqa: ANN401 - YAML
-    """Fill in the values of variables. Parts that name a variable of value None are left out."""
+    """Fill in the values of variables. Leave out parts that name a variable whose value is None."""
     if isinstance(template, dict):
         filled = {}
         for key, value in template.items():
