@@ -1,4 +1,4 @@
-"""`make bench [ARGS="metrics pull"]`: print one row a measurement, ours beside theirs, and the ratio."""
+"""`make bench [ARGS="metrics runs"]`: print one row a measurement, ours beside theirs, and the ratio."""
 
 import importlib
 import sys
@@ -9,7 +9,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # as for pytest
 
 from bench import show
 
-MODULES = ("metrics", "pull", "runs")
+MODULES = ("metrics", "runs")
 SIMULATIONS = (
     "calibration",
     "sequences",

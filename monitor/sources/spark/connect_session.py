@@ -12,6 +12,8 @@ from datetime import datetime
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import pyarrow as pa
+
 import monitor
 from monitor.boundary.deadline import Deadline
 from monitor.boundary.foreign_errors import note_error
@@ -37,6 +39,7 @@ try:
     from pyspark.sql.connect.client.retries import DefaultPolicy
     from pyspark.sql.connect.session import SparkSession
     from pyspark.sql.dataframe import DataFrame
+    from pyspark.sql.functions import arrow_udf  # type: ignore[attr-defined] # absent in its stubs
 except ImportError:
     raise ConfigError(
         f"spark: the extra for Spark is not installed: {write_extra('spark')}"
@@ -161,6 +164,12 @@ def open_table(
 def column_of(name: str) -> Column:
     """The column of this name. The name may have dots."""
     return functions.col("`" + name.replace("`", "``") + "`")
+
+
+def text_of(name: str, read: Callable[[pa.Array], pa.Array]) -> Column:
+    """The text that a function reads from the column. Executors call it with Arrow arrays."""
+    text: Column = arrow_udf(read, "string")(column_of(name))
+    return text
 
 
 def _quietly(call: Callable[[], object]) -> None:

@@ -14,7 +14,7 @@ import pandas as pd
 import pyarrow as pa
 
 from monitor.boundary.deadline import Deadline
-from monitor.measures.reading.ids import EXACT, MAX_ID_LENGTH, id_column, one_array
+from monitor.measures.reading.ids import MAX_ID_LENGTH, id_column, one_array
 from monitor.measures.reading.tally import unreadable_of
 from monitor.model.errors import SourceError
 from monitor.model.ports import Measurer
@@ -31,6 +31,7 @@ from monitor.sources.spark.partition import (
     MeasuredPartition,
     MergedPartition,
     UnreadableLists,
+    user_keys,
 )
 from monitor.sources.table_lists import ListColumns, TableLists
 
@@ -40,8 +41,6 @@ PARTS_HERE = 64
 More parts are merged on the cluster, `_TOGETHER` parts in each task.
 """
 _TOGETHER = 32
-
-_INTEGERS = frozenset({"byte", "short", "integer", "long"})
 
 _NOT_PULLED = (
     "spark measures the lists on its own server: baseline, candidate, users and "
@@ -97,6 +96,7 @@ class JoinedTables:
         Raises SourceError if the users cannot be read. Lists that cannot be read only get a note.
         """
         with spark.open_session(self._users, Deadline.after(request.timeout_s)) as session:
+            spark.ship_program(session)
             users = _AskedUsers(session, self._users, self._dimensions, request)
             lists = dict[str, _Lists]()
             unread = dict[str, str]()
@@ -105,7 +105,6 @@ class JoinedTables:
                     lists[name] = _Lists(session, name, options, request)
                 except SourceError as error:
                     unread[name] = error.shown if request.shows_examples else str(error)
-            spark.ship_program(session)
             yield _MeasuredThere(users, lists, request, unread)
 
 
@@ -202,19 +201,7 @@ class _Table:
         Raises SourceError if the type of the column cannot be users.
         """
         id_column(one_array(self.empty[name]), name, self.where)
-        kind = self._kinds[name]
-        column = spark.column_of(name)
-        if kind in _INTEGERS:
-            return column.cast("string")
-        if kind in {"float", "double"}:
-            bits = 32 if kind == "float" else 64
-            is_integer = (column == F.floor(column)) & (F.abs(column) < EXACT[bits])
-            return F.when(is_integer, column.cast("long").cast("string"))
-        if kind == "decimal":
-            return F.when(column == F.floor(column), F.floor(column).cast("string"))
-        if kind == "binary":
-            return self._usable(F.try_validate_utf8(column.cast("string")))
-        return self.label(name).cast("string")
+        return spark.text_of(name, user_keys(name, self.where))
 
     def count_unreadable(
         self, checks: Sequence[tuple[str, Need, spark.Column]]
@@ -239,11 +226,8 @@ class _Table:
         column = spark.column_of(name)
         if self._kinds[name] != "string":
             return column
-        return self._usable(column)
-
-    def _usable(self, text: spark.Column) -> spark.Column:
-        has_length = F.length(text).between(1, MAX_ID_LENGTH)
-        return F.when(has_length & ~F.contains(text, F.lit("\0")), text)
+        has_length = F.length(column).between(1, MAX_ID_LENGTH)
+        return F.when(has_length & ~F.contains(column, F.lit("\0")), column)
 
 
 class _AskedUsers(_Table):

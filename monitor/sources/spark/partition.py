@@ -4,14 +4,14 @@ The executors need only numpy, pandas and pyarrow for this.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from monitor.measures.reading.ids import one_array
+from monitor.measures.reading.ids import id_column, one_array
 from monitor.model.ports import Measurer
 from monitor.model.rankings import Panel, Pull, UserBatch
 from monitor.model.unreadable import Need, Unreadable, add_up
@@ -42,6 +42,15 @@ class UnreadableLists(dict[str, tuple[Unreadable, ...]]):
             for part in parts:
                 part["need"] = Need(part["need"])
                 self.add(name, [Unreadable(**part)])
+
+
+def user_keys(column: str, where: str) -> Callable[[pa.Array], pa.Array]:
+    """A function that returns the users of a column as text. A value that is no user becomes null."""
+
+    def keys(values: pa.Array) -> pa.Array:
+        return id_column(values, column, where).cast(pa.string())
+
+    return keys
 
 
 @dataclass(frozen=True, kw_only=True)
