@@ -171,7 +171,7 @@ class AlertState:
     state: State
     since: datetime
     streak: int  # consecutive breaches while quiet or pending; recovered runs in a row while firing
-    # The newest slot that was judged. Only a newer slot may change the state
+    # The newest slot that was judged. Runs of older slots do not change the state
     judged_slot: datetime
     outcome: Outcome
     reason: str

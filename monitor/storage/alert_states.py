@@ -87,8 +87,8 @@ def admit(
 ) -> tuple[list[AlertState], list[Transition]]:
     """Return the states that may replace the stored states, and the transitions to these states.
 
-    A new state is admitted if it was judged for a later slot than the stored state. It must also
-    equal the stored state, or follow from the stored state by one of the transitions. An alert
+    A new state is admitted if it was not judged for an earlier slot than the stored state. It must
+    also equal the stored state, or follow from the stored state by one of the transitions. An alert
     without a stored state counts as quiet.
     """
     causes = {key_of(change): change for change in reversed(changes)}
@@ -199,7 +199,7 @@ def _follows(before: AlertState | None, state: AlertState, cause: Transition | N
     state_before = State.QUIET
     key_before = None
     if before is not None:
-        if state.judged_slot <= before.judged_slot:
+        if state.judged_slot < before.judged_slot:
             return False
         state_before = before.state
         key_before = before.dedup_key
