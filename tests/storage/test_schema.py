@@ -178,7 +178,7 @@ def test_a_database_without_our_tables_drifts_by_everything_and_those_of_others_
     execute(database_url, "CREATE TABLE other (a INTEGER)")
 
     assert schema_version.check(database_url) == [
-        f"the schema has version (none), this program needs {HEAD}: run `rankwatch db upgrade`"
+        f"the schema has version (none), but this program needs {HEAD}: run `rankwatch db upgrade`"
     ]
     open_store(database_url, create=True).close()
     assert "other" in tables(database_url)
