@@ -167,14 +167,14 @@ class DaemonMetrics:
             self.show("config_last_reload_success_timestamp_seconds", at.timestamp())
 
     def lines(self, form: Format) -> list[Lines]:
-        """Return all series with their present values, encoded."""
+        """Return all series with their current values, encoded."""
         lines = [form.encode(self.gauges().families())]
         for counts in self._counts.values():
             lines.append(counts.piece.lines(form))
         return lines
 
     def gauges(self) -> Gauges:
-        """Return all gauges with their present values."""
+        """Return all gauges with their current values."""
         with self._lock:
             gauges = deepcopy(self._gauges)
             shown = dict(self._shown)

@@ -70,7 +70,7 @@ class MemoryRequest:
     # The series of each alert. If a run lacks a lesson for one of them, its summaries are returned.
     series: Mapping[str, str] = field(default_factory=dict)
     splits: int = 0  # the explanation compares this run with at most this many healthy runs
-    # Whether the run needs the lists of the last run, and the lists from before the present alerts.
+    # Whether the run needs the lists of the last run, and the lists from before the current alerts.
     wants_last_lists: bool = False
 
 
@@ -85,7 +85,7 @@ class Memory:
     last_lists: KeptLists | None = None  # lists of the last run that stored its lists
     # Slot at which rules began to learn again. None if they have enough runs
     anew_since: datetime | None = None
-    # Lists of the last run that stored its lists before the present alerts began
+    # Lists of the last run that stored its lists before the current alerts began
     former_lists: KeptLists | None = None
     former_slot: datetime | None = None
     last_ok: Run | None = None  # the newest earlier run with status ok, with any configuration

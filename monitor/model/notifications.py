@@ -37,7 +37,7 @@ class Delivery:
     # Key of the message that may have arrived with this delivery. It is repeated with the same key
     message_key: str | None = None
     reason: str | None = None  # why it is held, failed, was given up or dropped
-    next_attempt_at: datetime | None = None  # None once the delivery is settled
+    next_attempt_at: datetime | None = None  # None after the delivery is settled
     settled_at: datetime | None = None
 
 
@@ -134,7 +134,7 @@ class Message:
     worse: str | None = None
     # Alerts joined an incident that the receiver already has, so nobody has to be paged
     is_update: bool = False
-    key: str | None = None  # set once the message may have arrived, see `message_key`
+    key: str | None = None  # set as soon as the message may have arrived
     # PNG of the metric over time, for receivers that show pictures
     picture: bytes | None = field(default=None, repr=False)
 

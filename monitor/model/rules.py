@@ -256,7 +256,7 @@ class SampleSize(Protocol):
 
     @property
     def stops_early(self) -> bool:
-        """Whether a run stops asking once the rules' verdicts are certain."""
+        """Whether a run stops asking as soon as the rules' verdicts are certain."""
 
 
 class Keep(StrEnum):

@@ -20,7 +20,7 @@ from monitor.storage.transactions import Database, require_file
 
 
 class SqlStore:
-    """Implements the port Store. All its parts use the same connections and the same fence."""
+    """Implements the port Store. Its parts share connections and the check of the lease."""
 
     def __init__(self, database: Database) -> None:
         self.database = database

@@ -243,7 +243,7 @@ def _lock_firing(
 ) -> list[tuple[AlertState, Transition]]:
     """Return the firing states among these alerts, each with the transition that started it.
 
-    No other transaction can change these states before the present transaction ends.
+    No other transaction can change these states before the current transaction ends.
     """
     lock_names(connection, {comparison})
     starts = {start.dedup_key: start for start in read_firing(connection, comparison)}

@@ -91,7 +91,7 @@ def _new_values(outcome: Notification) -> dict[str, object]:
         deliveries,
         delivery_id=outcome.delivery_id,
         new_attempts=int(is_attempt),
-        # The column must not be NULL. Nothing reads it once the delivery is settled.
+        # The column must not be NULL. Nothing reads it after the delivery is settled.
         next_attempt_at=outcome.next_attempt_at or outcome.at,
         settled_at=None if outcome.status in WAITING else outcome.at,
         leased_by=None,

@@ -142,7 +142,7 @@ def runs_with_unneeded_lists(before: datetime | None, now: datetime) -> Select[t
     ``before`` is None), these lists must stay:
 
     - the lists of the comparison's newest run with status ok and stored lists
-    - the lists of the newest run of this kind from before the present alerts began
+    - the lists of the newest run of this kind from before the current alerts began
     - the lists of runs that wait for relevance
     """
     later = runs.alias("later")

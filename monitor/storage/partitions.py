@@ -1,7 +1,7 @@
 """Creates and drops the partitions of the table ``scores`` on PostgreSQL.
 
 There is one partition for each UTC day of slots, and a default partition. A partition is dropped
-once all its runs are too old. If a day's partition cannot be created in time, the default partition
+when all its runs are too old. If a day's partition cannot be created in time, the default partition
 stores the day's rows. These rows are deleted run by run. On SQLite ``scores`` is one table.
 """
 

@@ -36,7 +36,7 @@ If too few of the first number are healthy, the second number is searched.
 def read_memory(database: Database, request: MemoryRequest) -> Memory:
     """Return what a run needs from earlier runs.
 
-    The lists of the last run, and the lists from before the present alerts, are read only if the
+    The lists of the last run, and the lists from before the current alerts, are read only if the
     request wants them. If lists are damaged, a sentence in ``unreadable`` replaces them.
     """
     with database.read() as connection:
@@ -219,7 +219,7 @@ def _last_explained(
 def _runs_with_lists(
     connection: Connection, request: MemoryRequest
 ) -> tuple[int | None, int | None]:
-    """Return the newest earlier run with lists, and the newest one from before the present alerts.
+    """Return the newest earlier run with lists, and the newest one from before the current alerts.
 
     Both are ids of runs with status ok.
     """

@@ -63,8 +63,8 @@ class SqlRunStore:
         """Claim the slot for one run. Return None if the slot cannot be claimed.
 
         If several callers try, exactly one gets the claim. A slot can be claimed if it was never
-        run, if its run is ``abandoned``, or if its run is still ``running`` after the claim's
-        ``until``. With ``rerun``, a finished slot can be claimed too. Its results stay until
+        run, if its run is ``abandoned``, or if it is still ``running`` after the claim's ``until``.
+        With ``rerun``, a finished slot can be claimed too. Its results stay until
         ``finish`` replaces them. The claim's ``has_ok`` says whether these results belong to a run
         with status ok. ``attempt`` grows by one.
         """

@@ -137,7 +137,7 @@ class PageStore(Protocol):
     ) -> tuple[datetime | None, UserLists | None]:
         """Return the user's lists in an earlier run, and the slot of this run.
 
-        It is the last run with stored lists before this slot and before the present alerts began.
+        It is the last run with stored lists before this slot and before the current alerts began.
         """
 
     def incident(self, key: str) -> IncidentHistory:

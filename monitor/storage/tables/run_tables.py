@@ -80,7 +80,7 @@ runs = numbered_table(
 """One row for each run. ``claimed_until`` is set while a process runs the slot.
 
 During a rerun, the row still shows the results of the earlier attempt. ``labels_until`` is set if
-metrics of relevance are wanted. ``labelled_at`` is set once they are stored. ``epoch`` is the epoch
+metrics of relevance are wanted. ``labelled_at`` is set when they are stored. ``epoch`` is the epoch
 of the lease under which a daemon claimed the slot. It is NULL if a command claimed the slot.
 ``models`` is NULL if no version is known. ``reason`` is the text for the values in ``reasons``.
 Later runs are compared with ``split``, and continue the counts in ``standstills``.
