@@ -319,8 +319,8 @@ class _HttpPull:
         shape = self._template.empty
         if shape and len(pull.rankings) == self._count and not len(pull.rankings.items):
             notes[CoverageReason.EMPTY] = (
-                f"{host} gave every user an empty list at the path that `items` gives ({self._options.items}), in "
-                f"{shape}: is items right?"
+                f"{host} gave every user an empty list at the path that `items` gives "
+                f"({self._options.items}), in {shape}: is items right?"
             )
         return notes
 
