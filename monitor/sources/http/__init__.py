@@ -28,6 +28,7 @@ from monitor.boundary.options import (
 )
 from monitor.boundary.options.one_of import OneOf
 from monitor.boundary.options.problems import placed
+from monitor.boundary.redaction import require_encoded_login
 from monitor.boundary.slot_templates import check_placeholders, placeholders
 from monitor.boundary.web_proxy import Proxy
 from monitor.sources.expressions import Expression
@@ -39,6 +40,7 @@ from monitor.sources.table_options import ColumnName, IdForms, NoItem, UserColum
 
 def _check_url(url: str) -> None:
     # Errors do not repeat the URL, because it may contain a password.
+    require_encoded_login(url)
     filled = re.sub(r"\{[^{}]*\}", "x", check_placeholders(url, "user", "users", "k"))
     if not url.isascii() or web_url_of(filled) is None:
         raise ValueError(

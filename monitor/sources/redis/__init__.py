@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field, SecretStr
 
 from monitor.boundary.options import NOT_IN_HASH, Duration, Options, must, readable_by
+from monitor.boundary.redaction import require_encoded_login
 from monitor.boundary.slot_templates import check_placeholders, placeholders
 from monitor.model.unreadable import MAX_UNREADABLE
 from monitor.sources.expressions import Expression
@@ -42,7 +43,7 @@ Template = Annotated[
 class RedisOptions(Options):
     """The address of Redis or Valkey."""
 
-    url: Annotated[SecretStr, _is_url]
+    url: Annotated[SecretStr, readable_by(require_encoded_login), _is_url]
     """`redis://user:password@host:6379/0`, `unix:///path?db=0`,
     `redis+sentinel://host,host/service/0` or `redis+cluster://host,host`. `rediss` instead of
     `redis` uses TLS. `?ssl_ca_certs=/path`, `&ssl_certfile=...`, `&sentinel_password=...` may
