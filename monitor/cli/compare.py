@@ -207,13 +207,11 @@ def compare_lists(  # noqa: PLR0913 - the command's options
     )
     trainings = None
     if retrained is not None:
-        other_arms = (arms[0], shaped(retrained, user, shapes, is_required=True))
-        trainings = compare_files(other_arms, metrics, k, users=selected_users, by=by)
-        result = replace(result, notes=tuple(dict.fromkeys((*result.notes, *trainings.notes))))
+        trained_arms = (arms[0], shaped(retrained, user, shapes, is_required=True))
+        trainings = compare_files(trained_arms, metrics, k, users=selected_users, by=by)
+        result = _with_notes(result, trainings)
     meaning = _interpret(result, metrics[0], trainings)
-    item_titles: Mapping[str, str] = {}
-    if titles is not None:
-        item_titles = _read_titles(titles, result.worst)
+    item_titles = _read_titles(titles, result.worst)
     if html is not None:
         page = _as_page(result, trainings, k, item_titles, meaning, by)
         write_page(html, f"{baseline.name} and {candidate.name}", "compared.html", [page])
@@ -324,12 +322,20 @@ def _read_forms(option: str, forms: str | None) -> list[object] | None:
     return [parsed]
 
 
-def _read_titles(path: Path, users: Sequence[Evidence]) -> Mapping[str, str]:
+def _with_notes(result: FileComparison, trainings: FileComparison) -> FileComparison:
+    """Add the notes on the second training that the result does not have."""
+    notes = dict.fromkeys((*result.notes, *trainings.notes))
+    return replace(result, notes=tuple(notes))
+
+
+def _read_titles(path: Path | None, users: Sequence[Evidence]) -> Mapping[str, str]:
     from monitor.model.column_names import ITEM_COLUMNS
     from monitor.model.runs import items_of
     from monitor.sources.file import FileItemTitlesOptions
     from monitor.sources.file.source import FileTable
 
+    if path is None:
+        return {}
     item = find_column(path, ITEM_COLUMNS)
     source = FileTable(file_options(FileItemTitlesOptions, path, {"item": item, "title": "title"}))
     try:
