@@ -206,7 +206,7 @@ def documents():
     ]
 
 
-def _settings() -> set[str]:
+def _settings():
     schema = json_schema()
     objects = [schema, *schema["$defs"].values()]
     return {name for each in objects for name in each.get("properties", ())}

@@ -385,7 +385,8 @@ def _arm_lists(
     catalogue_size: int | None,
     last: Mapping[Arm, LastLists],
 ) -> dict[Arm, ArmLists]:
-    baseline, candidate, items = exposure.compact_codes(batch.baseline, batch.candidate)
+    baseline, candidate, items = exposure.index_codes(batch.baseline, batch.candidate)
+    listed = len(exposure.distinct_items(batch.baseline, batch.candidate))
     # Values that describe both arms together are stored for the candidate.
     values: dict[Arm, dict[str, Floats]] = {
         Arm.BASELINE: {},
@@ -413,7 +414,7 @@ def _arm_lists(
             codes=codes,
             items=len(items),
             # If the catalogue were smaller than what is listed, the coverage would be above 1.
-            catalogue=max(catalogue_size or 0, len(items)),
+            catalogue=max(catalogue_size or 0, listed),
             repeated=exposure.number_repeated(codes),
             values=of_arm,
             is_new=is_new,

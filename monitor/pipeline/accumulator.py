@@ -10,10 +10,11 @@ from datetime import datetime
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from monitor.measures.metrics import Metric, parse
 from monitor.measures.pairing import count_coverage, pair
-from monitor.measures.pairing.list_tables import sort_users
+from monitor.measures.pairing.list_tables import sort_users, user_column, user_index
 from monitor.measures.pairing.pairs import mix
 from monitor.measures.sampling import hash_users, is_sampled, select_kept
 from monitor.measures.summaries import (
@@ -70,14 +71,13 @@ _LONGEST_USER = 40
 class Sample:
     """The sampled users that were paired, sorted, with their rows by segment and their scores.
 
-    ``coverage`` counts all sampled users. ``users`` is the table that shows them.
+    ``coverage`` counts all sampled users.
     """
 
     pairing: Pairing
     segments: SegmentRows
     scores: Scores
     coverage: Coverage
-    users: pa.Table
 
 
 class RunAccumulator:
@@ -243,7 +243,6 @@ class RunAccumulator:
             segments=lists.segments,
             scores=scores_of(users),
             coverage=coverage_of(self.part.sampled, self._segments),
-            users=users,
         )
 
     def findings(self, slot: datetime, sample: Sample) -> Findings:
@@ -290,10 +289,16 @@ class RunAccumulator:
         median = self.part.sums.median(str(metric))
         if metric is None or median is None:
             return ()
+        users = self.shown_users()
+        is_worst = users["badness"].is_valid()
         values = sample.scores.by_metric[str(metric)].copy()
-        values[sample.users["badness"].is_valid().to_numpy()] = np.nan
+        values[sample.scores.users.isin(user_index(users["user"].filter(is_worst)))] = np.nan
         rows = ordinary_rows(values, self._comparison.measuring.evidence_users, median)
-        return evidence_of(sample.users.take(pa.array(rows)), EvidenceKind.REPRESENTATIVE)
+        ordinary = user_column(sample.scores.users[rows])
+        # `take` would copy all lists first.
+        users = users.filter(pc.is_in(users["user"], value_set=ordinary))
+        users = users.take(pc.index_in(ordinary, value_set=users["user"]))
+        return evidence_of(users, EvidenceKind.REPRESENTATIVE)
 
 
 @dataclass(frozen=True, kw_only=True)

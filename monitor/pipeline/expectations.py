@@ -102,8 +102,8 @@ def compute_expectations(
     - runs of an ``accepted`` level,
     - runs of another model, which has its own normal.
     """
-    rules = [rule for rule in comparison.judging.rules if is_learned(rule)]
     rows = findings.coverage.rows if findings.coverage else ()
+    rules = [rule for rule in comparison.judging.rules if is_learned(rule)]
     learns_coverage = any(isinstance(rule, CoverageRule) for rule in rules)
     figures = Figures.of(findings.summaries, rows if learns_coverage else (), findings.arm_scores)
     if not (figures.summaries or figures.coverage):
@@ -144,24 +144,23 @@ def compute_expectations(
         alarms=alarms,
     )
     expected = _build(series, figures, reference, evidence, shares)
+    faults = find_fault(lessons.z, alarms.firing)
+    notes = _describe_levels(comparison.name, past, reference, note)
     lost_in_healthy = np.where(np.isnan(reference.taught), np.nan, lessons.lost)
     usual = np.nan_to_num(find_median(lost_in_healthy))
     # The value lacks users that could not be compared. `apply_bounds` takes them into account.
     lost = {row.segment: 1.0 - row.paired / row.asked for row in rows if row.asked}
-    faults = find_fault(lessons.z, alarms.firing)
     completed = []
-    for n, (since, is_new) in enumerate(zip(reference.since, reference.has_moved, strict=True)):
-        level_note = note
-        if since >= 0:
-            level_note = _describe_level(comparison.name, past[since].slot, is_new=is_new)
-        expectation = replace(
-            expected[n],
-            lost=lost.get(expected[n].segment, 0.0),
-            usual_lost=float(usual[n]),
-            note=level_note,
-            fault=_finite(faults[n]),
+    for n, expectation in enumerate(expected):
+        completed.append(
+            replace(
+                expectation,
+                lost=lost.get(expectation.segment, 0.0),
+                usual_lost=float(usual[n]),
+                note=notes[n],
+                fault=_finite(faults[n]),
+            )
         )
-        completed.append(expectation)
     return tuple(completed)
 
 
@@ -214,7 +213,10 @@ def _find_past_alarms(
     past: Sequence[PastRun],
     lessons: rule_series.LessonArrays,
 ) -> PastAlarms:
-    """Which past runs had alerts, and which were healthy. Drifts are not taken into account here."""
+    """Which past runs had alerts, and which were healthy.
+
+    Drifts are not taken into account here.
+    """
     alerts = {rule.alert for rule in learning_rules(comparison)}
     alarms = rule_series.find_alarms(series, past, alerts)
     calm = np.where(alarms, np.nan, lessons.values)
@@ -239,11 +241,21 @@ def _find_rows(past: Sequence[PastRun], accepted: Iterable[Transition]) -> list[
     return rows
 
 
-def _describe_level(comparison: str, since: datetime, *, is_new: bool) -> str:
-    slot = format_instant(since)
-    if not is_new:
-        return f"normal again since {slot}"
-    return f"{NEW_NORMAL} {slot}: accept it (rankwatch accept {comparison} --since {slot}) or roll back"
+def _describe_levels(
+    comparison: str, past: Sequence[PastRun], reference: Reference, otherwise: str
+) -> list[str]:
+    """A note on the level of each series. ``otherwise`` is the note on a level that is not new."""
+    notes = []
+    for since, is_new in zip(reference.since, reference.has_moved, strict=True):
+        note = otherwise
+        if since >= 0:
+            slot = format_instant(past[since].slot)
+            note = f"normal again since {slot}"
+            if is_new:
+                command = f"rankwatch accept {comparison} --since {slot}"
+                note = f"{NEW_NORMAL} {slot}: accept it ({command}) or roll back"
+        notes.append(note)
+    return notes
 
 
 def _runs_of_a_new_normal(past: Sequence[PastRun], slot: datetime) -> int:

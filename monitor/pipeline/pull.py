@@ -211,28 +211,14 @@ def pull_all(
 ) -> Answers:
     """Pull all answers in parallel, so that they are from the same moment."""
     measuring = comparison.measuring
-    family = comparison.family or comparison.name
-    # The family is used, so that a baseline with several candidates is asked in the same order.
-    together = (str(measuring.seed), family, slot.isoformat(), *panel.users[:1])
-    request = PullRequest(
-        users=panel.users,
-        k=measuring.k,
-        slot=slot,
-        timeout_s=max(timeout_s, 0.001),
-        together="\0".join(together),
-        on_progress=arms.on_progress,
-        answers_valid_s=measuring.deadline.total_seconds(),
-    )
+    request = _request(comparison, arms, panel, slot, timeout_s)
     begun_at = time.monotonic()
     deadline = Deadline(begun_at + request.timeout_s + GRACE_S)
+    late = f"no answer when the run's deadline passed after {request.timeout_s:.1f} s"
     # All calls begin before the first wait. Otherwise the answers are from different moments.
     asked: dict[Arm, _Asked[Pull]] = {}
-    for arm, source, name in zip(
-        Arm,
-        (arms.baseline, arms.candidate),
-        comparison.arms,
-        strict=True,
-    ):
+    sources = (arms.baseline, arms.candidate)
+    for arm, source, name in zip(Arm, sources, comparison.arms, strict=True):
         of_arm = replace(request, what=arm, answers_path=arms.answers_path(slot, name))
         pull = methodcaller("pull", of_arm)
         asked[arm] = _Asked(f"{comparison.name}-{arm}", source, pull, arms.reason)
@@ -244,10 +230,8 @@ def pull_all(
         # A cache would return the first answer again, not a second answer.
         is_uncached=measuring.noise_floor is NoiseFloor.SERVE,
     )
-    again: _Asked[Pull] = _Asked(
-        "noise_floor", arms.again, methodcaller("pull", of_floor), arms.reason
-    )
-    late = f"no answer when the run's deadline passed after {request.timeout_s:.1f} s"
+    pull = methodcaller("pull", of_floor)
+    again: _Asked[Pull] = _Asked("noise_floor", arms.again, pull, arms.reason)
     pulls = {}
     for arm, lists_of_arm in asked.items():
         lists_of_arm.wait(deadline, late)
@@ -256,25 +240,25 @@ def pull_all(
         )
     waited_s = time.monotonic() - begun_at
     lacks = [extra.wait(deadline, late) for extra in (weights, relevance, again)]
-    lists, second = pulls[Arm.BASELINE].rankings, again.answer
-    doubt = None
-    later = {Arm.CANDIDATE.value: pulls[Arm.CANDIDATE]}
+    lists = pulls[Arm.BASELINE].rankings
     unreadable = [*panel.unreadable, *relevance.unreadable]
     for pull_of_arm in pulls.values():
         unreadable += pull_of_arm.unreadable
+    unreadable += again.unreadable
+    gaps = {Arm.CANDIDATE.value: [gaps_between(lists, pulls[Arm.CANDIDATE].rankings)]}
+    second = again.answer
+    doubt = None
     if second is not None:
-        later["noise_floor"] = second
-        unreadable += second.unreadable
+        gaps["noise_floor"] = [gaps_between(lists, second.rankings)]
         if of_floor.is_uncached:
             doubt = doubt_floor(lists, second.rankings, memory.floor_overlaps)
-            second = None if doubt else second
     users = UserBatch(
         panel=panel,
         baseline=pulls[Arm.BASELINE],
         candidate=pulls[Arm.CANDIDATE],
         weights=weights.answer,
         relevance=relevance.answer,
-        again=second,
+        again=second if doubt is None else None,
     )
     users = arms.hide(users)
     if measuring.noise_floor is NoiseFloor.TEMPORAL and memory.last_lists is not None:
@@ -285,11 +269,34 @@ def pull_all(
         batches=partial(split_users, users),
         lacks=tuple(filter(None, (*lacks, *arms.describe(unreadable)))),
         doubts=() if doubt is None else (doubt,),
-        gaps={what: [gaps_between(lists, other.rankings)] for what, other in later.items()},
+        gaps=gaps,
         weights=weights.answer,
         relevance=relevance.answer,
         # If a call never returned, its time is the time that the run waited.
         seconds={arm: min(call.took_s, waited_s) for arm, call in asked.items()},
+    )
+
+
+def _request(
+    comparison: Comparison,
+    arms: Arms,
+    panel: Panel,
+    slot: datetime,
+    timeout_s: float,
+) -> PullRequest:
+    """The request for the lists of all users of the panel."""
+    measuring = comparison.measuring
+    family = comparison.family or comparison.name
+    # The family is used, so that a baseline with several candidates is asked in the same order.
+    together = (str(measuring.seed), family, slot.isoformat(), *panel.users[:1])
+    return PullRequest(
+        users=panel.users,
+        k=measuring.k,
+        slot=slot,
+        timeout_s=max(timeout_s, 0.001),
+        together="\0".join(together),
+        on_progress=arms.on_progress,
+        answers_valid_s=measuring.deadline.total_seconds(),
     )
 
 

@@ -100,8 +100,3 @@ def _respelled_since(
         is_exact=bool(of_segment.all() and of_segment.sum() == hit.sum()),
         spelling=spelling,
     )
-
-
-def hide_examples(mismatches: Sequence[IdMismatch]) -> tuple[IdMismatch, ...]:
-    """Remove the examples from mismatches of item ids."""
-    return tuple(each.without_examples if each.ids is IdKind.ITEM else each for each in mismatches)

@@ -3,7 +3,7 @@
 This module does not judge or store anything.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -13,7 +13,7 @@ from typing import TypeVar
 from monitor.measures.arm_metrics import measure_arms, parse_arm_metric
 from monitor.measures.pairing.id_mismatches import LEAST_COMMON, find_user_mismatch
 from monitor.model.errors import ConfigError, MetricError, SourceError
-from monitor.model.explanation import Explanation
+from monitor.model.explanation import Explanation, Split
 from monitor.model.immutable import immutable
 from monitor.model.memory import Memory
 from monitor.model.model_versions import follow
@@ -41,7 +41,6 @@ from monitor.pipeline.pull import (
     pull_titles,
     pull_until_certain,
 )
-from monitor.pipeline.respelled import hide_examples
 from monitor.pipeline.run_explanation import add_titles, explain_run, explained_items
 from monitor.pipeline.run_scores import RunScores, draw_scores
 from monitor.pipeline.user_batches import users_at_once
@@ -109,14 +108,17 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
     Raises SourceError if the users cannot be read. The coverage contains all other faults.
     """
     measuring = comparison.measuring
-    deadline = watch.clock.monotonic() + measuring.deadline.total_seconds()
+    ends_at = watch.clock.monotonic() + measuring.deadline.total_seconds()
+
+    def seconds_left() -> float:
+        return ends_at - watch.clock.monotonic()
+
     if watch.clock.now() < slot + measuring.relevance_after:
         # Labels must not be read too early: incomplete labels look complete.
         arms = replace(arms, relevance=None)
-    if scores is None:
-        scores = RunScores()
+    scores = RunScores() if scores is None else scores
     keep = measuring.keep_scores if arms.scores_to is None else Keep.ALL
-    with _answers(comparison, arms, slot, watch, deadline, memory) as answers:
+    with _answers(comparison, arms, slot, watch, seconds_left, memory) as answers:
         accumulator = RunAccumulator(
             comparison, answers.asked, watch.stage, sampled_users=sampled_users
         )
@@ -134,16 +136,12 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
             answers.scored(measured)
             scores.add(draw_scores(_without_floor(measured), keep, comparison))
     scores.failed = accumulator.part.failed
-    seconds_left = deadline - watch.clock.monotonic()
     sample = accumulator.sample(answers.weights, answers.relevance)
     run = accumulator.findings(slot, sample)
-    coverage = accumulator.coverage
-    mismatches = (
-        *run.id_mismatches,
-        *explain_missing_users(arms, coverage, slot, seconds_left),
-    )
+    mismatches = run.id_mismatches
     if not comparison.judging.shows_items:
-        mismatches = hide_examples(mismatches)
+        mismatches = tuple(mismatch.without_examples for mismatch in mismatches)
+    mismatches += explain_missing_users(arms, accumulator.coverage, slot, seconds_left())
     left_out = [*answers.lacks]
     if measuring.noise_floor is NoiseFloor.TEMPORAL and memory.last_lists is None:
         left_out.append("noise_floor: no earlier run kept its lists")
@@ -152,38 +150,21 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
         last, former = _recode(memory, measuring, sample)
         arm_scores = _measure_arms(measuring, sample, earlier=last)
     with watch.stage("explain"):
-        split = None
-        explanation = None
-        try:
-            split, explanation = explain_run(
-                comparison,
-                sample,
-                accumulator.metrics,
-                memory.splits,
-                former=former,
-                last=last,
-                mismatches=mismatches,
-                notes=accumulator.notes,
-            )
-        except MetricError as error:  # a metric of a plugin failed
-            left_out.append(f"not explained: {error}")
-        if explanation is not None and explanation.paired:
-            explanation = replace(explanation, since=memory.former_slot)
-        seconds_left = deadline - watch.clock.monotonic()
-        items = explained_items(explanation)
-        titles, titles_error = pull_titles(arms.titles, slot, items, seconds_left)
-        if titles_error is not None:
-            left_out.append(titles_error)
-        explanation = add_titles(explanation, titles)
+        split, explanation, error = _explain(
+            comparison, accumulator, sample, memory, last=last, former=former, mismatches=mismatches
+        )
         sampled = sample.coverage.all.asked
         explanation = _note_sample(explanation, sampled, answers.asked.count)
+        items = explained_items(explanation)
+        titles, titles_error = pull_titles(arms.titles, slot, items, seconds_left())
+        left_out += filter(None, (error, titles_error))
     run = replace(
         run,
         scores=scores if scores.count else None,
         arm_scores=arm_scores,
         is_labelled=answers.relevance is not None,
         split=split,
-        explanation=explanation,
+        explanation=add_titles(explanation, titles),
         pull_seconds=answers.seconds or dict.fromkeys(Arm, watch.seconds["pull"]),
         gap_s=summarize_gaps(answers.gaps),
         models=follow(
@@ -193,7 +174,7 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
     )
     return Measurement(
         run=run,
-        coverage=coverage,
+        coverage=accumulator.coverage,
         notes=accumulator.notes,
         left_out=tuple(left_out),
         doubts=tuple(answers.doubts),
@@ -219,6 +200,35 @@ def _measure_batches(
         yield accumulator.merge(packed)
 
 
+def _explain(  # noqa: PLR0913 - the past is three of them
+    comparison: Comparison,
+    accumulator: RunAccumulator,
+    sample: Sample,
+    memory: Memory,
+    *,
+    last: RecodedLists | None,
+    former: RecodedLists | None,
+    mismatches: Sequence[IdMismatch],
+) -> tuple[Split | None, Explanation | None, str | None]:
+    """The split and the explanation of a run, and a sentence if a metric of a plugin failed."""
+    try:
+        split, explanation = explain_run(
+            comparison,
+            sample,
+            accumulator.metrics,
+            memory.splits,
+            former=former,
+            last=last,
+            mismatches=mismatches,
+            notes=accumulator.notes,
+        )
+    except MetricError as error:
+        return None, None, f"not explained: {error}"
+    if explanation is not None and explanation.paired:
+        explanation = replace(explanation, since=memory.former_slot)
+    return split, explanation, None
+
+
 def _without_floor(scores: Scores) -> Scores:
     """The scores without the floor's. Other stored series give it: the score plus the excess."""
     by_metric = {
@@ -235,7 +245,7 @@ def _answers(
     arms: Arms,
     slot: datetime,
     watch: Stopwatch,
-    deadline: float,
+    seconds_left: Callable[[], float],
     memory: Memory,
 ) -> Iterator[Answers]:
     """All answers. If possible, the source joins them. Otherwise a panel is drawn and pulled."""
@@ -246,17 +256,16 @@ def _answers(
     if arms.joined is not None and sample is None and not needs_last_lists:
         with ExitStack() as reading:
             with watch.stage("users"):
-                seconds_left = deadline - watch.clock.monotonic()
-                joined = join_all(comparison, arms, arms.joined, slot, seconds_left)
+                joined = join_all(comparison, arms, arms.joined, slot, seconds_left())
                 answers = reading.enter_context(joined)
             yield answers
         return
     with watch.stage("users"):
-        panel = draw_panel(comparison, arms, slot, deadline - watch.clock.monotonic())
+        panel = draw_panel(comparison, arms, slot, seconds_left())
     with watch.stage("pull"):
         stops_early = sample is not None and sample.stops_early
         pull = pull_until_certain if stops_early else pull_all
-        answers = pull(comparison, arms, panel, slot, deadline - watch.clock.monotonic(), memory)
+        answers = pull(comparison, arms, panel, slot, seconds_left(), memory)
     yield answers
 
 

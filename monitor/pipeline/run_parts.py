@@ -15,8 +15,7 @@ import pyarrow as pa
 
 from monitor.measures.pairing.id_mismatches import IdComparison
 from monitor.measures.pairing.list_tables import user_column, user_index
-from monitor.measures.pairing.pairs import DistinctIds, ListedItems
-from monitor.measures.reading.ids import one_array, to_ids
+from monitor.measures.pairing.pairs import ListedItems, distinct_ids
 from monitor.measures.summaries import FineBins, ScoreSums, SummaryAccumulator
 from monitor.model.model_versions import count_versions
 from monitor.model.rankings import (
@@ -118,8 +117,8 @@ def pack_part(part: RunPart, scores: Scores) -> bytes:
     """The part, and the scores that the run stores, as bytes: one Arrow stream for each table."""
     versions = []
     for arm, counts in part.versions.items():
-        for version, users in counts.items():
-            versions.append({"arm": arm, "version": version, "users": users})
+        for version, count in counts.items():
+            versions.append({"arm": arm, "version": version, "users": count})
     notes = []
     for (arm, reason), (text, users) in part.notes.items():
         notes.append({"arm": arm, "reason": reason, "text": text, "users": users})
@@ -139,7 +138,8 @@ def pack_part(part: RunPart, scores: Scores) -> bytes:
     tables = (
         pa.Table.from_pylist([facts]),
         _sums_table(part.sums),
-        *map(_id_table, (part.listed.listed, part.listed.lacking)),
+        pa.table({"id": distinct_ids(part.listed.listed)}),
+        pa.table({"id": distinct_ids(part.listed.lacking)}),
         pa.table({"user": user_column(scores.users), **scores.by_metric}),
         *part.users,
     )
@@ -170,8 +170,8 @@ def unpack_part(data: bytes, sums: SummaryAccumulator) -> tuple[RunPart, Scores]
             failed=dict(facts["failed"]),
             unmeasured=dict.fromkeys(facts["unmeasured"]),
             listed=ListedItems(
-                listed=_distinct_ids(listed),
-                lacking=_distinct_ids(lacking),
+                listed=listed["id"].chunks,
+                lacking=lacking["id"].chunks,
                 users=facts["users"],
                 lacking_users=facts["lacking_users"],
             ),
@@ -198,14 +198,6 @@ def _count_rows(counts: CoverageCounts) -> list[dict[str, Any]]:
 
 def _counts(rows: Iterable[dict[str, Any]]) -> CoverageCounts:
     return Counter({tuple(row["key"]): row["users"] for row in rows})
-
-
-def _id_table(ids: DistinctIds) -> pa.Table:
-    return pa.table({"id": pa.chunked_array([pa.array(ids.joined)])})
-
-
-def _distinct_ids(table: pa.Table) -> DistinctIds:
-    return DistinctIds([to_ids(one_array(table["id"]))])
 
 
 def _id_comparison(row: dict[str, Any]) -> IdComparison:
@@ -262,7 +254,7 @@ def _add_sums(accumulator: SummaryAccumulator, table: pa.Table) -> None:
         sums.single = [single[place].values.to_numpy()]
         if row["ends"] is not None:
             low, high, least, most = row["ends"]
-            is_bounded = np.isfinite(sums.bounds).all()
+            is_bounded = bool(np.isfinite(sums.bounds).all())
             counts = bins[place].values.to_numpy()
             sums.bins = FineBins(low, high, is_bounded, counts, least, most)
         accumulator.sums[row["segment"], row["metric"]] = sums

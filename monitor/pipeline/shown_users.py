@@ -28,12 +28,14 @@ from monitor.measures.pairing.list_tables import (
 )
 from monitor.measures.sampling import select_kept
 from monitor.measures.summaries import SegmentRows, worst_rows
-from monitor.model.arrays import Flags, Floats
+from monitor.model.arrays import Flags, Floats, Ids
 from monitor.model.rankings import Arm, Pairing
 from monitor.model.rules import Comparison
 from monitor.model.runs import Evidence, EvidenceKind, KeptLists, Scores
 
 _SCORE = "score:"
+_MOST_SHOWN = 0.8
+"""Users that are no longer shown stay in a joined table if at least this share is shown."""
 
 
 def show_users(  # noqa: PLR0913 - the columns of the table
@@ -59,9 +61,9 @@ def show_users(  # noqa: PLR0913 - the columns of the table
     for arm in Arm:
         codes, lengths = batch.of(arm)
         is_item = codes >= 0
-        items = codes[is_item]
+        items: Ids = codes[is_item]
         if pairing.vocabulary is not None:
-            items = id_values(pairing.vocabulary.take(items))
+            items = id_values(pairing.vocabulary.take(codes[is_item]))
         columns[arm] = list_column(offsets_of(lengths), items)
         if batch.scores is not None:
             numbers = batch.scores.of(arm)[is_item]
@@ -77,14 +79,13 @@ def show_users(  # noqa: PLR0913 - the columns of the table
 def join_users(tables: Sequence[pa.Table], comparison: Comparison) -> pa.Table:
     """Join tables of different users into one table.
 
-    Each table was drawn from. A draw of draws is a draw of all users.
+    Each table was drawn from. A draw of draws is a draw of all users. The result may have a few
+    users without a flag and without a badness.
     """
     if len(tables) == 1:
         return tables[0]
-    texts = pa.large_list(pa.large_string())
-    if any(table.schema.field(arm).type == texts for table in tables for arm in Arm):
-        # As text, equal ids of an item are equal.
-        tables = [_cast_items(table, texts) for table in tables]
+    for arm in Arm:
+        tables = _with_equal_types(tables, arm)
     users = pa.concat_tables(tables, promote_options="permissive")
     is_kept = users["is_kept"].to_numpy().copy()
     candidates = user_index(users["user"].filter(is_kept))
@@ -97,20 +98,15 @@ def join_users(tables: Sequence[pa.Table], comparison: Comparison) -> pa.Table:
     for name, column in changed.items():
         users = users.set_column(users.column_names.index(name), name, column)
     is_shown = users["is_sampled"].to_numpy() | is_kept | ~np.isnan(drawn)
-    return users if is_shown.all() else users.filter(is_shown)
+    # Leaving out a few users would copy all lists.
+    return users if is_shown.mean() > _MOST_SHOWN else users.filter(is_shown)
 
 
 def kept_lists(users: pa.Table, names: Sequence[str]) -> KeptLists:
     """The lists of all users of a table. ``names`` are the names of all segments."""
-    tables = {}
-    for arm in Arm:
-        scores = users[f"{arm}_scores"] if f"{arm}_scores" in users.column_names else None
-        tables[arm] = rankings(users["user"], users[arm], scores)
-    return KeptLists(
-        baseline=tables[Arm.BASELINE],
-        candidate=tables[Arm.CANDIDATE],
-        segments=rows_by_segment(users["segments"], names),
-    )
+    baseline, candidate = (rankings(users, arm, f"{arm}_scores") for arm in Arm)
+    segments = rows_by_segment(users["segments"], names)
+    return KeptLists(baseline=baseline, candidate=candidate, segments=segments)
 
 
 def scores_of(users: pa.Table) -> Scores:
@@ -144,8 +140,13 @@ def evidence_of(users: pa.Table, kind: EvidenceKind) -> tuple[Evidence, ...]:
     return tuple(evidence)
 
 
-def _cast_items(table: pa.Table, kind: pa.DataType) -> pa.Table:
-    for arm in Arm:
+def _with_equal_types(tables: Sequence[pa.Table], arm: Arm) -> Sequence[pa.Table]:
+    """The tables with all items of the arm as text, if a table has them as text."""
+    texts = pa.large_list(pa.large_string())
+    if all(table.schema.field(arm).type != texts for table in tables):
+        return tables
+    changed = []
+    for table in tables:
         place = table.column_names.index(arm)
-        table = table.set_column(place, arm.value, table[arm].cast(kind))
-    return table
+        changed.append(table.set_column(place, arm.value, table[arm].cast(texts)))
+    return changed

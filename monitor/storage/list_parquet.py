@@ -9,12 +9,17 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from monitor.model.arrays import Integers, Rows
+from monitor.measures.pairing.list_tables import (
+    list_column,
+    rankings,
+    rows_by_segment,
+    segment_column,
+    user_column,
+)
 from monitor.model.immutable import immutable
 from monitor.model.rankings import Arm, RankingTable
 from monitor.model.runs import KeptLists
@@ -38,8 +43,8 @@ class Piece:
 
 def pack(lists: KeptLists) -> Iterator[Piece]:
     """Yield every piece."""
-    memberships = _memberships(lists)
-    names = {_NAMES: json.dumps(list(lists.segments)).encode()}
+    names = list(lists.segments)
+    segments = segment_column(lists.segments, names, len(lists.baseline))
     tables = {Arm.BASELINE: lists.baseline, Arm.CANDIDATE: lists.candidate}
     for arm, table in tables.items():
         # A piece has a bounded number of items too, which bounds its memory.
@@ -49,8 +54,8 @@ def pack(lists: KeptLists) -> Iterator[Piece]:
             users = slice(start, min(start + step, len(table)))
             piece = _piece(table, users)
             if arm is Arm.BASELINE:
-                piece = piece.append_column("segments", memberships[users])
-                piece = piece.replace_schema_metadata(names)
+                piece = piece.append_column("segments", segments[users])
+                piece = piece.replace_schema_metadata({_NAMES: json.dumps(names).encode()})
             ends = pc.min_max(piece["user"]).as_py()
             yield Piece(
                 arm=arm,
@@ -77,9 +82,12 @@ def unpack(pieces: Mapping[Arm, Sequence[bytes]]) -> KeptLists:
         parts = [file.read(use_threads=False) for file in files]
         _require(bool(parts), "an arm has no pieces")
         tables.append(pa.concat_tables(parts))
-    baseline, candidate = map(_rankings, tables)
+    baseline, candidate = map(rankings, tables)
     _require(baseline.users.equals(candidate.users), "the arms' users differ")
-    return KeptLists(baseline=baseline, candidate=candidate, segments=_segments(tables[0]))
+    _require("segments" in tables[0].column_names, "the segments are missing")
+    names = json.loads(tables[0].schema.metadata[_NAMES])
+    segments = rows_by_segment(tables[0]["segments"], names)
+    return KeptLists(baseline=baseline, candidate=candidate, segments=segments)
 
 
 def find_user(payload: bytes, user: str) -> tuple[str, ...] | None:
@@ -98,32 +106,14 @@ def _require(condition: bool, message: str) -> None:  # noqa: FBT001 - a conditi
         raise ValueError(message)
 
 
-def _memberships(lists: KeptLists) -> pa.ListArray:
-    """Return each user's segment numbers, ascending: one list of int32 for each user."""
-    segments = lists.segments.values()
-    rows = np.concatenate([np.empty(0, dtype=np.intp), *segments])
-    sizes = [len(segment) for segment in segments]
-    numbers = np.repeat(np.arange(len(segments), dtype=np.int32), sizes)
-    order = np.argsort(rows, kind="stable")
-    counts = np.bincount(rows, minlength=len(lists.baseline))
-    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
-    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(numbers[order]))
-
-
 def _piece(table: RankingTable, users: slice) -> pa.Table:
-    ends = table.offsets[users.start : users.stop + 1]
-    first = ends[0]
-    last = ends[-1]
-    offsets = pa.array((ends - first).astype(np.int32))
-    kind = pa.int64() if isinstance(table.items, np.ndarray) else pa.large_string()
-    items = pa.array(table.items[first:last], type=kind)
+    offsets = table.offsets[users.start : users.stop + 1]
     columns = {
-        "user": pa.array(table.users[users].array, type=pa.large_string()),
-        "items": pa.ListArray.from_arrays(offsets, items),
+        "user": user_column(table.users[users]),
+        "items": list_column(offsets, table.items),
     }
     if table.scores is not None:
-        scores = pa.array(table.scores[first:last], type=pa.float64())
-        columns["scores"] = pa.ListArray.from_arrays(offsets, scores)
+        columns["scores"] = list_column(offsets, table.scores)
     return pa.table(columns)
 
 
@@ -135,38 +125,3 @@ def _encode(piece: pa.Table) -> bytes:
 
 def _open(payload: bytes) -> pq.ParquetFile:
     return pq.ParquetFile(pa.BufferReader(payload), page_checksum_verification=True)
-
-
-def _rankings(table: pa.Table) -> RankingTable:
-    offsets, flat = _flatten(table["items"])
-    scores = None
-    if "scores" in table.column_names:
-        scores = _flatten(table["scores"])[1].to_numpy(zero_copy_only=False)
-    if pa.types.is_int64(flat.type):
-        items = flat.to_numpy(zero_copy_only=False)
-    else:
-        items = pd.array(flat, dtype="str")
-    users = pd.Index(pd.array(table["user"], dtype="str"))
-    return RankingTable(users=users, offsets=offsets, items=items, scores=scores)
-
-
-def _flatten(column: pa.ChunkedArray) -> tuple[Integers, pa.Array]:
-    """Return offsets from 0, and the values of all lists, one list after the other."""
-    lists = column.combine_chunks()
-    lengths = np.diff(lists.offsets.to_numpy(zero_copy_only=False))
-    offsets = np.concatenate([[0], np.cumsum(lengths)])
-    return offsets.astype(np.int64), lists.flatten()
-
-
-def _segments(table: pa.Table) -> dict[str, Rows]:
-    """Return the ascending rows of each segment in the baseline's table, by the segment's name.
-
-    ValueError for the candidate's table, which has no segments.
-    """
-    _require("segments" in table.column_names, "the segments are missing")
-    offsets, flat = _flatten(table["segments"])
-    numbers = flat.to_numpy(zero_copy_only=False)
-    lengths = np.diff(offsets)
-    rows = np.repeat(np.arange(len(lengths), dtype=np.intp), lengths)
-    names = json.loads(table.schema.metadata[_NAMES])
-    return {name: rows[numbers == number] for number, name in enumerate(names)}

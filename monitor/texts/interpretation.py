@@ -1,6 +1,6 @@
-"""Sentences about the result of `rankwatch compare`, for people who do not know the metrics.
+"""Writes the result of `rankwatch compare` for people who do not know the metrics.
 
-docs/explanation/compare.md defines their words.
+docs/explanation/compare.md defines the words.
 """
 
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ _NO_VERDICT = (Likeness.IDENTICAL, Likeness.UNCERTAIN, Likeness.BELOW_RANDOM)
 
 
 def write_interpretation(result: Interpretation, *, has_segments: bool = False) -> tuple[str, ...]:
-    """What the comparison shows, against two trainings of one model and against random lists.
+    """Say how far apart the lists are, in terms of two trainings of a model and of random lists.
 
     ``has_segments`` says whether the result was also computed by segment.
     """
@@ -54,7 +54,7 @@ def write_interpretation(result: Interpretation, *, has_segments: bool = False) 
 
 
 def write_longer(longest: int, k: int) -> str:
-    """That the lists are longer than the compared ones."""
+    """Say that the lists are longer than the compared ones."""
     return (
         f"the lists have up to {count_of(longest, 'item')}, and k is {k:,}: an item from a later "
         f"place counts as new. To compare all items: -k {longest}"
@@ -62,7 +62,7 @@ def write_longer(longest: int, k: int) -> str:
 
 
 def write_arm_metric(name: str) -> str:
-    """Why `compare` has no such metric, and what to do."""
+    """Say why `compare` has no such metric, and what to do."""
     reason = f"{name} measures all lists of one arm, not pairs of lists"
     if name == Lack.FIRST_DIFFERS:
         reason = f"{name} is no score of a single user"

@@ -1,4 +1,4 @@
-"""`make bench [ARGS="metrics pull"]`: print one row a measurement, ours beside theirs, and the ratio."""
+"""`make bench [ARGS="metrics runs"]`: print one row a measurement, ours beside theirs, and the ratio."""
 
 import importlib
 import sys
@@ -9,8 +9,18 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # as for pytest
 
 from bench import show
 
-MODULES = ("metrics", "pull", "runs")
-SIMULATIONS = ("calibration", "sequences", "kills", "many", "soak", "incidents", "pages", "runs")
+MODULES = ("metrics", "runs")
+SIMULATIONS = (
+    "calibration",
+    "sequences",
+    "kills",
+    "many",
+    "soak",
+    "incidents",
+    "pages",
+    "runs",
+    "against_duckdb",
+)
 """With tables of their own, only when asked for: how often decisions err, how soon they are right."""
 
 

@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 
 from bench import parse_options, show
-from bench.pull import canned_server
+from bench.canned import canned_server
 
 ROOT = Path(__file__).parents[2]
 WARM_ROUNDS = 2
@@ -95,7 +95,7 @@ def main(arguments: list[str]) -> None:
         arguments, numbers, root=ROOT, users=200, every=30, seconds=300, spread=False
     )
     rows = []
-    with canned_server(None) as address:
+    with canned_server() as address:
         for one in given.rest:
             healthy, _, hanging = one.partition("+")
             plan = Plan(

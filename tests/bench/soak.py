@@ -20,8 +20,8 @@ from pathlib import Path
 import numpy as np
 
 from bench import parse_options, show
+from bench.canned import canned_server
 from bench.many import ROOT, Plan, serving
-from bench.pull import canned_server
 
 COLUMNS = (
     "after s",
@@ -61,7 +61,7 @@ def main(arguments: list[str]) -> None:
         is_spread=True,
         segments=given.segments,
     )
-    with canned_server(None) as address, tempfile.TemporaryDirectory() as name:
+    with canned_server() as address, tempfile.TemporaryDirectory() as name:
         seen = Path(name) / "seen"
         with serving(plan, Path(name), address, WATCHED, str(seen), str(LOOK_S)) as (
             daemon,

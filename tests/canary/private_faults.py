@@ -127,7 +127,7 @@ def plant_in_files(planter: Planter) -> None:
     planter.file(
         "parquet-cut",
         whole[:-9],
-        "has no end because it is cut off or still being written",
+        "is incomplete, because it is cut off or still being written",
         "parquet",
     )
     planter.file("parquet-empty", b"", "is empty: check the path", "parquet")
@@ -290,7 +290,7 @@ def write_config(
     hook: str,
     mail_ports: Mapping[str, int],
 ) -> Path:
-    """A comparison a fault, users hidden, and receivers of several kinds.
+    """A comparison for each fault, users hidden, and receivers of several kinds.
 
     Some refuse and quote a user.
     """
@@ -305,6 +305,7 @@ def write_config(
     names = {"hook": hook, "json": hook.replace("http", "json")}
     names |= {f"mail_{way}": str(port) for way, port in mail_ports.items()}
     tree = json.loads(Template(json.dumps(PLANTED["configuration"])).substitute(names))
+    tree |= {"database": database, "comparisons": comparisons}
     path = folder / "rankwatch.yaml"
-    path.write_text(json.dumps(tree | {"database": database, "comparisons": comparisons}))
+    path.write_text(json.dumps(tree))
     return path

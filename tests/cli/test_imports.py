@@ -66,8 +66,8 @@ def test_each_step_loads_only_what_it_needs(tmp_path):
 def test_executors_of_spark_need_no_library_but_those_of_arrays(tmp_path):
     absent = dict.fromkeys(("scipy", "pydantic", "sqlalchemy", "aiohttp", "structlog"))
     code = (
-        f"import sys; sys.modules |= {absent}; import monitor.pipeline.run_parts as loaded; "
+        f"import sys; sys.modules |= {absent}; import monitor.pipeline.accumulator as loaded; "
         "print(loaded.__name__)"
     )
 
-    assert lines_of(code, tmp_path) == ["monitor.pipeline.run_parts"]
+    assert lines_of(code, tmp_path) == ["monitor.pipeline.accumulator"]

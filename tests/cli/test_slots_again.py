@@ -1,10 +1,7 @@
 """Slots that are run again: what live sources answered at their time stays."""
 
-from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import Any
 
 import pytest
 from sqlalchemy import text
@@ -13,7 +10,7 @@ from clocks import set_clock
 from commands import objects, rankwatch, read_json
 from monitor.storage import open_store
 from monitor.texts.slots import write_already_run, write_run_again
-from servers.recommender import Recommender, running_recommender
+from servers.recommender import running_recommender
 
 pytestmark = pytest.mark.integration
 SLOT = "2024-01-08T00:00:00Z"
@@ -31,7 +28,7 @@ LISTS = {f"u{number}": [number % 3, 11, 12, 13, 14] for number in range(40)}
 
 
 @pytest.fixture
-def candidate() -> Iterator[Recommender]:
+def candidate():
     """Another service, which lists other items than the baseline does."""
     with running_recommender() as server:
         server.lists = dict(LISTS)
@@ -39,7 +36,7 @@ def candidate() -> Iterator[Recommender]:
 
 
 @pytest.fixture
-def asking(world: Path, recommender: Recommender, candidate: Recommender) -> Path:
+def asking(world, recommender, candidate):
     """The configuration asks two services."""
     (world / "users.csv").write_text("user\n" + "\n".join(LISTS))
     (world / "rankwatch.yaml").write_text(f"""
@@ -56,7 +53,7 @@ comparisons:
     return world
 
 
-def stored(world: Path, comparison: str = "feed") -> dict[str, list[Any]]:
+def stored(world, comparison="feed"):
     """All that the database holds of the comparison's runs, without what the claim of another attempt changes."""
     found = {}
     with (

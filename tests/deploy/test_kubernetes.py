@@ -5,7 +5,6 @@ No cluster takes part.
 
 import importlib
 import shutil
-from typing import Any
 
 import bcrypt
 import kubernetes_validate
@@ -23,8 +22,6 @@ PLAIN = ("base", "overlays/single", "overlays/ha")
 ENCRYPTED = ("base with TLS", "overlays/ha with TLS")
 GROUP = "monitoring.coreos.com/v1"
 DATABASE = "postgresql+psycopg://rankwatch:canary@postgres/rankwatch"
-
-Object = dict[str, Any]
 
 
 @pytest.fixture(scope="module")

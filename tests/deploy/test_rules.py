@@ -5,7 +5,6 @@ import re
 import shlex
 import subprocess
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -37,7 +36,7 @@ from monitor.settings.comparison_options import ComparisonOptions
 from monitor.settings.runbooks import OTHER_METRIC, OWN_RULE, RUNBOOKS, runbook_of
 from monitor.settings.translation import to_comparison
 from monitor.texts.actions import write_urgency
-from runbooks.samples import MESSAGE_GUIDE, Worlds, with_samples
+from runbooks.samples import MESSAGE_GUIDE, Worlds, short_folder, with_samples
 from servers import require
 
 HERE = Path(__file__).parent
@@ -314,7 +313,7 @@ def test_the_urgency_of_a_page_is_that_of_its_alert():
 @pytest.mark.early(30)
 def test_messages_and_outputs_of_the_pages_are_what_rankwatch_sends_and_prints():
     """`PYTHONPATH=.:tests:config python -m runbooks.samples` writes them again."""
-    with TemporaryDirectory() as folder:  # a short path: messages cut long ones
+    with short_folder() as folder:
         worlds = Worlds(Path(folder))
         for name, page in {**runbooks(), "message": MESSAGE_GUIDE.read_text()}.items():
             assert with_samples(page, worlds) == page, name

@@ -33,7 +33,6 @@ from monitor.model.notifications import (
     Briefing,
     FiringSnapshot,
     KnownCause,
-    Message,
     MessageStatus,
 )
 from monitor.model.rankings import Arm
@@ -299,7 +298,7 @@ def test_it_says_for_whom_since_when_whether_it_goes_on_and_how_urgent_it_is():
         assert content(each).situation == situation
 
 
-def bodies(each: Message) -> dict[str, str]:
+def bodies(each):
     """What each kind of receiver sends."""
     found = content(each)
     return {

@@ -66,6 +66,11 @@ class Worlds:
         return folder
 
 
+def short_folder() -> TemporaryDirectory[str]:
+    """A folder whose path always has the same length, since messages cut long paths."""
+    return TemporaryDirectory(prefix="rw", dir="/tmp")
+
+
 def with_samples(page: str, worlds: Worlds) -> str:
     """The page with its messages and outputs as they are now."""
 
@@ -162,7 +167,7 @@ _OF_RANKWATCH: Mapping[str, Callable[[], Message]] = {
 
 
 if __name__ == "__main__":
-    with TemporaryDirectory() as folder:
+    with short_folder() as folder:
         worlds = Worlds(Path(folder))
         for path in (*sorted(PAGES.glob("*.md")), MESSAGE_GUIDE):
             path.write_text(with_samples(path.read_text(), worlds))

@@ -5,7 +5,6 @@
 
 import re
 import subprocess
-from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -18,7 +17,7 @@ from deploy.shipped import RUNBOOK_BASE, alerts
 from monitor.settings.runbooks import OTHER_METRIC, OWN_RULE
 from monitor.web.documentation import Documentation
 from servers import missing, require
-from servers.chromium import Browser, browsing
+from servers.chromium import browsing
 from web.sites import running
 from web.test_browser import AXE, trouble_of
 
@@ -41,14 +40,14 @@ LOOKED_AT = (
 class _Page(HTMLParser):
     """The ids of a page, its links, and the files that it loads."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text):
         super().__init__()
         self.ids: set[str] = set()
         self.links: set[str] = set()
         self.loaded: set[str] = set()
         self.feed(text)
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+    def handle_starttag(self, tag, attrs):
         given = {name: value or "" for name, value in attrs}
         self.ids |= {given[name] for name in ("id", "name") if name in given}
         if tag == "a" and "href" in given:
@@ -58,7 +57,7 @@ class _Page(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def pages() -> dict[str, _Page]:
+def pages():
     if not (SITE / "index.html").exists():
         missing("build/docs is not there: run make docs")
     return {
@@ -105,7 +104,7 @@ def test_the_runbook_of_every_alert_opens_in_a_daemon():
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
+def browser():
     with browsing() as browser:
         yield browser
 

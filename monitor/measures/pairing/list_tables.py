@@ -26,7 +26,8 @@ def user_column(users: pd.Index[str]) -> pa.Array:
 
 def user_index(column: pa.Array | pa.ChunkedArray) -> pd.Index[str]:
     """The users of a column of text."""
-    return pd.Index(pd.array(column, dtype="str"))
+    users: pd.Index[str] = pd.Index(pd.array(column, dtype="str"))
+    return users
 
 
 def list_column(offsets: Offsets, values: Ids | Floats) -> pa.Array:
@@ -37,20 +38,19 @@ def list_column(offsets: Offsets, values: Ids | Floats) -> pa.Array:
     return pa.LargeListArray.from_arrays(pa.array(offsets - first), flat)
 
 
-def rankings(
-    users: pa.Array | pa.ChunkedArray,
-    items: pa.Array | pa.ChunkedArray,
-    scores: pa.Array | pa.ChunkedArray | None = None,
-) -> RankingTable:
-    """The lists of a column. A list without scores gets the scores NaN."""
-    lengths, flat = flatten_lists(items)
+def rankings(table: pa.Table, items: str = "items", scores: str = "scores") -> RankingTable:
+    """The lists of a table with these columns. A list without scores gets the scores NaN.
+
+    The scores are None if the table has no such column.
+    """
+    lengths, flat = flatten_lists(table[items])
     numbers = None
-    if scores is not None:
-        counts, known = flatten_lists(scores)
+    if scores in table.column_names:
+        counts, known = flatten_lists(table[scores])
         numbers = np.full(len(flat), np.nan)
         numbers[np.repeat(counts == lengths, lengths)] = known
     return RankingTable(
-        users=user_index(users),
+        users=user_index(table["user"]),
         offsets=offsets_of(lengths),
         items=to_ids(flat),
         scores=numbers,

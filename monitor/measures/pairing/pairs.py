@@ -11,6 +11,7 @@ from functools import partial
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from monitor.measures.kernels.exposure import distinct_items
 from monitor.measures.pairing.batches import (
@@ -22,8 +23,9 @@ from monitor.measures.pairing.batches import (
     pad_both,
 )
 from monitor.measures.pairing.id_mismatches import IdComparison
-from monitor.measures.pairing.ids import encode, find_users, hash_ids, id_values
-from monitor.model.arrays import Hashes, Ids, Integers, Rows
+from monitor.measures.pairing.ids import find_users, hash_ids, id_values
+from monitor.measures.reading.ids import id_column, join_ids
+from monitor.model.arrays import Hashes, Integers, Rows
 from monitor.model.rankings import (
     Arm,
     ArmOutcome,
@@ -171,78 +173,51 @@ _TOGETHER = 16
 """The ids of this many batches are merged, so that an id in several batches is stored once."""
 
 
-@dataclass(slots=True)
-class DistinctIds:
-    """The distinct ids of many batches, each with its own vocabulary."""
-
-    parts: list[Ids] = field(default_factory=list)
-
-    def add(self, codes: Integers, vocabulary: pd.Index | None) -> None:
-        """Add the ids of distinct codes. A code that has no vocabulary is its own id."""
-        ids = pd.Index(codes.astype(np.int64)) if vocabulary is None else vocabulary.take(codes)
-        self._take(id_values(ids))
-
-    def merge(self, other: DistinctIds) -> None:
-        """Add the ids of another `DistinctIds`."""
-        for ids in other.parts:
-            self._take(ids)
-
-    def _take(self, ids: Ids) -> None:
-        self.parts.append(ids)
-        if len(self.parts) == _TOGETHER:
-            self._join()
-
-    @property
-    def joined(self) -> Ids:
-        """All distinct ids."""
-        if len(self.parts) != 1:
-            self._join()
-        return self.parts[0]
-
-    def _join(self) -> None:
-        coded, vocabulary = encode(*self.parts, np.empty(0, dtype=np.int64))
-        self.parts = []
-        self.add(distinct_items(*coded), vocabulary)
+def distinct_ids(parts: Sequence[pa.Array]) -> pa.Array:
+    """The distinct ids of many batches. If one batch has texts, all ids become texts."""
+    return join_ids([part for part in parts if len(part)]).unique()
 
 
 @dataclass(slots=True)
 class ListedItems:
-    """Counts the distinct items of several batches. Each batch has its own vocabulary.
+    """Collects the distinct items of several batches. Each batch has its own vocabulary.
 
-    ``lacking`` are items without a weight, and ``lacking_users`` is the number of users who have
-    such items.
+    ``listed`` and ``lacking`` are ids of several batches. ``lacking`` are items without a weight,
+    and ``lacking_users`` is the number of users who have such items.
     """
 
-    listed: DistinctIds = field(default_factory=DistinctIds)
-    lacking: DistinctIds = field(default_factory=DistinctIds)
+    listed: list[pa.Array] = field(default_factory=list)
+    lacking: list[pa.Array] = field(default_factory=list)
     users: int = 0
     lacking_users: int = 0
 
     def add(self, pairing: Pairing) -> None:
-        """Count the items of a batch."""
+        """Add the items of a batch."""
         batch = pairing.batch
-        vocabulary = pairing.vocabulary
-        self.users += len(batch)
-        self.listed.add(distinct_items(batch.baseline, batch.candidate), vocabulary)
-        if batch.weights is None:
-            return
-        is_lacking = (batch.baseline >= 0) & np.isnan(batch.weights.baseline)
-        lacks_other = (batch.candidate >= 0) & np.isnan(batch.weights.candidate)
-        self.lacking_users += int((is_lacking.any(axis=1) | lacks_other.any(axis=1)).sum())
-        items = distinct_items(batch.baseline[is_lacking], batch.candidate[lacks_other])
-        self.lacking.add(items, vocabulary)
+        listed = distinct_items(batch.baseline, batch.candidate)
+        part = ListedItems([_id_array(listed, pairing.vocabulary)], users=len(batch))
+        if batch.weights is not None:
+            is_lacking = (batch.baseline >= 0) & np.isnan(batch.weights.baseline)
+            lacks_other = (batch.candidate >= 0) & np.isnan(batch.weights.candidate)
+            part.lacking_users = int((is_lacking.any(axis=1) | lacks_other.any(axis=1)).sum())
+            lacking = distinct_items(batch.baseline[is_lacking], batch.candidate[lacks_other])
+            part.lacking = [_id_array(lacking, pairing.vocabulary)]
+        self.merge(part)
 
     def merge(self, other: ListedItems) -> None:
-        """Add the counts of another `ListedItems`."""
-        self.listed.merge(other.listed)
-        self.lacking.merge(other.lacking)
+        """Add the items of other batches."""
         self.users += other.users
         self.lacking_users += other.lacking_users
+        self.listed += other.listed
+        self.lacking += other.lacking
+        if len(self.listed) >= _TOGETHER:
+            self.listed = [distinct_ids(self.listed)]
+            self.lacking = [distinct_ids(self.lacking)]
 
     @property
     def count(self) -> int:
         """The number of distinct listed items. This is the part of the catalogue that is seen."""
-        return len(self.listed.joined)
+        return len(distinct_ids(self.listed))
 
     @property
     def unweighted_note(self) -> str | None:
@@ -253,7 +228,14 @@ class ListedItems:
         if not self.lacking_users:
             return None
         return (
-            f"item_weights: {len(self.lacking.joined):,} of {self.count:,} listed items have no weight, "
+            f"item_weights: {len(distinct_ids(self.lacking)):,} of {self.count:,} listed items have no weight, "
             f"so metrics that need weights leave out {self.lacking_users:,} of {self.users:,} "
             "users: give every listed item a weight"
         )
+
+
+def _id_array(codes: Integers, vocabulary: pd.Index | None) -> pa.Array:
+    """The ids of these codes. A code that has no vocabulary is its own id."""
+    if vocabulary is None:
+        return pa.array(codes, pa.int64())
+    return id_column(pa.array(id_values(vocabulary.take(codes))), "", "")

@@ -1,4 +1,4 @@
-"""Compare two files of lists, without a configuration and a database.
+"""Compare two files of lists. This needs no configuration and no database.
 
 This module stores and sends nothing.
 """
@@ -42,10 +42,10 @@ _UNREAD = frozenset({CoverageReason.UNAVAILABLE, CoverageReason.TIMEOUT})
 
 @immutable
 class ChangeBreakdown:
-    """Which kinds of changes make the lists of a segment different."""
+    """How the two lists of a user differ, summarized over the users of a segment."""
 
     metric: str
-    # Parts of the mean distance from identical lists. None if the metric has no value for these.
+    # The mean distance from identical lists, split into parts. None if the metric cannot be split.
     parts: PartMeans | None
     shares: Mapping[Change, float]  # shares of the lists
 
@@ -55,10 +55,10 @@ def break_down_changes(
     metric: Metric,
     segments: Mapping[str, Rows],
 ) -> dict[str, ChangeBreakdown]:
-    """Return which kinds of changes make the lists different, by segment.
+    """Return for each segment how the two lists of a user differ.
 
-    ``segments`` has the rows of each segment in the batch. The batch is scored up to six times and
-    sorted.
+    ``segments`` has the rows of each segment in the batch. The function scores the batch up to six
+    times.
     """
     kinds = classify(batch)
     parts = split_metric(batch, metric) if can_split(metric) else None
@@ -79,12 +79,13 @@ class FileComparison:
     coverage: Coverage
     summaries: tuple[Summary, ...]
     worst: tuple[Evidence, ...]
-    catalogue_size: int  # the given number of items, or the number of listed items
+    catalogue_size: int  # the number of items as given, or else the number of listed items
     length: int | None  # the typical length of compared lists
-    # By metric, the expected score of random lists. None without a typical length.
+    # The expected score of random lists, by metric. None if the lists have no typical length.
     by_chance: Mapping[str, float | None]
-    apart: Mapping[str, ChangeBreakdown]  # by segment, for the first metric
-    # By the first metric, the users' distances from identical lists, (n,). None without a value.
+    # how the lists differ, by segment; distances are those of the first metric
+    apart: Mapping[str, ChangeBreakdown]
+    # The users' distances from identical lists by the first metric, (n,). None without a value.
     distances: Floats | None
     notes: tuple[str, ...]  # sentences about data that was left out
     id_mismatches: tuple[IdMismatch, ...]
@@ -102,12 +103,12 @@ def compare_files(  # noqa: PLR0913 - the options of the command
 ) -> FileComparison:
     """Compare the lists of two files, the baseline's first, for all users and by segment.
 
-    ``users`` selects users from a file. ``by`` is the column of segments in this file. Without this
-    file it is a column of the baseline's file. ``worst`` is the number of users to show with the
-    least similar lists by the first metric.
+    ``users`` selects users from a file. ``by`` is the column with the segment of a user. It is a
+    column of this file, or of the baseline's file if ``users`` is None. The result shows the
+    ``worst`` users whose lists are least similar by the first metric.
 
-    Raises InputError for an unreadable file, for files without common users, or for a ``catalogue``
-    that is too small.
+    Raises InputError for an unreadable file, for files that have no users in common, or for a
+    ``catalogue`` that is too small.
     """
     comparison = _comparison(metrics, k, worst)
     slot = utc_now()
@@ -184,7 +185,7 @@ def _write_longer(lists: Sequence[FileSourceOptions], k: int, slot: datetime) ->
 
 @dataclass(frozen=True, slots=True)
 class _Either:
-    """The users of both files together, with the segments of the baseline's file."""
+    """The users that are in at least one file. Their segments come from the baseline's file."""
 
     baseline: UserSource
     candidate: UserSource

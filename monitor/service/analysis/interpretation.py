@@ -19,7 +19,7 @@ _SIMILAR = 0.5
 _RANDOM = 0.1
 _FEW_USERS = 0.2
 _LEAST_USERS = 30
-_ERRORS = 2.0  # an interval of the mean has this many standard errors on both sides
+_ERRORS = 2.0  # the interval of the mean reaches this many standard errors to each side
 
 
 def interpret(
@@ -31,8 +31,9 @@ def interpret(
 ) -> Interpretation | None:
     """Interpret the summary of a metric.
 
-    ``trainings`` is the same metric between two trainings of the baseline's model. None if the
-    metric has no value, or no fixed value for random lists and for identical lists.
+    ``trainings`` is the same metric, measured between two trainings of the baseline's model.
+    Returns None if the metric has no mean, or if the scores of random and of identical lists are
+    unknown or equal.
     """
     mean = summary.mean
     error = summary.standard_error
@@ -85,7 +86,7 @@ def measure_spread(distances: Floats, usual: Floats | None = None) -> Spread | N
 
 
 def _classify(share: float, error: float) -> Likeness:
-    """``share`` is 0 for random lists and 1 for identical lists. ``error`` has the same unit."""
+    """Classify a mean on a scale from 0 (random lists) to 1 (identical lists)."""
     low = share - _ERRORS * error
     high = share + _ERRORS * error
     likeness = Likeness.DIFFERENT
@@ -107,10 +108,10 @@ def _classify(share: float, error: float) -> Likeness:
 def _compare_trainings(
     mean: float, error: float, identical: float, trainings: Summary
 ) -> TrainingDistance | None:
-    """Compare the distances from identical lists.
+    """Compare the candidate's distance from identical lists with the distance of two trainings.
 
-    The two means come from the same users, so the sum of their variances is too large: the
-    candidate is called farther apart a little too rarely.
+    Both means come from the same users, so the sum of their variances is too large. So the function
+    is a little too cautious: it rarely says that the candidate is farther apart.
     """
     if trainings.mean is None or trainings.standard_error is None:
         return None

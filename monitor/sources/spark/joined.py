@@ -14,7 +14,7 @@ import pandas as pd
 import pyarrow as pa
 
 from monitor.boundary.deadline import Deadline
-from monitor.measures.reading.ids import EXACT, MAX_ID_LENGTH, id_column, one_array
+from monitor.measures.reading.ids import MAX_ID_LENGTH, id_column, one_array
 from monitor.measures.reading.tally import unreadable_of
 from monitor.model.errors import SourceError
 from monitor.model.ports import Measurer
@@ -31,22 +31,20 @@ from monitor.sources.spark.partition import (
     MeasuredPartition,
     MergedPartition,
     UnreadableLists,
+    user_keys,
 )
 from monitor.sources.table_lists import ListColumns, TableLists
 
 PARTS_HERE = 64
 """The largest number of parts that are sent back.
 
-More parts are merged on the cluster, `_TOGETHER` parts in each task.
+If there are more, the cluster merges them first, `_TOGETHER` parts in each task.
 """
 _TOGETHER = 32
 
-_INTEGERS = frozenset({"byte", "short", "integer", "long"})
-
 _NOT_PULLED = (
     "spark measures the lists on its own server: baseline, candidate, users and "
-    "noise_floor.retrain "
-    "must all be spark with the same server"
+    "noise_floor.retrain must all be spark with the same server"
 )
 
 
@@ -55,7 +53,7 @@ def join_in_spark(
     users: SparkUsersOptions,
     dimensions: Sequence[str],
 ) -> JoinedTables | None:
-    """These tables as one joined source. None if they are of different servers."""
+    """These tables as one joined source. None if they are on different servers."""
     for options in lists.values():
         if (options.remote, options.conf) != (users.remote, users.conf):
             return None
@@ -78,7 +76,10 @@ class OnlyJoined:
 
 
 class JoinedTables:
-    """Tables of lists, with the names of `SourceKind`, and a table of users. Port: JoinedSource."""
+    """Tables of lists and a table of users.
+
+    Port: JoinedSource. ``lists`` has the options of the tables by name, as `SourceKind` describes.
+    """
 
     def __init__(
         self,
@@ -94,9 +95,11 @@ class JoinedTables:
     def read(self, request: JoinRequest) -> Iterator[_MeasuredThere]:
         """Open the tables.
 
-        Raises SourceError if the users cannot be read. Lists that cannot be read only get a note.
+        Raises SourceError if the users cannot be read. If lists cannot be read, the run continues,
+        and a note says why.
         """
         with spark.open_session(self._users, Deadline.after(request.timeout_s)) as session:
+            spark.ship_program(session)
             users = _AskedUsers(session, self._users, self._dimensions, request)
             lists = dict[str, _Lists]()
             unread = dict[str, str]()
@@ -105,7 +108,6 @@ class JoinedTables:
                     lists[name] = _Lists(session, name, options, request)
                 except SourceError as error:
                     unread[name] = error.shown if request.shows_examples else str(error)
-            spark.ship_program(session)
             yield _MeasuredThere(users, lists, request, unread)
 
 
@@ -122,7 +124,7 @@ class _MeasuredThere:
         self._unread = dict(unread)
         self.lacks: tuple[str, ...] = ()
         if "noise_floor" in unread:
-            # The run continues without these lists and reports this.
+            # The run continues without these lists and reports that they are missing.
             self.lacks = (f"noise_floor: {self._unread.pop('noise_floor')}",)
         self.unreadable: list[Unreadable] = [*users.unreadable]
         self.asked = users.asked
@@ -154,7 +156,7 @@ class _MeasuredThere:
             unread=self._unread,
             k=self._request.k,
         )
-        # All rows of a user are in one partition and are paired there. So no row is sorted or sent
+        # All rows of a user are in one partition, which pairs them. So no row is sorted or sent
         # twice.
         rows = self._users.rows
         for lists in self._lists.values():
@@ -199,30 +201,18 @@ class _Table:
     def key(self, name: str) -> spark.Column:
         """A column of users as text. It is null if a row has no user.
 
-        Raises SourceError if the type of the column cannot be users.
+        Raises SourceError if values of the column's type cannot be users.
         """
         id_column(one_array(self.empty[name]), name, self.where)
-        kind = self._kinds[name]
-        column = spark.column_of(name)
-        if kind in _INTEGERS:
-            return column.cast("string")
-        if kind in {"float", "double"}:
-            bits = 32 if kind == "float" else 64
-            is_integer = (column == F.floor(column)) & (F.abs(column) < EXACT[bits])
-            return F.when(is_integer, column.cast("long").cast("string"))
-        if kind == "decimal":
-            return F.when(column == F.floor(column), F.floor(column).cast("string"))
-        if kind == "binary":
-            return self._usable(F.try_validate_utf8(column.cast("string")))
-        return self.label(name).cast("string")
+        return spark.text_of(name, user_keys(name, self.where))
 
     def count_unreadable(
         self, checks: Sequence[tuple[str, Need, spark.Column]]
     ) -> tuple[Unreadable, ...]:
         """Count the unreadable values.
 
-        A check has a column, what the column needs, and a condition. The condition is true for
-        unreadable values.
+        Each check names a column, says what its values must be, and has a condition. The condition
+        is true for unreadable values.
         """
         counts = [F.count(F.when(is_unreadable, 1)) for _, _, is_unreadable in checks]
         ((total, *results),) = self.frame.agg(F.count(F.lit(1)), *counts).collect()
@@ -239,11 +229,8 @@ class _Table:
         column = spark.column_of(name)
         if self._kinds[name] != "string":
             return column
-        return self._usable(column)
-
-    def _usable(self, text: spark.Column) -> spark.Column:
-        has_length = F.length(text).between(1, MAX_ID_LENGTH)
-        return F.when(has_length & ~F.contains(text, F.lit("\0")), text)
+        has_length = F.length(column).between(1, MAX_ID_LENGTH)
+        return F.when(has_length & ~F.contains(column, F.lit("\0")), column)
 
 
 class _AskedUsers(_Table):
@@ -323,7 +310,7 @@ class _Lists(_Table):
         names = {field.name: getattr(options, field.name) for field in fields(ListColumns)}
         self.columns = ListColumns(**names)
         key = self.key(options.user)
-        # This reads no rows. Columns that cannot be lists raise an error before the join.
+        # This reads no rows. It raises an error before the join if a column cannot contain lists.
         nobody = pd.Index([], dtype="str")
         empty = {name: one_array(self.empty[name]) for name in options.columns}
         TableLists(options=options, users=nobody, k=request.k, where=self.where).pull([empty])
@@ -342,7 +329,7 @@ class _Lists(_Table):
 def _first(k: int, items: str, scores: str | None) -> dict[str, spark.Column]:
     """The columns of items and scores, cut to k items.
 
-    If scores have another length than the items, they become null, so that they do not fit.
+    If a list has more or fewer scores than items, the scores become null, and the list is reported.
     """
     lists = spark.column_of(items)
     cut = {items: F.slice(lists, 1, k)}

@@ -309,9 +309,8 @@ def _expose(codes: Codes, items: int) -> tuple[Floats, Floats]:
     """Mean exposure of each item over the lists, and the share of the lists that have the item."""
     exposure = np.zeros(items)
     lists = np.zeros(items, dtype=np.int64)
-    by_rank = np.ascontiguousarray(codes.T)
     # Exposure is added rank by rank, so the result is bit-identical for every order of the lists.
-    for weight, places in zip(rank_discounts(codes.shape[1]), by_rank, strict=True):
+    for weight, places in zip(rank_discounts(codes.shape[1]), codes.T, strict=True):
         counts = np.bincount(places[places >= 0], minlength=items)
         exposure += weight * counts
         lists += counts

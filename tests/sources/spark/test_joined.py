@@ -22,7 +22,7 @@ from monitor.model.rankings import Arm, CoverageReason
 from monitor.model.rules import Keep
 from monitor.model.statistics import NoiseFloor
 from monitor.pipeline import run_measurement
-from monitor.pipeline.run_parts import RemoteMeasurer
+from monitor.pipeline.accumulator import RemoteMeasurer
 from monitor.sources.spark import SparkSourceOptions, SparkUsersOptions
 from pipeline.test_user_batches import plain
 from servers import missing

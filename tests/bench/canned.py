@@ -1,0 +1,68 @@
+"""A recommender in a process of its own, which answers from memory."""
+
+import asyncio
+import json
+import multiprocessing
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
+from urllib.parse import unquote
+from zlib import crc32
+
+
+class Lists(asyncio.Protocol):
+    """Ten items for each user, some the same in both arms. No answer below ``/hanging``."""
+
+    answers: dict[bytes, bytes] = {}  # noqa: RUF012 - one process, one loop
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport, self._rest = transport, b""
+
+    def data_received(self, data: bytes) -> None:
+        *whole, self._rest = (self._rest + data).split(b"\r\n\r\n")
+        for request in whole:
+            path = request.split(b" ", 2)[1]
+            if not path.startswith(b"/hanging"):
+                self._transport.write(self.answers.get(path) or self._answer(path))
+
+    def _answer(self, path: bytes) -> bytes:
+        _, _, arm, user = unquote(path.decode()).partition("?")[0].split("/")
+        body = json.dumps(_list_of(user, arm)).encode()
+        head = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+        self.answers[path] = head.encode() + body
+        return self.answers[path]
+
+
+def _list_of(user: str, arm: str) -> list[int]:
+    first = crc32(user.encode()) % 5000
+    return [
+        first + place + 5000 * (arm == "candidate" and crc32(f"{user}{place}".encode()) % 3 == 0)
+        for place in range(10)
+    ]
+
+
+def _serve(port: Connection) -> None:
+    async def main() -> None:
+        server = await asyncio.get_running_loop().create_server(Lists, "127.0.0.1", 0, backlog=512)
+        port.send(server.sockets[0].getsockname()[1])
+        await server.serve_forever()
+
+    asyncio.run(main())
+
+
+@contextmanager
+def canned_server() -> Iterator[str]:
+    """Its address."""
+    ours, theirs = multiprocessing.Pipe()
+    spawning = multiprocessing.get_context("spawn")
+    process = spawning.Process(target=_serve, args=(theirs,), daemon=True)
+    process.start()
+    try:
+        if not ours.poll(30):
+            msg = "the server did not start"
+            raise RuntimeError(msg)
+        yield f"http://127.0.0.1:{ours.recv()}"
+    finally:
+        process.terminate()
+        process.join(10)
