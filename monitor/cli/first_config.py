@@ -52,7 +52,7 @@ _NOISE_FLOOR = """\
     noise_floor: # a second training of the baseline's model
       retrain: {{{retrained}}}
 """
-_HINT = ". A new file each day? Write lists-{slot:%Y-%m-%d}.csv"
+_HINT = '. A new file each day? path: "lists-{slot:%Y-%m-%d}.csv"'
 _SLOT_MARK = "{slot"
 _USER_MARK = "{user}"
 

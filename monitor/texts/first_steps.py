@@ -36,7 +36,7 @@ def write_unusable_config(config: str, option: str) -> str:
 def write_same_lists(comparison: str, before: str) -> str:
     """Say that both arms have the lists of the run before, and how each run reads new lists."""
     return (
-        f"{comparison}: both arms have the same lists as in the run of {before}, so rules learn "
-        "nothing new. If new files are written for each run, write {slot} in their paths, such as "
-        "lists-{slot:%Y-%m-%d}.csv"
+        f"{comparison}: both arms have the same lists as in the run of {before}, but rules count "
+        "it as a further run. If there are new files for each run, write their time into the "
+        'path, such as "lists-{slot:%Y-%m-%d}.csv"'
     )
