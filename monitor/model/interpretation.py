@@ -28,6 +28,22 @@ class TrainingDistance:
     is_exceeded: bool  # whether the candidate's distance is larger than chance explains
 
 
+class Concentration(StrEnum):
+    """Whether few users' lists make the difference of two arms."""
+
+    FEW_USERS = "few_users"
+    MANY_USERS = "many_users"
+
+
+@immutable
+class Spread:
+    """How the difference is distributed over the users."""
+
+    concentration: Concentration
+    half_share: float  # the smallest share of the users whose lists make half of the difference
+    is_excess: bool  # whether the difference is only what exceeds that of two trainings
+
+
 @immutable
 class Interpretation:
     """The mean of a metric, compared with random lists, identical lists, and two trainings."""
@@ -40,6 +56,7 @@ class Interpretation:
     by_chance: float
     identical: float
     trainings: TrainingDistance | None
+    spread: Spread | None = None  # None with few users, or without a difference
 
     @property
     def closeness(self) -> float:

@@ -42,7 +42,7 @@ def write_mismatch(mismatch: IdMismatch, surface: Surface = Surface.CONFIGURATIO
 
 
 def write_matching(ids: IdKind, matching: int, of: int, users: int) -> str:
-    """How many ids of the baseline the candidate has: all users, or items in some users' lists."""
+    """Say how many users of the baseline, or items of some users' lists, the candidate has."""
     if ids is IdKind.USER:
         return f"{matching:,} of {of:,} users match"
     return f"{matching:,} of {of:,} items in the lists of {count_of(users, 'user')} match"
