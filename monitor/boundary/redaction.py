@@ -27,7 +27,7 @@ def display_url(url: str | SecretStr) -> str:
     if not separator or not re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*", scheme):
         return "..."
     credentials, _, rest = rest.rpartition("@")
-    if re.search(r"[/?#]", credentials):  # an @ in the path, or an unescaped password
+    if re.search(r"[/?#]", credentials):  # the path has an @, or the password is not escaped
         return f"{scheme}://..."
     location = re.split(r"[?#]", rest, maxsplit=1)[0]
     if not scheme.startswith(_DATABASES):

@@ -46,7 +46,7 @@ def _check_url(secret: SecretStr, info: ValidationInfo) -> SecretStr:
 
 
 def is_file(database: str | None) -> bool:
-    """Whether the database of an SQLite URL is a file."""
+    """Whether the database in an SQLite URL is a file, and not in memory."""
     return bool(database) and not str(database).startswith((":memory:", "file:"))
 
 
@@ -56,8 +56,8 @@ class SqlOptions(Options):
     binds: ClassVar[frozenset[str]] = frozenset({"slot"})  # the names that a query may bind
 
     url: Annotated[SecretStr, AfterValidator(_check_url)]
-    """SQLAlchemy URL of the database. rankwatch only reads, so use an account that may only
-    read."""
+    """URL of the database, as SQLAlchemy writes it. rankwatch only reads, so use an account that
+    may only read."""
     table: Annotated[str, Field(min_length=1, max_length=200)] | None = None
     """Table or view that is read completely, with its schema if needed: `recs.lists`."""
     query: QueryText | None = None
