@@ -47,7 +47,7 @@ class FootruleNormalized(OrderDistance):
 
 
 class TopkFootrule(Distance):
-    """Sum of the distances that all items move. Absent items are just after the list's end."""
+    """Sum of the distances that all items move. Absent items have the rank after the list's end."""
 
     kernel = staticmethod(footrule.topk_footrule)
     disjoint = None
@@ -86,7 +86,7 @@ class TopkFootruleNormalized(Distance):
 
 
 class ElementWeightedFootrule(WeightedOrderDistance):
-    """Sum over the common items: own weight times the weight of the items that it moves past."""
+    """Sum over the common items: weight times the weight of the items that the item moves past."""
 
     kernel = staticmethod(footrule.element_weighted_footrule)
 

@@ -33,7 +33,7 @@ class OfArm(Metric, ABC):
     choices: ClassVar[Mapping[str, tuple[str, ...]]] = {"arm": relevance.ARMS}
 
     def bounds(self, k: int) -> tuple[float, float]:  # noqa: ARG002 - the base's signature
-        """One arm's scores are at least 0. The difference has the full range."""
+        """From 0 to ``high`` for one arm, and from ``low`` to ``high`` for the difference."""
         if self.arm == relevance.DIFFERENCE:
             return self.low, self.high
         return 0.0, self.high
