@@ -113,7 +113,10 @@ def require_needs(
     item_weights: object,
     relevance: object,
 ) -> None:
-    """Raise MetricError if the data that a metric needs were not given. It names the argument."""
+    """Raise MetricError if the data that a metric needs were not given.
+
+    The message of the error names the missing argument.
+    """
     is_given = {
         Need.SCORES: any(table.scores is not None for table in lists),
         Need.ITEM_WEIGHTS: item_weights is not None,
@@ -184,14 +187,13 @@ def compare(  # noqa: PLR0913 - one argument for each kind of data
     text, and no id is in both lists.
 
     First, both lists are cut to their first ``k`` items. If ``k`` is None, they are not cut. Then,
-    if an item occurs more than once in a list, only its first place is kept. Use NaN or None for an
-    item without a score, and None for a list without scores. A score may be any number, including
-    negative and infinite numbers. Scores never reorder a list, even if a later item has a higher
-    score. Neighbours with equal scores are tied. Some metrics handle ties. The other metrics order
-    tied items by their ids as text, ascending.
+    if an item occurs more than once in a list, only its first place is kept.
 
     ``scores`` contains one list of numbers for each of the two lists, with one number for each
-    item.
+    item. Use NaN or None for an item without a score, and None for a list without scores. A score
+    may be any number, including negative and infinite numbers. Scores never reorder a list, even if
+    a later item has a higher score. Neighbours with equal scores are tied. Some metrics handle
+    ties. The other metrics order tied items by their ids as text, ascending.
 
     ``item_weights`` is item -> weight, as a dict, a Series or a frame of two columns. Every listed
     item must have a weight from 1e-50 to 1e50. Weights of other items are ignored.
@@ -201,15 +203,15 @@ def compare(  # noqa: PLR0913 - one argument for each kind of data
     first. It is cut to ``k`` and to the depth of the metric.
 
     ``no_item`` lists values that are no items but pad short lists, such as -1. They are dropped
-    with their scores.
+    with their scores, before the lists are cut.
 
     Raises InputError for a value that is no list of items, such as a string, a set, a generator or
     a list of lists. It also raises InputError for a value that is no id, for k below 1, and for
     scores, weights or grades that cannot be read. Raises MetricError for an unknown metric, and for
-    a metric whose data were not given. ["a", "b", "c"], ["a", "c", "b"], metrics="overlap")
-    {'overlap': 1.0}
+    a metric whose data were not given.
 
-    >>> compare(
+    >>> compare(["a", "b", "c"], ["a", "c", "b"], metrics="overlap")
+    {'overlap': 1.0}
     """
     wanted = read_metrics(metrics)
     depth = read_k(k)
@@ -312,14 +314,15 @@ def compare_many(  # noqa: PLR0913 - half of the arguments only rename columns
 
     A frame is a pandas frame, an Arrow table or record batch, or another object with the Arrow
     PyCapsule protocol, such as a polars frame. If a frame has no column ``user``, its column
-    ``user_id`` is used. If it has no column ``item``, its column ``item_id`` is used. Likewise, a
-    column ``user`` is used if the argument is ``user_id`` and there is no such column. The two arms
-    may have different shapes.
+    ``user_id`` is used. If it has no column ``item``, its column ``item_id`` is used. Likewise, if
+    the argument is ``user_id`` and the frame has no such column, its column ``user`` is used. The
+    two arms may have different shapes.
 
     Lists may have any length. In a 2-D array, short lists need padding. If the padding is -1, set
-    ``no_item=[-1]``, because otherwise -1 is read as an id. First, lists are cut to their first
-    ``k`` items. If ``k`` is None, they are not cut. Then, if an item occurs more than once in a
-    list, only its first place is kept. As in `compare`, 1 and "1" are the same item or user.
+    ``no_item=[-1]``, because otherwise -1 is read as an id. First, values in ``no_item`` are
+    dropped, and lists are cut to their first ``k`` items. If ``k`` is None, they are not cut. Then,
+    if an item occurs more than once in a list, only its first place is kept. As in `compare`, 1 and
+    "1" are the same item or user.
 
     Integers from 0 to 2**31 - 1 take almost no time to read. The same is true of categorical and
     dictionary columns. Text in Arrow tables and in columns of type ``str`` takes 30 to 200
@@ -351,13 +354,14 @@ def compare_many(  # noqa: PLR0913 - half of the arguments only rename columns
       distinct items in the lists of both arms,
     - ``by_chance``: for each metric the mean score of two random lists from the catalogue. Their
       length is the one that at least nine in ten of the compared lists have. The score is None if
-      there is no such length, if it is above 1000, or if the metric needs more data than lists.
+      there is no such length, if the metric needs more data than lists, or if the computation would
+      take too long.
 
     ``progress`` is called with the number of users that were compared since its last call.
 
     Raises InputError for shapes, columns, ids or users that cannot be read, and for two 2-D arrays
     with different numbers of rows. It also raises InputError if both arms have users but no user in
-    common. Raises MetricError for an unknown metric, and for a metric whose data are missing.
+    common. Raises MetricError for an unknown metric, and for a metric whose data were not given.
     """
     wanted = read_metrics(metrics)
     depth = read_k(k)

@@ -238,7 +238,7 @@ def as_scores(column: pd.Series, what: str) -> Floats:
 
 
 def from_objects(values: Sequence[Any], what: str) -> Ids:
-    """Ids from Python's values. Raises InputError that names the first value that is no id."""
+    """Ids from Python's values. Raises an InputError that shows the first wrong value."""
     return _checked(id_array(values), values, what)
 
 

@@ -1,4 +1,4 @@
-"""Aligns pairs of lists: finds where each item of one list is in the other list.
+"""Aligns pairs of lists. An alignment says where each item of one list is in the other list.
 
 All pairwise metrics use this alignment. This module also ranks and counts the common items.
 """

@@ -22,7 +22,8 @@ def compact_codes(baseline: Codes, candidate: Codes) -> tuple[Codes, Codes, Code
 
     Returns the indexes of each arm, and the listed codes. The listed codes are distinct and
     ascending. Padding stays -1. If the codes are dense, a table is used and the time is O(places).
-    If not, the time is O(places log places). The memory is that of the result and one block.
+    If not, the time is O(places log places). The function needs memory for the result and one
+    block.
     """
     items = distinct_items(baseline, candidate)
     top = int(items.max(initial=PAD))

@@ -1,6 +1,7 @@
 """Spearman's footrule: how far items move between two lists.
 
-There are three kinds: of the common items, of top-k lists, and with weights of items and ranks.
+There are three kinds. The first measures only the common items. The second measures top-k lists.
+The third has weights of items and ranks.
 """
 
 from collections.abc import Callable
@@ -95,7 +96,7 @@ def element_weighted_footrule(alignment: Alignment) -> Floats:
     """The footrule of the common items with item weights: float64 (n,), at least 0.
 
     An item's place in a list is the sum of the weights of the common items before it. Each item
-    adds its own weight times the distance between its two places. Identical lists have distance 0.
+    adds its weight times the distance between its two places. Identical lists have distance 0.
     Fewer than two common items give NaN. If all weights are 1, this is `footrule`. The metric is
     symmetric. Ties are ignored.
     Cost: O(k) for each pair.

@@ -30,8 +30,8 @@ def place_grades(
     user of row r graded the items ``items[offsets[r]:offsets[r + 1]]``. An item that is in no list
     has a negative code. It is used for the ideal list, and it is counted as a relevant item. Grades
     are at least 0. A row must not contain the same code >= 0 twice (see `best_of_each`). The time
-    is O(g log g) for the g grades of these users, and O(k log g) for each pair. The memory is that
-    of the result and one block.
+    is O(g log g) for the g grades of these users, and O(k log g) for each pair. The function needs
+    memory for the result and one block.
     """
     n, k = baseline.shape
     placed = ByArm(baseline=np.zeros((n, k)), candidate=np.zeros((n, k)))

@@ -28,8 +28,8 @@ def pad(
     List i is ``codes[offsets[i]:offsets[i + 1]]``. Codes are from 0 to 2**31 - 1. Returns the
     matrix (n, k), the lengths (n,) without duplicates, and flags (n,). A flag is set if the first k
     items of a list have a duplicate. An empty list has length 0. The time is O(n k). Lists with
-    duplicates are sorted, which takes more time. The memory is that of the result and one block.
-    Raises ValueError if k is below 1, or if the offsets do not fit ``codes``.
+    duplicates are sorted, which takes more time. The function needs memory for the result and one
+    block. Raises ValueError if k is below 1, or if the offsets do not fit ``codes``.
     """
     _check(codes, offsets, k)
     n = len(offsets) - 1

@@ -126,7 +126,7 @@ class WeightedTau(metric.OrderCorrelation):
 
 
 class TauAp(metric.OrderCorrelation):
-    """Order of the common items only: errors at the top of the candidate's list cost most."""
+    """Order of the common items only. Errors at the top of the candidate's list cost most."""
 
     kernel = staticmethod(weighted.tau_ap)
     is_symmetric = False

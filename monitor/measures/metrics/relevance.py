@@ -125,8 +125,8 @@ class NdcgVsBaseline(Similarity):
 
     The baseline's l items have the grades l, l - 1 and so on, down to 1. The gain is the grade if
     ``gain`` is ``linear``. It is 2**grade - 1 if ``gain`` is ``exponential``. This metric needs no
-    relevance, but cannot replace it: a candidate that is better than the baseline scores below 1,
-    as a worse candidate does.
+    relevance. But it cannot show which arm is better, because a better candidate scores below 1
+    just as a worse candidate does.
     """
 
     gain: str = relevance.LINEAR

@@ -35,7 +35,7 @@ def score_all(
 
     The scores of a metric are float64 (n,). A score is NaN if it is undefined. The score of a pair
     depends neither on the other pairs nor on ``threads``. If ``threads`` is None, each processor
-    gets a thread. The memory is that of the scores, and of one block for each thread.
+    gets a thread. The function needs memory for the scores, and for one block for each thread.
 
     Raises MetricError if the batch lacks the data that a metric needs. It also raises MetricError
     if a plugin's metric fails and ``failed`` is None. If ``failed`` is a dict, a failed metric gets

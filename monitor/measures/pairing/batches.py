@@ -141,7 +141,7 @@ def make_batch(
     candidate: PaddedLists,
     vocabulary: pd.Index | None,
 ) -> PairBatch:
-    """A batch of pairs: each row of one arm with the same row of the other arm.
+    """A batch of pairs. Each row of one arm is paired with the same row of the other arm.
 
     Tied items are ordered by their ids. If only one arm has scores, all scores of the other arm are
     NaN.

@@ -108,7 +108,7 @@ def _hash_input(
         item_hashes = np.append(hash_ids(vocabulary), ~np.uint64(0))  # the last is for code -1
     hashes = np.zeros(len(rows[0]), dtype=np.uint64)
     for lists, rows_of_arm in zip(arms, rows, strict=True):
-        sums = lists.lengths.astype(np.uint64)  # needed, since an id may have the hash of padding
+        sums = lists.lengths.astype(np.uint64)  # an id may have the hash of padding, -1
         for column in lists.codes.T:
             items = column.astype(np.uint64) if item_hashes is None else item_hashes[column]
             sums = sums * _FACTOR + items

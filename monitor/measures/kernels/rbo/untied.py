@@ -116,10 +116,10 @@ def rbo_min(alignment: Alignment, p: float) -> Floats:
 
         (1-p)/p (sum_{d=1..l} X_d/d p^d + X_l sum_{d>l} p^d/d),    sum_{d>=1} p^d/d = ln(1/(1-p))
 
-    The bound is tight: lists that continue with different items reach it. Let m be the larger of an
-    item's two positions, counted from 0. A common item adds sum_{d>m} (1-p) p^(d-1) / d. Identical
-    lists score ``rbo_weight(p, length)``. Disjoint lists and one empty list score exactly 0. Two
-    empty lists score NaN. The metric is symmetric.
+    The bound is tight, because lists that continue with different items reach it. Let m be the
+    larger of an item's two positions, counted from 0. A common item adds sum_{d>m} (1-p) p^(d-1) /
+    d. Identical lists score ``rbo_weight(p, length)``. Disjoint lists and one empty list score
+    exactly 0. Two empty lists score NaN. The metric is symmetric.
     Cost: O(k) for each pair.
     """
     table = _tables(p, alignment.k)
@@ -154,10 +154,10 @@ def rbo_max(alignment: Alignment, p: float) -> Floats:
     """The highest RBO that the lists can have if they continue: float64 (n,) in [0, 1].
 
     It is `rbo_min` plus `rbo_res`, to the last bit. See Webber, Moffat and Zobel (2010), section
-    4.3 and equation 30. The bound is tight: lists that continue with each other's items reach it.
-    Identical lists, a prefix and one empty list score exactly 1, because the full lists may be
-    equal. Disjoint lists score above 0. Shorter disjoint lists score more than longer ones. Two
-    empty lists score NaN. The metric is symmetric.
+    4.3 and equation 30. The bound is tight, because lists that continue with each other's items
+    reach it. Identical lists, a prefix and one empty list score exactly 1, because the full lists
+    may be equal. Disjoint lists score above 0. Shorter disjoint lists score more than longer ones.
+    Two empty lists score NaN. The metric is symmetric.
     """
     score: Floats = rbo_min(alignment, p) + rbo_res(alignment, p)
     return score
