@@ -79,8 +79,8 @@ def write_cause(finding: Finding) -> str:
 def write_finding(finding: Finding, drop: MeanDrop | None, *, has_stood: bool | None = None) -> str:
     """Say what happened, to which users, in which arm, and how much of the drop this explains.
 
-    ``drop`` is None if there are no earlier lists. ``has_stood`` says how the other arm changed:
-    not at all (True), no more than usual (False), or unknown (None).
+    ``drop`` is None if there are no earlier lists. ``has_stood`` is about the other arm: it
+    did not change (True), changed no more than usual (False), or neither is known (None).
     """
     sentences = [f"{write_cause(finding)}.", *_write_share(finding)]
     if finding.spelling is not None and finding.spelling.forms:
