@@ -62,9 +62,9 @@ Explanations, arm metrics and the selection of ordinary users use the sample, be
 users in memory at once.
 """
 _TOGETHER = 16
-"""This many tables of users are joined into one, without users who are no longer shown."""
+"""As soon as there are so many tables of users, they are joined into one table."""
 _LONGEST_USER = 40
-"""A note cuts users' ids to this many characters."""
+"""In notes, users' ids are cut to this many characters."""
 
 
 @immutable
@@ -207,7 +207,7 @@ class RunAccumulator:
 
     @property
     def notes(self) -> Mapping[tuple[Arm, CoverageReason], CoverageNote]:
-        """For each arm and reason, the first thing that happened, and users to whom it happened.
+        """Notes that say for each arm and reason what happened first, and to which users.
 
         If an arm could not be read at all, no users are named.
         """

@@ -1,6 +1,6 @@
-"""Measures metrics of relevance that arrives after a run. Rules never judge the result.
+"""Measures metrics that need relevance, if the relevance arrives after the run.
 
-The metrics are computed from the lists that the run stored.
+The metrics are computed from the lists that the run stored. Rules never judge the results.
 """
 
 from collections.abc import Iterator, Sequence
@@ -44,7 +44,7 @@ def backfill_relevance(
     start: datetime | None = None,
     end: datetime | None = None,
 ) -> Iterator[BackfilledRun]:
-    """Measure metrics of relevance for each run that waits for it, and store them.
+    """Measure and store the metrics that need relevance, for each run that waits for it.
 
     The oldest run comes first. Yields one result for each run with a slot from ``start`` to
     ``end``, including both. No result is stored twice. Stops early if the source fails temporarily.

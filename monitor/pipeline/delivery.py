@@ -8,7 +8,8 @@ dies while it sends, another process sends the deliveries again after the lease 
 If a message may have arrived, it is sent again with the same changes and the same key. Changes that
 have joined the incident since then are sent in the next message.
 
-Use one thread for each receiver. With more threads a repetition could arrive after its alert ended.
+Use one thread for each receiver. With more threads, a repetition of an alert could
+arrive after its end.
 """
 
 import random
@@ -39,13 +40,13 @@ from monitor.model.notifications import (
 from monitor.model.ports import Clock, DeliveryCounter, Outbox, Receiver
 
 LEASE = timedelta(seconds=60)
-"""The length of a lease. It is longer than any receiver may take for one message."""
+"""A delivery is leased for this time, because no receiver may take longer for one message."""
 RECHECK_AFTER = timedelta(seconds=30)
 """A delivery that is held back is decided again after this time."""
 RESEND_ENDS_FOR = timedelta(minutes=5)
-"""Receivers that want alerts resent get the end of an alert again for this time."""
+"""If a receiver wants alerts resent, the end of an alert is resent for this time."""
 _REPETITION_BACKOFF = 4
-"""A failed repetition waits as after so many failed attempts, because it is not urgent."""
+"""A failed repetition waits as long as after this many failures, because it is not urgent."""
 _BASE_S = 2.0
 _CAP_S = 300.0
 _LONGEST_RETRY_AFTER_S = 3600.0
@@ -68,7 +69,7 @@ def _no_picture(_: Message) -> bytes | None:
 
 @immutable
 class Pause:
-    """When a receiver that failed is tried again, and how many seconds of pause it requested."""
+    """When a failed receiver is tried again, and how long a pause it requested, in seconds."""
 
     until: datetime
     asked_s: float = 0.0
@@ -78,7 +79,7 @@ class Pause:
 class OutboxSender:
     """Sends the deliveries of the outbox to one receiver.
 
-    - ``is_sole_sender`` returns whether no other process can be sending now. It is called before
+    - ``is_sole_sender`` returns True if no other process can be sending now. It is called before
       each message.
     - ``draw`` returns a random number from 0 to 1, but never 1.
     - ``picture_of`` returns the picture of a message. It never raises, and takes a few seconds at
@@ -371,7 +372,7 @@ class OutboxSender:
     ) -> None:
         """Record the status of these deliveries, and count the attempts.
 
-        Held deliveries and pending deliveries without a reason were not attempted.
+        A delivery was not attempted if it is held, or if it is pending without a reason.
         """
         if not deliveries:
             return
@@ -441,7 +442,7 @@ def next_attempt(
     draw: float,
     retry_after_s: float | None,
 ) -> datetime:
-    """Return the time of the next attempt, after a failure that followed ``attempts`` failures.
+    """Return the time of the next attempt after a failure. ``attempts`` counts earlier attempts.
 
     This is exponential backoff with full jitter. The wait is min(300 s, 2 s * 2^attempts), times
     ``draw``, which is a random number from 0 to 1. If the receiver requested a pause, up to one
@@ -464,7 +465,7 @@ def drain(
 ) -> None:
     """Deliver to all receivers in turn, until no delivery waits or ``budget_s`` has passed.
 
-    The last attempt may end later than that, but at most by the receiver's timeout.
+    The last attempt may take longer than that, but no longer than the receiver's timeout.
     """
     if not senders:
         return
@@ -488,7 +489,7 @@ def drain(
 
 
 def _by_message(deliveries: Iterable[Delivery]) -> dict[str | None, list[Delivery]]:
-    """Group deliveries by the message in which they may have arrived, named by its key.
+    """Group deliveries by the key of the message with which they may have arrived.
 
     The key is None for deliveries that cannot have arrived.
     """
@@ -535,7 +536,10 @@ def _compose(deliveries: Iterable[Delivery], snapshot: FiringSnapshot) -> list[M
 
 
 def _group_incidents(changes: Iterable[Transition]) -> Iterator[tuple[Transition, ...]]:
-    """Group changes for messages. A group has changes of one comparison, and whole incidents."""
+    """Group changes for messages.
+
+    All changes of a group are of one comparison. All changes of an incident are in one group.
+    """
     by_incident: dict[tuple[str, str | None], list[Transition]] = {}
     for change in changes:
         key = (change.comparison, change.incident or change.dedup_key)
@@ -553,5 +557,5 @@ def _group_incidents(changes: Iterable[Transition]) -> Iterator[tuple[Transition
 
 
 def _change_key(change: Transition) -> tuple[object, ...]:
-    """Return a key. No two changes of a comparison that receivers get have the same key."""
+    """Return a key that differs for all changes of a comparison that receivers get."""
     return change.dedup_key, change.from_state, change.to_state, change.slot

@@ -1,4 +1,4 @@
-"""Computes what rules that learn expect of a run, from the healthy runs before it."""
+"""Computes what rules with learned limits expect of a run, from healthy earlier runs."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
@@ -55,17 +55,17 @@ from monitor.statistics.reference.thresholds import Budget
 from monitor.texts.model_versions import write_model_changes
 
 NEAR_DROP_RUNS = 3
-"""Rules wait this many runs before they learn from a run that could not have ended an alert.
+"""Rules learn from a run only after this many later runs if it is too far from normal to end an alert.
 
 A small fault stays below the limit of one run, and only a trend shows it after some days. Without
 this wait the fault would be normal on its second day.
 """
 
 ODD_SCALES = 8.0
-"""A run that no limit judged is a fault if it is farther than this many scales from the median."""
+"""A run that no limit judged is a fault if it is farther than this from the median (`find_odd`)."""
 
 WEIGHT_OF_BASELINE = 0.2
-"""Rules share a budget of false alarms. A rule on the baseline has this weight, others have 1."""
+"""Rules share a budget of false alarms. Rules on the baseline get this weight, and others get 1."""
 HOLIDAY = "not judged by what is normal, because the day is one of the comparison's holidays"
 
 REMEMBERED = 120
@@ -216,7 +216,7 @@ def _find_past_alarms(
     past: Sequence[PastRun],
     lessons: rule_series.LessonArrays,
 ) -> PastAlarms:
-    """Find the past runs with alerts, and the healthy past runs. Drifts are ignored here."""
+    """Find the past runs with alerts, and the healthy past runs. This ignores drifts."""
     alerts = {rule.alert for rule in learning_rules(comparison)}
     alarms = rule_series.find_alarms(series, past, alerts)
     calm = np.where(alarms, np.nan, lessons.values)
@@ -388,7 +388,7 @@ def _compare(
 ) -> tuple[tuple[Floats, Floats], Floats, Flags]:
     """Compare the run's values and errors, (series,) each, with the reference.
 
-    Returns three things. The first is the limit on the watched side and on the other side. The
+    Returns three things. The first are the limits on the watched side and on the other side. The
     second says how far the run is from normal (z). The third says for which series only chance
     moves the value.
     """

@@ -16,7 +16,7 @@ _MAX_IGNORED_SHARE = 0.01
 """Up to this share, cached answers are not reported, because they hardly change a mean."""
 _MIN_RUNS = 3
 _MIN_ZEROS = 9
-"""Equal answers are suspicious if their chance is below 1e-9."""
+"""Equal answers are suspicious if their chance is below 10 to the power of minus this."""
 
 
 def gaps_between(first: RankingTable, second: RankingTable) -> Floats:

@@ -1,4 +1,4 @@
-"""Judges runs, which is the second half of a run after `run_measurement`.
+"""Judges runs that `run_measurement` has measured.
 
 A judgement has expectations, verdicts, states of alerts and transitions. Stored runs can be judged
 again by other rules.

@@ -98,7 +98,7 @@ class Arms:
         return list(dict.fromkeys(sentences))
 
     def reason(self, error: SourceError) -> str:
-        """Return the error's text, without an example if users have pseudonyms."""
+        """Return the error's text. If users have pseudonyms, the text has no example."""
         return error.shown if self.pseudonyms is None else str(error)
 
 
@@ -106,7 +106,7 @@ class Arms:
 class Answers:
     """What the sources answered.
 
-    - ``batches`` yields the answers in batches of at most so many users.
+    - ``batches`` yields the answers in batches. Its argument limits the users in a batch.
     - ``measured`` yields parts of the run, if the source measures users where their lists are.
     - ``lacks`` are sentences about inputs that could not be read.
     - ``doubts`` are reasons why the noise floor is not judged.
@@ -338,7 +338,7 @@ def pull_until_certain(
             scores[metric][rows] = values
 
     def are_all_certain(asked: int) -> bool:
-        """Return whether so many users are enough for each rule. False if there are no rules."""
+        """Return whether ``asked`` users are enough for each rule. False if there are no rules."""
         return bool(watched) and all(
             is_certain(rule, scores[rule.metric][rows[rows < asked]], len(rows))
             for rule, rows in watched
@@ -380,7 +380,7 @@ def pull_titles(
     items: Collection[str],
     timeout_s: float = TITLES_S,
 ) -> tuple[Mapping[str, str], str | None]:
-    """Return the titles of these items, and the error if there is one. Waits `TITLES_S` at most."""
+    """Return the titles of these items, and the error if there is one. Waits at most `TITLES_S`."""
     if source is None or not items:
         return {}, None
     wait_s = max(0.0, min(timeout_s, TITLES_S))
@@ -410,7 +410,7 @@ def _ask_extras(arms: Arms, slot: datetime) -> tuple[_Asked[ItemWeights], _Asked
 class _Asked(Generic[T]):
     """A source that is read in the background. If the source is None, there is no answer.
 
-    - ``note`` says why there is no answer, and ``failure`` is the reason for the coverage.
+    - ``note`` says why there is no answer, and ``failure`` is the reason that the coverage counts.
     - ``took_s`` is the time that the source took to answer or to fail.
     """
 

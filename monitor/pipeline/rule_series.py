@@ -37,7 +37,7 @@ class RuleSeries(Generic[RuleT_co]):
 
     @property
     def key(self) -> tuple[str, str]:
-        """The alert and the segment. No other series has both."""
+        """The alert and the segment, which only this series has together."""
         return self.rule.alert, self.segment
 
     def read(self, figures: Figures) -> tuple[float, float]:
@@ -149,7 +149,7 @@ def read_lessons(series: ManySeries, past: Sequence[PastRun]) -> LessonArrays:
 def _by_rule(
     series: ManySeries,
 ) -> Iterator[tuple[SeriesRule, dict[str, int]]]:
-    """Yield each rule with its series: the column of the series for each segment."""
+    """Yield each rule, with the column of its series for each segment."""
     columns: dict[str, dict[str, int]] = defaultdict(dict)
     rules = {watched.rule.alert: watched.rule for watched in series}
     for column, watched in enumerate(series):

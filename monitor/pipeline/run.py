@@ -37,7 +37,7 @@ from monitor.texts.run_reasons import write_run_reasons
 _COMPARED = (CoverageReason.SHORT, CoverageReason.DUPLICATED)
 """Lists with these faults are compared nevertheless."""
 _EXPECTED = (CoverageReason.MISSING, CoverageReason.EMPTY)
-"""An ok run does not report users with these reasons, because healthy sources have some too."""
+"""An ok run does not report these reasons, because healthy sources have such users too."""
 
 
 def memory_request(comparison: Comparison, slot: datetime) -> MemoryRequest:
@@ -73,7 +73,7 @@ def execute(
 ) -> RunResult:
     """Measure and judge one claimed slot.
 
-    If a source fails, this is part of the result, and no exception is raised.
+    If a source fails, the result says so, and no exception is raised.
 
     ``scores`` collects the users' scores. They can be read until the result is closed. Without it
     the scores stay in memory. Raises OutputError if ``scores`` cannot store them.
@@ -247,7 +247,7 @@ def _stored_scores(
     if keep is Keep.ALL:
         return scores
     drawn: list[Scores] = []
-    # Drawing from drawn scores gives the same as drawing once, and needs less memory.
+    # Drawing again after each batch gives the same scores as drawing once, in less memory.
     for batch in scores:
         drawn = [draw_scores(join_scores([*drawn, batch]), keep, comparison)]
     return drawn
@@ -334,7 +334,7 @@ def _notes_by_reason(
 ) -> dict[tuple[Arm, CoverageReason], CoverageNote]:
     """Return the notes of the sources, and notes on user ids that an arm spells differently.
 
-    For each arm and reason there is one note. The note of the source comes first.
+    If there are both for an arm and reason, the note of the source is returned.
     """
     notes = {}
     for mismatch in measurement.run.id_mismatches:

@@ -86,9 +86,9 @@ HEALTHY_RUNS = 20
 SHOWN_ITEMS = 10
 """At most this many items that are shown more are named, and as many that are shown less."""
 SHOWN_EXAMPLES = 3
-"""For each kind of change at most this many users are shown. `evidence_users` may be fewer."""
+"""For each kind of change, at most this many users are shown, and at most `evidence_users`."""
 TITLED = 10
-"""Only so many items of an example's lists get titles, so that less is stored."""
+"""Only this many items of an example's lists get titles, because titles are stored."""
 
 
 def can_split(metric: Metric) -> bool:
@@ -384,7 +384,7 @@ def _share_habits(scene: Scene) -> Habits:
 
 
 def _average_habits(splits: Sequence[Split]) -> Habits:
-    """Return the means of the shares (`_share_habits`) over the runs that stored them."""
+    """Return the means of the shares of `_share_habits` over the runs that stored shares."""
     runs: dict[str, dict[str, list[Sequence[float]]]] = {}
     for split in splits:
         for arm, habits in split.habits.items():

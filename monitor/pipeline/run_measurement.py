@@ -1,4 +1,4 @@
-"""Measures a run, which is its first half before `judgement`.
+"""Measures runs, which `judgement` then judges.
 
 The stages are to read users, pull lists, pair them, score them, summarize the scores, measure the
 arms and explain the result. This module does not judge or store anything.
@@ -58,7 +58,7 @@ class Stopwatch:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Add the time that the block takes to the stage."""
+        """Add the time that the `with` block takes to the time of the stage."""
         start = self.clock.monotonic()
         try:
             yield
@@ -106,8 +106,8 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
 ) -> Measurement:
     """Measure one slot. ``scores`` collects the scores that are stored or written.
 
-    Raises SourceError if the users cannot be read. The coverage counts the users who were lost by
-    any other fault.
+    Raises SourceError if the users cannot be read. All other faults are counted in the
+    coverage.
     """
     measuring = comparison.measuring
     ends_at = watch.clock.monotonic() + measuring.deadline.total_seconds()
@@ -232,7 +232,7 @@ def _explain(  # noqa: PLR0913 - the past is three of them
 
 
 def _without_floor(scores: Scores) -> Scores:
-    """Leave out the noise floor's scores, because they are the scores plus the excess."""
+    """Leave out the noise floor's scores. They can be computed from the scores and the excess."""
     by_metric = {
         name: values
         for name, values in scores.by_metric.items()

@@ -223,7 +223,7 @@ def _mismatch(row: dict[str, Any] | None) -> IdMismatch | None:
 
 
 def _sums_table(accumulator: SummaryAccumulator) -> pa.Table:
-    """Return one row for each segment and metric. Integers without a limit are written as text."""
+    """Return one row for each segment and metric. Sums are text, because they can be too large."""
     rows = []
     for (segment, metric), sums in accumulator.sums.items():
         bins = sums.bins

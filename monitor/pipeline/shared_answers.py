@@ -120,7 +120,7 @@ class _SharedSource:
 
     def pull(self, request: PullRequest) -> Pull:
         """Return the lists of the requested users."""
-        # A run may ask in rounds. The first user tells the rounds apart.
+        # A run may ask in rounds. Each round has another first user.
         users, pull = self._take(
             (request.slot, *request.users[:1]), lambda: (request.users, self._source.pull(request))
         )

@@ -99,7 +99,7 @@ def join_users(tables: Sequence[pa.Table], comparison: Comparison) -> pa.Table:
     for name, column in changed.items():
         users = users.set_column(users.column_names.index(name), name, column)
     is_shown = users["is_sampled"].to_numpy() | is_kept | ~np.isnan(drawn)
-    # To leave out only a few users is not worth it, because all lists would be copied.
+    # A few such users stay, because leaving them out would copy all lists.
     return users if is_shown.mean() > _MOST_SHOWN else users.filter(is_shown)
 
 

@@ -63,7 +63,7 @@ class _PanelPull:
         self._rows = find_users(panel.users, pull.rankings.users)
         self._failed_users = list(pull.failures)
         self._failed_rows = np.full(len(panel), -1, dtype=np.intp)
-        if self._failed_users:  # otherwise no index is made, because it is expensive
+        if self._failed_users:  # if not, no index is made, because it is expensive
             positions = panel.users.get_indexer(pd.Index(self._failed_users, dtype="str"))
             self._failed_rows[positions[positions >= 0]] = np.flatnonzero(positions >= 0)
         self._versions = pull.versions
