@@ -55,7 +55,7 @@ from monitor.statistics.reference.thresholds import Budget
 from monitor.texts.model_versions import write_model_changes
 
 NEAR_DROP_RUNS = 3
-"""Rules learn from a run only after this many later runs if it is too far from normal to end an alert.
+"""If a run is too far from normal to end an alert, rules learn from it only this many runs later.
 
 A small fault stays below the limit of one run, and only a trend shows it after some days. Without
 this wait the fault would be normal on its second day.

@@ -14,7 +14,7 @@ _LIKENESSES: Mapping[Likeness, str] = {
 
 
 def write_interpretation(result: Interpretation) -> str:
-    """Say how far apart the lists are, in terms of random lists and of two trainings of a model."""
+    """Compare the distance between the arms with random lists, and with a second training."""
     sentence = f"In short, {_write_likeness(result)}."
     if result.trainings is None:
         return sentence
