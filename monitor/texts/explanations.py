@@ -169,7 +169,7 @@ def write_fall(fall: SegmentFall, drop: float) -> str:
         return f"In {name} similarity rose by {amount}."
     of_all = ""
     if 0 < fall.whole <= _CANCELLED * drop:
-        of_all = f", {_percent(min(fall.whole, drop), drop)} of everybody's drop"
+        of_all = f", {_percent(min(fall.whole, drop), drop)} of the drop of all users"
     per_user = {part: part_sum / share for part, part_sum in fall.parts.items()}
     parts = _write_parts(per_user, fall.whole / share)
     return f"In {name} similarity fell by {amount}{of_all}{parts}."

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 
 from monitor.model.run_reasons import IdKind, IdMismatch, MismatchKind
-from monitor.texts.wording import shorten_to
+from monitor.texts.wording import count_of, shorten_to
 
 _LONGEST_EXAMPLE = 40
 _DIFFERENCES: Mapping[MismatchKind, str] = {
@@ -39,6 +39,13 @@ def write_mismatch(mismatch: IdMismatch, surface: Surface = Surface.CONFIGURATIO
     difference = f"{_DIFFERENCES[mismatch.kind]}{write_examples(mismatch)}"
     advice = _write_advice(mismatch, surface)
     return f"{_write_common(mismatch)}: {difference}. {advice[:1].upper()}{advice[1:]}"
+
+
+def write_matching(ids: IdKind, matching: int, of: int, users: int) -> str:
+    """Say how many users of the baseline, or items of some users' lists, the candidate has."""
+    if ids is IdKind.USER:
+        return f"{matching:,} of {of:,} users match"
+    return f"{matching:,} of {of:,} items in the lists of {count_of(users, 'user')} match"
 
 
 def write_examples(mismatch: IdMismatch) -> str:

@@ -66,7 +66,8 @@ def write_threshold(
     if is_recovered:
         return f"not {side} {resolves:.12g}{unit}"
     return (
-        f"not {side} {fires:.12g}{unit} but still {side} {resolves:.12g}{unit}, where it resolves"
+        f"not {side} {fires:.12g}{unit} but still {side} {resolves:.12g}{unit}, where the alert "
+        "resolves"
     )
 
 

@@ -199,6 +199,7 @@ def _match_names(columns: FrameColumns, frame: pd.DataFrame) -> FrameColumns:
         columns,
         user=find_column(columns.user, present),
         item=find_column(columns.item, present),
+        rank=find_column(columns.rank, present),
     )
 
 
