@@ -1,4 +1,4 @@
-"""Benchmarks: each module's `run` measures ours beside what a user would use instead, in one process run. `make bench`."""
+"""Benchmarks: what rankwatch costs, beside what a user would use instead, and how often it errs. `make bench`."""
 
 import argparse
 from collections.abc import Iterable, Sequence

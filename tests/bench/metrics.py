@@ -24,6 +24,7 @@ from hyper_corr import kendalltau as hyper_kendalltau
 from rbo import RankingSimilarity
 from scipy.stats import kendalltau
 
+from bench import show
 from kernels.reference import places
 from monitor import compare_many
 from monitor.measures.kernels.engines.choice import VARIABLE, Engine
@@ -50,29 +51,33 @@ Row = tuple[str, float, str, float, str]
 Lists = Sequence[tuple[list[int], list[int]]]
 
 
-def run() -> Iterator[Row]:
+def main(_: list[str]) -> None:
     """Measure in processes of their own, held to one thread from their start."""
-    for what in ("threads", "speed", "memory"):
-        yield from _run_apart(what)
+    rows = [row for what in ("threads", "speed", "memory") for row in _run_apart(what)]
+    show("Medians", ("what", "rankwatch", "instead", "theirs", "ratio", "unit"), map(_shown, rows))
 
 
-def _run_apart(what: str) -> Iterator[Row]:
+def _shown(row: Row) -> tuple[str, ...]:
+    what, ours, other, theirs, unit = row
+    figures = (f"{theirs:,.4g}", f"{ours / theirs:,.1f}x") if theirs else ("", "")
+    return what, f"{ours:,.4g}", other, *figures, unit
+
+
+def _run_apart(what: str) -> list[Row]:
     limits = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-    command = [sys.executable, "-m", "tests.bench.metrics", what]
     root = Path(__file__).parents[2]
     done = subprocess.run(
-        command,
+        [sys.executable, "-m", "tests.bench.metrics", what],
         env={**os.environ, **limits, "PYTHONPATH": f"{root / 'tests'}{os.pathsep}{root}"},
         cwd=root,
         check=True,
         stdout=subprocess.PIPE,
-        text=True,
     )
-    for row in json.loads(done.stdout):
-        yield tuple(row)
+    rows: list[Row] = json.loads(done.stdout)
+    return rows
 
 
-def main(what: str) -> list[Row]:
+def measure(what: str) -> list[Row]:
     """The rows of one process."""
     if what == "threads":
         return [*_measure_threads(), *_measure_text(2)]
@@ -264,4 +269,4 @@ def _medians(*works: tuple[int, Callable[[], object]]) -> list[float]:
 
 
 if __name__ == "__main__":
-    json.dump(main(sys.argv[1]), sys.stdout)
+    json.dump(measure(sys.argv[1]), sys.stdout)

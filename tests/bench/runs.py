@@ -64,21 +64,6 @@ class Cost(NamedTuple):
     load: float
 
 
-def run() -> Iterator[tuple[str, float, str, float, str]]:
-    """A million users on SQLite beside what is aimed at."""
-    with tempfile.TemporaryDirectory() as folder:
-        write_lists(Path(folder), 10**6, 10)
-        cost = measure(Path(folder), "SQLite", "sqlite:///sized.db", 10**6, 10, ROOT)
-    yield "1,000,000 users x 10, run-once into SQLite: wall clock", cost.wall_s, "aim", 5.0, "s"
-    yield (
-        "1,000,000 users x 10, run-once into SQLite: peak memory",
-        cost.peak_mb,
-        "aim",
-        650.0,
-        "MB",
-    )
-
-
 def main(args: list[str]) -> None:
     """Print one row a database and size."""
     asked = parse_options(args, SIZES, database="SQLite PostgreSQL", root=ROOT)
