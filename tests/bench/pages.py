@@ -317,7 +317,8 @@ def _all_firing(latest):
                     comparison=each.comparison,
                     alert=alert,
                     state=State.FIRING,
-                    dedup_key=next(keys),
+                    dedup_key=(key := next(keys)),
+                    incident=key,
                 )
                 for alert in RULES[:6]
             ),
