@@ -282,9 +282,9 @@ def finding(kind: FaultKind, **values: Any) -> partial[str]:
     return partial(write_lost, found) if is_missing else partial(write_finding, found, drop=None)
 
 
-def fall(share: float = 0.25, **parts: float) -> SegmentFall:
+def fall(share: float = 0.25, segment: str = "country=DE", **parts: float) -> SegmentFall:
     return SegmentFall(
-        segment="country=DE", share=share, share_before=share, parts=_parts(parts), excess=0.1
+        segment=segment, share=share, share_before=share, parts=parts_of(parts), excess=0.1
     )
 
 
@@ -295,14 +295,14 @@ def drop(leader: SegmentFall | None = None, **parts: float) -> partial[str]:
             before=0.5,
             now=0.5 + sum(parts.values()),
             noise=0.001,
-            parts=_parts(parts),
+            parts=parts_of(parts),
             falls=(),
             leader=leader,
         ),
     )
 
 
-def _parts(parts: Mapping[str, float]) -> dict[Part, float]:
+def parts_of(parts: Mapping[str, float]) -> dict[Part, float]:
     return dict.fromkeys(Part, 0.0) | {Part(name): amount for name, amount in parts.items()}
 
 
