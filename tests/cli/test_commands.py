@@ -181,7 +181,7 @@ def test_the_configuration_is_found_by_option_then_environment(
 def test_every_mistake_is_told_with_its_exit_code():
     rules = (
         "--rules takes a YAML file with rules: [...] or false_alarm_every: or both, or a "
-        "whole configuration"
+        "complete configuration"
     )
     Path("empty.yaml").write_text("# nothing\n")
     Path("rankwatch.db").unlink()
@@ -271,7 +271,7 @@ def test_a_slot_that_another_comparison_lost_keeps_nobody_from_being_told(world,
     done = rankwatch(f"{RUN} --json")
     assert done.returncode == 3
     assert (
-        "taken: another process is running slot 2024-01-08T00:00:00Z at this moment: other:1 "
+        "taken: another process is running slot 2024-01-08T00:00:00Z now: other:1 "
         "(host:process) has claimed it until 2999-01-01T00:00:00Z. Try again when that process has "
         "ended the run, or after this time if the process was killed"
     ) in done.stderr

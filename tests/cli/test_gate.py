@@ -50,8 +50,8 @@ def test_similar_lists_are_safe_and_end_with_0():
     lines = done.stdout.splitlines()
     assert lines[0] == "feed  margin 0.5  alpha 0.01"
     assert lines[1].startswith(
-        "judged: extended_tau: how far it is from 1, the score of identical lists. The noise of the "
-        "baseline is NOT"
+        "judged: extended_tau: how far the score is from 1, the score of identical lists. The "
+        "noise of the baseline is NOT"
     )
     assert (
         lines[2]
