@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from monitor.settings.configuration import Settings
 
 _SOON = timedelta(days=14)
+_FEW_USERS = 3
 app = typer.Typer(
     cls=CommandGroup,
     help="Print the grammar of the configuration file.",
@@ -56,7 +57,7 @@ def check_config(
     config: Config = DEFAULT_CONFIG,
     users: Annotated[
         int, typer.Option("--users", min=1, max=100, help="Number of users to ask for.")
-    ] = 3,
+    ] = _FEW_USERS,
     as_json: AsJson = False,
 ) -> None:
     """Check the configuration, and show a few users' lists.
@@ -111,6 +112,25 @@ def check_config(
         print_line(write_checked(str(config), len(wiring.watched), len(wiring.receivers), unread))
     if unread:
         raise typer.Exit(SOURCE_EXIT)
+
+
+def try_config(config: Path) -> int:
+    """Compare the lists of a few users, and return their number.
+
+    If no lists could be compared, the reasons are printed.
+    """
+    from monitor.service.analysis.preview import preview_users
+    from monitor.service.composition import wire
+    from monitor.service.runner import select_watched
+    from monitor.settings.loader import load_settings
+
+    log_errors_only()
+    settings = load_settings(config)
+    (watched,) = select_watched(wire(settings).watched, None)
+    preview = preview_users(watched, _FEW_USERS)
+    if not preview.evidence:
+        _print_preview(preview, _first_change(preview, settings, config))
+    return len(preview.evidence)
 
 
 def _expiring_certificates(options: object, now: datetime) -> Iterator[str]:
@@ -178,10 +198,11 @@ def _print_preview(preview: Preview, first_change: tuple[str, str, int] | None) 
 
 
 def _write_matches(preview: Preview) -> list[str]:
-    from monitor.texts.id_mismatches import write_mismatch
+    from monitor.texts.id_mismatches import write_matching, write_mismatch
     from monitor.texts.unmatched_names import write_unmatched
 
-    counts = [f"{each.matching:,} of {each.of:,} {each.ids}s match" for each in preview.matches]
+    users = len(preview.evidence)
+    counts = [write_matching(each.ids, each.matching, each.of, users) for each in preview.matches]
     return [
         *counts,
         *map(write_mismatch, preview.id_mismatches),

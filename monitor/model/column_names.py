@@ -3,14 +3,15 @@
 from collections.abc import Collection, Hashable
 from difflib import get_close_matches
 
-USER_COLUMNS = ("user_id", "user")
-ITEM_COLUMNS = ("item_id", "item")
+USER_COLUMNS = ("user_id", "user", "customer_id", "customer", "query_id", "query")
+ITEM_COLUMNS = ("item_id", "item", "product_id", "product", "sku", "article_id", "article")
+RANK_COLUMNS = ("rank", "position", "place")
 
 
 def find_column(name: Hashable, present: Collection[Hashable]) -> Hashable:
-    """The column of that name or of its other usual name, such as ``user_id`` for ``user``."""
+    """The column of that name or of its other usual names, such as ``user_id`` for ``user``."""
     present = list(present)  # a list, because a name may be unhashable
-    for names in (USER_COLUMNS, ITEM_COLUMNS):
+    for names in (USER_COLUMNS, ITEM_COLUMNS, RANK_COLUMNS):
         if name in names and name not in present:
             return next((other for other in names if other in present), name)
     return name

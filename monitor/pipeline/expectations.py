@@ -213,7 +213,10 @@ def _find_past_alarms(
     past: Sequence[PastRun],
     lessons: rule_series.LessonArrays,
 ) -> PastAlarms:
-    """Which past runs had alerts, and which were healthy. Drifts are not taken into account here."""
+    """Which past runs had alerts, and which were healthy.
+
+    Drifts are not taken into account here.
+    """
     alerts = {rule.alert for rule in learning_rules(comparison)}
     alarms = rule_series.find_alarms(series, past, alerts)
     calm = np.where(alarms, np.nan, lessons.values)

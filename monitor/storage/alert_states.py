@@ -86,7 +86,7 @@ def admit(
 ) -> tuple[list[AlertState], list[Transition]]:
     """Return the states that may replace the stored states, and the transitions to them.
 
-    The slot of such a state is newer than the stored slot. Either both states are the same, or a
+    The slot of such a state is not older than the stored slot. Either both states are the same, or a
     transition leads from the stored state to the new one. An alert without a stored state is quiet.
     """
     causes = {key_of(change): change for change in reversed(changes)}
@@ -197,7 +197,7 @@ def _follows(before: AlertState | None, state: AlertState, cause: Transition | N
     state_before = State.QUIET
     key_before = None
     if before is not None:
-        if state.judged_slot <= before.judged_slot:
+        if state.judged_slot < before.judged_slot:
             return False
         state_before = before.state
         key_before = before.dedup_key

@@ -6,7 +6,7 @@ from pydantic import SecretStr
 from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
-from monitor.boundary.redaction import require_whole_password
+from monitor.boundary.redaction import require_encoded_login
 from monitor.model.errors import ConfigError
 
 _DRIVERS = {
@@ -24,13 +24,16 @@ def parse_url(url: SecretStr | str) -> URL:
 
     ConfigError if rankwatch cannot use it. The message never shows the URL.
     """
+    text = url.get_secret_value() if isinstance(url, SecretStr) else url
     try:
-        parsed = make_url(url.get_secret_value() if isinstance(url, SecretStr) else url)
-        require_whole_password(parsed)
+        require_encoded_login(text)
+    except ValueError as error:
+        raise ConfigError(f"database: {error}") from None
+    try:
+        parsed = make_url(text)
     except (ArgumentError, ValueError):
         raise ConfigError(
-            f"database: not a database URL: {_FORMS}; write special characters of the password "
-            "as %XX"
+            f"database: not a database URL: {_FORMS}; percent-encode the password"
         ) from None
     driver = _DRIVERS.get(parsed.drivername)
     if driver is None:

@@ -124,8 +124,8 @@ class SqlRunStore:
         - Stores one pending delivery for each start of a firing and each of ``receivers``. If a
           receiver has no delivery of an older firing, it gets one too. Ends are delivered to the
           receivers that have a delivery of the start.
-        - Writes a state only if two conditions are met. The stored ``judged_slot`` is older. The
-          stored state (quiet if there is none) is the one from which the new state follows.
+        - Writes a state only if two conditions are met. The stored ``judged_slot`` is not newer.
+          The stored state (quiet if there is none) is the one from which the new state follows.
           Transitions of other states are not stored.
         - Deletes stored lists of earlier slots, but not those of runs that wait for relevance.
 

@@ -1,4 +1,4 @@
-"""Sentences about the result of `rankwatch compare`, for people who do not know the metrics."""
+"""Writes the result of `rankwatch compare` for people who do not know the metrics."""
 
 from collections.abc import Mapping
 
@@ -14,7 +14,7 @@ _LIKENESSES: Mapping[Likeness, str] = {
 
 
 def write_interpretation(result: Interpretation) -> str:
-    """What the comparison shows, against random lists and against two trainings of one model."""
+    """Say how far apart the lists are, in terms of random lists and of two trainings of a model."""
     sentence = f"In short, {_write_likeness(result)}."
     if result.trainings is None:
         return sentence

@@ -9,11 +9,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # as for pytest
 
 from bench import show
 
-<<<<<<< HEAD
 MODULES = ("metrics", "runs")
-SIMULATIONS = ("calibration", "sequences", "kills", "many", "soak", "incidents", "pages", "runs")
-=======
-MODULES = ("metrics", "pull", "runs")
 SIMULATIONS = (
     "calibration",
     "sequences",
@@ -25,7 +21,6 @@ SIMULATIONS = (
     "runs",
     "against_duckdb",
 )
->>>>>>> main
 """With tables of their own, only when asked for: how often decisions err, how soon they are right."""
 
 

@@ -127,7 +127,7 @@ def plant_in_files(planter: Planter) -> None:
     planter.file(
         "parquet-cut",
         whole[:-9],
-        "has no end because it is cut off or still being written",
+        "is incomplete, because it is cut off or still being written",
         "parquet",
     )
     planter.file("parquet-empty", b"", "is empty: check the path", "parquet")
@@ -289,9 +289,8 @@ def write_config(
     database: str,
     hook: str,
     mail_ports: Mapping[str, int],
-    half: slice,
 ) -> Path:
-    """A comparison for each fault of this half, users hidden, and the same half of receivers of several kinds.
+    """A comparison for each fault, users hidden, and receivers of several kinds.
 
     Some refuse and quote a user.
     """
@@ -299,14 +298,14 @@ def write_config(
     (folder / "key").write_bytes(base64.b64encode(b"k" * 48))
     (folder / "key").chmod(0o600)
     comparisons = []
-    for fault in faults[half]:
+    for fault in faults:
         changes: Given = {"name": fault.name, "candidate": fault.candidate}
         users = {"users": fault.users} if fault.users else {}
         comparisons.append({**PLANTED["comparison"], **changes, **users})
     names = {"hook": hook, "json": hook.replace("http", "json")}
     names |= {f"mail_{way}": str(port) for way, port in mail_ports.items()}
     tree = json.loads(Template(json.dumps(PLANTED["configuration"])).substitute(names))
-    tree |= {"database": database, "comparisons": comparisons, "receivers": tree["receivers"][half]}
+    tree |= {"database": database, "comparisons": comparisons}
     path = folder / "rankwatch.yaml"
     path.write_text(json.dumps(tree))
     return path

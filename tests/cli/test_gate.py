@@ -126,7 +126,7 @@ def test_no_error_ends_with_a_verdict(stored, monkeypatch):
     )  # a certificate that cannot be written is told before
     assert_refused(f"""
         {GATE} --certificate nowhere/certificate.json | 74 | rankwatch: nowhere/certificate.json: No such file or directory
-        {GATE} --certificate pipe | 74 | rankwatch: pipe: it is no file but a pipe, socket or device: name a file
+        {GATE} --certificate pipe | 74 | rankwatch: pipe: it is a pipe, socket or device: name a file
     """)
 
     def broken(*_, **__):

@@ -250,7 +250,7 @@ late, own ids  next ids     -                -
 own ids        own ids      -                both answers have the same id for 500 of 500 users
 one id         one id       -                -
 three ids      three ids    -                -
-plain          plain        0.91 0.95 0.9    according to the last runs the chance of that is 1 in 1e11
+plain          plain        0.91 0.95 0.9    the last runs say that the chance of this is 1 in 1e11
 plain          one changed  0.9 0.9 0.9      -
 # Of two runs one does not know, and by chance it happens once in 4 million runs.
 plain          plain        0.9 0.9          -

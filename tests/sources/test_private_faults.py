@@ -100,7 +100,6 @@ def stored(url):
 def test_no_output_holds_the_id_of_a_user_and_each_run_names_the_cause_that_was_planted(
     tmp_path, postgres_server, monkeypatch
 ):
-    """Each database has every second fault and every second receiver."""
     monkeypatch.setattr("databases.is_first_ring", lambda: True)  # DuckDB is not the claim
     # Pictures are sent as the text that they are drawn from: it is searched too, and no process draws.
     monkeypatch.setattr(message_pictures, "_draw_png", lambda *parts: "".join(parts).encode())
@@ -117,9 +116,7 @@ def test_no_output_holds_the_id_of_a_user_and_each_run_names_the_cause_that_was_
         ports = {way: mail.port for way, mail in mails.items()}
         of_postgres = servers.enter_context(postgres_server.database())
         for first, url in enumerate([f"sqlite:///{tmp_path / 'rankwatch.db'}", of_postgres]):
-            config = private_faults.write_config(
-                tmp_path, faults, url, collector.url, ports, slice(first, None, 2)
-            )
+            config = private_faults.write_config(tmp_path, faults, url, collector.url, ports)
             played = dict(play(config, faults[first].name, planted.environ))
             tables = stored(url)
             played |= {name: table.to_csv().encode() for name, table in tables.items()}

@@ -1,8 +1,8 @@
 """One event loop and one pool of connections for all pulls of this process.
 
-Opening a connection costs more than a request, so pulls share connections. This is safe: headers
-belong to each request, cookies are not stored, and each set of trusted authorities has its own
-connections.
+Opening a connection costs more than a request, so pulls share connections. Shared connections do
+not mix the pulls, because each request has its own headers, and cookies are not stored. Each set of
+trusted authorities has its own connections.
 """
 
 import asyncio
@@ -81,7 +81,7 @@ class _PullLoop:
         self._thread.start()
 
     def run(self, pull: Callable[[aiohttp.ClientSession], Coroutine[None, None, T]]) -> T:
-        """Run the pull and return its result. The pull ends by its own deadline."""
+        """Run the pull and return its result. The pull itself must end at its deadline."""
         return asyncio.run_coroutine_threadsafe(self._with_session(pull), self._loop).result()
 
     def end(self) -> None:
@@ -175,7 +175,7 @@ def _load(
     cert_file: str | None = None,
     key_file: str | None = None,
 ) -> ssl.SSLContext:
-    # Pulls with the same context share connections. If a file is replaced, the context is new.
+    # Pulls with the same context share connections. If a file is replaced, a new context is made.
     context = ssl.create_default_context(cafile=ca_file)
     if cert_file is not None:
         # Without a password here, OpenSSL would ask for one on the terminal.

@@ -1,4 +1,4 @@
-"""Collects what answers over HTTP report: their time, their cache and their ids."""
+"""Collects the times of answers over HTTP, their ids, and whether a cache gave them."""
 
 import re
 import time
@@ -25,7 +25,8 @@ _STATUS = (
     "Cache-Status",
 )
 # An answer that the cache checked with the origin ("RefreshHit", "TCP_EXPIRED_HIT", "REVALIDATED")
-# does not count. The second number in X-Varnish is the request whose answer was stored.
+# is not regarded as an answer of the cache. The second number in X-Varnish is the request whose
+# answer was stored.
 _FROM_CACHE = re.compile(
     r"(?i)(?:^|[\s,;]|(?<!refresh)(?<!expired)_)(hit|stale|updating|collapsed)\b(?!=\?0)|^\d+ \d+$"
 )
@@ -62,7 +63,7 @@ class TraceCollector:
             self._rows.extend(row)
 
     def of(self, users: pd.Index) -> Traces:
-        """The traces of these users, in their order.
+        """The traces of these users, in the order of the users.
 
         The traces of an answer that was stored before a restart are NaN.
         """

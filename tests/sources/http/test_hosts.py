@@ -125,7 +125,7 @@ def test_when_the_requests_of_a_day_are_spent_nobody_is_asked_until_midnight_wha
     first, second = (pull_of(*USERS, http={"url": url, "requests_a_day": 40}) for url in urls)
     assert (len(first.rankings), len(second.rankings), len(recommender.asked)) == (30, 10, 40)
     assert set(second.failures.values()) == {CoverageReason.TOO_SLOW}
-    told = "was not asked: it has had the 40 requests of requests_a_day, and is not asked again before 20"
+    told = "was not asked, because it got 40 requests today (UTC), as many as requests_a_day allows: it is asked again from 20"
     assert told in second.notes[CoverageReason.TOO_SLOW]
 
 
