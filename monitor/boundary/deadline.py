@@ -124,7 +124,7 @@ def call_in_time(work: Callable[[], T], limit: timedelta, *, name: str) -> T:
 
 @contextmanager
 def interrupted_at(deadline: Deadline | None, interrupt: Callable[[], object]) -> Iterator[None]:
-    """Call ``interrupt`` repeatedly once the deadline passes during the block."""
+    """If the deadline passes during the block, call ``interrupt`` again and again."""
     ended = threading.Event()
 
     def watch(deadline: Deadline) -> None:

@@ -52,7 +52,7 @@ _NOISE_FLOOR = """\
     noise_floor: # a second training of the baseline's model
       retrain: {{{retrained}}}
 """
-_HINT = ". A new file each day? Write lists-{slot:%Y-%m-%d}.csv"
+_HINT = '. A new file each day? path: "lists-{slot:%Y-%m-%d}.csv"'
 _SLOT_MARK = "{slot"
 _USER_MARK = "{user}"
 
@@ -214,13 +214,13 @@ def init(  # noqa: PLR0913 - the command's options
     sources = _SOURCES[kind](answers, ask)
     _write(target, _short_text(answers.name, sources), force=force)
     missing = _missing_files(sources.files)
-    users = 0
+    compared = 0
     if sources.files and not missing:
-        users = try_config(target)
-        if not users:
+        compared = try_config(target)
+        if not compared:
             print_line(write_unusable_config(str(target), _option(target)))
             raise typer.Exit(SOURCE_EXIT)
-    print_line(write_first_config(str(target), _option(target), missing=missing, users=users))
+    print_line(write_first_config(str(target), _option(target), missing=missing, users=compared))
 
 
 def _option(target: Path) -> str:
@@ -426,9 +426,12 @@ def _file(path: str, columns: ColumnNames, ask: _Ask, *, is_named: bool) -> str:
             raise
         print_line(str(error))
         options = _recognize(path, _ask_columns(ask))
-    named = {"user": options.user, "items": options.items, "item": options.item}
-    named["rank"] = options.rank
-    return _flow("file", {"path": path} | {key: name for key, name in named.items() if name})
+    names = {"path": path, "user": options.user}
+    if options.items is not None:
+        names["items"] = options.items
+    if options.item is not None and options.rank is not None:
+        names |= {"item": options.item, "rank": options.rank}
+    return _flow("file", names)
 
 
 def _recognize(path: str, columns: ColumnNames) -> FileSourceOptions:
@@ -477,9 +480,9 @@ def _pick_columns(table: str, present: Sequence[str], columns: ColumnNames) -> d
 
     def pick(name: str | None, usual: Sequence[str]) -> str:
         wanted = usual if name is None else (name,)
-        for each in wanted:
-            if each in present:
-                return each
+        for column in wanted:
+            if column in present:
+                return column
         raise InputError(
             f"table {table} has no column {write_absent(wanted[0], present)}. {COLUMN_ADVICE}"
         )

@@ -121,7 +121,7 @@ class SampleOptions(Options):
 
     @property
     def stops_early(self) -> bool:
-        """Whether a run stops asking once the rules' verdicts are certain."""
+        """Whether a run stops asking when the verdicts of the rules are certain."""
         return self.stop_when is not None
 
     def _problems(self) -> Iterator[str]:

@@ -92,7 +92,7 @@ class AnswerFile:
     def take(self, lists: ListCollector) -> Callable[[], None]:
         """Return a function that writes the new lists.
 
-        Call this function in another thread. Then the pull does not wait for the disk.
+        Call this function in another thread, so that the pull does not wait for the disk.
         """
         rows = [] if self._path is None else lists.new_lists()
         return partial(self._write, rows)

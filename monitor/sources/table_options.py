@@ -76,8 +76,8 @@ class UserColumnOptions(Options):
     """The column with users."""
 
     user: ColumnName
-    """Column with the user's key. In Parquet, JSON lines and SQL it may be a field of objects:
-    `user_id.$oid`."""
+    """Column with the user's key. In Parquet, JSON lines and SQL, the key may be a field of
+    objects: `user_id.$oid`."""
     user_ids: IdForms = None
     max_unreadable: MaxUnreadable = MAX_UNREADABLE
 
@@ -105,7 +105,7 @@ class ListColumnOptions(UserColumnOptions):
 
     items: ColumnName | None = None
     """For the wide form: column with the list or the text of a JSON array, best item first. In
-    Parquet, JSON lines and SQL it may be a field of the objects in a list:
+    Parquet, JSON lines and SQL, the items may be a field of the objects in a list:
     `recommendations.movieId`."""
     item: ColumnName | None = None
     """For the long form: column with one item id in each row. It needs `rank`, `scores` or both. In
@@ -152,8 +152,8 @@ class GradeColumnOptions(UserColumnOptions):
     """The columns with users and relevant items. A row has a list or one item."""
 
     items: ColumnName | None = None
-    """For the wide form: column with all relevant items of the user. It has lists or the text of
-    JSON arrays."""
+    """For the wide form: column with all relevant items of the user, as lists or as texts of JSON
+    arrays."""
     grades: ColumnName | None = None
     """For the wide form: column with the grades of the items. It has lists as long as `items`.
     Grades are at least 0. Without this column, each grade is 1."""

@@ -1,4 +1,4 @@
-"""Texts about the first configuration, and about runs that repeat the run before."""
+"""Writes about the first configuration, and about runs whose lists have not changed."""
 
 from collections.abc import Sequence
 
@@ -8,9 +8,9 @@ from monitor.texts.wording import count_of
 def write_first_config(
     config: str, option: str, *, missing: Sequence[str] = (), users: int = 0
 ) -> str:
-    """What was written, and what to do next.
+    """Say what was written, and what to do next.
 
-    ``option`` names the file in commands, with a blank before it. ``users`` is the number of users
+    ``option`` begins with a blank, and names the file in commands. ``users`` is the number of users
     whose lists were compared.
     """
     if missing:
@@ -26,7 +26,7 @@ def write_first_config(
 
 
 def write_unusable_config(config: str, option: str) -> str:
-    """That no lists could be compared with the written file, and what to do next."""
+    """Say that no lists could be compared with the written file, and what to do next."""
     return (
         f"Wrote {config}, but no lists could be compared. Next: change it, and then rankwatch "
         f"check{option}"
@@ -34,9 +34,9 @@ def write_unusable_config(config: str, option: str) -> str:
 
 
 def write_same_lists(comparison: str, before: str) -> str:
-    """That both arms have the lists of the run before, and how each run reads new lists."""
+    """Say that both arms have the lists of an earlier run, and how runs can read new lists."""
     return (
-        f"{comparison}: both arms have the same lists as in the run of {before}, so rules learn "
-        "nothing new. If new files are written for each run, write {slot} in their paths, such as "
-        "lists-{slot:%Y-%m-%d}.csv"
+        f"{comparison}: both arms have the same lists as in the run of {before}, but rules count "
+        "it as a further run. If there are new files for each run, write their time into the "
+        'path, such as "lists-{slot:%Y-%m-%d}.csv"'
     )

@@ -33,7 +33,7 @@ class Surface(StrEnum):
 
 
 def write_mismatch(mismatch: IdMismatch, surface: Surface = Surface.CONFIGURATION) -> str:
-    """Say what does not match, with an example from each arm, and what to do. No full stop."""
+    """Say what does not match, with examples, and what to do. The end has no full stop."""
     if mismatch.kind is MismatchKind.PADDING:
         return _write_padding(mismatch, surface)
     difference = f"{_DIFFERENCES[mismatch.kind]}{write_examples(mismatch)}"
@@ -42,7 +42,7 @@ def write_mismatch(mismatch: IdMismatch, surface: Surface = Surface.CONFIGURATIO
 
 
 def write_matching(ids: IdKind, matching: int, of: int, users: int) -> str:
-    """How many ids of the baseline the candidate has: all users, or items in some users' lists."""
+    """Say how many users of the baseline, or items of some users' lists, the candidate has."""
     if ids is IdKind.USER:
         return f"{matching:,} of {of:,} users match"
     return f"{matching:,} of {of:,} items in the lists of {count_of(users, 'user')} match"

@@ -58,7 +58,7 @@ def test_two_files_need_no_setting_and_a_slot_that_has_run_is_shown():
 
     again = rankwatch("run-once")
     assert "has already run, and its sources answer only for the present" in again.stderr
-    assert "To run it again: add --again" in again.stderr
+    assert "To run it again, add --again" in again.stderr
     assert (again.returncode, again.stdout.count("run before")) == (0, 1)
     for command, words in (
         ("silence", "no silences: "),

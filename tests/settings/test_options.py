@@ -106,7 +106,9 @@ def test_a_path_that_cannot_be_one_is_reported_and_not_raised_and_no_device_is_r
         assert [location for location, _ in refused(tmp_path, key_file=path)] == [("key",)]
     os.mkfifo(tmp_path / "fifo")
     for path in ("/dev/zero", "fifo", "."):
-        assert refused(tmp_path, key_file=path)[0][1].endswith(f"cannot read {path}: it is not a file")
+        assert refused(tmp_path, key_file=path)[0][1].endswith(
+            f"cannot read {path}: it is not a file"
+        )
 
 
 def test_a_secret_and_its_file_exclude_each_other(tmp_path):

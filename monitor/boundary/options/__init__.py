@@ -209,8 +209,8 @@ def _names_by_key(options: type["Options"]) -> dict[str, str]:
 class Options(BaseModel):
     """Base of all options. Unknown keys are errors. Errors quote no values. Instances are frozen.
 
-    In place of a field ``name`` of type SecretStr, or a mapping of these, the file may have
-    ``name_file: path``. Its value is then the file's text without the last line break. ``repr``
+    A field ``name`` of type SecretStr may be given as ``name_file: path``, and so may each entry of
+    a mapping to SecretStr. Its value is then the file's text without the last line break. ``repr``
     shows URLs by `display_url`. A docstring below a field describes it in the reference and in the
     schema.
     """

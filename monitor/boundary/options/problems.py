@@ -219,7 +219,7 @@ def _nearest(errors: Iterable[_Error], data: object) -> dict[KeyPath, list[_Erro
 
 
 def _path_of(error: _Error, value: Any) -> KeyPath:  # noqa: ANN401 - YAML
-    """The key path for pydantic's location, which has names of union members too."""
+    """The key path for pydantic's location. Names of union members in it are left out."""
     path: KeyPath = ()
     for step in error["loc"]:
         key = step

@@ -38,7 +38,7 @@ def _secrets_of(options: type[BaseModel]) -> tuple[tuple[str, ...], tuple[str, .
 def with_secrets(
     options: type[BaseModel], data: Mapping[str, Any], base: str | None
 ) -> dict[str, Any]:
-    """The values, with ``name`` and its text in place of each ``name_file``.
+    """Replace each ``name_file`` in the values by ``name``, whose value is the text of the file.
 
     Relative paths start at ``base``. Texts that cannot be read are `Unusable`.
     """

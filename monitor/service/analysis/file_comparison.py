@@ -13,7 +13,7 @@ import pandas as pd
 
 from monitor.measures.metrics import Metric, chance_scores, typical_length
 from monitor.measures.pairing.id_mismatches import LEAST_COMMON, find_user_mismatch
-from monitor.model.arrays import Rows
+from monitor.model.arrays import Floats, Rows
 from monitor.model.errors import InputError, SourceError
 from monitor.model.explanation import Change, PartMeans
 from monitor.model.immutable import immutable
@@ -22,16 +22,18 @@ from monitor.model.ports import UserSource
 from monitor.model.rankings import Coverage, CoverageReason, CoverageRow, PairBatch, UserTable
 from monitor.model.rules import Comparison, JudgingPlan, Keep, MeasuringPlan
 from monitor.model.run_reasons import IdMismatch
-from monitor.model.runs import Evidence, EvidenceKind, Summary
+from monitor.model.runs import Evidence, EvidenceKind, Scores, Summary
 from monitor.pipeline.accumulator import RunAccumulator
 from monitor.pipeline.pull import Arms, draw_panel, pull_all
 from monitor.pipeline.run_explanation import can_split, split_metric
 from monitor.pipeline.user_batches import users_at_once
 from monitor.sources.file import FileSourceOptions, FileUsersOptions
+from monitor.sources.file.list_lengths import count_longest
 from monitor.sources.file.source import FileLists, FileUsers
 from monitor.statistics.attribution.changes import classify, share_kinds
 from monitor.statistics.attribution.parts import average_parts
 from monitor.texts.id_mismatches import Surface, write_mismatch
+from monitor.texts.interpretation import write_longer
 
 MOST_SEGMENTS = 100
 _LONG = timedelta(hours=12)
@@ -83,6 +85,8 @@ class FileComparison:
     by_chance: Mapping[str, float | None]
     # how the lists differ, by segment; distances are those of the first metric
     apart: Mapping[str, ChangeBreakdown]
+    # The users' distances from identical lists by the first metric, (n,). None without a value.
+    distances: Floats | None
     notes: tuple[str, ...]  # sentences about data that was left out
     id_mismatches: tuple[IdMismatch, ...]
 
@@ -148,6 +152,7 @@ def compare_files(  # noqa: PLR0913 - the options of the command
     pairs = sample.pairing.batch
     lengths = np.append(pairs.baseline_lengths, pairs.candidate_lengths)
     length = typical_length(lengths.astype(np.int64))
+    notes += _write_longer(lists, k, slot)
     return FileComparison(
         coverage=results.coverage,
         summaries=run.summaries,
@@ -156,9 +161,26 @@ def compare_files(  # noqa: PLR0913 - the options of the command
         length=length,
         by_chance=chance_scores(metrics, length, catalogue),
         apart=break_down_changes(pairs, metrics[0], sample.segments),
+        distances=_distances(metrics[0], sample.scores),
         notes=(*notes, *answers.lacks, *results.left_out),
         id_mismatches=(*run.id_mismatches, *_compare_users(coverage, listed, slot)),
     )
+
+
+def _distances(metric: Metric, scores: Scores) -> Floats | None:
+    """Return the users' distances from identical lists, or None if the metric has no such value."""
+    if metric.identical is None:
+        return None
+    distances = np.abs(metric.identical - scores.by_metric[str(metric)])
+    return distances[~np.isnan(distances)]
+
+
+def _write_longer(lists: Sequence[FileSourceOptions], k: int, slot: datetime) -> list[str]:
+    """Return a sentence if the lists of a file have more than k items."""
+    longest = max(count_longest(options, slot) for options in lists)
+    if longest <= k:
+        return []
+    return [write_longer(longest, k)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,23 @@
 
 import math
 
-from monitor.model.interpretation import Interpretation, Likeness, TrainingDistance
+import numpy as np
+
+from monitor.model.arrays import Floats
+from monitor.model.interpretation import (
+    Concentration,
+    Interpretation,
+    Likeness,
+    Spread,
+    TrainingDistance,
+)
 from monitor.model.runs import Summary
 
 _NEARLY_IDENTICAL = 0.9
 _SIMILAR = 0.5
 _RANDOM = 0.1
+_FEW_USERS = 0.2
+_LEAST_USERS = 30
 _ERRORS = 2.0  # the interval of the mean reaches this many standard errors to each side
 
 
@@ -43,6 +54,34 @@ def interpret(
         by_chance=by_chance,
         identical=identical,
         trainings=distance,
+    )
+
+
+def measure_spread(distances: Floats, usual: Floats | None = None) -> Spread | None:
+    """Return how the difference is distributed over the users, or None if it cannot be said.
+
+    ``distances`` are the distances from identical lists, float64 (n,). ``usual`` are those of two
+    trainings, for any number of users. Only what exceeds them is measured then. Both are compared
+    in their order of size, because the distance of a single user varies from training to training.
+    """
+    if len(distances) < _LEAST_USERS:
+        return None
+    differences = np.sort(distances)
+    if usual is not None and len(usual):
+        places = np.linspace(0.0, 1.0, len(differences))
+        differences = np.maximum(0.0, differences - np.quantile(usual, places))
+    total = differences.sum()
+    if not total > 0.0:
+        return None
+    added = np.cumsum(np.sort(differences)[::-1])
+    half_share = (np.searchsorted(added, total / 2.0) + 1) / len(differences)
+    concentration = Concentration.MANY_USERS
+    if half_share <= _FEW_USERS:
+        concentration = Concentration.FEW_USERS
+    return Spread(
+        concentration=concentration,
+        half_share=float(half_share),
+        is_excess=usual is not None,
     )
 
 

@@ -169,7 +169,7 @@ def _jsonl_fault(files: FileSet, path: str) -> str | None:
                 _check_line(line)
             except _LineFaultError as error:
                 return f"line {number} of {path} {error}"
-    if not last.strip() or len(head) == _MOST_BYTES:  # the head is cut inside a line
+    if not last.strip() or len(head) == _MOST_BYTES:  # the end of this line was not read
         return None
     try:
         _check_line(last)

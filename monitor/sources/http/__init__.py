@@ -199,8 +199,8 @@ class HttpSourceOptions(HttpOptions):
     is a batch of users, separated by commas. Redirects are not followed."""
     profile: Annotated[str | None, NOT_IN_HASH] = None
     """A profile with default options for a known API (docs/reference/http-profiles.md), or your own
-    file, `./FILE.yaml`. `url` is then the server's address. Mappings are merged with those of the
-    profile."""
+    file, `./FILE.yaml`. With a profile, `url` is the server's address. Mappings are merged
+    with those of the profile."""
     with_: Annotated[dict[str, Any] | None, NOT_IN_HASH] = Field(
         default=None, alias="with", repr=False, exclude=True
     )

@@ -33,7 +33,7 @@ _MARGIN_S = 30.0
 _REFUSED_S = 60.0
 """The shortest time between two replacements of refused tokens."""
 _FAILED_S = 1.0
-"""How long requests fail after the server gave no token. Only then is the server asked again."""
+"""How long requests fail after the server gave no token. Then the server is asked again."""
 _PART = re.compile(rb"\{(method|target|timestamp|body)\}")
 
 

@@ -30,7 +30,8 @@ T = TypeVar("T")
 _IDLE_S = 0.5
 """How long an idle connection stays open.
 
-Servers keep it open longer. With many hosts, a longer time would use all sockets of the process.
+This is shorter than servers allow. With many hosts, a longer time would use all sockets of the
+process.
 """
 _ADDRESS_S = 10
 """How long a host's address is cached."""

@@ -258,7 +258,8 @@ class Host:
         if self._day_requests >= most:
             note = (
                 f"was not asked, because it got {most:,} requests today (UTC), as many as "
-                f"requests_a_day allows: it is asked again from {self._day + timedelta(days=1)} 00:00 UTC"
+                f"requests_a_day allows: it is asked again from {self._day + timedelta(days=1)} "
+                "00:00 UTC"
             )
             return RequestFailure(CoverageReason.TOO_SLOW, note)
         self._day_requests += 1

@@ -210,7 +210,7 @@ class RequestTemplate:
         if isinstance(answers, dict):
             return list(answers.items())
         if not isinstance(answers, list):
-            note = "gave an answer without an array or object of answers by user"
+            note = "gave an answer that has no array or object with the answers of the users"
             if self._options.answers:
                 shape = shape_of(answer, users)
                 note += f" at the path that `answers` gives ({self._options.answers}), in {shape}"

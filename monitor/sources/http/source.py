@@ -44,7 +44,7 @@ _LONGEST_PAUSE_S = 5.0
 _CAUSES = 3
 """The largest number of causes that a note gives for one reason."""
 _DEAD_AFTER = 2
-"""The source is given up if this number times ``concurrency`` requests in a row get no answer."""
+"""The source is given up after ``concurrency`` times this number of requests without an answer."""
 _LIKELY_OURS = {
     CoverageReason.MISSING: "is url right?",
     CoverageReason.WRONG_USER: "are url and user right?",
@@ -56,8 +56,8 @@ _HUNG = RequestFailure(CoverageReason.TIMEOUT, "had not answered when the run's 
 class HttpSource:
     """A recommender over HTTP, with one user or a batch of users in each request. Port: Source.
 
-    It never raises an error because of the server. A server is given up if twice ``concurrency``
-    requests in a row get no answer.
+    Whatever the server does, this source raises no error. A server is given up if twice
+    ``concurrency`` requests in a row get no answer.
     """
 
     def __init__(self, options: HttpSourceOptions) -> None:
@@ -104,7 +104,7 @@ class _HttpPull:
         self._count = len(users)
         self._traces = TraceCollector()
         self._writing: asyncio.Future[None] | None = None
-        # The begin of each request, by its users. Its time in the queue is added to the begin.
+        # When each request began, by its users. Its time in the queue is added to this time.
         self._under_way: dict[tuple[str, ...], float] = {}
         # The time at which each waiting request was put into the queue, by its users.
         self._queued: dict[tuple[str, ...], float] = {}
@@ -319,8 +319,8 @@ class _HttpPull:
         shape = self._template.empty
         if shape and len(pull.rankings) == self._count and not len(pull.rankings.items):
             notes[CoverageReason.EMPTY] = (
-                f"{host} gave every user an empty list at the path that `items` gives ({self._options.items}), in "
-                f"{shape}: is items right?"
+                f"{host} gave every user an empty list at the path that `items` gives "
+                f"({self._options.items}), in {shape}: is items right?"
             )
         return notes
 

@@ -47,7 +47,8 @@ class TraceCollector:
     def __init__(self) -> None:
         self._sign = ""
         self._users = list[str]()
-        self._rows = array("d")  # three numbers for each user
+        # The time, the age and the id of each user's answer.
+        self._rows = array("d")
 
     def add(self, users: Iterable[str], headers: Mapping[str, str]) -> None:
         """Add an answer about these users."""

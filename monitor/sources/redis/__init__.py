@@ -57,10 +57,10 @@ class RedisSourceOptions(RedisOptions):
     """Type of the key: a sorted set or a list of ids, a string with JSON, or a hash with JSON in a
     field."""
     key: Template
-    """The key, such as `recs:v2:{user}`. `{k}` and `{slot:%Y-%m-%d}` are replaced too. Braces
-    around a placeholder remain: `recs:{{user}}` has the hash tag of a cluster."""
+    """The key, such as `recs:v2:{user}`. `{k}` and `{slot:%Y-%m-%d}` are replaced too. The outer
+    braces of `recs:{{user}}` remain, as the hash tag of a cluster."""
     field: Template | None = None
-    """The field of a hash. `{user}` may be here instead of in `key`."""
+    """The field of a hash. Write `{user}` either here or in `key`."""
     items: Expression = "@"
     """JMESPath to the array of item ids in the JSON, best first."""
     scores: Expression | Literal[True] | None = None

@@ -145,9 +145,9 @@ def test_a_day_of_requests_begins_at_midnight_utc_and_a_clock_that_is_set_back_b
 
     before, after, set_back = asked(0), asked(1), asked(-1)
     assert before[:2] == after[:2] == [OK, OK]
-    assert "not asked again before 2026-03-11 00:00 UTC" in before[2].note
+    assert "it is asked again from 2026-03-11 00:00 UTC" in before[2].note
     assert [each.note for each in set_back] == [after[2].note] * 3
-    assert "not asked again before 2026-03-12 00:00 UTC" in after[2].note
+    assert "it is asked again from 2026-03-12 00:00 UTC" in after[2].note
 
 
 def test_what_was_given_up_is_tried_by_one_request_at_a_time(recommender):

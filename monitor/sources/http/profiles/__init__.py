@@ -20,7 +20,7 @@ _NOTHING = object()
 
 
 def with_profile(options: Mapping[str, Any], base: str | None) -> dict[str, Any]:
-    """Merge the options with those of the profile that they name. The options have precedence.
+    """Merge the options with the profile that they name. Values in the options have precedence.
 
     A profile named ``FILE.yaml`` is a file in the folder ``base``. Raises ValueError if the profile
     cannot be read, or if ``with`` does not fit the variables of the profile.
