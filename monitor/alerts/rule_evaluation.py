@@ -116,7 +116,8 @@ def _have_others_moved(segment: Reading, everybody: Reading | None) -> bool:
     if segment.users != everybody.users:
         others -= segment.users
         moved -= segment.users * (1.0 - segment.value)
-    # If fewer lists changed, the arm was not trained. A rule on standstill watches for how long.
+    # If fewer lists changed, the arm was not trained. A rule on standstill watches how long this
+    # lasts.
     return moved > STILL * others
 
 
@@ -129,9 +130,9 @@ class _Run:
     thin: Mapping[str, str]
     expectations: Mapping[tuple[str, str], Expectation]
     standstills: Mapping[str, Standstill]
-    # Verdicts of the rules on drift by segment, for the rules on conditions.
+    # Verdicts of the rules on drift, by segment. The rules on conditions read them.
     verdicts: Mapping[str, Sequence[Verdict]] = field(default_factory=dict)
-    # Segments that rules name, and segments without data in which an alert is firing.
+    # Segments that must have data. Rules name them, or an alert is firing in them without data.
     awaited: frozenset[str] = frozenset()
 
     def is_unknown(self, segment: str) -> bool:
@@ -314,8 +315,8 @@ def segments_of(
 ) -> tuple[str, ...]:
     """Segments that the rule judges in this run.
 
-    If the rule names its segments, they are in the rule's order. With ``each`` they are ``all``,
-    and then by name:
+    If the rule names its segments, they are in the rule's order. For ``segments: each`` the first
+    one is ``all``. These segments follow, ordered by name:
 
     - the ``measured`` segments,
     - segments in which the rule's alert is pending or firing,
@@ -323,7 +324,7 @@ def segments_of(
     """
     if rule.segments != "each":
         return (ALL,) if isinstance(rule.segments, str) else tuple(dict.fromkeys(rule.segments))
-    # A segment without figures must not stay ok: it vanished, or the run failed.
+    # A segment without figures must not stay ok, because it vanished or the run failed.
     own_states = [state for state in states if state.alert == rule.alert]
     newest = max((state.judged_slot for state in own_states), default=None)
     segments = set(measured)
