@@ -17,7 +17,7 @@ from monitor.statistics.attribution.parts import Parts, ScoreBatch, share_steps,
 
 _TOP = 3
 
-# An item counts as removed if at most this share of the lists that had it still has it.
+# An item counts as removed if it is still in at most this share of the lists that it was in.
 _LEFT = 0.02
 
 Kinds: TypeAlias = npt.NDArray[np.int8]
@@ -126,7 +126,8 @@ def compare_pairs(
 
     ``former`` has the earlier lists of the same users, in the same codes. A user without earlier
     lists has empty lists there. ``last`` has the lists of the last run, if the last run is not the
-    earlier run. ``is_still`` marks lists that are equal to the list of either run.
+    earlier run. ``is_still`` marks lists that are equal to the list of the earlier run or of the
+    last run.
 
     Let (B', C') be a former pair and (B, C) the pair in this run. Two ways lead from the former
     pair to this pair. The first one changes B' before C', and the second one changes C' before B'.
@@ -318,8 +319,8 @@ def group_users(
     If ``before`` is None, the groups with the largest distance come first.
 
     Users with undefined parts are in no group. They are still counted when a share of all users is
-    computed. ``show`` returns the lists of a row. It is called for the ``examples`` most central
-    users of each group.
+    computed. ``show`` returns the lists of a row. It is called for the most central users of each
+    group, at most ``examples`` of them.
     """
     defined = rows[~np.isnan(parts.total[rows])]
     groups = []

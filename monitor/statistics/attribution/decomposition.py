@@ -24,8 +24,8 @@ OTHERS = "(others)"
 # A segment is named only if it fell more than random users would, by this many standard errors.
 _SURE = 4.0
 
-# It is named only if its excess is also at least this share of the excess that it would have if no
-# other segment fell. The share is 0 if all segments fell alike.
+# Its excess must also be at least this share of the largest possible excess. The excess is largest
+# if no other segment fell, and 0 if all segments fell alike.
 _CONCENTRATED = 0.2
 
 # A segment is named as the place of a fault only if it contains at least this share of the hit
@@ -244,9 +244,10 @@ def _beyond(hit: Flags, usual: float, rows: Rows) -> float:
 
 
 def rows_of_place(name: str, segments: Mapping[str, Rows]) -> Rows:
-    """Rows of the users of a segment, or of the users in both of two segments joined by `AND`.
+    """Return the rows of the users of a segment.
 
-    Empty if there is no segment with this name.
+    The name may join two segments by `AND`. Then the rows are those of the users in both segments.
+    The result is empty if there is no segment with this name.
     """
     if name in segments:
         return segments[name]

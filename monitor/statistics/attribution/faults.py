@@ -216,12 +216,12 @@ def _make_finding(suspicion: Suspicion, scene: Scene) -> Finding:
 
 
 def _select_likely_hit(suspicion: Suspicion, scene: Scene, rows: Rows, share: float) -> Flags:
-    """The users that were probably hit, (n,), if this ``share`` of the users in ``rows`` was hit.
+    """Select the users that were probably hit, (n,).
 
-    If nearly all were hit, we return all users in ``rows``. All habits except `Habit.MOVED` show
-    which users were hit. How far a list moved does not show this, because some healthy lists move
-    as far. But hit lists move farther on average. So the users whose lists moved farthest are
-    returned.
+    ``share`` is the share of the users in ``rows`` that was hit. If nearly all were hit, all users
+    in ``rows`` are returned. All habits except `Habit.MOVED` show which users were hit. How far a
+    list moved does not show this, because some healthy lists move as far. But hit lists move
+    farther on average. So the users whose lists moved farthest are returned.
     """
     is_nearly_all = share >= _NEARLY_ALL
     if not is_nearly_all and suspicion.habit is not Habit.MOVED:

@@ -164,7 +164,7 @@ def _pad(habits: Sequence[Sequence[float]]) -> Floats:
 _MANY = 5
 _LEAST_SHARE = 0.001
 
-# About so many former lists are used for comparison. The lists of about so many hit users are
+# About this many former lists are used for comparison. The lists of about this many hit users are
 # compared with them.
 _OTHER_LISTS = 500
 _SAMPLE = 300
@@ -182,7 +182,7 @@ _LIKE_ALL = 0.6
 
 
 def find_shared(codes: Codes) -> tuple[Flags, Integers]:
-    """Find for each user whether many users have the same list. Number the lists. Both are (n,).
+    """Find the users with a list that many users have, and number the lists, (n,) each.
 
     Equal lists have the same number. The number is -1 if only one user has the list.
     """

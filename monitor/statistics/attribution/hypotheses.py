@@ -286,7 +286,7 @@ def _kept_of_rest(lists: OwnLists, is_removed: Flags) -> float:
 def _usually_kept(scene: Scene, changes: PairChanges, arm: Arm) -> float:
     """Mean share of its items that a list of the arm usually keeps.
 
-    If it is not known, the mean share that the other arm's lists kept in this run.
+    If it is not known, the mean share that the other arm's lists kept in this run is returned.
     """
     shares = scene.habits.get(arm, {}).get(Habit.REPLACED)
     if shares is None:
@@ -371,9 +371,9 @@ def usual_shares(
     """Return the usual shares of users by bin.
 
     They are the shares in the arm's past runs. If there are no past runs, they are the other arm's
-    shares in this run. If other runs are between the earlier lists and this run, the wider of both
-    is used. If ``rows`` is given, the shares are at least as wide as the other arm's shares among
-    these users.
+    shares in this run. If other runs are between the earlier lists and this run, `widest` combines
+    both. If ``rows`` is given, `widest` also combines them with the other arm's shares among these
+    users.
     """
     other_bins = scene.bins[arm.other][habit]
     shares = scene.habits.get(arm, {}).get(habit)

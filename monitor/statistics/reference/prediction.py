@@ -19,7 +19,7 @@ WINDOW = 60
 More runs hardly change the t quantile, and they may be outdated.
 """
 RESOLUTION = 1e-9
-"""The spread is at least this share of the center, or of 1 if the center is smaller.
+"""The spread is at least this share of the center, or of 1 if the center is below 1.
 
 A change for one user in 10^7 moves a mean by about this much. Rounding moves it by far less. So any
 real change of a constant series is outside of the predicted range. A rounding error is inside.
@@ -115,16 +115,17 @@ class Prediction:
 
     low: Floats  # a healthy run is below this value with at most the given chance
     high: Floats  # a healthy run is above this value with at most the given chance
-    scale: Floats  # (value - center) / scale follows Student's t with df
+    scale: Floats  # (value - center) / scale follows Student's t with df degrees of freedom
     df: Floats
 
 
 def predict(reference: Reference, errors_now: ArrayLike, share: ArrayLike) -> Prediction:
-    """Prediction limits of the next run, whose sampling errors are ``errors_now`` (m,).
+    """Compute the prediction limits of the next run.
 
-    ``share`` is the chance of a false alarm, in (0, 0.5). The variance has three terms: the
-    variance of past runs, the variance of the center, and extra sampling variance. The last term is
-    added only if this run's sampling variance is larger than that of past runs.
+    ``errors_now`` has the sampling errors of the next run, (m,). ``share`` is the chance of a false
+    alarm, in (0, 0.5). The variance has three terms: the variance of past runs, the variance of the
+    center, and extra sampling variance. The last term is added only if this run's sampling variance
+    is larger than that of past runs.
     """
     scale, df = _scale(reference, np.asarray(errors_now, dtype=np.float64))
     reach = -scipy.special.stdtrit(df, np.asarray(share, dtype=np.float64)) * scale

@@ -21,9 +21,10 @@ _LEVEL = 0.975
 _Z = 1.959963984540054
 """The standard normal quantile of _LEVEL."""
 RARE = 10.0
-"""A share is rare if fewer than this many of its users are expected in a run.
+"""A share is rare if a run should have fewer than this many users with the property.
 
-A rare share is judged as a count. Other shares are judged as angles, which is as good.
+A rare share is judged as a count. Other shares are judged as angles, because angles are as good for
+them.
 """
 DISPERSIONS = np.array([1.0, 1.5, 2.0, 3.0, 5.0, 8.0, 13.0])[:, np.newaxis]
 """Variances of a count, as multiples of its mean.
@@ -46,8 +47,7 @@ judged by how much they varied from run to run.
 MOST_RARE = 0.5
 """If a rare share suddenly has more than this share of the users, this is never taken for chance.
 
-Otherwise a fault that hits all users of a segment of 88 users would not be detected if the allowed
-chance of a false alarm is 1e-9.
+Otherwise a fault that hits all 88 users of a segment would not be detected at a chance of 1e-9.
 """
 _MOST_USERS = 1000.0
 """The largest limit that a count can have."""

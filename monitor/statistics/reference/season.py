@@ -84,7 +84,7 @@ def remove_seasons(
     The effects are also removed from runs in ``alarms``. A season is learned only from recurrences
     that are finished. It is learned from runs in alarm in two cases:
 
-    - The phase was in alarm, or as far out, in RECURRING recurrences in a row.
+    - The phase was in alarm, or equally far from normal, in RECURRING recurrences in a row.
     - The phase was in alarm in one complete recurrence, and the cycle `is_known_at_once`.
 
     So a fault that heals is not learned as a season.

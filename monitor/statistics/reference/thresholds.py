@@ -173,7 +173,7 @@ class DropSearch:
         return float(scipy.special.nctdtrinc(df, 1.0 - self.power, limit))
 
     def least_drop(self, users: float, runs: float = 1) -> float:
-        """The smallest drop that ``runs`` detect together, if each run has so many ``users``."""
+        """The smallest drop that so many runs, with so many users each, detect together."""
         return self.shift * math.sqrt(self._variance(users) * (1 / runs + 1 / self.learned))
 
     def chance(self, drop: float, users: float, runs: float = 1) -> float:
