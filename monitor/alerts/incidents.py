@@ -25,7 +25,7 @@ from monitor.model.statistics import ABOUT_ORDER, Lack
 from monitor.texts.deliveries import write_joined, write_more_severe, write_more_users
 
 GROUP_FOR = timedelta(days=1)
-"""The default of `group_for`. Alerts join an incident for `MOST_PERIODS` times this long."""
+"""The default of `group_for`. Alerts can join an incident for `MOST_PERIODS` times as long."""
 MOST_PERIODS = 7
 """Alerts join an incident until this many times `group_for` have passed since it began."""
 
@@ -136,7 +136,7 @@ def _may_join(
 ) -> bool:
     """Whether these starting alerts may join an incident with these states."""
     problem = problems[starts[0].alert]
-    # If the rule of a firing was removed, its problem is None.
+    # The problem is None if the rule of a firing alert was removed.
     of_incident = {problems.get(state.alert) for state in incident}
     if problem is not Problem.OUTAGE:
         return problem is Problem.NO_LIST or Problem.OUTAGE not in of_incident
@@ -153,7 +153,7 @@ def _count_users_of_conditions(
     before: Sequence[AlertState],
     problems: Mapping[str, Problem],
 ) -> tuple[Transition, ...]:
-    """Set the number of users of alerts on conditions of all users that start in this run.
+    """Set the number of users of each starting alert on a condition of all users.
 
     It is the number of users without a list. If that is not known, it is the number of all users.
     """
@@ -305,7 +305,7 @@ def count_pages(starts: Sequence[Transition]) -> Paging:
     - the number of concerned users has doubled since the last page.
 
     If users lose their lists slowly, the number of users doubles many times. So directly after a
-    page for growth, more growth pages only if most users are concerned.
+    page for growth, the incident pages for growth again only if most users are concerned.
     """
     paging = Paging()
     seen: list[Transition] = []

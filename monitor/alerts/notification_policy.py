@@ -165,7 +165,7 @@ def matches_all(matchers: Iterable[Matcher], transition: Transition) -> bool:
 
 
 class Route(Protocol):
-    """Alerts that match all matchers are sent to these receivers.
+    """Alerts that match all matchers are sent to the route's receivers.
 
     If ``goes_on`` is true, the routes after this one can add receivers.
     """

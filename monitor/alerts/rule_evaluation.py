@@ -55,7 +55,7 @@ NOT_AWAITED = "no rule and no alert waits for data of the segment any more"
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Summaries by segment and metric, coverage by segment, and shares of users with a trait."""
+    """Summaries by segment and metric, coverage by segment, and shares of users by trait."""
 
     summaries: Mapping[tuple[str, str], Summary]
     coverage: Mapping[str, CoverageRow]
@@ -132,7 +132,7 @@ class _Run:
     standstills: Mapping[str, Standstill]
     # Verdicts of the rules on drift, by segment. The rules on conditions read them.
     verdicts: Mapping[str, Sequence[Verdict]] = field(default_factory=dict)
-    # Segments that must have data. Rules name them, or an alert is firing in them without data.
+    # Segments that should have data. A rule names them, or an alert fires there without data.
     awaited: frozenset[str] = frozenset()
 
     def is_unknown(self, segment: str) -> bool:
@@ -204,7 +204,7 @@ def _learned_limit(rule: Rule, segment: str, run: _Run) -> float | None:
 
 
 def thin_segments(coverage: Coverage | None, min_paired_share: float) -> dict[str, str]:
-    """Segments in which too few users were compared, each with a text that has the figures.
+    """Segments in which too few users were compared, each with a text of its figures.
 
     These segments are neither shown nor judged.
     """
