@@ -107,7 +107,7 @@ STATES = r"""
 22P02 | a value cannot be converted to the type that the query asks for
 22003 | a number is out of the range of its type
 22021 | a text is not valid in the database's encoding
-42501 | the user may not read it
+42501 | the user of the database may not read the table
 57P01 | the server is starting or stopping
 P0001 | the database refused the statement \(SQLSTATE P0001\)
 XX001 | the server reported an internal error or damaged data

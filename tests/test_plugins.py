@@ -220,11 +220,11 @@ def test_what_a_source_does_wrong_is_told_with_counts_and_examples_and_disturbs_
 def test_what_hangs_costs_a_few_threads_and_is_called_again_once_it_has_come_back(monkeypatch):
     monkeypatch.setattr(plugins, "_MOST_CALLS", 2)
     guard, told = plugins.Guard("it", SourceError), [""]
-    while told[-1] != "it has not come back from earlier calls":
+    while told[-1] != "it has not returned from earlier calls":
         with pytest.raises(SourceError) as caught:
             guard.call(lambda: hang(None), 0.01)
         told.append(str(caught.value))
-    assert {*told[1:-1]} == {"it did not come back within 0.01 s"}
+    assert {*told[1:-1]} == {"it did not return within 0.01 s"}
     HELD.set()
     back = ""
     while not back:
@@ -260,7 +260,7 @@ def found_by(what, batch_users=None):
     ("gives", "said"),
     [
         (fail, WHO.format("odd", "metrics") + "failed with KeyError in line"),
-        (hang, WHO.format("odd", "metrics") + "did not come back within 0.2 s"),
+        (hang, WHO.format("odd", "metrics") + "did not return within 0.2 s"),
         (
             lambda alignment: alignment.short + 1.5,
             "the metric returned 4.5: it must return 2 numbers from 0 to 1",
@@ -313,7 +313,7 @@ def refuse(_):
     ("ring", "is_final", "said"),
     [
         (fail, False, "bell: {who}failed with KeyError in line"),
-        (hang, False, "bell: {who}did not come back within 0.2 s"),
+        (hang, False, "bell: {who}did not return within 0.2 s"),
         (refuse, True, "no never!!!"),
     ],
 )
@@ -349,7 +349,7 @@ def test_a_receiver_that_fails_is_tried_again_unless_it_says_otherwise(
             "sources",
             "json",
             SHOP,
-            "must be a SourceKind whose lists are pulled, and must not have the name of an attribute",
+            "must be a SourceKind whose lists are pulled, and its name must not be an attribute",
         ),
         (
             "metrics",
@@ -388,7 +388,7 @@ def test_two_packages_that_bring_one_name_are_both_told_where_it_is_used(install
 UNIMPORTABLE = """
 import nothing  cannot be imported (ModuleNotFoundError nothing)
 import monitor.plugin_v2  was written for version 2 of the port, and this rankwatch has version 1: install
-raise SystemExit("no")  cannot be imported (SystemExit in line 1 of brought.py): install what it lacks, or
+raise SystemExit("no")  cannot be imported (SystemExit in line 1 of brought.py): install the packages that it needs, or
 """
 
 

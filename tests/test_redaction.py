@@ -1,11 +1,28 @@
+"""A URL whose password is not percent-encoded is refused, and no part of the password is shown."""
+
+from pathlib import Path
+
 import pytest
-from sqlalchemy import make_url
 
-from monitor.boundary.redaction import require_whole_password
+from monitor.boundary.redaction import require_encoded_login
+from monitor.model.errors import ConfigError
+from settings.minimal import load_text
+
+URLS = (Path(__file__).parent / "settings/passwords.yaml").read_text().partition("\n")[2]
 
 
-def test_a_password_whose_rest_would_be_taken_for_the_host_is_refused_without_showing_it():
-    with pytest.raises(ValueError, match="write special characters there as %XX") as caught:
-        require_whole_password(make_url("postgresql://me:hun@ter2@db/recs"))
-    assert "ter2" not in str(caught.value)
-    require_whole_password(make_url("postgresql://me:hun%40ter2@db/recs"))
+def refused(password):
+    with pytest.raises(ConfigError) as caught:
+        load_text(URLS.replace("PASSWORD", password))
+    return str(caught.value).splitlines()
+
+
+def test_a_password_that_is_not_encoded_is_refused_in_every_url_and_no_part_of_it_is_shown():
+    lines = refused("p@ss/w%rd")
+    assert len(lines) == URLS.count("PASSWORD")
+    for password in ("a#b", "x:y@z", "q?r", "12/3"):
+        assert refused(password) == lines
+
+
+def test_the_path_of_a_file_may_have_an_at_sign():
+    require_encoded_login("sqlite:////home/me@here/recs.db")

@@ -75,7 +75,7 @@ def _files_in(folder):
     ("lay", "batches", "words"),
     [
         (_folder_in_its_place, [{"a": 0.5}], "Is a directory"),
-        (_pipe_in_its_place, [{"a": 0.5}], "it is no file but a pipe"),
+        (_pipe_in_its_place, [{"a": 0.5}], "it is a pipe"),
         (_file_in_place_of_its_folder, [{"a": 0.5}], "File exists|Not a directory"),
         (
             lambda _: None,

@@ -51,18 +51,20 @@ def advance(
     replace the state's outcome and reason. If such an outcome is ignored, the state becomes quiet.
     The reason then says that the alert was not seen to recover.
 
-    A slot that is not newer than ``judged_slot`` changes nothing. If somebody changes the threshold
-    or ``for`` of a rule, the stored state continues. A firing alert keeps its key and severity.
+    A slot older than ``judged_slot`` changes nothing. If the slot ``judged_slot`` runs again, this
+    verdict replaces the verdict of the earlier attempt. An alert that this attempt started goes on
+    firing until it recovers. If somebody changes the threshold or ``for`` of a rule, the stored
+    state continues. A firing alert keeps its key and severity.
     """
-    # If the same slot or an older one runs again, its breach must not count twice.
-    if previous is not None and evaluation.slot <= previous.judged_slot:
-        return previous, None
     was = State.QUIET
+    state_before = State.QUIET
     streak = 0
     if previous is not None:
+        if evaluation.slot < previous.judged_slot:
+            return previous, None
         was = previous.state
-        streak = previous.streak
-    now, streak = _step(was, streak, verdict, rule)
+        state_before, streak = _before_slot(previous, evaluation.slot)
+    now, streak = _step(state_before, streak, verdict, rule)
     if verdict.is_ignored and now is not was:
         verdict = replace(
             verdict, reason=f"{verdict.reason}: the alert ended, but was not seen to recover"
@@ -75,6 +77,21 @@ def advance(
     if now is was:
         return state, None
     return state, _transition(rule, previous, state, evaluation, verdict)
+
+
+def _before_slot(previous: AlertState, slot: datetime) -> tuple[State, int]:
+    """State and streak without the verdict of an earlier attempt of this slot.
+
+    So a breach or a recovered run counts once, although its slot runs again.
+    """
+    state = previous.state
+    streak = previous.streak
+    is_again = slot == previous.judged_slot
+    if is_again and streak and previous.outcome in (Outcome.OK, Outcome.BREACH):
+        streak -= 1
+    if state is State.PENDING and streak == 0:
+        state = State.QUIET
+    return state, streak
 
 
 def _step(

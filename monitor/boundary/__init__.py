@@ -1,6 +1,7 @@
-"""What adapters share.
+"""The code that all adapters share.
 
-Here are deadlines, files that are read bounded and replaced whole, addresses that are refused,
-redaction, errors of other programs in our words, and the options and plugins that adapters have in
-common. Nothing here knows a vendor. Start reading in `deadline.py` and `foreign_errors.py`.
+This package defines deadlines. It reads files of limited size and replaces files as a whole. It
+refuses link-local addresses and removes secrets from text. It describes errors of other programs in
+our own words. It has the base of all options and of all plugins. No module depends on a vendor.
+Start reading in `deadline.py` and `foreign_errors.py`.
 """

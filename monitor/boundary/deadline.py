@@ -1,4 +1,4 @@
-"""Deadlines, and calls that are abandoned once their deadline has passed.
+"""Deadlines, and calls that are abandoned when their deadline has passed.
 
 Calls into vendors' code run in a separate daemon thread. Loops check the deadline between steps.
 """
@@ -20,7 +20,8 @@ T = TypeVar("T")
 SignalHandler = Callable[[int, FrameType | None], object]
 
 _AGAIN_S = 0.5
-"""How many seconds pass before the next interrupt. Between two statements it has no effect."""
+"""How many seconds pass before the interrupt is repeated. An interrupt has no effect if it comes
+between two statements."""
 
 
 class OverdueError(Exception):
@@ -29,7 +30,7 @@ class OverdueError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """The time ``at`` on the monotonic clock. Sockets, statements and disks take real time."""
+    """A time ``at`` on the monotonic clock. Sockets, statements and disks take real time."""
 
     at: float
 
@@ -61,7 +62,7 @@ class BackgroundCall(Generic[T]):
         self._done: queue.SimpleQueue[Callable[[], T]] = queue.SimpleQueue()
         self._is_abandoned = threading.Event()
         self._interrupts: list[Callable[[], object]] = []
-        # Uses the caller's context, so that log lines name the same run.
+        # The thread uses the caller's context, so that its log lines name the same run.
         context = copy_context()
         threading.Thread(target=context.run, args=(self._run, work), name=name, daemon=True).start()
 
@@ -75,7 +76,7 @@ class BackgroundCall(Generic[T]):
             self._done.put(lambda: value)
 
     def wait(self, deadline: Deadline) -> T:
-        """Return the result of the call, or raise its exception. Can be called once.
+        """Return the result of the call, or raise its exception. Call this method only once.
 
         Raises OverdueError at the deadline.
         """
@@ -117,13 +118,13 @@ class BackgroundCall(Generic[T]):
 
 
 def call_in_time(work: Callable[[], T], limit: timedelta, *, name: str) -> T:
-    """Return the result of the call. Raises OverdueError after the limit, and leaves it behind."""
+    """Return the result of the call. After the limit, abandon the call and raise OverdueError."""
     return BackgroundCall(work, name=name).wait(Deadline.after(limit.total_seconds()))
 
 
 @contextmanager
 def interrupted_at(deadline: Deadline | None, interrupt: Callable[[], object]) -> Iterator[None]:
-    """Call ``interrupt`` repeatedly once the deadline passes during the block."""
+    """If the deadline passes during the block, call ``interrupt`` again and again."""
     ended = threading.Event()
 
     def watch(deadline: Deadline) -> None:
@@ -146,7 +147,7 @@ def signals_handled(
 ) -> Iterator[None]:
     """Call ``handle`` for SIGINT and SIGTERM during the block, in the main thread.
 
-    The first argument of ``handle`` is the handler that is in place outside the block.
+    The first argument of ``handle`` is the handler that the signal has outside of the block.
     """
     handlers: dict[signal.Signals, SignalHandler] = {}
     if threading.current_thread() is threading.main_thread():
@@ -176,7 +177,7 @@ def interrupted_by_signals(interrupt: Callable[[], object]) -> AbstractContextMa
 
 
 def _interrupt(interrupt: Callable[[], object]) -> None:
-    # If the work has just ended, it cannot be interrupted, and the call may raise anything.
+    # If the work has just ended, it cannot be interrupted, and ``interrupt`` may raise any error.
     with suppress(Exception):
         interrupt()
 

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import IO
 
 PIPE_S = 5.0
-"""How many seconds reading all data from a pipe may take."""
+"""The largest number of seconds to read all data from a pipe."""
 
 _PIECE = 1 << 16
-_NO_FILE = "it is no file"
+_NO_FILE = "it is not a file"
 
 
 def read_bounded(
@@ -35,11 +35,12 @@ def read_bounded(
 
     With ``may_be_pipe``, the file may also be a pipe, which is read within ``pipe_s`` seconds.
     Raises OSError with the cause in ``strerror``. A missing file raises FileNotFoundError. The
-    errno is EFBIG if there are more bytes. Directories, devices and sockets raise OSError at once.
+    errno is EFBIG if the file has more bytes. Directories, devices and sockets raise OSError at
+    once.
     """
     try:
         number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
-    except ValueError:  # "\0" and unpaired surrogates
+    except ValueError:  # the path has "\0" or an unpaired surrogate
         raise OSError(errno.EINVAL, "no file can have that name") from None
     except OSError as error:
         cause = error.strerror or "input/output error"
@@ -63,7 +64,7 @@ def _read_pipe(number: int, most: int, until: float) -> bytes:
 
         def read(size: int) -> bytes:
             while (left_s := until - time.monotonic()) > 0 and selector.select(left_s):
-                with suppress(BlockingIOError):  # another process has read the data
+                with suppress(BlockingIOError):  # another process has read the data already
                     return os.read(number, size)
             raise OSError(errno.ETIMEDOUT, "it is a pipe, and its writer did not close it in time")
 
@@ -75,14 +76,14 @@ def _read(most: int, read: Callable[[int], bytes]) -> bytes:
     while piece := read(min(_PIECE, most + 1 - len(content))):
         content += piece
         if len(content) > most:
-            raise OSError(errno.EFBIG, f"it holds more than {most} bytes")
+            raise OSError(errno.EFBIG, f"it is larger than {most} bytes")
     return bytes(content)
 
 
 def describe_exposure(path: str | os.PathLike[str], consequence: str, remedy: str) -> str | None:
     """A warning if every account of this machine may read the file. Otherwise None.
 
-    ``consequence`` completes the words "every account of this machine".
+    ``consequence`` follows the words "every account of this machine" in the warning.
     """
     try:
         mode = stat.S_IMODE(os.stat(path).st_mode)  # noqa: PTH116 - takes text too
@@ -129,7 +130,7 @@ def replacing(
     try:
         with open(number, "wb") as file:  # noqa: PTH123 - an open file
             if mode is not None:
-                os.fchmod(number, mode)  # before the file has any content
+                os.fchmod(number, mode)  # the permissions are set before the file has any content
             yield file
             if is_lasting:
                 file.flush()
@@ -171,7 +172,7 @@ def _begin_draft(path: Path) -> tuple[int, Path]:
             fcntl.flock(number, fcntl.LOCK_EX)
         if os.fstat(number).st_nlink:
             return number, draft
-        os.close(number)  # another process deleted it as a leftover before it was locked
+        os.close(number)  # another process deleted the file as a leftover before it was locked
 
 
 def _delete_unless_locked(draft: Path) -> None:
@@ -206,5 +207,5 @@ def _mode_at(path: Path) -> int | None:
     if stat.S_ISDIR(mode):
         raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
     if not stat.S_ISREG(mode):
-        raise OSError(errno.EINVAL, f"{_NO_FILE} but a pipe, socket or device: name a file")
+        raise OSError(errno.EINVAL, "it is a pipe, socket or device: name a file")
     return stat.S_IMODE(mode)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """What happened and what to do. If ``permanent``, calls fail until somebody acts on it."""
+    """What happened and what to do. If ``permanent``, calls fail until somebody acts."""
 
     what: str
     advice: str
@@ -17,7 +17,7 @@ class Cause:
 
 
 def _by_code(rows: Mapping[str, tuple[str, str]], *, permanent: bool) -> dict[str, Cause]:
-    """The cause of each code. A row has its codes, what happened, and the advice."""
+    """The cause of each code. Each row has one or several codes, what happened, and the advice."""
     causes = {}
     for codes, (what, advice) in rows.items():
         for code in codes.split(" | "):
@@ -55,7 +55,7 @@ CAUSES = _by_code(
             "write it again with one type in each column",
         ),
         "ArrowCapacityError": (
-            "it contains more than 2 GiB of text in one piece",
+            "one of its parts contains more than 2 GiB of text",
             "write smaller files or shorter texts",
         ),
         "UnicodeError": ("a text cannot be written or read as UTF-8", "correct the text"),
@@ -83,8 +83,8 @@ CAUSES = _by_code(
         "28 | 1045": ("the server refused the user or the password", "correct them in url"),
         "3D | 1049": ("the server has no such database", "correct its name in url"),
         "42501 | 1044 | 1142 | 1143": (
-            "the user may not read it",
-            "grant the user the right to select from it",
+            "the user of the database may not read the table",
+            "grant the user the right to select from the table",
         ),
         "3F | 42P01 | 1146": (
             "there is no such table",
@@ -107,7 +107,7 @@ CAUSES = _by_code(
             "run the query by hand to see the place of the error",
         ),
         "25 | 1290 | 1792 | SQLITE_AUTH | SQLITE_READONLY": (
-            "the query would do more than read from it",
+            "the query would do more than read from the database",
             "write a query with one SELECT",
         ),
         "22 | 1292 | 1366 | SQLITE_MISMATCH": (
@@ -177,7 +177,7 @@ CAUSES = _by_code(
             "look at the system's log",
         ),
         "ESTALE": ("the network drive lost the file", "mount the drive again"),
-        "IOException": ("the system could not read it", "look at the system's log"),
+        "IOException": ("the system could not read the data", "look at the system's log"),
         "NoCredentialsError": ("no credentials were found", "give them in the environment"),
         "PartialCredentialsError": (
             "the credentials are incomplete",
@@ -215,7 +215,8 @@ CAUSES = _by_code(
     },
     permanent=False,
 )
-"""Causes by the system's error name, SQLSTATE or its class, MySQL number, SQLite code, or class."""
+"""Causes by name or code. A key is an error name of the system, a SQLSTATE or its first two
+characters, a number of MySQL, a code of SQLite, or the name of an error's class."""
 
 
 STATES_BY_WORDS = {
@@ -236,7 +237,7 @@ UNCONNECTED = _by_code(
             "set sslmode=prefer, or enable TLS on the server",
         ),
         "invalid response": (
-            "the server that answers is another kind of server",
+            "the server that answers is not a database of this kind",
             "check host and port in url",
         ),
     },
@@ -251,7 +252,7 @@ UNCONNECTED = _by_code(
     "connection is lost": CAUSES["EPIPE"],
     "EOF detected": CAUSES["EPIPE"],
 }
-# SQLite has only one code for all these errors.
+# All these errors have the same code of SQLite, so their texts are searched.
 SQLITE_WORDS = {
     "one statement at a time": CAUSES["25"],
     "no such table": CAUSES["42P01"],

@@ -1,4 +1,4 @@
-"""Describes errors of other programs in our own words, by class or code, and says what to do.
+"""Describes errors of other programs in our own words, and says what to do.
 
 Texts of other programs can quote ids, and sometimes secrets. So rankwatch never shows, stores or
 logs them. `note_error` logs class, code and place of an error at the level debug. This module
@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 
 def chain_of(error: BaseException | None) -> Iterator[BaseException]:
-    """The error and its causes."""
+    """Yield the error, then the error that caused it, and so on."""
     while error is not None:
         yield error
         error = error.__cause__ or error.__context__
@@ -94,7 +94,7 @@ def _read_tls_fault(error: BaseException) -> TlsFault | None:
 
 
 def _by_words(vendor_words: str, values: Mapping[str, _T]) -> _T | None:
-    """The value of the first of these words that occur in the text of another program."""
+    """The value of the first words of ``values`` that the text of another program contains."""
     for words, value in values.items():
         if words in vendor_words:
             return value
@@ -102,7 +102,7 @@ def _by_words(vendor_words: str, values: Mapping[str, _T]) -> _T | None:
 
 
 def tls_cause(error: BaseException, client: TlsClient) -> Cause | None:
-    """Why TLS with the server failed, and what to do in the client's settings. None without TLS."""
+    """Why TLS failed, and what to do in the client's settings. None if TLS did not fail."""
     fault = find_tls_fault(error)
     if fault is None:
         return None
@@ -111,7 +111,7 @@ def tls_cause(error: BaseException, client: TlsClient) -> Cause | None:
 
 
 def system_cause(error: BaseException, client: TlsClient = TlsClient.OTHER) -> Cause | None:
-    """What the operating system, the network or TLS reported, found in the error or its causes."""
+    """What the system, the network or TLS reported, according to the error or one of its causes."""
     of_tls = tls_cause(error, client)
     if of_tls is not None:
         return of_tls
@@ -132,7 +132,7 @@ _BY_VERIFY_CODE = {
     62: TlsFault.OTHER_NAME,
     64: TlsFault.OTHER_NAME,
 }
-"""Faults by OpenSSL's codes, such as X509_V_ERR_CERT_NOT_YET_VALID."""
+"""The fault for each code of OpenSSL, such as X509_V_ERR_CERT_NOT_YET_VALID."""
 _TLS_WORDS = {
     "does not match host name": TlsFault.OTHER_NAME,
     "certificate required": TlsFault.CLIENT_WANTED,
@@ -160,7 +160,7 @@ _TLS_WORDS = {
     "record layer failure": TlsFault.NO_TLS,
     "http request": TlsFault.NO_TLS,
 }
-"""Faults by OpenSSL's reasons.
+"""The fault for each reason that OpenSSL reports in words.
 
 Python writes a reason as ALERT_CERTIFICATE_REQUIRED, libpq as "alert certificate required".
 """
@@ -188,7 +188,7 @@ def _undecoded(error: BaseException) -> Cause | None:
 
 
 def _system_words_cause(error: BaseException) -> Cause | None:
-    # DuckDB and Arrow report the system's errors as texts.
+    # DuckDB and Arrow report errors of the operating system only as texts.
     if type(error).__name__ not in {"IOException", "HTTPException", "ArrowException", "OSError"}:
         return None
     words = {}
@@ -208,7 +208,7 @@ def _by_name(error: BaseException, causes: Mapping[str, Cause]) -> Cause | None:
 def _unknown(error: BaseException) -> Cause:
     library = type(error).__module__.partition(".")[0].strip("_").replace("builtins", "Python")
     return Cause(
-        f"{library} reported {type(error).__name__}", "log: {level: debug} shows its place"
+        f"{library} reported {type(error).__name__}", "set log: {level: debug} to see its place"
     )
 
 
@@ -277,9 +277,9 @@ def _refused_with(code: str) -> Cause:
 
 
 def sqlstate_of(error: BaseException | None) -> str | None:
-    """The SQLSTATE of an error. None if it has none.
+    """The SQLSTATE of an error. None if the error has no SQLSTATE.
 
-    If a connection fails, libpq gives only a text, which is searched.
+    If a connection fails, libpq reports only a text. The SQLSTATE is found by words in this text.
     """
     state: str | None = getattr(error, "sqlstate", None)
     if state is not None:
@@ -289,13 +289,14 @@ def sqlstate_of(error: BaseException | None) -> str | None:
 
 def _sqlite_cause(error: sqlite3.Error) -> Cause:
     name = getattr(error, "sqlite_errorname", None) or type(error).__name__
-    primary_name = "_".join(name.split("_")[:2])  # such as SQLITE_IOERR of SQLITE_IOERR_READ
+    # The name without its last part. SQLITE_IOERR_READ becomes SQLITE_IOERR.
+    primary_name = "_".join(name.split("_")[:2])
     cause = CAUSES.get(primary_name) or _by_words(str(error), SQLITE_WORDS)
     return cause or _refused_with(name)
 
 
 def _name_in(vendor_words: str, statement: str) -> str:
-    """The table or column that the database rejects. Empty if the statement has no such word."""
+    """The table or column that the database rejects. Empty if the statement does not name it."""
     first_line = vendor_words.partition("\n")[0]
     for match in _REJECTED_NAME.finditer(first_line):
         name = (match[1] or match[2]).rpartition(".")[2]

@@ -1,4 +1,4 @@
-"""Addresses of metadata services, which give a machine's credentials to any program there."""
+"""Refuses addresses of metadata services, because these give credentials to any program."""
 
 import errno
 from collections.abc import Iterator
@@ -18,18 +18,18 @@ _EMBEDDING = {
     IPv6Network("64:ff9b::/96"): 0,  # NAT64
     _OWN_NAT64: 0,
     IPv6Network("2002::/16"): 80,  # 6to4
-    IPv6Network("2001::/32"): 64,  # the server of Teredo
+    IPv6Network("2001::/32"): 64,  # Teredo, with the address of its server
 }
-"""Networks whose addresses contain an IPv4 address, each with the number of bits to its right."""
+"""Networks whose addresses contain an IPv4 address, and the number of bits that follow it."""
 _ISATAP = 0x5EFE
 
 
 class LinkLocalError(OSError):
-    """rankwatch does not connect to link-local addresses and metadata services."""
+    """The address is link-local or of a metadata service. rankwatch does not connect to it."""
 
 
 def refuse_link_local(address: str) -> None:
-    """Raise LinkLocalError for such an address, and for an IPv6 address that contains one."""
+    """Raise LinkLocalError for such an address, or for an IPv6 address that contains one."""
     for ip in _meanings(address):
         if ip.is_link_local or str(ip) in _METADATA:
             raise LinkLocalError(

@@ -1,4 +1,4 @@
-"""Plugins: entry points of installed packages, used for names that are not built in.
+"""Plugins: entry points of installed packages. They are used for names that are not built in.
 
 See `monitor.plugin_v1`.
 """
@@ -18,10 +18,10 @@ from monitor.model.errors import ConfigError, MetricError, MonitorError
 
 T = TypeVar("T")
 OPENING_S = 10.0
-"""How many seconds the opening of a plugin may take. It does no I/O."""
+"""How many seconds the opening of a plugin may take. It usually takes much less."""
 _LONGEST = 300
 _MOST_CALLS = 2 * (os.cpu_count() or 1) + 2
-"""How many calls of one plugin may run at the same time. Each processor calls metrics."""
+"""How many calls of one plugin may run at the same time. Each processor needs one for metrics."""
 
 
 class PluginError(MetricError, ConfigError, ValueError):
@@ -53,7 +53,7 @@ class Registry(dict[str, T]):
         return self.installed(name)[name]
 
     def installed(self, name: str | None = None) -> dict[str, T]:
-        """The plugin of that name, or for None all usable plugins. Empty if there is none.
+        """The plugin of that name, or all usable plugins if ``name`` is None. May be empty.
 
         PluginError if the named plugin cannot be used.
         """
@@ -99,7 +99,7 @@ class Registry(dict[str, T]):
 
 @cache
 def _entry_points(group: str) -> Any:  # noqa: ANN401 - importing its type takes a while
-    # Called once in a process, because this takes as long as reading a configuration.
+    # This is cached, because it takes as long as reading a configuration.
     return import_module("importlib.metadata").entry_points(group=group)
 
 
@@ -113,7 +113,7 @@ def _why_not_imported(error: BaseException) -> str:
                 "1: install versions that fit"
             )
         cause = f"{type(error).__name__} {error.name or ''}".rstrip()
-    return f"cannot be imported ({cause}): install what it lacks, or uninstall it"
+    return f"cannot be imported ({cause}): install the packages that it needs, or uninstall it"
 
 
 def _place_of(error: BaseException) -> str:
@@ -129,8 +129,9 @@ class Guard:
     """Calls one plugin.
 
     The text of an error of class ``kind`` is cut to one line. Any other error becomes an error of
-    this class with these fields. The original text is dropped, because it may contain secrets.
-    Calls that hang use a limited number of threads.
+    class ``kind`` with these ``fields``. The original text is dropped, because it may contain
+    secrets. The number of calls at the same time is limited, because calls that hang never free
+    their threads.
     """
 
     def __init__(
@@ -147,7 +148,7 @@ class Guard:
     def run(self, work: Callable[[], T]) -> T:
         """Call ``work`` in this thread. The caller must limit the time."""
         if not self._free.acquire(blocking=False):
-            raise self._kind(f"{self._who} has not come back from earlier calls", **self._fields)
+            raise self._kind(f"{self._who} has not returned from earlier calls", **self._fields)
         try:
             return work()
         except self._kind as error:
@@ -169,5 +170,5 @@ class Guard:
         try:
             return call.wait(Deadline.after(timeout_s))
         except OverdueError:
-            overdue = f"{self._who} did not come back within {timeout_s:g} s"
+            overdue = f"{self._who} did not return within {timeout_s:g} s"
             raise self._kind(overdue, **self._fields) from None

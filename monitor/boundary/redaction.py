@@ -8,7 +8,6 @@ from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
     from pydantic import SecretStr
-    from sqlalchemy import URL
 
 _DATABASES = ("sqlite", "postgres", "mysql", "mariadb", "mssql", "oracle", "duckdb")
 
@@ -28,7 +27,7 @@ def display_url(url: str | SecretStr) -> str:
     if not separator or not re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*", scheme):
         return "..."
     credentials, _, rest = rest.rpartition("@")
-    if re.search(r"[/?#]", credentials):  # an @ in the path, or an unescaped password
+    if re.search(r"[/?#]", credentials):  # the path has an @, or the password is not escaped
         return f"{scheme}://..."
     location = re.split(r"[?#]", rest, maxsplit=1)[0]
     if not scheme.startswith(_DATABASES):
@@ -47,14 +46,19 @@ def origin(url: str) -> str:
     return f"{parts.scheme}://{host}"
 
 
-def require_whole_password(url: URL) -> None:
-    """Raise ValueError if an unescaped @ makes a part of the password a part of the host.
+def require_encoded_login(url: str) -> None:
+    """Raise ValueError if it is unclear where the user and password of the URL end.
 
-    Messages name the host, so they would show that part.
+    Messages name the host. If a part of the password were taken for the host, they would show it.
+    The error quotes nothing of the URL. Without a host, as in ``sqlite:///a@b``, nothing is unclear.
     """
-    if "@" in (url.host or ""):
+    after_scheme = url.partition("//")[2]
+    login, _, _ = after_scheme.rpartition("@")
+    has_host = not after_scheme.startswith("/")
+    if has_host and re.search(r"[@/?#]", login):
         raise ValueError(
-            "has an @ in its user or password: write special characters there as %XX, @ as %40"
+            "has a special character in its user or password, or an @ after its host: "
+            "percent-encode the password: @ is %40, / is %2F, ? is %3F, # is %23, : is %3A, % is %25"
         )
 
 

@@ -26,12 +26,13 @@ _NO_ROOM = (
     "No space left on device",
     "Failed to create directory",
 )
-"""Parts of the texts of DuckDB's errors if memory or temporary files are too small."""
+"""Words in DuckDB's errors when memory or the space for temporary files is too small."""
 _PREFIX = "rankwatch-spill-"
 _YOUNG_S = 60
 _folders: set[str] = set()
 _OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-"""Flags that open folders only. Any account can put a pipe or a link into the temporary folder."""
+"""Flags that open only folders, because any account can put a pipe or link into the temporary
+folder."""
 
 
 @contextmanager
@@ -62,7 +63,7 @@ def scratch_database(
     ):
         for store in stores:
             database.register_filesystem(store)
-        # DuckDB would ignore this limit if it were in the configuration of the connection.
+        # DuckDB ignores this limit in the configuration of a connection, so it is set here.
         if folder:
             database.execute(f"SET max_temp_directory_size = {sql_text(SPILL)}")
         if threads is not None:
@@ -78,9 +79,10 @@ def scratch_database(
 
 @contextmanager
 def _private_folder() -> Iterator[str]:
-    """A new empty folder. A lock marks it as used until this process ends, even if killed.
+    """A new empty folder. A lock marks the folder as used until this process ends or is killed.
 
-    If no folder can be written, the path is empty. Data that fits into memory needs no folder.
+    If no folder can be written, the path is empty. This is not yet an error, because data that fits
+    into memory needs no folder.
     """
     try:
         _remove_leftovers()
@@ -101,7 +103,7 @@ def _private_folder() -> Iterator[str]:
 
 @atexit.register
 def _remove_folders() -> None:
-    # The process may end before the threads of runs do.
+    # The process may end before the threads of runs remove their folders.
     for folder in tuple(_folders):
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -121,7 +123,7 @@ def _remove_leftovers() -> None:
 
 
 def room_trouble(duckdb_error: str) -> str | None:
-    """Why memory and temporary files are too small, and what to do. None for other errors."""
+    """Why memory or temporary files did not suffice, and what to do. None for other errors."""
     if not any(words in duckdb_error for words in _NO_ROOM):
         return None
     try:
@@ -140,12 +142,12 @@ def room_trouble(duckdb_error: str) -> str | None:
         )
     if "max_temp_directory_size" in duckdb_error:
         return (
-            f"it needs more than {SPILL} of temporary files in {folder}: ask fewer users, or "
+            f"it needs more than {SPILL} of temporary files in {folder}: sample fewer users, or "
             "write shorter lists"
         )
     return (
-        f"it needs more memory, even with temporary files in {folder}: ask fewer users, or write "
-        "shorter lists and texts"
+        f"it needs more memory, even with temporary files in {folder}: sample fewer users, or "
+        "write shorter lists and texts"
     )
 
 

@@ -11,7 +11,8 @@ _SLOT = re.compile(r"slot(?::([^{}]+))?")
 def check_placeholders(template: str, *names: str) -> str:
     """The template, if each ``{...}`` is ``{slot}``, ``{slot:FORMAT}`` or one of the names.
 
-    Otherwise raises ValueError. It does not quote the placeholder, which may be part of a secret.
+    Otherwise raises ValueError. Its text does not quote the placeholder, which may be part of a
+    secret.
     """
     for placeholder in _PLACEHOLDER.findall(template):
         if placeholder not in names and not _SLOT.fullmatch(placeholder):

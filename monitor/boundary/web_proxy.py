@@ -8,8 +8,13 @@ from urllib.parse import unquote, urlsplit
 from pydantic import Field, SecretStr
 
 from monitor.boundary.link_local import refuse_link_local
-from monitor.boundary.options import NOT_IN_HASH, must, web_url_of
-from monitor.boundary.redaction import origin
+from monitor.boundary.options import NOT_IN_HASH, must, readable_by, web_url_of
+from monitor.boundary.redaction import origin, require_encoded_login
+
+
+def _require_encoded_login(url: str | None) -> None:
+    if url is not None:
+        require_encoded_login(url)
 
 
 def _is_proxy(url: str | None) -> bool:
@@ -23,6 +28,7 @@ def _is_proxy(url: str | None) -> bool:
 
 Proxy = Annotated[
     SecretStr | None,
+    readable_by(_require_encoded_login),
     must(
         _is_proxy,
         "must be an HTTP proxy: write http://host:port or http://user:password@host:port",
@@ -53,7 +59,7 @@ class WebProxy:
 
 
 def open_proxy(secret: SecretStr | None) -> WebProxy | None:
-    """The proxy that this option gives, if any."""
+    """The proxy that this option names. None if it names no proxy."""
     return None if secret is None else WebProxy(secret.get_secret_value())
 
 

@@ -21,12 +21,12 @@ WIDTH = 560.0
 ROW = 26.0
 NAMES = 150.0
 VALUES = 150.0
-"""The width of the room for names on the left, and of the room for figures on the right."""
+"""The width that is left free for figures on the right, as `NAMES` is for names on the left."""
 
 
 @immutable
 class Bar:
-    """One bar: its name, its amount, the figure beside the bar, and a class of the style sheet."""
+    """One bar: its name, its amount, the text to its right, and its class in the style sheet."""
 
     name: str
     amount: float
@@ -35,12 +35,12 @@ class Bar:
 
 
 def draw_bars(bars: Sequence[Bar], *, label: str) -> Markup:
-    """Draw bars that begin at 0. Bars of negative amounts go to the left."""
+    """Draw bars that begin at 0. Bars with negative amounts go to the left."""
     return _draw(bars, [(0.0, bar.amount) for bar in bars], label)
 
 
 def draw_waterfall(start: Bar, pieces: Sequence[Bar], end: Bar, *, label: str) -> Markup:
-    """Draw the way from one level to another. Each piece begins where the previous piece ends."""
+    """Draw the way from one amount to another. Each piece begins where the previous one ends."""
     level = start.amount
     spans = [(0.0, level)]
     for piece in pieces:
@@ -86,7 +86,7 @@ def draw_histogram(
     label: str,
     levels: Sequence[Level],
 ) -> Markup:
-    """Draw counts in equal bins from ``low`` to ``high``. Leaves out levels outside of them."""
+    """Draw counts in equal bins from ``low`` to ``high``. Leaves out levels outside this range."""
     x = Axis(low, high, _SIDE, _HISTOGRAM_WIDTH - _SIDE)
     base = _HISTOGRAM_HEIGHT - _BOTTOM
     width = (_HISTOGRAM_WIDTH - 2 * _SIDE) / max(1, len(counts))
@@ -114,7 +114,7 @@ def draw_histogram(
 
 
 def _draw_level(level: Level, place: float, name_y: float, base: float) -> Markup:
-    """Draw a level. Its name is on the side that has room."""
+    """Draw a level. Its name is on the side with more room."""
     if place > _HISTOGRAM_WIDTH / 2:
         name = draw_text(level.name, place - 5, name_y, "end")
     else:
@@ -141,7 +141,7 @@ def draw_heat_map(
     label: str,
     ends: tuple[str, str] = ("", ""),
 ) -> Markup:
-    """Draw the histogram of each run as a column, the oldest run first.
+    """Draw the histogram of each run as a column. The oldest run comes first.
 
     Neighbouring bins are added up, so that a column has at most 20 rows. The two texts in ``ends``
     are written below the first and the last column.

@@ -1,4 +1,4 @@
-"""Draws two lists side by side. A line joins the two places of each item that is in both lists."""
+"""Draws two lists side by side. A line joins the places of each item that is in both lists."""
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -10,9 +10,9 @@ from monitor.charts.svg import draw_dot, draw_line, drawing, element, link_to
 THUMB_ROW = 5.0
 THUMB_WIDTH = 64.0
 _LONGEST = 90
-"""At most this many letters of a name are sent. The style sheet shows fewer, in two lines."""
+"""A name is cut to this many letters. The style sheet shows fewer, on two lines."""
 _FAR = 3
-"""If an item moved by at least this many places, it is drawn as moved far."""
+"""If an item moved by at least this many places, its class is ``far``."""
 
 
 def draw_slopes(
@@ -60,7 +60,7 @@ def draw_slopes(
 
 
 def draw_thumbnail(baseline: Sequence[str], candidate: Sequence[str]) -> Markup:
-    """Draw both lists as small as a word. Each item is a line without a name."""
+    """Draw both lists in a picture as small as a word. Each item is a line without a name."""
     candidate_ranks = _rank(candidate)
     height = (max(len(baseline), len(candidate), 1) + 1) * THUMB_ROW
     drawn = []
@@ -73,7 +73,7 @@ def draw_thumbnail(baseline: Sequence[str], candidate: Sequence[str]) -> Markup:
         else:
             end = (after + 1) * THUMB_ROW
             drawn.append(draw_line(8.0, y, THUMB_WIDTH - 8, end, line_class))
-    for rank in candidate_ranks.values():  # items that the baseline does not have
+    for rank in candidate_ranks.values():  # only items that the baseline lacks are left
         y = (rank + 1) * THUMB_ROW
         drawn.append(draw_dot(THUMB_WIDTH - 6, y, 2.0, "slope new"))
     return drawing(THUMB_WIDTH, height, _describe(baseline, candidate), *drawn, class_="thumb")
@@ -117,6 +117,6 @@ def _draw_item(
 def _describe(baseline: Sequence[str], candidate: Sequence[str]) -> str:
     shared = len(set(baseline) & set(candidate))
     return (
-        f"{shared} items in both lists, {len(baseline) - shared} only in the baseline's, "
-        f"{len(candidate) - shared} only in the candidate's"
+        f"{shared} items in both lists, {len(baseline) - shared} only in the baseline's list, "
+        f"{len(candidate) - shared} only in the candidate's list"
     )

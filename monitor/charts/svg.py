@@ -1,4 +1,4 @@
-"""Makes escaped SVG elements, scales from values to places, and charts with their own style."""
+"""Makes SVG elements with escaped text, scales, and charts for notebooks."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -27,7 +27,7 @@ def element(name: str, /, *children: object, **attributes: object) -> Markup:
 
 
 def link_to(url: str | None, label: str) -> str:
-    """Return the label. If there is an address, the label is a link to another site.
+    """Return the label, as a link to another site if ``url`` is given.
 
     The label may be text or markup.
     """
@@ -42,7 +42,7 @@ def drawing(
     class_: str = "chart",
     role: str = "img",
 ) -> Markup:
-    """Return a picture that scales to the room on the page.
+    """Return a picture that fills the width that the page gives it.
 
     Screen readers read ``label`` aloud. ``role`` must be `group` for a picture with links.
     """
@@ -65,7 +65,7 @@ def draw_line(x1: float, y1: float, x2: float, y2: float, class_: str = "grid") 
 def draw_box(
     x: float, y: float, width: float, height: float, class_: str, title: str | None = None
 ) -> Markup:
-    """Return a rectangle. The pointer shows its title."""
+    """Return a rectangle. Its title is shown when the pointer is over it."""
     return element(
         "rect",
         *draw_title(title),
@@ -78,12 +78,12 @@ def draw_box(
 
 
 def draw_dot(x: float, y: float, r: float, class_: str = "dot", title: str | None = None) -> Markup:
-    """Return a circle. The pointer shows its title."""
+    """Return a circle. Its title is shown when the pointer is over it."""
     return element("circle", *draw_title(title), cx=x, cy=y, r=r, class_=class_)
 
 
 def draw_title(title: str | None) -> tuple[Markup, ...]:
-    """Return the text that the pointer shows, if there is one."""
+    """Return an element with the text that is shown under the pointer, or nothing."""
     return () if title is None else (element("title", title),)
 
 
@@ -94,7 +94,7 @@ def draw_area(
     class_: str,
     title: str,
 ) -> Markup:
-    """Return the area between two lines. ``x`` are the places of the points of both lines."""
+    """Return the area between two lines. The points of both lines have the places ``x``."""
     edge = [*zip(x, upper, strict=True)]
     edge += reversed([*zip(x, lower, strict=True)])
     points = _write_points(edge)
@@ -123,9 +123,9 @@ def _escape_child(child: object) -> Markup:
 
 
 def _printable(text: str) -> str:
-    """Replace unprintable characters by their code.
+    """Replace unprintable characters by their codes.
 
-    Some change the direction of writing, and some are not allowed in XML.
+    Some of them change the direction of writing, and others are not allowed in XML.
     """
     if text.isprintable():
         return text
@@ -134,7 +134,7 @@ def _printable(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """A linear scale. The values ``low`` to ``high`` are at the places ``start`` to ``end``."""
+    """A linear scale. ``low`` is drawn at the place ``start``, and ``high`` at ``end``."""
 
     low: float
     high: float
@@ -142,16 +142,16 @@ class Axis:
     end: float
 
     def __call__(self, value: float) -> float:
-        """Return the place of a value. If ``low`` equals ``high``, it is the middle."""
+        """Return the place of a value. If ``low`` equals ``high``, this is the middle."""
         if self.high == self.low:
             return (self.start + self.end) / 2
         return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
 
 
 def axis_of(values: Iterable[float | None], start: float, end: float) -> Axis:
-    """Return a scale that covers all finite values. 6 % of their range are free at both ends.
+    """Return a scale that covers all finite values, with some room at both ends.
 
-    If there are no finite values, the scale covers 0 to 1.
+    The room is 6 % of the range. If there are no finite values, the scale covers 0 to 1.
     """
     finite = [value for value in values if value is not None and math.isfinite(value)] or [0.0, 1.0]
     low = min(finite)
@@ -173,7 +173,7 @@ def ticks(scale: Axis, most: int = 5) -> list[float]:
 
 
 def write_value(value: float, values: Sequence[float]) -> str:
-    """Return the text of a tick. It has enough decimals to differ from its neighbours."""
+    """Return the text of a tick, with enough decimals to differ from other ticks."""
     distance = min((abs(after - before) for before, after in pairwise(values)), default=1.0)
     if distance <= 0:
         return f"{value:g}"
@@ -192,18 +192,18 @@ def read_style() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """Charts for a notebook. They are light or dark, like the reader's system.
+    """Charts for a notebook. They are light or dark, as the reader's system is set.
 
-    ``html`` is the text of the charts, which can be saved.
+    ``html`` can be saved as a file.
     """
 
     body: Markup
 
     @property
     def html(self) -> str:
-        """A part of a page with its own style."""
-        # The rules are nested, so they do not change the rest of the notebook. The card has its own
-        # background, which does not depend on the notebook's theme.
+        """The charts as HTML, with their own style."""
+        # The style rules are nested, so that they do not change the rest of the notebook. The card
+        # has its own background, because the notebook's theme may be dark or light.
         style = read_style().replace(":root", "&")
         card = '<div class="rankwatch"><div class="card">'
         return f"<style>.rankwatch {{ {style}\n{_ALONE} }}</style>{card}{self.body}</div></div>"

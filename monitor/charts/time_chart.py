@@ -35,26 +35,26 @@ _DAYS = timedelta(days=1), (1, 2, 7, 14, 28, 91, 365), "%d %b"
 _HOURS = timedelta(hours=1), (1, 3, 6, 12), "%H:%M"
 _MOST_MARKS = 7
 _SHORT = timedelta(days=2)
-"""If the chart covers less time than this, its marks are hours."""
+"""If the chart covers less time than this, the time axis shows hours instead of days."""
 
 
 @immutable
 class Point:
-    """One run: its value, the note that the pointer shows, and the address that a click opens."""
+    """One run: its value, the note under the pointer, and the address that a click opens."""
 
     at: datetime
-    value: float | None  # None breaks the line
+    value: float | None  # None makes a gap in the line
     note: str
     link: str | None = None
     is_marked: bool = False
-    low: float | None = None  # values from ``low`` to ``high`` are normal. None is an open side
-    high: float | None = None
+    low: float | None = None  # lowest normal value. None if there is no limit
+    high: float | None = None  # highest normal value. None if there is no limit
     expected: float | None = None
 
 
 @immutable
 class Level:
-    """A line across the chart, such as a threshold."""
+    """A horizontal line across the chart, such as a threshold."""
 
     value: float
     name: str
@@ -64,7 +64,7 @@ class Level:
 
 @immutable
 class Span:
-    """A shaded time span, such as the time of an alert. ``end`` is None if it still lasts."""
+    """A shaded time span, such as the time of an alert. ``end`` is None if it has not ended."""
 
     start: datetime
     end: datetime | None
@@ -79,15 +79,15 @@ def draw_series(
     levels: Sequence[Level] = (),
     spans: Sequence[Span] = (),
 ) -> Markup:
-    """Draw one series over the time of its points.
+    """Draw the points of one series over time.
 
-    A level far outside the values is left out, unless it is always drawn.
+    A level that is far from all values is left out, unless ``is_always_drawn`` is set.
     """
     if not points:
         return Markup()
     x = _time_scale([point.at for point in points])
     places = [x(point.at.timestamp()) for point in points]
-    # Early bands are wide and would flatten the line. So only the newest band sets the scale.
+    # Only the newest band sets the scale, because early bands are wide and would flatten the line.
     values = [point.value for point in points]
     values += (points[-1].low, points[-1].high)
     seen = axis_of(values, HEIGHT - BOTTOM, TOP)
@@ -119,10 +119,10 @@ def draw_sparkline(
     label: str,
     band: tuple[float | None, float | None] = (None, None),
 ) -> Markup:
-    """Draw the last values over their normal band. The drawing is as small as a word."""
+    """Draw the last values over their normal band, in a picture as small as a word."""
     x = Axis(0, max(1, len(values) - 1), 6, SPARK_WIDTH - 6)
     seen = axis_of(values, SPARK_HEIGHT - 6, 6)
-    reach = (seen.high - seen.low) / 2  # limits the band, so that it does not flatten the line
+    reach = (seen.high - seen.low) / 2  # cuts the band, because a wide band would flatten the line
     scaled = list(values)
     for edge in band:
         if edge is not None:
@@ -146,9 +146,9 @@ def draw_sparkline(
 def draw_stack(
     at: Sequence[datetime], shares: Mapping[str, Sequence[float]], *, label: str
 ) -> Markup:
-    """Draw shares from 0 to 1 over time, stacked on top of each other. The first name is lowest.
+    """Draw shares from 0 to 1 over time, on top of each other. The first name is at the bottom.
 
-    The highest stack sets the scale.
+    The scale ends at the largest sum of shares.
     """
     totals = [*map(math.fsum, zip(*shares.values(), strict=True))]
     if not any(totals):
@@ -183,7 +183,7 @@ def _draw_axes(x: Axis, y: Axis, *, as_share: bool = False) -> list[Markup]:
 
 
 def _time_marks(x: Axis) -> list[tuple[datetime, str]]:
-    """Return the instants of the marks with their labels: days, or hours if the time is short."""
+    """Return the marks of the time axis with their labels: days, or hours for a short time."""
     low = datetime.fromtimestamp(x.low, UTC)
     high = datetime.fromtimestamp(x.high, UTC)
     unit, sizes, form = _DAYS if high - low >= _SHORT else _HOURS
@@ -210,7 +210,7 @@ def _draw_span(span: Span, x: Axis) -> Markup:
 def _draw_normal(points: Sequence[Point], places: Sequence[float], y: Axis) -> list[Markup]:
     """Draw the normal bands of all runs as one area, and the expected values as a line.
 
-    An open side of a band goes to the edge of the chart.
+    A band without a limit on one side goes to the edge of the chart.
     """
     banded = []
     upper = []
@@ -232,7 +232,7 @@ def _draw_normal(points: Sequence[Point], places: Sequence[float], y: Axis) -> l
 
 
 def _edge(value: float | None, end: float) -> float:
-    """Return the edge of a band. An open side has the end of the scale as its edge."""
+    """Return the edge of a band. Without a limit it is the end of the scale."""
     return end if value is None else value
 
 
@@ -243,7 +243,7 @@ def _draw_level(level: Level, y: Axis) -> Markup:
 
 
 def _draw_line(points: Sequence[Point], places: Sequence[float], y: Axis) -> list[Markup]:
-    """Draw the line in pieces. A run without a value ends a piece."""
+    """Draw the line, with a gap at each run without a value."""
     pieces: list[list[tuple[float, float]]] = [[]]
     for point, place in zip(points, places, strict=True):
         if point.value is None:
@@ -254,12 +254,12 @@ def _draw_line(points: Sequence[Point], places: Sequence[float], y: Axis) -> lis
 
 
 def _draw_newest(points: Sequence[Point], place: float, y: Axis) -> Markup:
-    """Write the newest value above its point, or below it if the line or the edge is in the way."""
+    """Write the newest value above its point, or below it if there is no room above."""
     value = points[-1].value
     if value is None:
         return Markup()
     height = y(value)
-    before = points[-2:][0].value  # if there is only one point, this is its own value
+    before = points[-2:][0].value  # equal to ``value`` if there is only one point
     is_falling = before is not None and before > value
     is_below = height < TOP + 24 or (is_falling and height < y.start - 30)
     height += 26 if is_below else -9

@@ -152,7 +152,7 @@ def compare_lists(  # noqa: PLR0913 - the command's options
         Path | None,
         typer.Option(
             help="Lists of a second training of the baseline's model. The result says whether the "
-            "candidate differs more than two trainings do.",
+            "candidate differs more than two trainings do. Adds rows floor(METRIC).",
         ),
     ] = None,
     html: Annotated[
@@ -163,8 +163,9 @@ def compare_lists(  # noqa: PLR0913 - the command's options
 ) -> None:
     """Compare two files of lists, without a configuration.
 
-    A row of a file has one list or one item. The columns are found by their usual names. The last
-    line says what the result means. Both files need lists of the same users.
+    A row of a file has one list or one item. The columns are found by their usual names, such as
+    customer, product and position. The last lines say what the result means, and for how many
+    users. Both files need lists of the same users.
     """
     from monitor.measures.metrics import DEFAULT_METRICS
     from monitor.service.analysis.file_comparison import compare_files
@@ -206,24 +207,23 @@ def compare_lists(  # noqa: PLR0913 - the command's options
     )
     trainings = None
     if retrained is not None:
-        other_arms = (arms[0], shaped(retrained, user, shapes, is_required=True))
-        trainings = compare_files(other_arms, metrics[:1], k, users=selected_users)
+        trained_arms = (arms[0], shaped(retrained, user, shapes, is_required=True))
+        trainings = compare_files(trained_arms, metrics, k, users=selected_users, by=by)
+        result = _with_notes(result, trainings)
     meaning = _interpret(result, metrics[0], trainings)
-    item_titles: Mapping[str, str] = {}
-    if titles is not None:
-        item_titles = _read_titles(titles, result.worst)
+    item_titles = _read_titles(titles, result.worst)
     if html is not None:
-        page = _as_page(result, k, item_titles, meaning)
+        page = _as_page(result, trainings, k, item_titles, meaning, by)
         write_page(html, f"{baseline.name} and {candidate.name}", "compared.html", [page])
     result = replace(result, worst=result.worst[:worst])
     if as_json:
         more = {"titles": item_titles, "interpretation": _meaning_dict(meaning)}
-        print_json(_as_dict(result, k) | more)
+        print_json(_as_dict(result, trainings, k) | more)
         return
-    _print(result, k, by)
+    _print(result, trainings, k, by)
     print_evidence(result.worst, item_titles)
     print_line()
-    for line in _meaning_lines(meaning):
+    for line in _meaning_lines(meaning, by):
         print_line(line)
 
 
@@ -244,15 +244,21 @@ def _interpret(
     result: FileComparison, metric: Metric, trainings: FileComparison | None
 ) -> Interpretation | None:
     """Interpret the first metric over all users."""
-    from monitor.service.analysis.interpretation import interpret
+    from monitor.service.analysis.interpretation import interpret, measure_spread
 
     summary = _overall_summary(result)
-    return interpret(
+    meaning = interpret(
         summary,
         by_chance=result.by_chance[summary.metric],
         identical=metric.identical,
         trainings=None if trainings is None else _overall_summary(trainings),
     )
+    if meaning is None or result.distances is None:
+        return meaning
+    usual = None
+    if trainings is not None and meaning.trainings is not None and meaning.trainings.is_exceeded:
+        usual = trainings.distances
+    return replace(meaning, spread=measure_spread(result.distances, usual))
 
 
 def _overall_summary(result: FileComparison) -> Summary:
@@ -265,26 +271,24 @@ def _meaning_dict(meaning: Interpretation | None) -> dict[str, object] | None:
     return {**asdict(meaning), "closeness": meaning.closeness}
 
 
-def _meaning_lines(meaning: Interpretation | None) -> list[str]:
+def _meaning_lines(meaning: Interpretation | None, by: str | None) -> tuple[str, ...]:
     from monitor.texts.interpretation import write_interpretation
 
     if meaning is None:
-        return []
-    return [write_interpretation(meaning)]
+        return ()
+    return write_interpretation(meaning, has_segments=by is not None)
 
 
 def _read_metrics(names: Sequence[str], *, has_scores: bool) -> list[Metric]:
     """Parse the metrics. Raises MetricError if a metric needs data that the files do not have."""
     from monitor.measures.arm_metrics import ARM_METRICS
     from monitor.measures.metrics import Need, parse
+    from monitor.texts.interpretation import write_arm_metric
 
     metrics = []
     for name in names:
         if name.strip() in ARM_METRICS:
-            raise MetricError(
-                f"{name} measures all lists of one arm, not pairs of lists: set it under "
-                "arm_metrics: in a configuration"
-            )
+            raise MetricError(write_arm_metric(name))
         metric = parse(name)
         if metric.need is Need.SCORES and not has_scores:
             raise MetricError(f"{metric} needs scores: add --scores COLUMN")
@@ -318,12 +322,20 @@ def _read_forms(option: str, forms: str | None) -> list[object] | None:
     return [parsed]
 
 
-def _read_titles(path: Path, users: Sequence[Evidence]) -> Mapping[str, str]:
+def _with_notes(result: FileComparison, trainings: FileComparison) -> FileComparison:
+    """Add the notes on the second training that the result does not have."""
+    notes = dict.fromkeys((*result.notes, *trainings.notes))
+    return replace(result, notes=tuple(notes))
+
+
+def _read_titles(path: Path | None, users: Sequence[Evidence]) -> Mapping[str, str]:
     from monitor.model.column_names import ITEM_COLUMNS
     from monitor.model.runs import items_of
     from monitor.sources.file import FileItemTitlesOptions
     from monitor.sources.file.source import FileTable
 
+    if path is None:
+        return {}
     item = find_column(path, ITEM_COLUMNS)
     source = FileTable(file_options(FileItemTitlesOptions, path, {"item": item, "title": "title"}))
     try:
@@ -332,18 +344,24 @@ def _read_titles(path: Path, users: Sequence[Evidence]) -> Mapping[str, str]:
         raise InputError(error.shown) from None
 
 
-def _print(result: FileComparison, k: int, by: str | None) -> None:
+def _print(
+    result: FileComparison, trainings: FileComparison | None, k: int, by: str | None
+) -> None:
     for line in _coverage_lines(result, k):
         print_line(line)
-    print_records(_metric_records(result, result.coverage.all), _COLUMNS, as_json=False)
+    records = _metric_records(result, trainings, result.coverage.all)
+    print_records(records, _COLUMNS, as_json=False)
     print_line(_chance_line(result))
     print_line(_changes_line(result.apart[ALL]))
+    if trainings is not None:
+        print_line(_retraining_line(trainings))
     if by is None:
         return
     for row in result.coverage.rows[1:]:
         print_line()
         title = f"{row.segment}: {row.paired:,} of {row.asked:,} users compared"
-        print_records(_metric_records(result, row), _COLUMNS, as_json=False, title=title)
+        records = _metric_records(result, trainings, row)
+        print_records(records, _COLUMNS, as_json=False, title=title)
         if row.paired:
             print_line(_changes_line(result.apart[row.segment]))
 
@@ -365,15 +383,19 @@ def _mismatch_lines(result: FileComparison) -> list[str]:
     return [write_mismatch(each, Surface.COMMAND) for each in result.id_mismatches]
 
 
-def _metric_records(result: FileComparison, row: CoverageRow) -> list[dict[str, object]]:
-    return [each | each["statistics"] for each in _summary_dicts(result, row)]
+def _metric_records(
+    result: FileComparison, trainings: FileComparison | None, row: CoverageRow
+) -> list[dict[str, object]]:
+    return [each | each["statistics"] for each in _summary_dicts(result, trainings, row)]
 
 
 def _as_page(
     result: FileComparison,
+    trainings: FileComparison | None,
     k: int,
     titles: Mapping[str, str],
     meaning: Interpretation | None,
+    by: str | None,
 ) -> dict[str, object]:
     from monitor.charts.bars import Bar, draw_bars
     from monitor.measures.frames.comparison import draw_pair
@@ -382,9 +404,11 @@ def _as_page(
     records = []
     changes = []
     for row in result.coverage.rows:
-        records += _metric_records(result, row)
+        records += _metric_records(result, trainings, row)
         if row.paired:
             changes.append((row.segment, _changes_line(result.apart[row.segment])))
+    if trainings is not None:
+        changes.append((ALL, _retraining_line(trainings)))
     bars = []
     for kind, share in result.apart[ALL].shares.items():
         if share:
@@ -393,13 +417,21 @@ def _as_page(
     spreads = []
     for summary in result.summaries:
         if summary.segment == ALL:
-            spreads.append(draw_distribution(summary, result.by_chance[summary.metric]))
+            chance = result.by_chance[summary.metric]
+            spreads.append(draw_distribution(summary, chance))
+            floor = _find_floor(trainings, summary)
+            if floor is not None:
+                spreads.append(draw_distribution(floor, chance))
     users = []
     for each in result.worst:
         pair = draw_pair(each.baseline, each.candidate, titles, scores_line(each))
         users.append((each.user, pair.body))
     return {
-        "lines": (*_coverage_lines(result, k), _chance_line(result), *_meaning_lines(meaning)),
+        "lines": (
+            *_coverage_lines(result, k),
+            _chance_line(result),
+            *_meaning_lines(meaning, by),
+        ),
         "changes": changes,
         "kinds": draw_bars(bars, label="lists by kind of change"),
         "spreads": spreads,
@@ -434,44 +466,77 @@ def _changes_line(breakdown: ChangeBreakdown) -> str:
     )
 
 
+def _retraining_line(trainings: FileComparison) -> str:
+    return f"retraining: {_changes_line(trainings.apart[ALL])}"
+
+
 def _percent(share: float) -> str:
     if share < _LEAST_PERCENT:
         return "<1%"
     return f"{share:.0%}"
 
 
-def _as_dict(result: FileComparison, k: int) -> dict[str, object]:
+def _as_dict(result: FileComparison, trainings: FileComparison | None, k: int) -> dict[str, object]:
     all_users, *segments = result.coverage.rows
     return {
         "k": k,
-        **_segment_dict(result, all_users),
+        **_segment_dict(result, trainings, all_users),
         "catalogue_size": result.catalogue_size,
         "typical_length": result.length,
-        "by_segment": [_segment_dict(result, row) for row in segments],
+        "by_segment": [_segment_dict(result, trainings, row) for row in segments],
         "worst": result.worst,
         "notes": [*result.notes, *_mismatch_lines(result)],
         "id_mismatches": result.id_mismatches,
     }
 
 
-def _segment_dict(result: FileComparison, row: CoverageRow) -> dict[str, object]:
-    apart = None
-    breakdown = result.apart.get(row.segment)
-    if breakdown is not None:
-        parts = None
-        if breakdown.parts is not None:
-            parts = pick(breakdown.parts, "membership", "order", "length")
-        apart = {"metric": breakdown.metric, "parts": parts, "shares": breakdown.shares}
+def _segment_dict(
+    result: FileComparison, trainings: FileComparison | None, row: CoverageRow
+) -> dict[str, object]:
+    floor_apart = None
+    if trainings is not None:
+        floor_apart = _apart_dict(trainings, row.segment)
     return {
         **asdict(row),
-        "summaries": _summary_dicts(result, row),
-        "apart": apart,
+        "summaries": _summary_dicts(result, trainings, row),
+        "apart": _apart_dict(result, row.segment),
+        "floor_apart": floor_apart,
     }
 
 
-def _summary_dicts(result: FileComparison, row: CoverageRow) -> list[dict[str, Any]]:
-    return [
-        summary_dict(summary) | {"by_chance": result.by_chance[summary.metric]}
-        for summary in result.summaries
-        if summary.segment == row.segment
-    ]
+def _apart_dict(result: FileComparison, segment: str) -> dict[str, object] | None:
+    breakdown = result.apart.get(segment)
+    if breakdown is None:
+        return None
+    parts = None
+    if breakdown.parts is not None:
+        parts = pick(breakdown.parts, "membership", "order", "length")
+    return {"metric": breakdown.metric, "parts": parts, "shares": breakdown.shares}
+
+
+def _summary_dicts(
+    result: FileComparison, trainings: FileComparison | None, row: CoverageRow
+) -> list[dict[str, Any]]:
+    """Return the segment's summaries, each before that of its noise floor."""
+    dicts = []
+    for summary in result.summaries:
+        if summary.segment != row.segment:
+            continue
+        chance = {"by_chance": result.by_chance[summary.metric]}
+        dicts.append(summary_dict(summary) | chance)
+        floor = _find_floor(trainings, summary)
+        if floor is not None:
+            dicts.append(summary_dict(floor) | chance)
+    return dicts
+
+
+def _find_floor(trainings: FileComparison | None, summary: Summary) -> Summary | None:
+    """Return the summary of the same metric and segment between the two trainings."""
+    from monitor.model.statistics import DerivedMetric
+
+    if trainings is None:
+        return None
+    for floor in trainings.summaries:
+        if (floor.segment, floor.metric) == (summary.segment, summary.metric):
+            return replace(floor, metric=DerivedMetric.FLOOR.of(floor.metric))
+    return None

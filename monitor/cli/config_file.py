@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -23,14 +23,16 @@ from monitor.cli.output import (
     print_line,
 )
 from monitor.cli.parameters import AsJson, Config, OneComparison
-from monitor.model.errors import ConfigError
-from monitor.texts.planning import write_checked, write_first_change
+from monitor.model.errors import ConfigError, DatabaseError
+from monitor.model.immutable import immutable
+from monitor.texts.planning import write_checked, write_database, write_first_change
 
 if TYPE_CHECKING:
     from monitor.service.analysis.preview import Preview
     from monitor.settings.configuration import Settings
 
 _SOON = timedelta(days=14)
+_FEW_USERS = 3
 app = typer.Typer(
     cls=CommandGroup,
     help="Print the grammar of the configuration file.",
@@ -56,14 +58,14 @@ def check_config(
     config: Config = DEFAULT_CONFIG,
     users: Annotated[
         int, typer.Option("--users", min=1, max=100, help="Number of users to ask for.")
-    ] = 3,
+    ] = _FEW_USERS,
     as_json: AsJson = False,
 ) -> None:
     """Check the configuration, and show a few users' lists.
 
-    The command also checks the web configuration file. It asks both arms for the users, and shows
-    both lists of each user. The exit code is 3 if an arm could not be read, or if no lists could be
-    compared.
+    The command also checks the web configuration file, and tries the database. It asks both arms
+    for the users, and shows both lists of each user. The exit code is 3 if an arm could not be
+    read, or if no lists could be compared. It is 4 if the database cannot be used.
     """
     from monitor.measures.metrics import METRICS
     from monitor.receivers import RECEIVERS
@@ -73,7 +75,6 @@ def check_config(
     from monitor.service.runner import select_watched
     from monitor.settings.loader import load_settings
     from monitor.sources import SOURCES
-    from monitor.storage import exposure, parse_url
     from monitor.web.access import open_access
 
     log_errors_only()
@@ -87,30 +88,83 @@ def check_config(
         *_expiring_certificates(settings, now),
         *_expiring_certificates(settings.access, now),
     }
+    database = _try_database(settings)
     wiring = wire(settings)
     selected = select_watched(wiring.watched, comparison)
     previews = [preview_users(watched, users) for watched in selected]
     unread = [preview.comparison.name for preview in previews if not preview.evidence]
     for preview in previews:
         if as_json:
-            print_json(_preview_dict(preview, _first_change(preview, settings, config)))
+            shown = _preview_dict(preview, _first_change(preview, settings, config))
+            tried = pick(database, "place", "schema")
+            tried["problem"] = None if database.problem is None else str(database.problem)
+            print_json(shown | {"database": tried})
         else:
             _print_preview(preview, _first_change(preview, settings, config))
     if not as_json:
-        if (exposed := exposure(parse_url(settings.database))) is not None:
-            print_line(f"database: {exposed}")
-        for warning in sorted(warnings):
-            print_line(warning)
-        if settings.privacy.key_file is not None:
-            print_line(
-                "privacy: user ids are stored as keyed hashes. Plain ids that were stored before "
-                "stay until retention deletes them"
-            )
-        if (exposed := settings.privacy.exposure) is not None:
-            print_line(f"privacy: {exposed}")
+        _print_notices(settings, database, warnings)
         print_line(write_checked(str(config), len(wiring.watched), len(wiring.receivers), unread))
+    if database.problem is not None:
+        raise database.problem
     if unread:
         raise typer.Exit(SOURCE_EXIT)
+
+
+@immutable
+class _TriedDatabase:
+    """A database, and the version of its schema or the error."""
+
+    place: str
+    schema: str | None = None
+    problem: DatabaseError | None = None
+
+
+def _try_database(settings: Settings) -> _TriedDatabase:
+    from monitor.storage import parse_url, schema_version
+    from monitor.storage.database_url import describe
+
+    place = describe(parse_url(settings.database))
+    try:
+        return _TriedDatabase(place=place, schema=schema_version.probe(settings.database))
+    except DatabaseError as error:
+        return _TriedDatabase(place=place, problem=error)
+
+
+def _print_notices(settings: Settings, database: _TriedDatabase, warnings: Iterable[str]) -> None:
+    from monitor.storage import exposure, parse_url
+
+    if database.problem is None:
+        print_line(f"database: {write_database(database.place, database.schema)}")
+    if (exposed := exposure(parse_url(settings.database))) is not None:
+        print_line(f"database: {exposed}")
+    for warning in sorted(warnings):
+        print_line(warning)
+    if settings.privacy.key_file is not None:
+        print_line(
+            "privacy: user ids are stored as keyed hashes. Plain ids that were stored before "
+            "stay until retention deletes them"
+        )
+    if (exposed := settings.privacy.exposure) is not None:
+        print_line(f"privacy: {exposed}")
+
+
+def try_config(config: Path) -> int:
+    """Compare the lists of a few users, and return their number.
+
+    If no lists could be compared, the reasons are printed.
+    """
+    from monitor.service.analysis.preview import preview_users
+    from monitor.service.composition import wire
+    from monitor.service.runner import select_watched
+    from monitor.settings.loader import load_settings
+
+    log_errors_only()
+    settings = load_settings(config)
+    (watched,) = select_watched(wire(settings).watched, None)
+    preview = preview_users(watched, _FEW_USERS)
+    if not preview.evidence:
+        _print_preview(preview, _first_change(preview, settings, config))
+    return len(preview.evidence)
 
 
 def _expiring_certificates(options: object, now: datetime) -> Iterator[str]:
@@ -178,10 +232,11 @@ def _print_preview(preview: Preview, first_change: tuple[str, str, int] | None) 
 
 
 def _write_matches(preview: Preview) -> list[str]:
-    from monitor.texts.id_mismatches import write_mismatch
+    from monitor.texts.id_mismatches import write_matching, write_mismatch
     from monitor.texts.unmatched_names import write_unmatched
 
-    counts = [f"{each.matching:,} of {each.of:,} {each.ids}s match" for each in preview.matches]
+    users = len(preview.evidence)
+    counts = [write_matching(each.ids, each.matching, each.of, users) for each in preview.matches]
     return [
         *counts,
         *map(write_mismatch, preview.id_mismatches),

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     AnyOptions = TypeVar("AnyOptions", bound=FileOptions)
 
 
-_ADVICE = (
+COLUMN_ADVICE = (
     "Name its columns: --user and --items if a row has a list, or --user, --item and --rank if it "
     "has one item"
 )
@@ -28,11 +28,12 @@ def list_shapes(common: Mapping[str, object], items: str) -> list[dict[str, obje
 
     ``common`` has the options of every shape.
     """
-    from monitor.model.column_names import ITEM_COLUMNS
+    from monitor.model.column_names import ITEM_COLUMNS, RANK_COLUMNS
 
     shapes: list[dict[str, object]] = [{**common, "items": items}]
-    for name in ITEM_COLUMNS:
-        shapes.append({**common, "item": name, "rank": "rank"})
+    for item in ITEM_COLUMNS:
+        for rank in RANK_COLUMNS:
+            shapes.append({**common, "item": item, "rank": rank})
     return shapes
 
 
@@ -55,6 +56,15 @@ def _probed(path: Path) -> Iterator[Callable[[Sequence[str]], str | None]]:
             return None
 
         yield find_problem
+
+
+def find_file_problem(path: Path) -> str | None:
+    """Return why there is no such file, or None if there is one."""
+    try:
+        with _probed(path):
+            return None
+    except SourceError as error:
+        return error.shown
 
 
 def find_column(path: Path, names: Sequence[str]) -> str:
@@ -91,7 +101,7 @@ def shaped(
                 return options
             problems.append(problem)
         if is_required:
-            raise InputError(f"{problems[0]}. {_ADVICE}")
+            raise InputError(f"{problems[0]}. {COLUMN_ADVICE}")
     return file_options(FileSourceOptions, path, {**shapes[0], "user": users[0]})
 
 

@@ -6,18 +6,30 @@ import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from monitor.cli.completion import DEFAULT_CONFIG
-from monitor.cli.output import INTERRUPTED_EXIT, print_line
+from monitor.cli.config_file import try_config
+from monitor.cli.file_columns import (
+    COLUMN_ADVICE,
+    find_column,
+    find_file_problem,
+    list_shapes,
+    shaped,
+)
+from monitor.cli.output import INTERRUPTED_EXIT, SOURCE_EXIT, print_line
 from monitor.cli.parameters import Config
-from monitor.model.errors import ConfigError
+from monitor.model.column_names import ITEM_COLUMNS, RANK_COLUMNS, USER_COLUMNS, write_absent
+from monitor.model.errors import ConfigError, InputError
 from monitor.model.immutable import immutable
+from monitor.texts.first_steps import write_first_config, write_unusable_config
+
+if TYPE_CHECKING:
+    from monitor.sources.file import FileSourceOptions
 
 _SHORT = """\
 # rankwatch compares the lists of two recommenders on a schedule, and alerts when they drift apart.
@@ -28,14 +40,20 @@ comparisons:
   - name: {name}
     every: {every} # or a cron expression
     k: 10 # length of the compared lists
-    baseline: # the lists in use
+    baseline: # the lists in use{hint}
       {baseline}
     candidate: # the lists on trial
       {candidate}
-    users: {users}
+{noise_floor}    users: {users}
     default_rules: true # alerts that learn from five runs what is normal here
 # To send alerts, add receivers: Slack, mail and others are in the file of `rankwatch init --full`.
 """
+_NOISE_FLOOR = """\
+    noise_floor: # a second training of the baseline's model
+      retrain: {{{retrained}}}
+"""
+_HINT = '. A new file each day? path: "lists-{slot:%Y-%m-%d}.csv"'
+_SLOT_MARK = "{slot"
 _USER_MARK = "{user}"
 
 
@@ -49,6 +67,22 @@ class Kind(StrEnum):
 
 
 @immutable
+class ColumnNames:
+    """Names of columns in files and tables. None stands for the usual names."""
+
+    user: str | None
+    items: str | None  # for HTTP, the path to the ids in an answer
+    item: str | None
+    rank: str | None
+
+    def shapes(self) -> list[dict[str, object]]:
+        """Return the shapes that a file of lists may have."""
+        if self.item is None and self.rank is None:
+            return list_shapes({}, self.items or "items")
+        return [{"items": self.items, "item": self.item, "rank": self.rank}]
+
+
+@immutable
 class Answers:
     """What a person or a program says about the lists. None means that it says nothing."""
 
@@ -57,7 +91,8 @@ class Answers:
     candidate: str | None
     users: str | None
     server: str | None
-    items: str | None
+    retrained: str | None
+    columns: ColumnNames
 
 
 @immutable
@@ -68,6 +103,9 @@ class Sources:
     baseline: str
     candidate: str
     users: str
+    retrained: str | None = None
+    hint: str = ""  # a comment on the baseline
+    files: tuple[str, ...] = ()  # the files with lists
 
 
 _ALL_USERS = "{all: true} # all users of the baseline"
@@ -104,11 +142,31 @@ def init(  # noqa: PLR0913 - the command's options
             help="Address of the database, for sql and redis. Write the password as ${NAME}.",
         ),
     ] = None,
+    retrained: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LISTS",
+            help="Lists of a second training of the baseline's model, as the noise floor.",
+        ),
+    ] = None,
+    user: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="Column with the user. Default: its usual names."),
+    ] = None,
     items: Annotated[
         str | None,
         typer.Option(
-            metavar="PATH", help="JMESPath to the item ids in an answer, for http. Default: @."
+            metavar="COLUMN",
+            help="Column with the list of items. For http: JMESPath to the ids in an answer.",
         ),
+    ] = None,
+    item: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="Column with one item in each row. Needs --rank."),
+    ] = None,
+    rank: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="Column with the item's rank."),
     ] = None,
     name: Annotated[str, typer.Option(help="Name of the comparison.")] = "feed",
     minimal: Annotated[
@@ -123,7 +181,10 @@ def init(  # noqa: PLR0913 - the command's options
     """Write a first configuration that works at once.
 
     In a terminal the command asks where the lists are. Options answer these questions. The columns
-    of files and tables are found by their usual names.
+    of files and tables are found by their usual names, such as customer, product and position.
+
+    With files, the command also compares the lists of a few users. The exit code is 3 if no lists
+    could be compared.
     """
     from monitor.settings.loader import example_text
 
@@ -134,22 +195,41 @@ def init(  # noqa: PLR0913 - the command's options
         candidate=candidate,
         users=users,
         server=server,
-        items=items,
+        retrained=retrained,
+        columns=ColumnNames(user=user, items=items, item=item, rank=rank),
     )
     is_answered = kind is not None or answers.baseline is not None
     if full and (is_answered or minimal):
         raise typer.BadParameter("--full writes an example: give either --full or other options")
     if not force and target.exists():
         raise ConfigError(f"{target} exists already: use --force to replace it")
-    text = example_text()
-    if not full:
-        is_asked = _is_terminal() and not minimal and not is_answered
-        text = _short_text(kind, answers, _prompt if is_asked else _default)
-    _write(target, text, force=force)
-    option = "" if target == DEFAULT_CONFIG else f" --config {target}"
-    print_line(
-        f"Wrote {target}. Next: rankwatch check{option}, and then rankwatch run-once{option}"
-    )
+    if full:
+        _write(target, example_text(), force=force)
+        print_line(write_first_config(str(target), _option(target)))
+        return
+    is_asked = _is_terminal() and not minimal and not is_answered
+    ask = _prompt if is_asked else _default
+    if kind is None:
+        kind = _ask_kind(ask)
+    sources = _SOURCES[kind](answers, ask)
+    _write(target, _short_text(answers.name, sources), force=force)
+    missing = _missing_files(sources.files)
+    compared = 0
+    if sources.files and not missing:
+        compared = try_config(target)
+        if not compared:
+            print_line(write_unusable_config(str(target), _option(target)))
+            raise typer.Exit(SOURCE_EXIT)
+    print_line(write_first_config(str(target), _option(target), missing=missing, users=compared))
+
+
+def _option(target: Path) -> str:
+    """Return the option that names the file in further commands, with a blank before it."""
+    return "" if target == DEFAULT_CONFIG else f" --config {target}"
+
+
+def _missing_files(paths: Sequence[str]) -> list[str]:
+    return [path for path in paths if find_file_problem(Path(path)) is not None]
 
 
 def _is_terminal() -> bool:
@@ -182,12 +262,19 @@ def _default(_: str, default: str) -> str:
     return default
 
 
-def _short_text(kind: Kind | None, answers: Answers, ask: _Ask) -> str:
-    """Return the short configuration. Questions without an answer are asked."""
-    if kind is None:
-        kind = _ask_kind(ask)
-    sources = _SOURCES[kind](answers, ask)
-    return _SHORT.format(name=_quoted(answers.name), **asdict(sources))
+def _short_text(name: str, sources: Sources) -> str:
+    noise_floor = ""
+    if sources.retrained is not None:
+        noise_floor = _NOISE_FLOOR.format(retrained=sources.retrained)
+    return _SHORT.format(
+        name=_quoted(name),
+        every=sources.every,
+        hint=sources.hint,
+        baseline=sources.baseline,
+        candidate=sources.candidate,
+        noise_floor=noise_floor,
+        users=sources.users,
+    )
 
 
 def _ask_kind(ask: _Ask) -> Kind:
@@ -210,12 +297,21 @@ def _ask_kind(ask: _Ask) -> Kind:
 def _ask_files(answers: Answers, ask: _Ask) -> Sources:
     baseline = answers.baseline or ask("File with the lists in use", "baseline.csv")
     candidate = answers.candidate or ask("File with the lists on trial", "candidate.csv")
-    users = _ALL_USERS if answers.users is None else _users_file(answers.users)
+    # A person did not name the default files, so they may be written later.
+    is_named = ask is _prompt or answers.baseline is not None
+    files = [baseline, candidate]
+    retrained = None
+    if answers.retrained is not None:
+        files.append(answers.retrained)
+        retrained = _file(answers.retrained, answers.columns, ask, is_named=True)
     return Sources(
         every="1d",
-        baseline=_flow("file", {"path": baseline, **_file_columns(Path(baseline))}),
-        candidate=_flow("file", {"path": candidate, **_file_columns(Path(candidate))}),
-        users=users,
+        baseline=_file(baseline, answers.columns, ask, is_named=is_named),
+        candidate=_file(candidate, answers.columns, ask, is_named=is_named),
+        users=_users(answers),
+        retrained=retrained,
+        hint=_HINT,
+        files=tuple(files),
     )
 
 
@@ -224,15 +320,17 @@ def _ask_http(answers: Answers, ask: _Ask) -> Sources:
     other = example.replace("8001", "8002")
     baseline = answers.baseline or ask("URL of the service in use, with {user}", example)
     candidate = answers.candidate or ask("URL of the service on trial, with {user}", other)
-    items = answers.items or ask("JMESPath to the item ids in an answer", "@")
+    items = answers.columns.items or ask("JMESPath to the item ids in an answer", "@")
     users = answers.users or ask("File with the users to ask for", "users.csv")
+    is_named = ask is _prompt or answers.users is not None
     _require_user(baseline)
     _require_user(candidate)
     return Sources(
         every="1h",
         baseline=_flow("http", {"url": baseline, "items": items}),
         candidate=_flow("http", {"url": candidate, "items": items}),
-        users=_users_file(users),
+        users=_users_file(users, answers.columns.user, is_named=is_named),
+        retrained=_optional(answers.retrained, "http", "url", {"items": items}),
     )
 
 
@@ -240,12 +338,15 @@ def _ask_sql(answers: Answers, ask: _Ask) -> Sources:
     url = answers.server or ask("Address of the database", "sqlite:///lists.db")
     baseline = answers.baseline or ask("Table with the lists in use", "baseline")
     candidate = answers.candidate or ask("Table with the lists on trial", "candidate")
-    users = _ALL_USERS if answers.users is None else _users_file(answers.users)
+    retrained = None
+    if answers.retrained is not None:
+        retrained = _table(url, answers.retrained, answers.columns)
     return Sources(
         every="1d",
-        baseline=_flow("sql", {"url": url, "table": baseline, **_table_columns(url, baseline)}),
-        candidate=_flow("sql", {"url": url, "table": candidate, **_table_columns(url, candidate)}),
-        users=users,
+        baseline=_table(url, baseline, answers.columns),
+        candidate=_table(url, candidate, answers.columns),
+        users=_users(answers),
+        retrained=retrained,
     )
 
 
@@ -257,12 +358,13 @@ def _ask_redis(answers: Answers, ask: _Ask) -> Sources:
     _require_user(candidate)
     users = f"{{{_flow('redis', {'url': url, 'key': baseline})}}} # all users with a key"
     if answers.users is not None:
-        users = _users_file(answers.users)
+        users = _users(answers)
     return Sources(
         every="1h",
         baseline=_flow("redis", {"url": url, "type": "list", "key": baseline}),
         candidate=_flow("redis", {"url": url, "type": "list", "key": candidate}),
         users=users,
+        retrained=_optional(answers.retrained, "redis", "key", {"url": url, "type": "list"}),
     )
 
 
@@ -287,44 +389,117 @@ def _require_user(pattern: str) -> None:
         )
 
 
-def _users_file(path: str) -> str:
-    from monitor.cli.file_columns import find_column
-    from monitor.model.column_names import USER_COLUMNS
+def _users(answers: Answers) -> str:
+    if answers.users is None:
+        return _ALL_USERS
+    return _users_file(answers.users, answers.columns.user, is_named=True)
 
-    column = find_column(Path(path), USER_COLUMNS)
+
+def _users_file(path: str, user: str | None, *, is_named: bool) -> str:
+    """Return the file with users as YAML. Raises InputError if a named file does not exist."""
+    if is_named:
+        _require_file(path)
+    column = user or find_column(Path(path), USER_COLUMNS)
     return f"{{{_flow('file', {'path': path, 'user': column})}}}"
 
 
-def _file_columns(path: Path) -> dict[str, str]:
-    """Return the columns of a file with lists, or the usual ones if it cannot be read."""
-    from monitor.cli.file_columns import list_shapes, shaped
+def _require_file(path: str) -> None:
+    """Raise InputError if there is no such file. The file of a slot may be written later."""
+    problem = find_file_problem(Path(path))
+    if problem is not None and _SLOT_MARK not in path:
+        raise InputError(problem)
 
-    options = shaped(path, None, list_shapes({}, "items"))
-    return _columns(options.columns)
+
+def _file(path: str, columns: ColumnNames, ask: _Ask, *, is_named: bool) -> str:
+    """Return a file with lists as YAML.
+
+    Raises InputError if a named file does not exist, or if its columns cannot be recognized.
+    """
+    if is_named:
+        _require_file(path)
+    if find_file_problem(Path(path)) is not None:
+        return _flow("file", {"path": path, **_usual_columns(columns)})
+    try:
+        options = _recognize(path, columns)
+    except InputError as error:
+        if ask is not _prompt:
+            raise
+        print_line(str(error))
+        options = _recognize(path, _ask_columns(ask))
+    names = {"path": path, "user": options.user}
+    if options.items is not None:
+        names["items"] = options.items
+    if options.item is not None and options.rank is not None:
+        names |= {"item": options.item, "rank": options.rank}
+    return _flow("file", names)
 
 
-def _table_columns(url: str, table: str) -> dict[str, str]:
-    """Return the columns of a table with lists, or the usual ones if it cannot be read."""
+def _recognize(path: str, columns: ColumnNames) -> FileSourceOptions:
+    return shaped(Path(path), columns.user, columns.shapes(), is_required=True)
+
+
+def _ask_columns(ask: _Ask) -> ColumnNames:
+    user = ask("Column with the user", USER_COLUMNS[0])
+    items = ask("Column with the list of items. Empty if a row has one item", "")
+    if items:
+        return ColumnNames(user=user, items=items, item=None, rank=None)
+    item = ask("Column with the item", ITEM_COLUMNS[0])
+    rank = ask("Column with the item's rank", RANK_COLUMNS[0])
+    return ColumnNames(user=user, items=None, item=item, rank=rank)
+
+
+def _usual_columns(columns: ColumnNames) -> dict[str, str]:
+    user = columns.user or USER_COLUMNS[0]
+    if columns.items is not None:
+        return {"user": user, "items": columns.items}
+    item = columns.item or ITEM_COLUMNS[0]
+    return {"user": user, "item": item, "rank": columns.rank or RANK_COLUMNS[0]}
+
+
+def _table(url: str, table: str, columns: ColumnNames) -> str:
+    """Return a table with lists as YAML, with the usual columns if it cannot be read.
+
+    Raises InputError if its columns cannot be recognized.
+    """
     import sqlalchemy as sa
 
-    columns: Sequence[str] = ()
+    present: Sequence[str] = ()
     with suppress(sa.exc.SQLAlchemyError, ImportError, ValueError):
         engine = sa.create_engine(url)
         schema, _, name = table.rpartition(".")
-        columns = [each["name"] for each in sa.inspect(engine).get_columns(name, schema or None)]
+        present = [each["name"] for each in sa.inspect(engine).get_columns(name, schema or None)]
         engine.dispose()
-    return _columns(columns)
+    names = _usual_columns(columns)
+    if present:
+        names = _pick_columns(table, present, columns)
+    return _flow("sql", {"url": url, "table": table, **names})
 
 
-def _columns(names: Sequence[str]) -> dict[str, str]:
+def _pick_columns(table: str, present: Sequence[str], columns: ColumnNames) -> dict[str, str]:
     """Return which columns have the user, and the list or the item and its rank."""
-    from monitor.model.column_names import ITEM_COLUMNS, USER_COLUMNS
 
-    user = next((name for name in USER_COLUMNS if name in names), USER_COLUMNS[0])
-    item = next((name for name in ITEM_COLUMNS if name in names), None)
-    if item is None and "items" in names:
-        return {"user": user, "items": "items"}
-    return {"user": user, "item": item or ITEM_COLUMNS[0], "rank": "rank"}
+    def pick(name: str | None, usual: Sequence[str]) -> str:
+        wanted = usual if name is None else (name,)
+        for column in wanted:
+            if column in present:
+                return column
+        raise InputError(
+            f"table {table} has no column {write_absent(wanted[0], present)}. {COLUMN_ADVICE}"
+        )
+
+    user = pick(columns.user, USER_COLUMNS)
+    is_wide = columns.item is None and (columns.items or "items") in present
+    if columns.items is not None or is_wide:
+        return {"user": user, "items": pick(columns.items, ("items",))}
+    item = pick(columns.item, ITEM_COLUMNS)
+    return {"user": user, "item": item, "rank": pick(columns.rank, RANK_COLUMNS)}
+
+
+def _optional(value: str | None, kind: str, key: str, options: Mapping[str, str]) -> str | None:
+    """Return a further source of the kind as YAML, or None without a value."""
+    if value is None:
+        return None
+    return _flow(kind, {key: value, **options})
 
 
 def _flow(kind: str, options: Mapping[str, str]) -> str:

@@ -38,6 +38,7 @@ from monitor.cli.parameters import (
     parse_period,
 )
 from monitor.model.errors import MonitorError
+from monitor.texts.first_steps import write_same_lists
 from monitor.texts.wording import count_of
 
 if TYPE_CHECKING:
@@ -143,6 +144,7 @@ def run_once(  # noqa: PLR0913 - the command's options
             print_json(*map(result_dict, results))
         else:
             _print_results(results, _stored_rows(service.store, stored))
+            _print_same_lists(service.store, results)
         undelivered: list[MonitorError] = []
         try:
             service.deliver()
@@ -279,6 +281,17 @@ def _print_results(results: Sequence[RunResult], stored: Sequence[_Row] = ()) ->
     for result in results:
         if result.reason:
             print_line(f"{result.claim.comparison} {instant(result.claim.slot)}: {result.reason}")
+
+
+def _print_same_lists(store: Store, results: Sequence[RunResult]) -> None:
+    """Print which runs compared the lists of the run before once more."""
+    for result in results:
+        claim = result.claim
+        before, _ = store.pages.neighbours(claim.comparison, claim.slot)
+        if before is None or result.input_hash is None:
+            continue
+        if result.input_hash == before.input_hash:
+            print_line(write_same_lists(claim.comparison, instant(before.slot)))
 
 
 def _stored_rows(store: Store, stored: Sequence[Run]) -> list[_Row]:

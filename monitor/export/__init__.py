@@ -1,1 +1,1 @@
-"""Series for Prometheus: results of each comparison's newest run, and the daemon's state."""
+"""Makes series for Prometheus from the newest runs of comparisons and from the daemon's state."""

@@ -16,16 +16,16 @@ from monitor.model.runs import RunResult
 
 _COUNTED = (Kind.COUNTER, Kind.HISTOGRAM)
 _OF_PAGES = "collector_errors_total"
-"""The page counts these itself."""
+"""The publisher counts this series itself when it makes a page."""
 _Ages = Mapping[str, tuple[int, float]]
-"""By receiver: the number of deliveries, and the age of the oldest in seconds."""
+"""For each receiver, its number of deliveries, and the age of the oldest one in seconds."""
 
 
 class _Counts:
     """Counters and histograms of one owner: a comparison, a receiver or a ping.
 
-    ``owner`` is the label with the owner's name. It is None for counts of the process. Without a
-    ``name`` there are no samples, but the families are shown.
+    ``owner`` is the label that contains the owner's name. It is None for counts of the whole
+    process. Without a ``name``, pages show the families without samples.
     """
 
     def __init__(self, owner: str | None, *name: str) -> None:
@@ -47,7 +47,7 @@ class _Counts:
         if isinstance(metric, Counter):
             metric.inc(value)
         else:
-            # A duration may come out negative if the wall clock was set back.
+            # If the wall clock was set back, a duration may be negative.
             metric.observe(max(0.0, value))
         self.piece.changed()
 
@@ -56,14 +56,14 @@ class _Counts:
 
 
 class DaemonMetrics:
-    """What the daemon counts about itself, for the names that were last set with ``set_names``.
+    """Counts what the daemon does, for the names that were last set with ``set_names``.
 
     Threads may share it.
     """
 
     def __init__(self) -> None:
         self._lock = Lock()
-        # Counts without an owner's name show which families there are.
+        # With these, pages show every family, even if it has no samples yet.
         self._nameless = {(owner, ""): _Counts(owner) for owner in (None, *OWNERS)}
         self._counts: dict[tuple[str | None, str], _Counts] = dict(self._nameless)
         self._gauges = Gauges()
@@ -93,9 +93,10 @@ class DaemonMetrics:
             self._counts = counts
 
     def count(self, name: str, *labels: str, value: float = 1) -> None:
-        """Add to the counter ``name`` (without prefix), or observe in that histogram.
+        """Add ``value`` to the counter ``name``, or observe it in the histogram ``name``.
 
-        If the series has an owner, its first label is the owner's name. Unknown owners are ignored.
+        The name has no prefix. If the series has an owner, the first of ``labels`` is the owner's
+        name. Unknown owners are ignored.
         """
         owner = SERIES[name].owner
         key = (owner, labels[0] if owner else "")
@@ -166,14 +167,14 @@ class DaemonMetrics:
             self.show("config_last_reload_success_timestamp_seconds", at.timestamp())
 
     def lines(self, form: Format) -> list[Lines]:
-        """Return all series with their present values, encoded."""
+        """Return all series with their current values, encoded."""
         lines = [form.encode(self.gauges().families())]
         for counts in self._counts.values():
             lines.append(counts.piece.lines(form))
         return lines
 
     def gauges(self) -> Gauges:
-        """Return all gauges with their present values."""
+        """Return all gauges with their current values."""
         with self._lock:
             gauges = deepcopy(self._gauges)
             shown = dict(self._shown)
@@ -197,7 +198,7 @@ class DaemonMetrics:
         for name, value in shown.items():
             gauges.set(name, (), value() if callable(value) else value)
         if gauges.samples.get("leader") == {(): 0.0}:
-            # A daemon that no longer leads does not measure the sizes.
+            # A daemon that no longer leads does not measure the sizes, so they are not shown.
             gauges.replace("database_size_bytes", {})
         return gauges
 

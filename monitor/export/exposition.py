@@ -21,19 +21,19 @@ from monitor.model.errors import ConfigError
 from monitor.model.immutable import immutable
 
 Lines = Mapping[str, tuple[tuple[bytes, bytes], ...]]
-"""The lines of each family: those above its samples (``# HELP`` and so on), and its samples.
+"""The lines of each family: the lines that describe it (``# HELP`` and so on), then its samples.
 
-Some formats split a family into several families.
+If a format splits a family into several families, there are several such pairs.
 """
 
 _HEAD = re.compile(rb"((?:^# .*\n)+)", re.MULTILINE)
 _END = b"# EOF\n"
 _MOST_FORMATS = 2
-"""In how many formats a piece is cached: one for Prometheus, and one for a person's browser."""
+"""A piece is cached in this many formats: one for Prometheus, and one for a person's browser."""
 
 LabelValues = tuple[str, ...]
 SampleKey = tuple[str, LabelValues]
-"""A series and its labels."""
+"""The name of a series, and the values of its labels."""
 # The escapes that `escape_controls` writes.
 _ESCAPED = re.compile(r"\\(x[0-9a-f]{2}|u[0-9a-f]{4}|[tr])")
 
@@ -47,7 +47,10 @@ class Format:
 
     @classmethod
     def accepted_by(cls, accept: str) -> Self:
-        """Return the best format that an Accept header names. Plain text if it names none."""
+        """Return the best format that an Accept header names.
+
+        If it names none, return plain text.
+        """
         try:
             return cls(*choose_encoder(accept))
         except (TypeError, ValueError):  # a version such as "1.x"
@@ -91,7 +94,7 @@ class FamilyCollector(Collector):
 
 @dataclass(slots=True)
 class Piece:
-    """Families that change together. They are encoded for the first page that needs them.
+    """Families that change together. They are encoded again only after they changed.
 
     Threads may share it.
     """
@@ -101,7 +104,7 @@ class Piece:
 
     def changed(self) -> None:
         """Encode the families again for the next page. Call this after the families changed."""
-        # A thread that is encoding now stores its outdated lines in the old dict.
+        # A thread that is encoding at this moment stores its outdated lines in the old dict.
         self._encoded = {}
 
     def lines(self, form: Format) -> Lines:
@@ -128,7 +131,10 @@ class Distribution:
 
 
 class Gauges:
-    """``samples`` has values by series and labels. A later value replaces an earlier value."""
+    """Collects values of gauges. ``samples`` has the values by series and labels.
+
+    A later value replaces an earlier value.
+    """
 
     def __init__(self) -> None:
         self.samples: dict[str, dict[LabelValues, Any]] = {}
@@ -146,7 +152,10 @@ class Gauges:
         self.samples[name] = dict(samples)
 
     def families(self, left_out: Container[SampleKey] = ()) -> tuple[Metric, ...]:
-        """Return the families with samples that are not left out, in the order of the table."""
+        """Return the families in the order of the table.
+
+        Samples in ``left_out`` are not included.
+        """
         families = []
         for name, series in SERIES.items():
             samples = {}
@@ -204,14 +213,17 @@ DAEMON_GAUGES = frozenset({
     "config_last_reload_success_timestamp_seconds", "prune_last_success_timestamp_seconds",
 })  # fmt: skip
 """Gauges that make sense only while the process runs."""
-# node_exporter reads the file and runs as another user.
+# node_exporter runs as another user, and must be able to read the file.
 _MODE = 0o644
 
 
 def families_of_comparison(
     families: Iterable[Metric], comparison: str | None
 ) -> tuple[Metric, ...]:
-    """Return the samples of one comparison. None selects the samples without a comparison."""
+    """Return the families, with the samples of only one comparison.
+
+    None selects the samples that belong to no comparison.
+    """
     selected = []
     for family in families:
         samples = [
@@ -223,7 +235,10 @@ def families_of_comparison(
 
 
 def write_families(families: Iterable[Metric]) -> bytes:
-    """Return the families in Prometheus' text format, without timestamps. Names may repeat."""
+    """Return the families in Prometheus' text format, without timestamps.
+
+    Several of the families may have the same name.
+    """
     text_format = Format.accepted_by("")
     return text_format.page(text_format.encode([with_counts(family)]) for family in families)
 
@@ -256,7 +271,7 @@ def with_counts(family: Metric) -> Metric:
 def require_textfile(path: Path) -> Path:
     """Return the path of a textfile for node_exporter.
 
-    ConfigError if node_exporter would ignore the name, or if the file cannot be written.
+    Raises ConfigError if node_exporter would ignore the name, or if the file cannot be written.
     """
     if path.suffix != ".prom":
         raise ConfigError(
@@ -267,8 +282,8 @@ def require_textfile(path: Path) -> Path:
         require_replaceable(path)
     except OSError as error:
         raise ConfigError(
-            f"{path} cannot be written: {error.strerror}: name a file in a directory that "
-            "exists and this user may write to"
+            f"{path} cannot be written: {error.strerror}: name a file in an existing "
+            "directory to which this user may write"
         ) from None
     return path
 

@@ -51,8 +51,8 @@ _OF_PROCESS = DAEMON_GAUGES - {"database_size_bytes"} | {
     "stale_after_seconds",
     "arm_gap_seconds",
 }
-# The time of an event stays true if the database is away. Alert rules take the newest time with
-# `max`, and compute its age with their own clock.
+# The time of an event stays true while the database cannot be read. Prometheus' alert rules take
+# the newest time with `max`, and compute its age with Prometheus' own clock.
 _EVENT_TIMES = frozenset({
     "run_last_slot_timestamp_seconds", "run_last_finished_timestamp_seconds",
     "run_last_ok_timestamp_seconds", "comparison_since_timestamp_seconds",
@@ -63,11 +63,11 @@ CONFIRMED = frozenset(
     for name, series in SERIES.items()
     if series.kind in (Kind.GAUGE, Kind.GAUGE_HISTOGRAM) and name not in _OF_PROCESS | _EVENT_TIMES
 )
-"""Full names of the series that show the state in the database."""
+"""Full names of the series whose values are read from the database."""
 
 
 def removable_segments(gauges: Gauges) -> dict[str, list[SampleKey]]:
-    """Return the samples of a comparison that may be left out, by segment, largest segment first.
+    """Return which samples of a comparison may be left out, by segment. Large segments come first.
 
     Samples of the segment ``all`` and of pending or firing alerts are always shown.
     """
@@ -87,10 +87,10 @@ def removable_segments(gauges: Gauges) -> dict[str, list[SampleKey]]:
 def choose_segments(
     removable: Mapping[str, Mapping[str, Sequence[SampleKey]]], most: int | None
 ) -> dict[str, set[str]]:
-    """Choose the segments to show of each comparison, with at most ``most`` series in total.
+    """Choose which segments of each comparison to show, with at most ``most`` series in total.
 
-    None means no limit. The comparisons take turns, and each turn adds all series of one more
-    segment. The choice ends at the first segment that does not fit.
+    ``most`` None means no limit. The comparisons take turns, and each turn adds all series of one
+    more segment. The choice ends at the first segment that does not fit.
     """
     queue = []
     for comparison, segments in removable.items():
@@ -119,7 +119,7 @@ class RunSeries:
     _piece: tuple[set[str], Piece] | None = None
 
     def is_of(self, latest: LatestRun | None, since: datetime | None) -> bool:
-        """Whether the series are those of this run."""
+        """Return whether the series are those of this run."""
         return self.latest is latest and (latest is not None or self.since == since)
 
     @cached_property
@@ -175,7 +175,7 @@ class Publication:
 
     @property
     def latest(self) -> list[LatestRun]:
-        """The newest runs."""
+        """The newest run of each comparison that has a run."""
         return [series.latest for series in self.series.values() if series.latest is not None]
 
     @cached_property
@@ -210,7 +210,7 @@ class PrometheusPublisher(DaemonMetrics):
         self._most: int | None = None
         # This is always replaced as a whole, so that a scrape never sees parts of two publications.
         self._publication = Publication()
-        registry = prometheus_client.CollectorRegistry()  # these three collectors need one
+        registry = prometheus_client.CollectorRegistry()  # the three collectors need a registry
         parts: list[Callable[[Format], Iterable[Lines]]] = [self._results, self.lines]
         for collector in (
             prometheus_client.ProcessCollector(registry=registry),
@@ -240,11 +240,12 @@ class PrometheusPublisher(DaemonMetrics):
         pings: Sequence[str] = (),
         max_series: int | None = None,
     ) -> None:
-        """Set the configured names. Their counters start at 0. Counters of other names disappear.
+        """Set the names of the configured comparisons, receivers and pings.
 
-        ``max_series`` limits the series of segments. None means no limit. Alert rules use
-        ``intervals``, the longest times between slots, and ``stale_after``, the longest times
-        without a run with status ok.
+        Their counters start at 0. Counters of other names disappear. ``max_series`` limits the
+        series of segments. None means no limit. Prometheus' alert rules use the two other values.
+        ``intervals`` are the longest times between slots. ``stale_after`` are the longest times
+        without an ok run.
         """
         now = self._clock.now() if self._clock else None
         self._since = {name: self._since.get(name, now) for name in comparisons}
@@ -282,7 +283,7 @@ class PrometheusPublisher(DaemonMetrics):
 
     @property
     def _hidden(self) -> Container[str]:
-        """The families with values that were last confirmed over `SHOWN_UNCONFIRMED_S` ago."""
+        """The families that are hidden because the database could not be read for too long."""
         since_s = self._unconfirmed_since_s
         if not self._clock or since_s is None:
             return ()

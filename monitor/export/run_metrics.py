@@ -1,4 +1,4 @@
-"""Gauges of a comparison's newest run. No clock, no I/O."""
+"""Makes the gauges of a comparison's newest run, without clock and without I/O."""
 
 from datetime import datetime
 from itertools import accumulate, product
@@ -35,7 +35,7 @@ def gauges_of_run(latest: LatestRun) -> Gauges:
 
 
 def gauges_before_runs(comparison: str, since: datetime | None) -> Gauges:
-    """Return the gauges of a comparison without runs. ``since``: when it was first configured."""
+    """Return the gauges of a comparison that has no runs, and was first configured at ``since``."""
     gauges = Gauges()
     for status in FINISHED:
         gauges.set("run_status", (comparison, status.value), 0)

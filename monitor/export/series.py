@@ -19,7 +19,7 @@ COLLECTORS = ("results", "daemon", "process", "platform", "gc")
 FINISHED = tuple(status for status in RunStatus if status is not RunStatus.RUNNING)
 """Statuses of a finished run."""
 OWNERS = ("comparison", "receiver", "ping")
-"""Labels with a name from the configuration. Such a label is the first of a series."""
+"""Labels whose values are names from the configuration. Such a label is always the first one."""
 
 
 class Kind(StrEnum):
@@ -42,7 +42,7 @@ class Series:
     labels: tuple[str, ...] = ()
     buckets: tuple[float, ...] = ()  # upper bounds of a histogram
     values: tuple[Iterable[str], ...] = ()
-    """All values of each label but the `owner`. A counter with this list is exported as 0 at the start."""
+    """All values of each label except the `owner`. A counter with these values starts at 0."""
 
     @property
     def owner(self) -> str | None:
@@ -130,8 +130,8 @@ _TABLE = {
     "similarity_distribution": _series(
         Kind.GAUGE_HISTOGRAM,
         "comparison metric",
-        "Users of segment all by similarity, in buckets up to `le`; `_gsum` and `_gcount` give "
-        "the mean.",
+        "Number of users of segment all by similarity, in buckets up to `le`. `_gsum` divided by "
+        "`_gcount` is the mean.",
     ),
     "similarity_undefined_users": _series(
         _GAUGE, _SIMILARITY, "Number of compared users with an undefined score."
@@ -139,7 +139,7 @@ _TABLE = {
     "similarity_by_chance": _series(
         _GAUGE,
         "comparison metric",
-        "Similarity to expect of two random lists of k items from the catalogue. Absent if it is "
+        "Expected similarity of two random lists of k items from the catalogue. Absent if it is "
         "unknown.",
     ),
     "noise_floor_mean": _series(
@@ -157,13 +157,13 @@ _TABLE = {
     "over_floor_mean": _series(
         _GAUGE,
         _SIMILARITY,
-        "Mean excess over noise_floor_users. A user's excess is the distance of the candidate from "
-        "the baseline, minus the distance of two answers of the baseline.",
+        "Mean excess of the users in noise_floor_users. A user's excess is the candidate's "
+        "distance from the baseline, minus the distance between two answers of the baseline.",
     ),
     "over_floor_standard_error": _series(
         _GAUGE,
         _SIMILARITY,
-        "Standard error of over_floor_mean, computed from the differences of single users.",
+        "Standard error of over_floor_mean, computed from the excess of each user.",
     ),
     "arm_metric": _series(
         _GAUGE,
@@ -184,7 +184,9 @@ _TABLE = {
     ),
     # Coverage of the newest finished run. Absent if the run failed before it was measured.
     "panel_users": _series(
-        _GAUGE, "comparison segment", "Number of users that the newest finished run asked for."
+        _GAUGE,
+        "comparison segment",
+        "Number of users whose lists the newest finished run requested.",
     ),
     "paired_users": _series(
         _GAUGE, "comparison segment", "Number of users with two lists that could be compared."
@@ -192,8 +194,8 @@ _TABLE = {
     "coverage_users": _series(
         _GAUGE,
         "comparison segment arm reason",
-        "Number of users with an absent or imperfect list. Segment all has every reason. Other "
-        "segments have only reasons that occurred.",
+        "Number of users with an absent or imperfect list, by reason. Segment all shows every "
+        "reason. Other segments show only reasons that occurred.",
     ),
     # States of alerts.
     "alert_state": _series(_GAUGE, _ALERT, "0 quiet, 1 pending, 2 firing."),
@@ -211,7 +213,7 @@ _TABLE = {
     "alert_users": _series(
         _GAUGE,
         _ALERT,
-        "Number of users behind the value that the rule last judged. Absent if that value is.",
+        "Number of users from whom alert_value was computed. Absent if alert_value is absent.",
     ),
     "alert_threshold": _series(_GAUGE, _ALERT, "Threshold beyond which the rule is in breach."),
     "alert_expected": _series(
@@ -226,7 +228,12 @@ _TABLE = {
         "Lower end of the range that a learned rule expected of the newest finished run. Absent "
         "while the rule learns.",
     ),
-    "alert_normal_upper": _series(_GAUGE, _ALERT, "Upper end of that range."),
+    "alert_normal_upper": _series(
+        _GAUGE,
+        _ALERT,
+        "Upper end of the range that a learned rule expected of the newest finished run. Absent "
+        "while the rule learns.",
+    ),
     # Runs.
     "run_status": _series(
         _GAUGE,
@@ -254,8 +261,9 @@ _TABLE = {
     "stale_after_seconds": _series(
         _GAUGE,
         "comparison",
-        "Time without an ok run after which `Stale` fires: `conditions.stale.after` runs and one "
-        "deadline. `Stale` does not fire if the configuration ignores it.",
+        "Time without an ok run after which `Stale` fires. It is the time of "
+        "`conditions.stale.after` runs, plus one deadline. `Stale` does not fire if the "
+        "configuration ignores it.",
     ),
     "schedule_interval_seconds": _series(
         _GAUGE,
@@ -306,8 +314,8 @@ _TABLE = {
     "arm_gap_seconds": _series(
         _GAUGE,
         "comparison lists q",
-        "Quantile q of the time between two HTTP answers for a user: one with the baseline list, "
-        "the other with the `candidate` or `noise_floor` list.",
+        "Quantile q of the time between two HTTP answers for the same user. One answer contains "
+        "the baseline list, the other the `candidate` or `noise_floor` list.",
     ),
     "source_errors_total": _series(
         _COUNTER,
@@ -339,15 +347,16 @@ _TABLE = {
     "pings_total": _series(
         _COUNTER,
         "ping outcome",
-        "Number of pings to dead man's switches: sent, failed (given up) or dropped (replaced by newer pings).",
+        "Number of pings to dead man's switches: sent, failed (given up) or dropped (replaced by "
+        "newer pings).",
         values=(("sent", "failed", "dropped"),),
     ),
     "outbox_pending": _series(_GAUGE, "receiver", "Number of deliveries that wait to be sent."),
     "outbox_held": _series(
         _GAUGE,
         "receiver",
-        "Number of firings that wait: silenced, in maintenance, muted, or inhibited by another "
-        "alert.",
+        "Number of firings that are not notified now, because they are silenced, in maintenance, "
+        "muted, or inhibited by another alert.",
     ),
     "outbox_given_up": _series(
         _GAUGE, "receiver", "Number of deliveries that were given up within the last hour."

@@ -1,4 +1,5 @@
-"""The words of rankwatch as frozen dataclasses, the ports, and the tree of errors. No I/O.
+"""Defines the words of rankwatch as frozen dataclasses, the ports, and the errors. It does no I/O.
 
-Sentences are in `monitor.texts`. Start reading in `runs.py`, `rules.py` and `ports`.
+`monitor.texts` writes sentences from these values. Start reading in `runs.py`, `rules.py` and
+`ports`.
 """

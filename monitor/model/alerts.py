@@ -17,22 +17,20 @@ from monitor.model.rules import (
     Severity,
 )
 
-# Stored in place of an alert's name in the transition that accepts a new level
+# A transition that accepts a new level has this text in place of an alert's name.
 ACCEPTED = "(accepted)"
 DATABASE_LABEL = "database"
 """The label `metric` of the alert about rankwatch's database."""
 TEST_LABEL = "test"
 """The label `metric` of an alert that only tests a receiver."""
-NEW_NORMAL = (
-    "new normal since"  # in the reason of a verdict if nobody has accepted the new level yet
-)
-MIN_CHANGES = (
-    2  # how many changes of an arm's lists must be seen to know how often the lists change
-)
+# The reason of a verdict contains this text if nobody has accepted the new level yet.
+NEW_NORMAL = "new normal since"
+# How many changes of an arm's lists rankwatch must see before it knows how often they change.
+MIN_CHANGES = 2
 
 
 class Outcome(StrEnum):
-    """The outcome of a rule in one run. Only ``ok`` and ``breach`` compare a value."""
+    """The outcome of a rule in one run. A value was judged only for ``ok`` and ``breach``."""
 
     OK = "ok"
     BREACH = "breach"
@@ -61,31 +59,35 @@ class State(StrEnum):
 class Expectation:
     """What a rule with a learned limit expected of one segment in one run.
 
-    Later runs learn from ``series`` and the fields after it.
+    Later runs learn from ``series`` and from the fields after ``series``.
     """
 
     alert: str
     segment: str
     runs: int  # number of healthy runs before this run
     expected: float | None = None  # None if there are too few healthy runs
-    # The last normal value on the side that the rule watches. For a trend: the value from which a
-    # run adds evidence
+    # The most extreme normal value on the side that the rule watches. For a trend, a run adds
+    # evidence from this value on.
     limit: float | None = None
-    opposite: float | None = None  # the last normal value on the other side
-    # Distance of the value from normal. Standard normal in healthy runs, large on the rule's side
+    opposite: float | None = None  # the most extreme normal value on the other side
+    # How far the value is from normal. It is large if the value is on the side that the rule
+    # watches. In healthy runs it has a standard normal distribution.
     z: float | None = None
     fault: float | None = None  # the median z of the runs since the alert began to fire
-    evidence: float | None = None  # for a trend so far; the rule fires at `evidence_limit`
+    # The evidence for a trend so far; the rule fires when it reaches `evidence_limit`
+    evidence: float | None = None
     evidence_limit: float | None = None
     series: str = ""  # what was measured
     judged: float | None = None  # the value of this run, on the scale on which the rule judges
     error: float | None = None  # the sampling error of the value, on the same scale
     lost: float = 0.0  # share of the asked users that had no score
-    # What this run adds to evidence: z, discounted by the correlation of runs known at that time
+    # What this run adds to the evidence. It is z, reduced by the correlation between runs that was
+    # known at the time of this run.
     steady: float | None = None
-    usual_lost: float = 0.0  # share of users without a score in the healthy runs before
-    # A note for people: since when a level is expected that nobody has accepted, or why nothing is
-    # expected
+    # Usual share of users without a score, learned from earlier healthy runs
+    usual_lost: float = 0.0
+    # A note for people. It says since when a level is expected that nobody has accepted, or why no
+    # value is expected.
     note: str = ""
 
     @property
@@ -101,7 +103,11 @@ def normal_band(
     limit: float | None,
     opposite: float | None,
 ) -> tuple[float | None, float | None]:
-    """The lowest and the highest normal value of an expectation. None if a side has no limit."""
+    """Return the lowest and the highest normal value of an expectation.
+
+    A value is None if this side has no limit.
+
+    """
     if expected is None or limit is None:
         return None, None
     return (limit, opposite) if limit <= expected else (opposite, limit)
@@ -111,7 +117,7 @@ def normal_band(
 class Standstill:
     """How long an arm's lists have not changed, counted in changes of the other arm.
 
-    It is not measured in time, because there may be no training of either model.
+    It is not measured in time, because possibly neither model was trained in that time.
     """
 
     alert: str
@@ -146,13 +152,13 @@ class Verdict:
     reason: str
     value: float | None
     users: int
-    # The value has reached `resolve_at`, so that a firing alert may resolve
+    # The value has reached `resolve_at`, so a firing alert may resolve.
     is_recovered: bool = False
-    # There is no value because the rule is still learning, not because data is missing
+    # There is no value because the rule is still learning. Data is not missing.
     is_learning: bool = False
     is_ignored: bool = False  # there is no value because of a condition that is ignored
     is_new_normal: bool = False  # judged against a new level that nobody has accepted yet
-    headline: str | None = None  # the cause in one clause; None if the reason is one clause
+    headline: str | None = None  # the cause in one clause; None if `reason` is only one clause
 
 
 @immutable
@@ -165,7 +171,7 @@ class AlertState:
     state: State
     since: datetime
     streak: int  # consecutive breaches while quiet or pending; recovered runs in a row while firing
-    # The newest slot that was judged. Only a newer slot may change the state
+    # The newest slot that was judged. Runs of older slots do not change the state
     judged_slot: datetime
     outcome: Outcome
     reason: str
@@ -180,7 +186,10 @@ class AlertState:
 
 @immutable
 class Transition:
-    """One change of state, with all that a message about it shows. A stored one never changes."""
+    """One change of state, with everything that messages show about it.
+
+    A stored transition never changes.
+    """
 
     comparison: str
     alert: str
@@ -197,36 +206,44 @@ class Transition:
     metric: str
     statistic: str
     severity: Severity = Severity.INFO
-    since: datetime  # slot in which the breach began; for an end, in which the firing began
-    # Shared by the start and the end of one firing only; None for a change of no firing
+    since: datetime  # slot in which the breach began; for an end, slot in which the firing began
+    # Identifies one firing. All its transitions have this key, and no others. None if the change
+    # belongs to no firing.
     dedup_key: str | None = None
     runbook_url: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
-    # The explanation of the run in which the alert began; None for ends and for alerts on coverage
+    # The explanation of the run in which the alert began. None for ends and for alerts on coverage.
     explanation: str | None = None
     interval: tuple[float, float] | None = None  # the value's 95 % interval over users
-    normal: float | None = None  # the expected value, learned from healthy runs before
-    # Key of the incident: firings of one comparison and severity that are notified together. Set
-    # when the transition is stored
+    normal: float | None = None  # the expected value, learned from earlier healthy runs
+    # Key of the incident, which consists of firings of one comparison and severity that are
+    # notified together. It is set when the transition is stored.
     incident: str | None = None
-    # Whether the firing ended at a new level, which somebody has to accept or roll back
+    # Whether the firing ended at a new level. Somebody has to accept this level or roll back the
+    # model.
     is_new_normal: bool = False
-    headline: str | None = None  # the cause in one clause; None if the reason is one clause
-    removed: Removed | None = None  # for an end: why the alert is no longer judged
+    headline: str | None = None  # the cause in one clause; None if `reason` is only one clause
+    removed: Removed | None = None  # for an end: what was removed, if the alert is no longer judged
 
     @property
     def kind(self) -> RuleKind:
-        """What the rule watches. No metric is named like the label of another kind."""
+        """What the rule watches. No metric has the same name as the label of another kind."""
         return KIND_OF_LABEL.get(self.metric, RuleKind.SIMILARITY)
 
     @property
     def is_about_rankwatch(self) -> bool:
-        """Whether the alert is about rankwatch itself: no comparison and no run has it."""
+        """Whether the alert is about rankwatch itself.
+
+        Such an alert has no comparison and no run.
+        """
         return self.metric in (DATABASE_LABEL, TEST_LABEL)
 
     @property
     def is_announced(self) -> bool:
-        """Whether receivers are notified: the start, acknowledgement or end of a firing."""
+        """Whether receivers are notified.
+
+        They are when a firing starts, ends or is acknowledged.
+        """
         return State.FIRING in (self.from_state, self.to_state)
 
     @property
@@ -249,7 +266,7 @@ class Transition:
 
     @property
     def is_acknowledgement(self) -> bool:
-        """Whether somebody acknowledged a firing. ``reason`` names them."""
+        """Whether somebody acknowledged a firing. ``reason`` names the person."""
         return self.from_state is State.FIRING and self.to_state is State.FIRING
 
 
@@ -259,7 +276,10 @@ def accepted_level(
     reason: str,
     at: datetime,
 ) -> Transition:
-    """A record that the level since the slot is normal. It belongs to no alert and is not sent."""
+    """Return the record that somebody accepted the level since this slot as normal.
+
+    The record belongs to no alert and is never sent.
+    """
     return Transition(
         comparison=comparison,
         alert=ACCEPTED,

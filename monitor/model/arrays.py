@@ -1,4 +1,4 @@
-"""Types of numpy arrays, each named once for the whole tree."""
+"""Types of numpy arrays. Each type has one name in the whole program."""
 
 from __future__ import annotations
 
@@ -24,4 +24,5 @@ Hashes: TypeAlias = npt.NDArray[np.uint64]
 Ids: TypeAlias = "npt.NDArray[Any] | ExtensionArray"
 """Ids without nulls: int32, int64, pandas ``str``, or a Categorical of these.
 
-`monitor.measures.pairing.ids` defines which ids are equal. For example, 42 and "42" are equal."""
+`monitor.measures.pairing.ids` defines which ids are equal. For example, 42 and "42" are equal.
+"""

@@ -1,23 +1,24 @@
-"""The usual column names in tables of users and items, for the commands and the Python API."""
+"""The usual names of columns with users, items and ranks, for the commands and the Python API."""
 
 from collections.abc import Collection, Hashable
 from difflib import get_close_matches
 
-USER_COLUMNS = ("user_id", "user")
-ITEM_COLUMNS = ("item_id", "item")
+USER_COLUMNS = ("user_id", "user", "customer_id", "customer", "query_id", "query")
+ITEM_COLUMNS = ("item_id", "item", "product_id", "product", "sku", "article_id", "article")
+RANK_COLUMNS = ("rank", "position", "place")
 
 
 def find_column(name: Hashable, present: Collection[Hashable]) -> Hashable:
-    """The column of that name or of its other usual name, such as ``user_id`` for ``user``."""
+    """Return the column of that name, or of another usual name (``user_id`` for ``user``)."""
     present = list(present)  # a list, because a name may be unhashable
-    for names in (USER_COLUMNS, ITEM_COLUMNS):
+    for names in (USER_COLUMNS, ITEM_COLUMNS, RANK_COLUMNS):
         if name in names and name not in present:
             return next((other for other in names if other in present), name)
     return name
 
 
 def write_absent(name: Hashable, present: Collection[Hashable]) -> str:
-    """``'contry' (did you mean 'country'?); found 'user', 'country'``."""
+    """Describe an absent column, as in ``'contry' (did you mean 'country'?); found 'country'``."""
     near = get_close_matches(str(name), list(map(str, present)), n=1)
     meant = f" (did you mean {near[0]!r}?)" if near else ""
     return f"{name!r}{meant}; found {', '.join(map(repr, list(present)[:10])) or 'no columns'}"

@@ -16,7 +16,7 @@ class RoleKind(StrEnum):
 
 @immutable
 class Role:
-    """The role of this daemon. ``leader``: host and process of the last leader seen."""
+    """The role of this daemon. ``leader`` is the host and process of the last known leader."""
 
     kind: RoleKind
     leader: str | None = None
@@ -25,7 +25,7 @@ class Role:
 
 @immutable
 class DatabaseAway:
-    """The database cannot be read. Without ``reason`` the cause is unknown."""
+    """The database cannot be read. If ``reason`` is None, the cause is unknown."""
 
     since: datetime
     reason: str | None
@@ -33,7 +33,7 @@ class DatabaseAway:
 
 
 class Refused(StrEnum):
-    """Files that a daemon reloads while it runs."""
+    """The kinds of files that a daemon reloads while it runs."""
 
     CONFIGURATION = "configuration"
     CERTIFICATE = "certificate"

@@ -15,7 +15,7 @@
     │   └── LeaseLostError          4   another daemon leads now, so this one does not write
     └── DeliveryError               5   a receiver did not accept a notification
 
-If only one user fails, no exception is raised: Coverage counts the failure. Errors of I/O have
+If only one user fails, no exception is raised. `Coverage` counts the failure. Errors of I/O have
 ``permanent``, which is False if the same call may succeed later. Messages say what failed, where,
 and what to do. They never contain a secret.
 """
@@ -30,9 +30,9 @@ _PROGRAM = Path(__file__).parents[1]
 
 
 def describe_fault(error: BaseException) -> str:
-    """The class of an unexpected error and its place in our code. The error's text is left out.
+    """Return the class of an unexpected error, and the line of our code where it happened.
 
-    The text can quote data.
+    The error's text is left out, because it may quote data.
     """
     frames = traceback.extract_tb(error.__traceback__)
     our_frames = [frame for frame in frames if Path(frame.filename).is_relative_to(_PROGRAM)]
@@ -67,7 +67,7 @@ class MetricError(InputError):
 
 
 class SourceError(MonitorError):
-    """A source could not be read, because a file is missing or a query is refused, for example."""
+    """A source could not be read. For example, a file is missing, or a query is refused."""
 
     exit_code = 3
 
@@ -119,7 +119,7 @@ class SlotTakenError(RunError):
 
 
 class DatabaseTrouble(StrEnum):
-    """Why the database did not execute a statement. A closed set, as it becomes a metric label."""
+    """Why the database did not execute a statement. A metric has these values as a label."""
 
     UNREACHABLE = "unreachable"
     HUNG = "hung"  # the database did not answer in time
@@ -158,13 +158,13 @@ class SchemaError(DatabaseError):
 
 
 class LeaseLostError(DatabaseError):
-    """This daemon is not the leader, or no longer. A retry is useless: the leader does the work."""
+    """This daemon does not lead. A retry is useless, because the leader does the work."""
 
     trouble = DatabaseTrouble.CONFLICT
 
 
 class DeliveryTrouble(StrEnum):
-    """Why a message was not delivered. A closed set, as it becomes a metric label."""
+    """Why a message was not delivered. A metric has these values as a label."""
 
     REFUSED = "refused"
     RATE_LIMITED = "rate_limited"
@@ -175,8 +175,8 @@ class DeliveryTrouble(StrEnum):
 class DeliveryError(MonitorError):
     """A receiver did not accept a message. It is ``permanent`` if sending again is useless.
 
-    ``may_be_known``: the receiver may have the message, for example after a timeout.
-    ``of_message``: the receiver may accept another message, or a part of this message.
+    If ``may_be_known`` is True, the receiver may have the message, for example after a timeout. If
+    ``of_message`` is True, the receiver may accept another message, or a part of this message.
     """
 
     exit_code = 5

@@ -12,9 +12,9 @@ from monitor.model.rankings import Arm
 from monitor.model.run_reasons import IdMismatch
 
 CLEAR_DROP = 2.0
-"""A drop is clear if it has at least this many standard errors over users.
+"""A drop is clear if it is at least this many standard errors over users.
 
-Then a sample of other users would show it too.
+Other users would then show the drop too.
 """
 
 
@@ -28,7 +28,10 @@ class Part(StrEnum):
 
 
 class Change(StrEnum):
-    """How a user's list changed, worst first. `monitor.statistics.attribution.changes.classify` decides."""
+    """How a user's list changed, worst first.
+
+    `monitor.statistics.attribution.changes.classify` decides.
+    """
 
     REPLACED = "replaced"
     CUT_SHORT = "cut_short"
@@ -61,15 +64,15 @@ class Finding:
 
     kind: FaultKind
     arms: tuple[Arm, ...]
-    segment: str  # the segment with most affected users; ``all`` if they are in all segments
+    segment: str  # the segment with most of the affected users; ``all`` if they are in all segments
     segment_share: float  # share of the segment's users that are affected
     users: int  # affected users; an estimate if healthy users can look the same
-    compared: int  # all compared users; all asked users if lists are missing
+    compared: int  # number of compared users; number of asked users if lists are missing
     # Share of the drop that this cause explains; None without a drop
     explained: float | None = None
     # Further figures of this kind of fault, such as the number of items gone
     detail: Mapping[str, float] = field(default_factory=dict)
-    # Whether ``users`` counts all affected users, and these are all users of the segment
+    # Whether ``users`` is the number of all affected users, and they are all users of the segment.
     is_exact: bool = False
     note: str | None = None  # why users got no list, in the source's words
     # The two spellings of respelled ids: before and now in one arm, or baseline and candidate
@@ -84,13 +87,13 @@ class Finding:
 
     @property
     def share(self) -> float:
-        """The share of the compared users, 0 to 1."""
+        """The share of the compared users that are affected, from 0 to 1."""
         return self.users / max(1, self.compared)
 
 
 @immutable
 class PartMeans:
-    """The parts of the distance from identical lists, averaged over the ``n`` users with parts."""
+    """The parts of the distance from identical lists: their means over ``n`` users."""
 
     n: int
     membership: float
@@ -109,7 +112,7 @@ Habits: TypeAlias = Mapping[str, Mapping[str, tuple[float, ...]]]
 
 @immutable
 class Split:
-    """What a run stores for later runs: the distance between lists by ``metric``."""
+    """What a run stores for later runs about the distance between lists, measured by ``metric``."""
 
     metric: str
     asked: int  # number of users asked
@@ -119,7 +122,7 @@ class Split:
 
 @immutable
 class Cause:
-    """A piece of a drop."""
+    """How much one part contributes to a drop."""
 
     part: Part
     amount: float
@@ -134,7 +137,7 @@ class SegmentFall:
     # The segment's share of the users with a score that also have earlier lists
     share_before: float
     parts: Mapping[Part, float]
-    # Contribution above that of an average segment of this size, without composition
+    # Contribution minus that of an average segment of this size. Composition is not included.
     excess: float
 
     @property
@@ -150,7 +153,10 @@ class SegmentFall:
 
 @immutable
 class MeanDrop:
-    """A drop of the mean score. The mean distance grew by the same amount, the sum of ``parts``."""
+    """A drop of the mean score.
+
+    The mean distance rose by this amount, which ``parts`` add up to.
+    """
 
     before: float  # mean distance in the earlier run
     now: float  # mean distance in this run
@@ -222,18 +228,20 @@ class UserGroup:
 
 @immutable
 class Explanation:
-    """Why lists differ by one metric, or why the metric's mean fell: a sentence and its figures.
+    """Why the arms' lists differ by one metric, or why its mean fell: a sentence and its figures.
 
-    If there are ``paired`` users, their lists are compared with those of an earlier run. The drop
-    includes new users. The items are then those of ``arm``, before and now. If there are no paired
-    users, there is no drop, and the items are those of baseline and candidate.
+    If there are ``paired`` users, their lists are compared with the lists of an earlier run. The
+    items are then the items of ``arm``, before and now. The drop also includes users without
+    earlier lists. If there are no paired users, there is no drop, and the items of both arms are
+    compared.
     """
 
     metric: str
     sentence: str
-    # The segment of the finding, or else the leading segment of the drop, or else `all`
+    # The segment of the finding. Without a finding, the leading segment of the drop. Without both,
+    # `all`.
     segment: str
-    now: float  # mean distance from identical lists; ``before`` is that of the earlier run
+    now: float  # mean distance from identical lists; ``before`` is the same for the earlier run
     gained: tuple[ExposedItem, ...]
     lost: tuple[ExposedItem, ...]
     entered: int
@@ -241,14 +249,16 @@ class Explanation:
     groups: tuple[UserGroup, ...]
     before: float | None = None
     causes: tuple[Cause, ...] = ()  # the amounts add up to the drop
-    # By dimension, the leading dimension first. Those of each dimension add up to the drop
+    # By dimension, with the leading dimension first. The falls of each dimension add up to the
+    # drop.
     falls: tuple[SegmentFall, ...] = ()
     finding: Finding | None = None  # None without a clear fault
     paired: int = 0
     arm: Arm | None = None
     titles: Mapping[str, str] = field(default_factory=dict)  # titles of the examples' items
     since: datetime | None = None  # slot of the earlier run that is compared
-    id_mismatches: tuple[IdMismatch, ...] = ()  # all of the run, even if they explain no drop
+    # All mismatches of the run, even if they do not explain a drop
+    id_mismatches: tuple[IdMismatch, ...] = ()
     is_recalled: bool = False  # whether this explains an earlier run, see `recall_fault`
 
     @property

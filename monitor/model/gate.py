@@ -14,16 +14,16 @@ class GateVerdict(StrEnum):
 
 
 class GateReason(StrEnum):
-    """The reason of a verdict. A closed set."""
+    """The reason of a verdict."""
 
     DECIDED = "decided"
-    NO_DATA = "no_data"  # no user has a score, or the missing scores could change the verdict
+    NO_DATA = "no_data"  # no user has a score, or missing scores could change the verdict
     TOO_FEW = "too_few"  # there are not enough users yet
 
 
 @immutable
 class GateResult:
-    """One segment compared with a margin, in units of the score."""
+    """The mean of one segment, compared with a margin. Figures have the unit of the score."""
 
     segment: str
     users: int
@@ -33,10 +33,10 @@ class GateResult:
     mean_worst: float | None  # the mean if every missing score is at the high end
     low: float  # lower bound of the mean if missing scores are at the low end
     high: float  # upper bound of the mean if missing scores are at the high end
-    # Log10 of the e-value if missing scores are at the high end, minus the share of this decision.
-    # An alpha of 0.01 needs 2
+    # Log10 of the e-value if missing scores are at the high end. It is lower if there are several
+    # decisions, because they share alpha. An alpha of 0.01 needs 2.
     evidence_safe: float
-    evidence_breach: float  # the same if missing scores are at the low end
+    evidence_breach: float  # the same for a breach, if missing scores are at the low end
     verdict: GateVerdict
     reason: GateReason
 

@@ -1,4 +1,4 @@
-"""Canonical forms of ids, so that all kinds of source spell the ids of both arms alike."""
+"""Changes ids to canonical forms, so that all sources spell the ids of both arms alike."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -13,10 +13,10 @@ _INTEGER = re.compile(r"([+-]?\d+)(\.0+)?", re.ASCII)
 
 
 def speller(forms: Forms) -> Callable[[Ids], Ids]:
-    """A function that applies these forms to ids, in order.
+    """Return a function that applies these forms to ids, in order.
 
-    If a form does not fit an id, the id does not change. None stays None. ValueError if RE2 cannot
-    read an expression, or if the expression has no group.
+    If a form does not fit an id, the id does not change. None stays None. Raises ValueError if RE2
+    cannot read an expression, or if the expression has no group.
     """
     steps = [_step(form) for form in forms or ()]
 
@@ -43,7 +43,10 @@ def _change_ids(change: Callable[[str], str], ids: Ids) -> Ids:
 
 
 def _regex_step(pattern: str) -> Callable[[Ids], Ids]:
-    """Return a step that replaces an id by the first group of its match. RE2 takes linear time."""
+    """Return a step that replaces an id by the first group of the match.
+
+    RE2 matches in linear time.
+    """
     import pyarrow as pa  # noqa: PLC0415 - slow to import, and only regular expressions need it
     import pyarrow.compute as pc  # noqa: PLC0415
 
@@ -54,7 +57,8 @@ def _regex_step(pattern: str) -> Callable[[Ids], Ids]:
         return spelled
 
     try:
-        take_group([""], pattern)  # without the wrapping, in which `a)(b` would be valid
+        # Checks the pattern alone, because `a)(b` would be valid within the wrapping
+        take_group([""], pattern)
         take_group([""])
     except pa.ArrowInvalid:
         problem = f"regex {pattern!r} cannot be read, or has no group"

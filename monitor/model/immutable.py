@@ -14,11 +14,11 @@ _Kind = TypeVar("_Kind", bound="DataclassInstance")
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(field,))
 def immutable(kind: type[_T]) -> type[_T]:
-    """Make the class a frozen dataclass with slots. Its fields are given by keyword."""
+    """Make the class a frozen dataclass with slots. Its fields must be passed by keyword."""
     return dataclass(frozen=True, slots=True, kw_only=True)(kind)
 
 
 def extend(kind: type[_Kind], value: DataclassInstance, **others: object) -> _Kind:
-    """Return the value as one of ``kind``, a subclass of its class, with further fields."""
+    """Return the value as an instance of ``kind``, a subclass of its class, with further fields."""
     values = {each.name: getattr(value, each.name) for each in fields(value)}
     return kind(**values | others)

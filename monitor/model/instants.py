@@ -1,4 +1,4 @@
-"""The wall clock, and how to write and read an instant, for both people and machines."""
+"""Reads the wall clock, and writes and reads instants for people and machines."""
 
 import math
 import time
@@ -8,12 +8,12 @@ FIRST_INSTANT = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def utc_now() -> datetime:
-    """The current time, aware UTC. Only this function reads the machine's wall clock."""
+    """Return the current time, aware UTC. Only this function reads the machine's wall clock."""
     return datetime.fromtimestamp(time.time(), UTC)
 
 
 def format_instant(instant: datetime) -> str:
-    """ISO 8601 (RFC 3339) in UTC, without zero microseconds: ``2024-01-08T06:00:00Z``."""
+    """Write the instant in UTC by ISO 8601 (RFC 3339), such as ``2024-01-08T06:00:00Z``."""
     return instant.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
@@ -44,9 +44,9 @@ def _parse_instant(text: str) -> datetime:
 
 
 def retry_after_s(text: str | None, now: datetime) -> float | None:
-    """The wait in seconds that a ``Retry-After`` header requests. None if it cannot be read.
+    """Return the wait in seconds that a ``Retry-After`` header requests.
 
-    The header has a number of seconds or a date.
+    The header contains a number of seconds or a date. Returns None if it cannot be read.
     """
     from email.utils import parsedate_to_datetime  # noqa: PLC0415 - slow, and rare
 

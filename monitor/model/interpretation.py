@@ -1,4 +1,4 @@
-"""What the mean of a metric says. `monitor.texts.interpretation` writes sentences."""
+"""What the mean of a metric says about lists. `monitor.texts.interpretation` writes sentences."""
 
 from enum import StrEnum
 
@@ -19,12 +19,29 @@ class Likeness(StrEnum):
 
 @immutable
 class TrainingDistance:
-    """How far two trainings of one model are apart, compared with the candidate."""
+    """The distance between two trainings of one model, compared with the candidate's distance."""
 
-    mean: float  # of the metric, between the two trainings
+    mean: float  # mean of the metric between the lists of the two trainings
     standard_error: float
-    ratio: float | None  # candidate's distance from identical lists, in units of the trainings' one
-    is_exceeded: bool  # whether the candidate is farther apart than chance explains
+    # The candidate's distance from identical lists, divided by the trainings' distance
+    ratio: float | None
+    is_exceeded: bool  # whether the candidate's distance is larger than chance explains
+
+
+class Concentration(StrEnum):
+    """Whether few users' lists make the difference of two arms."""
+
+    FEW_USERS = "few_users"
+    MANY_USERS = "many_users"
+
+
+@immutable
+class Spread:
+    """How the difference is distributed over the users."""
+
+    concentration: Concentration
+    half_share: float  # the smallest share of the users whose lists make half of the difference
+    is_excess: bool  # whether the difference is only what exceeds that of two trainings
 
 
 @immutable
@@ -39,8 +56,12 @@ class Interpretation:
     by_chance: float
     identical: float
     trainings: TrainingDistance | None
+    spread: Spread | None = None  # None with few users, or without a difference
 
     @property
     def closeness(self) -> float:
-        """The way from random lists (0) to identical lists (1). It is negative below chance."""
+        """The place of the mean between random lists (0) and identical lists (1).
+
+        It is negative if the mean is below chance.
+        """
         return (self.mean - self.by_chance) / (self.identical - self.by_chance)

@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 PARTS = 5
 """How many numbers a lesson has for each segment.
 
-They are the value and its sampling error on the judged scale, z, the share of users without a
-score, and the evidence that the run added.
+They are the value, its sampling error, z, the share of users without a score, and what the run adds
+to the evidence. The first two are on the scale on which the rule judges.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Lesson:
-    """One rule's series in one run."""
+    """What one rule measured in one run. Later runs learn from it."""
 
     series: str  # what was measured, in the words of `describe_series`
     segments: tuple[str, ...]
@@ -44,12 +44,17 @@ class PastRun:
     states: Mapping[tuple[str, str], State]
     lessons: Mapping[str, Lesson] = field(default_factory=dict)  # by alert
     standstills: Mapping[str, Standstill] = field(default_factory=dict)  # by alert
-    # Only if a rule has no lesson, because it is new or now watches something else
+    # Summaries are returned only if a rule has no lesson, because it is new or now watches
+    # something else.
     summaries: tuple[Summary, ...] = ()
     models: Models | None = None
 
     def teaches(self, alert: str, series: str) -> bool:
-        """Whether the run has a lesson for this series of the alert. Then it needs no summaries."""
+        """Return whether the run has a lesson for this series of the alert.
+
+        If the run has one, its summaries are not needed.
+
+        """
         lesson = self.lessons.get(alert)
         return lesson is not None and lesson.series == series
 
@@ -61,11 +66,11 @@ class MemoryRequest:
     comparison: str
     config_hash: str
     before: datetime
-    runs: int = 0  # the rules learn from this many of the newest runs with status ok
-    # The series of each alert. A run that lacks a lesson for one of them returns its summaries
+    runs: int = 0  # the rules learn from at most this many of the newest runs with status ok
+    # The series of each alert. If a run lacks a lesson for one of them, its summaries are returned.
     series: Mapping[str, str] = field(default_factory=dict)
-    splits: int = 0  # the explanation compares with this many healthy runs
-    # Whether it needs the last run's lists, and the lists from before the present alerts
+    splits: int = 0  # the explanation compares this run with at most this many healthy runs
+    # Whether the run needs the lists of the last run, and the lists from before the current alerts.
     wants_last_lists: bool = False
 
 
@@ -80,7 +85,7 @@ class Memory:
     last_lists: KeptLists | None = None  # lists of the last run that stored its lists
     # Slot at which rules began to learn again. None if they have enough runs
     anew_since: datetime | None = None
-    # Lists of the last run that stored its lists before the present alerts began
+    # Lists of the last run that stored its lists before the current alerts began
     former_lists: KeptLists | None = None
     former_slot: datetime | None = None
     last_ok: Run | None = None  # the newest earlier run with status ok, with any configuration
@@ -96,7 +101,7 @@ class Memory:
 
 
 def to_lessons(expectations: Iterable[Expectation]) -> dict[str, Lesson]:
-    """Lessons by alert, each over the segments in the order of the expectations."""
+    """Return the lesson of each alert. Its segments are in the order of the expectations."""
     by_alert: dict[str, list[Expectation]] = defaultdict(list)
     for expectation in expectations:
         by_alert[expectation.alert].append(expectation)

@@ -1,4 +1,4 @@
-"""Versions of the arms' models: how many users each answered, and which one is the arm's model."""
+"""Counts how many users each version of a model answered, and decides which is the arm's model."""
 
 from __future__ import annotations
 
@@ -31,10 +31,14 @@ class ArmModel:
     now: str | None = None
     before: str | None = None
     since: datetime | None = None  # slot of the first run with ``now`` after ``before``
-    users: Mapping[str, int] = field(default_factory=dict)  # users answered, by version
+    # Number of users that each version answered
+    users: Mapping[str, int] = field(default_factory=dict)
 
     def followed_by(self, users: Mapping[str, int], slot: datetime) -> ArmModel:
-        """The model in the next run, which has this slot. ``users`` are its counts by version."""
+        """Return the model in the next run.
+
+        ``slot`` is the slot of this run. ``users`` is the number of its users by version.
+        """
         by_version = sorted(users.items())
         ranked = sorted(by_version, key=itemgetter(1), reverse=True)[:MOST_KEPT]
         version = self.now
@@ -54,7 +58,7 @@ def follow(
     versions: Mapping[Arm, Mapping[str, int]],
     slot: datetime,
 ) -> Models | None:
-    """The models in the run of the slot, given those of the last run.
+    """Return the models in the run of the slot, given the models of the last run.
 
     Arms that report no version are left out.
     """

@@ -32,12 +32,12 @@ class Delivery:
     attempts: int  # number of attempts so far
     transition: Transition
     status: DeliveryStatus = DeliveryStatus.PENDING
-    # The receiver may have it, because the process died in an attempt or no answer came
+    # The receiver may have it, because the process died while sending, or because no answer came.
     may_be_known: bool = False
     # Key of the message that may have arrived with this delivery. It is repeated with the same key
     message_key: str | None = None
     reason: str | None = None  # why it is held, failed, was given up or dropped
-    next_attempt_at: datetime | None = None  # None once the delivery is settled
+    next_attempt_at: datetime | None = None  # None after the delivery is settled
     settled_at: datetime | None = None
 
 
@@ -50,8 +50,8 @@ class Notification:
     status: DeliveryStatus
     reason: str | None
     next_attempt_at: datetime | None
-    may_be_known: bool = False  # the receiver may have taken it although the attempt failed
-    message_key: str | None = None  # key of the message that the receiver may have taken
+    may_be_known: bool = False  # the receiver may have the message although the attempt failed
+    message_key: str | None = None  # key of the message that the receiver may have
     fallback: str | None = None  # the receiver that gets the delivery instead
     repeat_at: datetime | None = None  # when to send the start again if the alert still fires
     is_receiver_removed: bool = False  # whether the receiver was removed from the configuration
@@ -59,7 +59,10 @@ class Notification:
 
 @immutable
 class KnownCause:
-    """The cause that an earlier run of an incident found: the slot of the run, and sentences."""
+    """The cause that an earlier run of an incident found.
+
+    ``slot`` is the slot of that run. ``sentence`` may contain several sentences.
+    """
 
     slot: datetime
     sentence: str
@@ -67,17 +70,18 @@ class KnownCause:
 
 @immutable
 class Briefing:
-    """Facts on the run in which an alert began to fire, in addition to its transitions."""
+    """Facts about the run in which an alert began to fire. Messages show them."""
 
     explanation: Explanation | None = None
     examples: tuple[ExampleLists, ...] = ()  # users whose lists show what changed, two at most
     models: tuple[str, ...] = ()  # sentences on the models that changed
-    # If this run found no cause: that of the incident's newest earlier run that found one
+    # If this run found no cause, the cause from the newest earlier run of the incident that found
+    # one.
     known_cause: KnownCause | None = None
 
 
 class MessageStatus(StrEnum):
-    """The state of an incident as a whole, as a message shows it."""
+    """The state of a whole incident, as a message shows it."""
 
     FIRING = "firing"
     ACKNOWLEDGED = "acknowledged"
@@ -106,7 +110,7 @@ class Treatment:
 
 @immutable
 class Message:
-    """One message to one receiver: changes of one incident of one comparison.
+    """One message to one receiver, about one incident of one comparison.
 
     ``changes`` and ``firing`` are not both empty.
     """
@@ -116,7 +120,8 @@ class Message:
     severity: Severity
     # Starts, acknowledgements and ends, in the order of storing. Empty in a repetition
     changes: tuple[Transition, ...]
-    # Starts of all current firings that the receiver will know of, oldest first. Empty at the end
+    # Starts of all current firings that the receiver got before or gets with this message, oldest
+    # first. Empty at the end of the incident.
     firing: tuple[Transition, ...] = ()
     # The first start of the incident that was sent. Empty if it is unknown
     first: tuple[Transition, ...] = ()
@@ -125,11 +130,11 @@ class Message:
     acknowledged: frozenset[str] = frozenset()  # keys of acknowledged firings
     pages: int = 1  # how often the incident has paged this receiver, including this message
     pages_before: int = 0  # how often it had paged the receiver before this message
-    # A text why the message pages again. None for the first page, or if nobody is paged
+    # Why the message pages again, as a text. None for the first page, or if nobody is paged.
     worse: str | None = None
     # Alerts joined an incident that the receiver already has, so nobody has to be paged
     is_update: bool = False
-    key: str | None = None  # set once the message may have arrived, see `message_key`
+    key: str | None = None  # set as soon as the message may have arrived
     # PNG of the metric over time, for receivers that show pictures
     picture: bytes | None = field(default=None, repr=False)
 
@@ -145,11 +150,11 @@ class Message:
 
     @property
     def status(self) -> MessageStatus:
-        """``resolved`` if nothing fires, ``acknowledged`` if this acknowledges all firings."""
+        """The status is ``acknowledged`` only if this message acknowledges all current firings."""
         if not self.firing:
             return MessageStatus.RESOLVED
         acknowledges = all(change.is_acknowledgement for change in self.changes)
-        # If a firing is not acknowledged, its people must still be paged.
+        # If one firing is not acknowledged, people must still be paged.
         acknowledged = self.acknowledged | {change.dedup_key for change in self.changes}
         is_complete = all(start.dedup_key in acknowledged for start in self.firing)
         if self.changes and acknowledges and is_complete:
@@ -158,7 +163,7 @@ class Message:
 
 
 def message_key(message: Message, now: datetime) -> str:
-    """The idempotency key, ``incident:digest``.
+    """Return the idempotency key, ``incident:digest``.
 
     If a message may have arrived, it is sent again with the same key. A repetition gets a new key.
     """
@@ -188,7 +193,7 @@ class Silence:
     ends_at: datetime
 
     def is_active(self, now: datetime) -> bool:
-        """Whether the silence is in force at this time."""
+        """Return whether the silence is in force at this time."""
         return self.starts_at <= now < self.ends_at
 
 
@@ -199,10 +204,10 @@ class FiringSnapshot:
     firing: tuple[Transition, ...]  # the starts of all current firings, oldest first
     # Keys of firings that the receiver has or may have. Includes firings that have ended
     delivered: frozenset[str]
-    # Starts that were sent after the last sent end of their incident, in the order of sending
+    # Starts that were sent after the last end of the same incident was sent, in the order of
+    # sending.
     sent_starts: tuple[Transition, ...] = ()
     acknowledged: frozenset[str] = frozenset()  # keys of acknowledged firings
     silences: tuple[Silence, ...] = ()  # active silences
-    refused: frozenset[tuple[str, str]] = (
-        frozenset()
-    )  # each receiver that rejected a firing, with the firing's key; includes other receivers
+    # Each receiver that rejected a firing, with the firing's key. Includes other receivers
+    refused: frozenset[tuple[str, str]] = frozenset()

@@ -91,7 +91,7 @@ class IncidentFilter:
     """Selects incidents. None, or an empty text, selects all."""
 
     comparison: str | None = None
-    severity: Severity | None = None  # that of the incident's most severe firing
+    severity: Severity | None = None  # severity of the incident's most severe firing
     text: str = ""  # a part of an alert, segment, reason or explanation; case is ignored
 
 
@@ -106,8 +106,12 @@ class IncidentStart:
 
 @immutable
 class ReceiverRecord:
-    """The last results of a receiver's deliveries. None if there is none, or it was deleted."""
+    """The last results of a receiver's deliveries.
+
+    A field is None if there is no such result, or if it was deleted.
+    """
 
     last_success_at: datetime | None = None
-    last_error_at: datetime | None = None  # the first time of equal errors in a row
-    reason: str | None = None  # that of the last error
+    # If the same error occurred several times in a row, the first of these times
+    last_error_at: datetime | None = None
+    reason: str | None = None  # the text of the last error

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from monitor.model.arrays import Codes, Flags, Floats, Hashes, Ids, Offsets, Rows
 
-# Name of the segment of all users. Users added for a segment's minimum are not in it
+# Name of the segment of all users. Users who were added to reach a segment's minimum are not in it.
 ALL = "all"
 
 # Metrics multiply up to four weights and add up the products. These bounds prevent overflow.
@@ -38,7 +38,7 @@ class Arm(StrEnum):
 
 
 class CoverageReason(StrEnum):
-    """Why a user's list is absent or imperfect. A closed set: it becomes a metric label."""
+    """Why a user's list is absent or imperfect. A metric has these values as a label."""
 
     MISSING = "missing"
     EMPTY = "empty"
@@ -54,13 +54,13 @@ class CoverageReason(StrEnum):
     WRONG_USER = "wrong_user"
     DUPLICATE_USER = "duplicate_user"
     UNAVAILABLE = "unavailable"
-    # Not the arm's fault: rankwatch had no time or no request left for the user
+    # This is not the arm's fault, because rankwatch had no time or no request left for the user.
     TOO_SLOW = "too_slow"
 
 
 @immutable
 class Traces:
-    """Facts on the answers that brought n lists: float64 (n,), NaN for missing facts."""
+    """Facts about the answers with n lists. Arrays are float64 (n,), with NaN for missing facts."""
 
     came_s: Floats  # when the answer came, on the monotonic clock
     age_s: Floats  # age of an answer from a cache, 0 if the cache does not say its age
@@ -70,7 +70,10 @@ class Traces:
 
 @immutable
 class RankingTable:
-    """Lists of n users as received from one arm: maybe empty, longer than k, or with duplicates."""
+    """Lists of n users as received from one arm.
+
+    A list may be empty, longer than k, or contain duplicates.
+    """
 
     users: pd.Index  # n unique ids; sources give pandas ``str``
     # N + 1, ascending int64 from 0: user i has items[offsets[i]:offsets[i + 1]], best first
@@ -86,11 +89,15 @@ class RankingTable:
 
 @immutable
 class Pull:
-    """One arm's answer: lists, and the reason for each failed user. All other users are missing."""
+    """One arm's answer: lists, and the reason for each user that failed.
+
+    All users without a list and without a reason are missing.
+    """
 
     rankings: RankingTable
     failures: Mapping[str, CoverageReason]
-    # What happened, and to which user for example, without secrets
+    # A text for each reason. It says what happened, and names a user as an example. It contains no
+    # secrets.
     notes: Mapping[CoverageReason, str] = field(default_factory=dict)
     # How many users each version of the model answered, if it is reported
     versions: Mapping[str, int] = field(default_factory=dict)
@@ -103,7 +110,7 @@ class Pull:
         reason: CoverageReason = CoverageReason.UNAVAILABLE,
         note: str | None = None,
     ) -> Pull:
-        """The answer of an arm that failed for all users for the same reason."""
+        """Return the answer of an arm that failed for all users for the same reason."""
         import numpy as np  # noqa: PLC0415 - commands that read the database do not need it
 
         table = RankingTable(
@@ -196,11 +203,11 @@ class ByArm:
     candidate: Floats
 
     def of(self, arm: str) -> Floats:
-        """The numbers of one arm."""
+        """Return the numbers of one arm."""
         return self.baseline if arm == Arm.BASELINE else self.candidate
 
     def map(self, change: Callable[[Floats], Floats]) -> ByArm:
-        """Both arrays, changed by the same function."""
+        """Return both arrays, changed by the same function."""
         return ByArm(baseline=change(self.baseline), candidate=change(self.candidate))
 
 
@@ -211,7 +218,7 @@ class Labels:
     grades: ByArm  # grade of the item at each place: at least 0, and 0 after a list's end
     # Each user's k highest grades, descending, padded with 0. Includes items in neither list
     ideal: Floats
-    # Int32 (n,): number of items graded above 0. Without any, metrics of the user are undefined
+    # Int32 (n,): number of items graded above 0. If it is 0, metrics of the user are undefined.
     relevant: Codes
 
 
@@ -235,13 +242,13 @@ class PairBatch:
         return len(self.baseline_lengths)
 
     def of(self, arm: Arm) -> tuple[Codes, Codes]:
-        """One arm's lists, codes (n, k), and their lengths (n,)."""
+        """Return one arm's lists, codes (n, k), and their lengths (n,)."""
         if arm is Arm.BASELINE:
             return self.baseline, self.baseline_lengths
         return self.candidate, self.candidate_lengths
 
     def take(self, rows: slice | Rows) -> PairBatch:
-        """The batch of these rows, in this order. A slice copies nothing."""
+        """Return the batch of these rows, in this order. A slice copies nothing."""
 
         def cut(places: Floats) -> Floats:
             return places[rows]
@@ -265,7 +272,7 @@ class PairBatch:
 
 @immutable
 class CoverageNote:
-    """What happened to the users of one arm with one reason, and the first of these users."""
+    """What happened to the users of one arm for one reason, and examples of these users."""
 
     text: str
     users: tuple[str, ...] = ()
@@ -303,10 +310,10 @@ class Coverage:
 
 @immutable
 class ArmOutcome:
-    """The outcome for each of n panel users in one arm.
+    """The outcome of one arm for each of n users of the panel.
 
-    ``reason`` is 0 for a user whose list can be compared. Otherwise it is the place of the reason in
-    `CoverageReason`, counted from 1. The flags are set for users with reason 0 only.
+    ``reason`` is 0 for a user whose list can be compared. Otherwise it is the place of the reason
+    in `CoverageReason`, counted from 1. The flags are set for users with reason 0 only.
     """
 
     reason: npt.NDArray[np.int8]

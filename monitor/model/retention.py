@@ -22,7 +22,7 @@ class DataKind(StrEnum):
 
 
 Cutoffs: TypeAlias = Mapping[DataKind, datetime]
-"""For each kind of data but alerts, the slot or day before which it is pruned."""
+"""Data of each kind that is older than this slot or day is pruned. Alerts have no entry."""
 
 
 @immutable
@@ -47,7 +47,7 @@ class KindSize:
 
     @property
     def bytes_per_run(self) -> float | None:
-        """Bytes of one run. None without runs."""
+        """Mean number of bytes for each run. None without runs."""
         return self.used_bytes / self.runs if self.runs else None
 
 

@@ -61,7 +61,7 @@ class FixedLimit:
 class Learning(StrEnum):
     """The change that a learned limit detects.
 
-    ``drop``: one unexpected run. ``trend``: a lasting change over several runs.
+    ``drop`` is one unexpected run. ``trend`` is a lasting change over several runs.
     """
 
     DROP = "drop"
@@ -74,7 +74,8 @@ class LearnedLimit:
 
     learning: Learning
     direction: Direction
-    # The end of the statistic's range on that side. It is shown until a limit is learned
+    # The end of the statistic's range on the ``direction`` side. It is shown until a limit is
+    # learned.
     value: float
 
 
@@ -113,11 +114,11 @@ class BaseRule:
     kind: ClassVar[RuleKind]
 
     alert: str
-    # `each` is every segment, `all` included. `named` is for conditions: `all`, and the segments
-    # that a rule names or in which an alert fires
+    # `each` means every segment, including `all`. `named` is for conditions. It means `all`, the
+    # segments that a rule names, and the segments in which an alert fires.
     segments: Literal["all", "each", "named"] | tuple[str, ...] = "all"
     for_runs: int = 1  # the alert fires after this many breaches in a row
-    resolve_after: int = 1  # and resolves after this many recovered runs in a row
+    resolve_after: int = 1  # a firing alert resolves after this many recovered runs in a row
     min_users: int = 1
     severity: Severity = Severity.WARNING
     runbook_url: str | None = None
@@ -160,9 +161,10 @@ class SimilarityRule(BaseRule):
 
     @property
     def thresholds(self) -> tuple[float, ...]:
-        """The limits, if the rule has fixed limits on a mean of bounded scores. Else empty.
+        """The limits of a rule with fixed limits on a mean of bounded scores. Else empty.
 
-        With bounded scores, some of the users can decide on which side of a limit the mean is.
+        If scores are bounded, the scores of some users may already decide on which side of a limit
+        the mean is.
         """
         if not isinstance(self.limit, FixedLimit) or self.statistic.quantile is not None:
             return ()
@@ -223,15 +225,14 @@ class ConditionRule(BaseRule):
         return Subject(METRIC_LABELS[self.kind], self.condition)
 
 
-SeriesRule: TypeAlias = (
-    SimilarityRule | CoverageRule
-)  # a rule that compares the value of a series with a limit in each run
+# A rule that compares the value of a series with a limit in each run
+SeriesRule: TypeAlias = SimilarityRule | CoverageRule
 
 Rule: TypeAlias = SeriesRule | StandstillRule | ConditionRule
 
 
 def describe_series(rule: SeriesRule) -> str:
-    """A text for what the rule judges.
+    """Return a text for what the rule judges.
 
     If the meaning of the values changes, the text changes too, so that old lessons are not used.
     """
@@ -241,7 +242,7 @@ def describe_series(rule: SeriesRule) -> str:
 
 
 def is_learned(rule: Rule) -> TypeGuard[SeriesRule]:
-    """Whether the rule's limit is learned from earlier runs."""
+    """Return whether the rule's limit is learned from earlier runs."""
     return isinstance(rule, SeriesRule) and isinstance(rule.limit, LearnedLimit)
 
 
@@ -250,11 +251,12 @@ class SampleSize(Protocol):
 
     fixed: int  # users that are the same in each run
     rotating: int  # users that are new in each run
-    minimum: int | None  # least users of every segment; added users are the same in each run
+    # Least number of users in every segment; users added for it are the same in each run
+    minimum: int | None
 
     @property
     def stops_early(self) -> bool:
-        """Whether a run stops asking once the rules' verdicts are certain."""
+        """Whether a run stops asking as soon as the rules' verdicts are certain."""
 
 
 class Keep(StrEnum):
@@ -285,9 +287,8 @@ class MeasuringPlan:
     relevance_within: timedelta | None = None
     relevance_after: timedelta = timedelta(0)  # how long after its slot a run first asks for it
     keep_scores: Keep | int
-    keep_lists: Keep | int = (
-        Keep.NONE
-    )  # all users if relevance arrives later, or if an arm is compared with its last run
+    # All users if relevance arrives later, or if an arm is compared with its last run
+    keep_lists: Keep | int = Keep.NONE
     evidence_users: int
 
 
@@ -299,11 +300,11 @@ class JudgingPlan:
     min_paired_share: float  # least share of the asked users that must have both lists
     # In this many runs, the rules that learn what is normal may together cause one false page
     runs_a_false_page: float = 90.0
-    ignored: frozenset[Condition] = (
-        frozenset()
-    )  # under these conditions alerts do not wait for a verdict: pending and firing alerts end
+    # Under these conditions, pending and firing alerts end and do not wait for a verdict
+    ignored: frozenset[Condition] = frozenset()
     stale_after: int = 3  # how many runs in a row may be due without a success
-    # Firings join an incident until seven times this duration after its first lasting firing
+    # A firing joins an incident if it begins at most seven times this duration after the incident's
+    # first lasting firing.
     group_for: timedelta = timedelta(days=1)
     shows_items: bool = True  # whether the texts of alerts name items
     # Whether rules learn what is normal separately for each version of the arms' models
@@ -314,7 +315,7 @@ class JudgingPlan:
     holidays: tuple[tuple[datetime, datetime], ...] = ()
 
     def is_holiday(self, slot: datetime) -> bool:
-        """Whether the slot is on a holiday, so that rules that learn leave out its run."""
+        """Return whether the slot is on a holiday, so that rules that learn leave out its run."""
         return any(start <= slot < end for start, end in self.holidays)
 
     @property
@@ -336,8 +337,6 @@ class Comparison:
     judging: JudgingPlan
     # Name in the configuration. All candidates of this name get the same panel
     family: str | None = None
-    arms: tuple[str, str] = (
-        "baseline",
-        "candidate",
-    )  # the name of each arm within the family, such as the key of one of several candidates
+    # The name of each arm within the family, such as the key of one of several candidates
+    arms: tuple[str, str] = ("baseline", "candidate")
     item_url: str | None = None  # page of an item, with ``{item}`` for the id

@@ -41,8 +41,8 @@ class IdMismatch:
     """Two sides that have hardly any id in common, and the forms that would make ids equal.
 
     The sides are baseline and candidate, or the users of the run and the ``arm`` that lacks them.
-    For ``padding``, one item fills the ends of ``common`` of ``compared`` lists. Both examples are
-    this item.
+    ``padding`` means that one item fills the ends of many lists. Then ``common`` is the number of
+    these lists, ``compared`` is the number of all lists, and both examples are the item.
     """
 
     kind: MismatchKind
@@ -73,7 +73,7 @@ class IdMismatch:
 
 @immutable
 class UnmatchedName:
-    """A name that ``owner``, such as a rule or a route, uses and that matches nothing."""
+    """A name that matches nothing. ``owner`` uses this name, for example a rule or a route."""
 
     owner: str
     name: str  # a segment that does not exist, or a matcher that no alert matches
@@ -85,29 +85,29 @@ class UnmatchedName:
 class RunReasonKind(StrEnum):
     """The kinds of reasons. The comments name the fields that each kind has."""
 
-    TOO_FEW = "too_few"  # users, asked, limit: the least share of users to compare
+    TOO_FEW = "too_few"  # users, asked, limit (the least share of users to compare)
     BOTH_FAILED = "both_failed"  # each arm lost at least half of the users
     LOST_LISTS = "lost_lists"  # arm, users, asked, causes
-    OTHER_ANSWERED = "other_answered"  # arm, asked: no user lacks a list of this arm
-    LATE = "late"  # limit: the deadline of the run in seconds
-    EXAMPLES = "examples"  # examples: some users without a list
+    OTHER_ANSWERED = "other_answered"  # arm, asked; no user lacks a list of this arm
+    LATE = "late"  # limit (the deadline of the run in seconds)
+    EXAMPLES = "examples"  # examples (some users without a list)
     ID_MISMATCH = "id_mismatch"  # mismatch
     UNMATCHED_NAME = "unmatched_name"  # unmatched
-    LEFT_OUT = "left_out"  # text: what was not measured or read, in the source's words
+    LEFT_OUT = "left_out"  # text (what was not measured or read, in the source's words)
     UNTRUSTED_FLOOR = "untrusted_floor"  # doubt, users, asked; text, limit
     NOTHING_COMPARED = "nothing_compared"
-    NEW_CONFIGURATION = "new_configuration"  # slot of the first run with it
-    CHANGED = "changed"  # text: what else changed since the last ok run
-    ERROR = "error"  # text: why the run ended before any user was asked
+    NEW_CONFIGURATION = "new_configuration"  # slot (of the first run with this configuration)
+    CHANGED = "changed"  # text (what else changed since the last ok run)
+    ERROR = "error"  # text (why the run ended before any user was asked)
     LAST_OK = "last_ok"  # slot
 
 
 class FloorDoubt(StrEnum):
     """Why the baseline's second lists are not independent answers."""
 
-    CACHED = "cached"  # text: the header that shows it
+    CACHED = "cached"  # text (the header that shows it)
     SAME_ID = "same_id"
-    EQUAL = "equal"  # limit: how many zeros the chance of equal lists has after the decimal point
+    EQUAL = "equal"  # limit (how many zeros the chance of equal lists has after the decimal point)
 
 
 @immutable
@@ -143,7 +143,7 @@ RunReasons = tuple[RunReason, ...]
 def find_reason(
     reasons: RunReasons, kind: RunReasonKind, arm: Arm | None = None
 ) -> RunReason | None:
-    """The first reason of the kind, and of the arm if it is given."""
+    """Return the first reason of the kind, and of the arm if it is given."""
     for reason in reasons:
         if reason.kind is kind and arm in (None, reason.arm):
             return reason

@@ -37,7 +37,7 @@ class RunStatus(StrEnum):
 
 @immutable
 class PullProgress:
-    """Progress of the pull from ``what``, an arm or the noise floor.
+    """Progress of a pull. ``what`` is the arm or the noise floor from which lists are pulled.
 
     ``stored_answers`` counts the answers of an earlier attempt. ``reason`` says why answers cannot
     be stored.
@@ -73,13 +73,13 @@ class PullProgress:
 class PullRequest:
     """Requests the top k lists of users for a slot from one arm, within ``timeout_s`` seconds.
 
-    - ``what``: the name of the pull in the progress: an arm, or the noise floor.
-    - ``on_progress``: is called with the progress of a long pull.
-    - ``answers_path``: the start of the path of the file that stores answers. None stores nothing.
-      Stored answers are valid for ``answers_valid_s``.
-    - ``together``: a seed for the random order in which the HTTP pulls of one run request users.
-      Without a seed they keep the given order.
-    - ``is_uncached``: asks caches not to answer.
+    - ``what`` names the pull in its progress. It is an arm or the noise floor.
+    - ``on_progress`` is called with the progress of a long pull.
+    - ``answers_path`` is the start of the path of the file that stores answers. None stores
+      nothing. Stored answers are valid for ``answers_valid_s``.
+    - ``together`` is a seed for the random order in which users are requested. All HTTP pulls of
+      one run get the same seed. Without a seed, users are requested in the given order.
+    - ``is_uncached`` asks caches not to answer.
     """
 
     users: pd.Index[str]
@@ -121,7 +121,8 @@ class Claim:
     until: datetime
     # The slot has an ok run, which only another ok run may replace
     has_ok: bool = False
-    # The result of an earlier attempt is not deleted: it becomes a run with the name of `kept_name`
+    # The result of an earlier attempt is kept. It becomes a run with the name that `kept_name`
+    # returns.
     keeps_earlier: bool = False
 
 
@@ -136,7 +137,7 @@ class Histogram:
 
 @immutable
 class Summary:
-    """One metric over the paired users of one segment."""
+    """The results of one metric for the paired users of one segment."""
 
     segment: str
     metric: str
@@ -149,7 +150,10 @@ class Summary:
     histogram: Histogram
 
     def value(self, statistic: str) -> float | None:
-        """The value of the statistic with this canonical name. None if there is none."""
+        """Return the value of the statistic with this canonical name.
+
+        Returns None if there is none.
+        """
         return self.mean if statistic == "mean" else self.statistics.get(statistic)
 
 
@@ -163,7 +167,7 @@ class Scores:
 
 @immutable
 class ArmScore:
-    """One arm-wide metric of one arm in one segment, None if undefined. ``n`` counts lists."""
+    """The value of one metric of one arm in one segment. None if undefined. ``n`` counts lists."""
 
     segment: str
     arm: Arm
@@ -210,7 +214,7 @@ class Evidence:
 
 
 def items_of(users: Iterable[Evidence]) -> frozenset[str]:
-    """All items in the lists of these users."""
+    """Return all items in the lists of these users."""
     items: set[str] = set()
     for user in users:
         items.update(user.baseline, user.candidate)
@@ -219,12 +223,13 @@ def items_of(users: Iterable[Evidence]) -> frozenset[str]:
 
 @immutable
 class RunFacts:
-    """Facts that a run finds, storage stores and pages show under the same names."""
+    """Facts about a run. They have the same names in findings, tables and pages."""
 
     slot: datetime
     status: RunStatus = RunStatus.RUNNING  # until the run is assessed
     reasons: RunReasons = ()  # why the run is not ok, or what an ok run had to leave out
-    # The configured number of items that could be listed, at least the number that an arm listed
+    # The configured number of items that could be listed. If an arm listed more items, their
+    # number.
     catalogue_size: int | None = None
     models: Models | None = None  # None until a version is known
     input_hash: str | None = None  # a hash of all users' lists: equal lists have equal hashes
@@ -242,14 +247,14 @@ class Findings(RunFacts):
     arm_scores: tuple[ArmScore, ...] = ()
     lists: KeptLists | None = None  # None if no user was compared or no lists are stored
     is_labelled: bool = False  # whether relevance was known
-    split: Split | None = None  # None if no metric can be split, as is ``explanation``
+    split: Split | None = None  # None if no metric can be split; then ``explanation`` is None too
     explanation: Explanation | None = None
     stage_seconds: Mapping[str, float] = field(default_factory=dict)
     # Each arm's time to answer. It is shown but not stored
     pull_seconds: Mapping[Arm, float] = field(default_factory=dict)
     # Quantiles of `Answers.gaps`. They are not stored
     gap_s: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    # Stored with the explanation. The reason describes them in words
+    # Mismatches are stored with the explanation. The reason describes them in words.
     id_mismatches: tuple[IdMismatch, ...] = ()
 
 
@@ -291,18 +296,21 @@ class Run(RunFacts):
 
     @property
     def mark(self) -> tuple[object, ...]:
-        """A value that differs from run to run, and changes with a new attempt and with labels."""
+        """A value that differs from run to run, and changes with a new attempt or with labels."""
         return tuple(getattr(self, name) for name in RUN_MARK)
 
     def has_input_of(self, other: Run | None) -> bool:
-        """Whether all lists are those of the other run."""
+        """Return whether this run and the other run got the same lists."""
         if other is None or self.input_hash is None:
             return False
         return self.input_hash == other.input_hash
 
 
 def kept_name(comparison: str, attempt: int) -> str:
-    """The name of the run that stores an earlier attempt of a slot. No comparison can have it."""
+    """Return the name under which an earlier attempt of a slot is stored.
+
+    No comparison can have it.
+    """
     return f"{comparison}{KEPT_MARK}{attempt}"
 
 
@@ -360,7 +368,10 @@ class Lease:
 
 @immutable
 class Occupied:
-    """Another daemon has the lease. It ends in ``free_in_s`` seconds if it is not renewed."""
+    """Another daemon has the lease.
+
+    The lease ends in ``free_in_s`` seconds unless it is renewed.
+    """
 
     holder: str
     epoch: int

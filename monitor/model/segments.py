@@ -11,7 +11,10 @@ _CLOSE = 0.5
 
 
 def name_value(value: str) -> str:
-    """The value in names: ``18`` for ``18.0``, ``true`` for ``True``. Other text is unchanged."""
+    """Write the value as names do.
+
+    ``18.0`` becomes ``18``, and ``True`` becomes ``true``. Other texts do not change.
+    """
     integral = _INTEGRAL.fullmatch(value)
     if integral:
         return integral[1]
@@ -19,15 +22,15 @@ def name_value(value: str) -> str:
 
 
 def name_segment(name: str) -> str:
-    """A segment's name, ``dimension=value`` or ``all``, with the value named by `name_value`."""
+    """Write a segment's name, ``dimension=value`` or ``all``. `name_value` writes the value."""
     dimension, sign, value = name.partition("=")
     return f"{dimension}{sign}{name_value(value)}"
 
 
 def find_nearest(name: str, candidates: Collection[str]) -> str | None:
-    """The most similar candidate of the same dimension, compared by value.
+    """Return the candidate of the same dimension with the most similar value.
 
-    None if none is close.
+    Returns None if no value is close.
     """
     dimension, _, value = name.rpartition("=")
     nearest = None
@@ -43,7 +46,7 @@ def find_nearest(name: str, candidates: Collection[str]) -> str | None:
 
 
 def _likeness(one: str, other: str) -> float:
-    """1 for equal texts, and at least `_CLOSE` if one text begins with the other."""
+    """Return 1 for equal texts, and at least `_CLOSE` if one text begins with the other."""
     ratio = difflib.SequenceMatcher(None, one, other, autojunk=False).ratio()
     is_start = bool(one and other) and (one.startswith(other) or other.startswith(one))
     return max(ratio, _CLOSE) if is_start else ratio

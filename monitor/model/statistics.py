@@ -33,7 +33,7 @@ class Statistic:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read a statistic's name. ConfigError if there is no such statistic."""
+        """Read a statistic's name. Raises ConfigError if there is no such statistic."""
         name = text.strip()
         if name == "mean":
             return cls()
@@ -57,7 +57,7 @@ class Statistic:
 
 
 class NoiseFloor(StrEnum):
-    """How to measure the similarity of the baseline to itself: what its lists are compared with."""
+    """What the baseline's lists are compared with, to measure its similarity to itself."""
 
     SERVE = "serve"  # second lists, requested at the same time
     TEMPORAL = "temporal"  # the baseline's lists of the last run
@@ -68,24 +68,28 @@ class DerivedMetric(StrEnum):
     """Series derived from a metric, for compared users with a second baseline list."""
 
     FLOOR = "floor"  # scores of the baseline's two lists
-    # The candidate's distance from the baseline, minus that of the baseline's two lists from each
-    # other. Above 0 is drift
+    # The candidate's distance from the baseline, minus the distance between the baseline's two
+    # lists. A value above 0 means drift.
     OVER_FLOOR = "over_floor"
 
     def of(self, metric: str) -> str:
-        """Name of this series of a metric: ``floor(tau_ext@10)``."""
+        """Return the name of this series of a metric, such as ``floor(tau_ext@10)``."""
         return f"{self}({metric})"
 
 
 def parse_derived(name: str) -> tuple[DerivedMetric | None, str]:
-    """The series and its metric: ``over_floor(ndcg@10)`` gives over_floor and ``ndcg@10``."""
+    """Return the series and its metric.
+
+    For example, ``over_floor(ndcg@10)`` gives over_floor and ``ndcg@10``.
+
+    """
     if match := _DERIVED.fullmatch(name):
         return DerivedMetric(match[1]), match[2]
     return None, name
 
 
 class Lack(StrEnum):
-    """What users are counted for: a fault of their list, or a trait in `TRAITS`."""
+    """A fault of a list, or a trait of a list (see `TRAITS`). Users with it are counted."""
 
     MISSING = "missing"
     EMPTY = "empty"
@@ -95,7 +99,7 @@ class Lack(StrEnum):
     UNPAIRED = "unpaired"  # the user lacks one of the two lists, so this belongs to no arm
     SHARED = "shared_list"
     UNCHANGED = "unchanged_list"
-    # These three compare both arms, and belong to the candidate
+    # These three compare both arms. They are counted for the candidate.
     REVERSED = "top_reversed"
     FIRST_DIFFERS = "first_differs"
     IDENTICAL = "identical_list"
@@ -119,9 +123,9 @@ _REASONS = {
 
 @dataclass(frozen=True, slots=True)
 class CoverageShare:
-    """The share of users, from 0 to 1, with this ``lack`` in this ``arm``.
+    """The share of users, from 0 to 1, whose list from one arm has a certain fault or trait.
 
-    ``unpaired`` has no arm.
+    ``lack`` is the fault or the trait. ``unpaired`` has no arm.
     """
 
     lack: Lack
@@ -131,7 +135,7 @@ class CoverageShare:
     def parse(cls, text: str) -> Self:
         """Read ``missing(candidate)``, ``missing`` (of the candidate) or ``unpaired``.
 
-        ConfigError if there is no such share.
+        Raises ConfigError if there is no such share.
         """
         match = _LACK.fullmatch(text.strip())
         try:
@@ -154,7 +158,7 @@ class CoverageShare:
         return self.lack if self.arm is None else f"{self.lack}({self.arm})"
 
     def count(self, row: CoverageRow) -> int:
-        """The number of users with this lack in the row. Traits are not in the coverage."""
+        """Return how many users of the row have this fault. Traits are not in the coverage."""
         if self.lack is Lack.UNPAIRED:
             return row.asked - row.paired
         reasons = _REASONS[self.lack]

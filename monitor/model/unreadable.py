@@ -1,4 +1,4 @@
-"""Values of a table that cannot be read: how many, in which column, with an example."""
+"""Reports values of a table that cannot be read: how many, in which column, with an example."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -24,10 +24,10 @@ class Need(StrEnum):
 
 @immutable
 class Unreadable:
-    """How many of the ``rows`` values of one column cannot be read. ``count`` may be 0.
+    """The number of values in one column that cannot be read, ``count``, among all ``rows``.
 
-    ``found`` describes the first unreadable value, and ``hint`` says what to do. If the values are
-    objects, ``field`` is the name of a field in them.
+    ``count`` may be 0. ``found`` describes the first unreadable value, and ``hint`` says what to
+    do. If the values are objects, ``field`` is the name of a field in them.
     """
 
     where: str
@@ -41,7 +41,7 @@ class Unreadable:
     field: str | None = None  # may be a user's id
 
     def sentence(self, *, shows_example: bool) -> str:
-        """The sentence for people. The caller hides the example if users have pseudonyms."""
+        """Return the sentence for people. The caller hides the example if users have pseudonyms."""
         example = ""
         hint = self.hint
         if self.field is not None:
@@ -59,12 +59,12 @@ class Unreadable:
 
 
 def name_a_field(column: str, field: str) -> str:
-    """What to do if a column has objects in place of ids."""
+    """Say what to do if a column has objects in place of ids."""
     return f"to name a field, write `{column}.{field}` in place of `{column}`"
 
 
 def add_up(parts: Iterable[Unreadable]) -> tuple[Unreadable, ...]:
-    """Merge the values of each column. Adds up counts and rows, and keeps the first example."""
+    """Merge the parts of each column. Adds up counts and rows, and keeps the first example."""
     sums: dict[tuple[str, str, Need], Unreadable] = {}
     for part in parts:
         key = (part.where, part.column, part.need)
@@ -91,7 +91,10 @@ def require_readable(parts: Iterable[Unreadable], limit: float) -> None:
 def require_readable_lists(
     by_name: Mapping[str, Iterable[Unreadable]], limits: Mapping[str, float]
 ) -> None:
-    """Call `require_readable` for joined lists by name. Those of the noise floor are optional."""
+    """Call `require_readable` for each of the joined lists.
+
+    The noise floor's lists are optional.
+    """
     for name, parts in by_name.items():
         if name != "noise_floor":
             require_readable(parts, limits[name])

@@ -12,9 +12,18 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, SecretStr
 
-from monitor.boundary.options import ConfigPath, Duration, Options, check_headers, must, web_url_of
+from monitor.boundary.options import (
+    ConfigPath,
+    Duration,
+    Options,
+    check_headers,
+    must,
+    readable_by,
+    web_url_of,
+)
 from monitor.boundary.options.one_of import OneOf
 from monitor.boundary.plugins import OPENING_S, Guard, PluginError
+from monitor.boundary.redaction import require_encoded_login
 from monitor.boundary.web_proxy import Proxy
 from monitor.model.errors import ConfigError, DeliveryError
 from monitor.model.notifications import Message, Treatment, Updates
@@ -31,6 +40,7 @@ def _has_no_credentials(url: str) -> bool:
     return "@" not in parts.netloc and not parts.fragment
 
 
+_has_encoded_login = readable_by(require_encoded_login)
 _is_url = must(web_url_of, "not a URL: write http://host:port/path or https://host/path")
 _is_bare = must(
     _has_no_credentials,
@@ -63,8 +73,8 @@ _RESERVED = frozenset({
 
 ReceiverName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,62}$")]
 """The name of a receiver. It is the value of a metric label and a key in the outbox."""
-Url = Annotated[str, _is_url, _is_bare]
-SecretUrl = Annotated[SecretStr, _is_url, _is_bare]
+Url = Annotated[str, _has_encoded_login, _is_url, _is_bare]
+SecretUrl = Annotated[SecretStr, _has_encoded_login, _is_url, _is_bare]
 Timeout = Annotated[
     Duration, must(LONGEST_TIMEOUT.__ge__, f"must be at most {LONGEST_TIMEOUT.total_seconds():g}s")
 ]

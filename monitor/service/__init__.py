@@ -1,1 +1,1 @@
-"""The composition root. It wires all parts, and runs the daemon, the commands and the analyses."""
+"""Connects all parts, and runs the daemon, the commands and the analyses."""

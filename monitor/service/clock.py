@@ -9,7 +9,7 @@ from monitor.model.instants import utc_now
 SKEW = timedelta(seconds=30)
 """The largest accepted difference between the clocks of two machines."""
 LEAST_JUMP = timedelta(seconds=5)
-"""Smaller differences are no jumps. Leap seconds, small corrections or a slow loop cause them."""
+"""A smaller jump is ignored. Leap seconds, small corrections or a slow loop can cause it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class SystemClock:
 
 @dataclass(frozen=True, slots=True)
 class SlotClock(SystemClock):
-    """The clock of a replay. It always shows the time of the slot. Durations are real."""
+    """The clock of a replay. Its time is always the slot, but it measures real durations."""
 
     slot: datetime
 
@@ -37,7 +37,7 @@ class SlotClock(SystemClock):
 
 
 class JumpFinder:
-    """Compares how far the wall clock and the steady clock advanced since the last look.
+    """Finds jumps of the wall clock by comparing it with the steady clock at each look.
 
     Slow corrections never add up to a jump, because each look compares only with the last one.
     """

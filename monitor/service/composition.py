@@ -45,10 +45,10 @@ from monitor.storage.sinks import ScoreFiles
 log = structlog.get_logger(__name__)
 
 PINGS_S = 3.0
-"""The time limit for pending pings, after everything else is closed."""
+"""The time limit for sending pending pings when the daemon stops."""
 LATELY = timedelta(hours=1)
-"""How long the metrics count a dead delivery."""
-_answer_folder = cache(AnswerFolder)  # all candidates of a family share one
+"""Metrics count the deliveries that became dead within this time."""
+_answer_folder = cache(AnswerFolder)  # the comparisons of a family share one folder
 
 
 @immutable
@@ -61,7 +61,8 @@ class Wiring:
     policy: NotificationPolicy
     pseudonyms: Pseudonyms | None = None
     pings: tuple[RunPings, ...] = ()
-    reopen: Callable[[ComparisonOptions], Watched] | None = None  # opens a comparison's sources
+    # opens the sources of a comparison again
+    reopen: Callable[[ComparisonOptions], Watched] | None = None
 
     def find_user(self, user_id: str) -> str:
         """Return the stored id of a user. It is a keyed hash if the privacy settings demand one."""
@@ -71,7 +72,7 @@ class Wiring:
 
     @property
     def receiver_names(self) -> tuple[str, ...]:
-        """The names of the receivers that get each announced transition."""
+        """The names of all receivers. Each announced transition is delivered to them."""
         return tuple(receiver.name for receiver in self.receivers)
 
     def close(self, timeout_s: float = PINGS_S) -> None:
@@ -81,7 +82,7 @@ class Wiring:
             ping.close(timeout_s=ends_at - time.monotonic())
 
     def renew_sources(self, comparison: str) -> None:
-        """Reopen the sources of a comparison whose run hangs."""
+        """Open the sources of a comparison again, because its run hangs."""
         for each in self.settings.comparisons:
             if each.name == comparison and self.reopen is not None:
                 self.watched[comparison] = self.reopen(each)
@@ -127,7 +128,7 @@ def set_known_names(
     *,
     pings: Sequence[str] = (),
 ) -> None:
-    """Limit the metrics to the comparisons, receivers and ``pings`` of this wiring."""
+    """Export metrics only for the comparisons and receivers of this wiring, and for these pings."""
     publisher.watch(
         tuple(wiring.watched),
         wiring.receiver_names,
@@ -139,7 +140,7 @@ def set_known_names(
 
 
 def show_outbox(store: SqlStore, publisher: PrometheusPublisher, now: datetime) -> None:
-    """Publish how many deliveries are pending, held back and recently dead.
+    """Publish how many deliveries are pending, are held back or have recently become dead.
 
     Raises DatabaseError if the database cannot be read.
     """
@@ -159,9 +160,9 @@ def watch(
 ) -> Watched:
     """Open the sources of one comparison.
 
-    ``shared`` has the answers that all comparisons of its family share. ``selectors`` are the
-    matchers of the configuration that only its alerts can match. The installation's name becomes
-    a label.
+    ``shared`` has the answers that all comparisons of the family use. ``selectors`` are those
+    matchers of the configuration that only alerts of this comparison can match. The name of the
+    installation becomes a label of the alerts.
     """
     again = None
     baseline = options.baseline
@@ -248,12 +249,12 @@ def _installed(
 def reconcile(wiring: Wiring, store: SqlStore, clock: Clock) -> None:
     """Adapt the store to the configuration.
 
-    Alerts end if the configuration has no rule or comparison for them, and receivers are notified.
-    Deliveries to removed receivers are dropped. Rejected deliveries are retried if the alert still
-    fires.
+    An alert ends if its rule or its comparison is no longer configured. Receivers are notified of
+    the end. Deliveries to removed receivers are dropped. Rejected deliveries are retried if the
+    alert still fires.
     """
-    # A database belongs to one configuration. So comparisons, rules and receivers that it does not
-    # name were removed.
+    # A database belongs to one configuration. If the configuration does not name a stored
+    # comparison, rule or receiver, somebody has removed it.
     comparisons = [watched.comparison for watched in wiring.watched.values()]
     ends = retire_alerts(store.alerts.states(), store.alerts.firing(), comparisons, at=clock.now())
     if ends:
@@ -283,12 +284,12 @@ def require_reloadable(new: Settings, old: Settings) -> Settings:
 
 _WAIT_S = 2.0
 _PAUSE_S = 60.0
-"""The pause after a failed request for titles. In this time pages show no titles."""
+"""The pause after a failed request for titles. During the pause pages show no new titles."""
 _MOST = 50_000
 
 
 class TitleCache:
-    """Caches titles by comparison and item. It uses the sources of the wiring in force.
+    """Caches titles by comparison and item. It reads them from the sources in use now.
 
     If an item has no title, the next page requests it again.
     """

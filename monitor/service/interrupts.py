@@ -1,4 +1,4 @@
-"""Handles the signals that end a command: it raises or delays SIGINT and SIGTERM."""
+"""Turns the signals that end a command (SIGINT, SIGTERM) into exceptions, or delays them."""
 
 import signal
 import sys
@@ -10,17 +10,17 @@ from types import FrameType
 from monitor.boundary.deadline import SignalHandler, signals_handled
 
 terminated = threading.Event()
-"""Set after SIGTERM. A library may replace the exception of the handler by KeyboardInterrupt."""
+"""Set after SIGTERM, because a library may turn the exception into KeyboardInterrupt."""
 
 
 def _exit(number: int, _: FrameType | None) -> None:
     terminated.set()
-    sys.exit(128 + number)  # the same code as a shell
+    sys.exit(128 + number)  # a shell uses the same exit code
 
 
 @contextmanager
 def termination_raised(handle: Callable[[int, FrameType | None], None] = _exit) -> Iterator[None]:
-    """Make SIGTERM end the block by an exception, so that the block releases its resources.
+    """Let SIGTERM raise an exception in the block, so that the block releases its resources.
 
     ``handle`` raises the exception. The default is SystemExit with the code 143.
     """

@@ -25,16 +25,17 @@ _QUIET = {
     # The daemon itself counts and logs overlapping and failing jobs.
     "apscheduler.scheduler": logging.ERROR,
     "apscheduler.executors": logging.CRITICAL + 1,
-    # These log URLs with queries, and answers of other programs. They also raise their errors.
+    # These libraries log complete URLs and answers of other programs. Nothing is lost, because they
+    # also raise their errors.
     **dict.fromkeys(("aiohttp", "apprise", "urllib3"), logging.CRITICAL + 1),
 }
-"""For libraries with too many warnings, the lowest level that is logged."""
+"""The lowest level that is logged, for libraries that log too much."""
 
 
 def _is_written(record: logging.LogRecord) -> bool:
-    """Return whether to log a record. It must be a warning, or come from this program.
+    """Return whether to log a record. Libraries may log only warnings and errors.
 
-    Below the level of warnings, libraries log requests, which contain secrets.
+    Their other records contain requests, and requests contain secrets.
     """
     return record.levelno >= logging.WARNING or record.name.partition(".")[0] == _OURS
 
@@ -93,7 +94,7 @@ def configure(
 ) -> None:
     """Configure structlog, and route the logs of libraries through it.
 
-    Logs go to the stream, or to standard error without one. Without ``shows_tracebacks`` the
+    Logs are written to the stream. The default is standard error. Without ``shows_tracebacks`` the
     console shows only the type and the place of an error.
     """
     as_json = format_ == "json" or (format_ == "auto" and not sys.stderr.isatty())
@@ -140,7 +141,7 @@ def configure(
 def format_traceback(exc_info: structlog.typing.ExcInfo) -> str:
     """Return the traceback of an error and of its causes.
 
-    It omits the messages of other programs' errors, because they may quote ids.
+    Only errors of this program are shown with their message, because other messages may quote ids.
     """
     lines = list[str]()
     for each in reversed(list(_shown_chain(exc_info[1]))):

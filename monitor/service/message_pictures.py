@@ -1,6 +1,6 @@
-"""Draws pictures for messages. A picture is the chart of the comparison as PNG.
+"""Draws pictures for messages. A picture shows the chart of a comparison as PNG.
 
-A child process draws the pictures, because resvg blocks all threads.
+A child process draws the pictures, because resvg stops all other threads of its process.
 """
 
 import re
@@ -34,7 +34,7 @@ from monitor.web.pages.site import Query, Site
 PATIENCE_S = 5.0
 """How long a message waits for its picture."""
 REST_S = 300.0
-"""The time without pictures after a failure. It is long, because many alerts may fire at once."""
+"""The pause after a failure. It is long, because many alerts may fire at the same time."""
 _LARGE = (
     "svg text, svg text.tick { font: 19px Arimo, sans-serif; } svg .line { stroke-width: 2.5; }"
 )
@@ -66,7 +66,7 @@ class MessagePictures:
             log.info("messages have no pictures", advice=write_extra("pictures"))
 
     def draw(self, message: Message) -> bytes | None:
-        """Return a PNG of the first metric and segment, 960 by 322 pixels, at most 30 kB.
+        """Return the chart of the heaviest change as PNG: 960 by 322 pixels, at most 30 kB.
 
         Returns None if there are no data, if the extra is not installed, or after a failure.
         """
@@ -117,7 +117,8 @@ class MessagePictures:
 
 @lru_cache(maxsize=16)
 def _draw_png(*parts: Markup) -> bytes:
-    # resvg supports neither variables nor media queries, so insert the light colours.
+    # resvg supports no CSS variables and no media queries. So write the light colours into the
+    # style.
     css = re.sub(r"@media[^{]*\{(?:[^{}]*\{[^{}]*\})*[^{}]*\}", "", read_style().replace("\n", " "))
     for name, colour in re.findall(r"(--[\w-]+): ([^;]+);", css):
         css = css.replace(f"var({name})", colour)

@@ -1,6 +1,6 @@
-"""Runs one slot of one comparison: claims, executes, stores and publishes it.
+"""Runs one slot of one comparison: claims the slot, measures, stores and publishes the result.
 
-It also measures relevance that arrives after the run.
+Also measures relevance that arrives after the run.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from monitor.service.interrupts import interrupts_held
 from monitor.settings.schedule import Schedule
 from monitor.sources.kept_answers import AnswerFolder
 
-if TYPE_CHECKING:  # importing prometheus_client is slow
+if TYPE_CHECKING:  # because importing prometheus_client is slow
     from monitor.export.publisher import PrometheusPublisher
     from monitor.receivers.pings import RunPings
     from monitor.storage import SqlStore
@@ -51,7 +51,7 @@ if TYPE_CHECKING:  # importing prometheus_client is slow
 T = TypeVar("T")
 
 STORING = timedelta(minutes=5)
-"""How long a run keeps its claim after its deadline. In this time it stores its result."""
+"""How long a run keeps its claim after its deadline, to store its result."""
 FINISHING_S = 60.0
 """How long a run may continue after its deadline, to measure the answers of its sources."""
 _LOGGED_S = 10
@@ -64,7 +64,7 @@ def ignore(*_: object) -> None:
 
 
 def whoami() -> str:
-    """Return the name of this process, unique among processes that share a database."""
+    """Return the name of this process. Processes that share a database have different names."""
     return f"{socket.gethostname()}:{os.getpid()}"
 
 
@@ -75,16 +75,16 @@ class Watched:
     comparison: Comparison
     arms: Arms
     schedule: Schedule
-    answers: AnswerFolder | None = None  # stores answers of long pulls
-    # Whether answers depend on the time of the request. A later run of a slot then gets other
-    # answers.
+    answers: AnswerFolder | None = None  # stores the answers of a run until the run is stored
+    # Whether the answers of its sources depend on the time of the request. If so, a slot that is
+    # run again gets other answers.
     is_live: bool = False
     # Locked while a run reads from the sources.
     in_use: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     @property
     def staleness_limit(self) -> timedelta:
-        """The longest time without an ok run, after which the comparison is stale."""
+        """If there is no ok run for longer than this, the comparison is stale."""
         return (
             self.comparison.judging.stale_after * self.schedule.longest
             + self.comparison.measuring.deadline
@@ -99,7 +99,8 @@ def select_watched(
 ) -> tuple[Watched, ...]:
     """Return the comparison or the family with this name. Without a name return all.
 
-    A family has one comparison for each candidate. With ``again`` stored answers are ignored.
+    A family has one comparison for each candidate. With ``again`` the sources are asked again,
+    instead of using stored answers.
 
     Raises ConfigError if there is no such comparison.
     """
@@ -141,7 +142,7 @@ def backfill_runs(
         end=end,
     )
     while True:
-        # Lock the sources for one run at a time, so that the next slot does not wait for all runs.
+        # Release the sources after each run, so that the next slot does not wait for all of them.
         with watched.in_use:
             filled = next(filling, None)
         if filled is None:
@@ -150,7 +151,7 @@ def backfill_runs(
 
 
 def _open_spool() -> ScoreSpool:
-    # Import DuckDB late, because the scores of most runs fit into memory.
+    # Import DuckDB only here, because most runs do not need it: their scores fit into memory.
     from monitor.storage.score_spool import DuckSpool  # noqa: PLC0415
 
     return DuckSpool()
@@ -165,10 +166,11 @@ class Runner:
     owner: str = field(default_factory=whoami)
     publisher: PrometheusPublisher | None = None
     patience_s: float = 120.0  # how long each statement waits for the database
-    # Pings of each start and end. If a claim was released or lost, no end is sent.
+    # These pings get the start and the end of each run, but no end if the claim was released or
+    # lost.
     pings: tuple[RunPings, ...] = ()
     claims: dict[int, Claim] = field(default_factory=dict)  # the claims of runs at work
-    # The progress of present pulls, by comparison.
+    # How far the pulls of present runs are, by comparison.
     progress: dict[str, dict[str, PullProgress]] = field(default_factory=dict)
     on_progress: Callable[[str, PullProgress], object] = ignore
     renew_sources: Callable[[str], object] = ignore  # called if a run of the comparison hangs
@@ -185,11 +187,11 @@ class Runner:
     ) -> RunResult | None:
         """Run the slot.
 
-        Returns None if another process has the slot, or if the claim was lost before the result was
+        Returns None if another process has claimed the slot, or took it over before the result was
         stored.
 
-        ``receivers`` get every start and end of an alert. Transitions have the time of
-        ``judged_at``. The default is the present time.
+        ``receivers`` get every start and end of an alert. Transitions get their time from the clock
+        ``judged_at``. The default is the runner's clock.
         """
         taken: list[Claim] = []
         try:
@@ -218,7 +220,7 @@ class Runner:
         rerun: bool,
     ) -> None:
         now = self.clock.now()
-        # An interrupt between the claim and ``taken`` would leave the claim unreleased.
+        # If an interrupt came before the claim is in ``taken``, nobody would release the claim.
         with interrupts_held():
             claim = self.store.runs.claim(
                 comparison.name,
@@ -246,7 +248,7 @@ class Runner:
             "attempt": claim.attempt,
         }
         if claim.attempt == 1 or not claim.keeps_earlier:
-            # A second attempt gets another id when it is stored.
+            # A later attempt gets its final id only when it is stored, so it is not logged before.
             bound["run"] = claim.run_id
         with (
             structlog.contextvars.bound_contextvars(**bound),
@@ -287,9 +289,9 @@ class Runner:
         self.on_progress(claim.comparison, pull)
 
     def _end(self, result: RunResult, receivers: tuple[str, ...]) -> RunResult | None:
-        """Store the result, and report it. Returns None if the claim was lost.
+        """Store and publish the result. Returns None if another process has taken over the claim.
 
-        If the slot has an earlier ok run and this run is not ok, the earlier run is kept.
+        If this run is not ok but the slot has an earlier ok run, the earlier run is kept.
         """
         result = replace(result, finished_at=self.clock.now())
         if result.claim.has_ok and result.status is not RunStatus.OK:
@@ -335,7 +337,7 @@ class Runner:
         )
 
     def _silences(self, name: str) -> tuple[UnmatchedName, ...]:
-        """Return active silences that match nothing but may be intended for the comparison."""
+        """Return active silences that match no alert but seem meant for this comparison."""
         active = self.store.alerts.silences(ending_after=self.clock.now())
         meant = [silence for silence in active if may_concern(silence, name)]
         if not meant:
@@ -352,9 +354,9 @@ class Runner:
         clock: Clock,
         scores: RunScores,
     ) -> RunResult | str:
-        """Measure in a thread, and return the result, or why there is none.
+        """Measure in a thread. Return the result, or a text on why there is none.
 
-        A hung thread is left behind. It keeps the sources locked until it ends.
+        If the thread hangs, nobody waits for it, but the sources stay locked until it ends.
         """
         arms = replace(watched.arms, on_progress=partial(self._note_progress, claim))
         if watched.answers is not None:
@@ -374,7 +376,7 @@ class Runner:
             self._leave_behind(claim.comparison)
             named = f"its deadline of {format_duration(deadline)} plus {FINISHING_S:g} s"
             return f"the run did not end within {named}: its work was left behind"
-        # A bug makes the run fail. The failed run is stored and alerted on.
+        # A bug makes the run fail. The failed run is stored, and its alert fires.
         except Exception as error:
             log.exception("run failed because of a bug")
             return f"internal error: {describe_fault(error)}: please report it"
@@ -391,7 +393,7 @@ class Runner:
             ping.run_finished(claim, failure)
 
     def patiently(self, call: Callable[[], T]) -> T:
-        """Call the function, and retry if the database is briefly away."""
+        """Call the function. If the database does not answer, retry for ``patience_s`` seconds."""
 
         def may_pass(error: Exception) -> bool:
             return isinstance(error, DatabaseError) and not error.permanent
@@ -402,7 +404,7 @@ class Runner:
             timeout=self.patience_s,
             wait_max=20.0,
         ):
-            # An interrupted transaction would keep its lock. Then no slot could be released.
+            # An interrupted transaction would keep its lock, and then no slot could be released.
             with attempt, interrupts_held():
                 return call()
         raise AssertionError  # pragma: no cover - the context raises the last error

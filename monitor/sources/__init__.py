@@ -62,7 +62,7 @@ class SourceOptions(OneOf):
 
     @property
     def has_scores(self) -> bool:
-        """Whether the lists have the model's own scores."""
+        """Whether the lists come with the model's own scores."""
         return getattr(self.given, "scores", None) is not None
 
     @property
@@ -88,11 +88,11 @@ class RelevanceOptions(OneOf):
     also: ClassVar[frozenset[str]] = frozenset({"after", "within"})
 
     after: Annotated[Duration | None, NOT_IN_HASH] = None
-    """How long after its slot a run first reads what users found relevant. All of it must be there
-    at this time, because the first answer that is not empty is used. Later answers are not read.
-    Without `after`, the run itself reads it."""
+    """How long after its slot a run first reads what users found relevant. All of this must be
+    known at that time, because rankwatch uses the first answer that is not empty and ignores later
+    answers. Without `after`, the first read is part of the run."""
     within: Annotated[Duration, NOT_IN_HASH] = timedelta(days=7)
-    """How long after its slot a run waits for what users found relevant."""
+    """How long after its slot a run stops waiting for what users found relevant."""
 
     def _problems(self) -> Iterator[str]:
         if self.after is not None and self.after >= self.within:
@@ -108,11 +108,12 @@ class SampleOptions(Options):
     fixed: int = Field(default=0, ge=0, le=10**8)
     """Number of users that are the same in every run. They show the trend."""
     rotating: int = Field(default=0, ge=0, le=10**8)
-    """Number of users that every run draws again. Decisions are based on them."""
+    """Number of users that each run draws at random. Decisions are based on them."""
     minimum: int | None = Field(default=None, ge=1, le=10**6)
-    """The least number of users of each segment. A segment with fewer users is asked completely.
-    Users that are added for this are the same in every run. They are used for this segment only. So
-    they do not bias the figures of other segments and of all users."""
+    """The smallest number of users that a run asks for in each segment. If a segment has fewer
+    users, the run asks for all of them. The users that are added are the same in every run. They
+    count for this segment only, so that they do not bias the figures of other segments and of all
+    users."""
     stop_when: Literal["decided"] | None = None
     """Ask users in random order, and stop when the verdict of every rule on a metric is certain.
     For each rule and segment, asking all users would change the verdict in at most 1 of 100
@@ -120,7 +121,7 @@ class SampleOptions(Options):
 
     @property
     def stops_early(self) -> bool:
-        """Whether a run stops asking once the rules' verdicts are certain."""
+        """Whether a run stops asking when the verdicts of the rules are certain."""
         return self.stop_when is not None
 
     def _problems(self) -> Iterator[str]:
@@ -132,22 +133,25 @@ def _are_distinct(names: Sequence[str]) -> bool:
     return len(set(names)) == len(names)
 
 
-_are_once = must(_are_distinct, "names a column twice: name it once")
+_are_once = must(_are_distinct, "names the same column twice: name it once")
 
 
 def _check_segments(names: tuple[str, ...]) -> tuple[str, ...]:
     for name in names:
         if "=" in name or not name.isprintable():
             raise ValueError(
-                f"segment column {name!r} has = or a control character in its name: rename the "
-                f"column"
+                f"the name of segment column {name!r} contains = or a control character: rename "
+                "the column"
             )
     return names
 
 
 @_from_kinds("users")
 class UsersOptions(OneOf):
-    """The users that are asked, their segments and the sample. Give exactly one source, or all."""
+    """The users that are asked, their segments and the sample.
+
+    Give exactly one source, or `all`.
+    """
 
     also: ClassVar[frozenset[str]] = frozenset({"segments", "sample"})
 
@@ -157,15 +161,15 @@ class UsersOptions(OneOf):
         default=(), max_length=20
     )
     """Columns whose values divide the users into segments. They are columns of the file or table
-    that `users` names. With `users: {all: true}` they are columns of the baseline's file or
+    that `users` names. With `users: {all: true}`, they are columns of the baseline's file or
     table."""
     sample: Annotated[int, Field(ge=1, le=10**8)] | SampleOptions | None = None
-    """How many users a run asks for. A number asks for the same users in every run. Without it a
-    run asks for all users."""
+    """How many users a run asks for. If it is a number, every run asks for the same users. Without
+    `sample`, a run asks for all users."""
 
     @property
     def sample_size(self) -> SampleOptions | None:
-        """How many users of each kind a run asks for. None means all users."""
+        """How many fixed and rotating users a run asks for. None means all users."""
         return SampleOptions(fixed=self.sample) if isinstance(self.sample, int) else self.sample
 
     def _problems(self) -> Iterator[str]:
@@ -189,7 +193,8 @@ def _all_users(baseline: SourceOptions) -> Options:
     able = " or ".join(kind for kind, source in SOURCES.items() if source.all_users is not None)
     instead = " or ".join(f"users.{kind}" for kind in _readers("users") if SOURCES[kind].is_pulled)
     raise ConfigError(
-        f"needs a baseline from {able}; {baseline.kind} cannot list its users: give {instead}"
+        f"needs a baseline from {able}, because {baseline.kind} cannot list its users: "
+        f"give {instead}"
     )
 
 
@@ -198,8 +203,8 @@ def joined_problem(
 ) -> tuple[tuple[str, ...], str] | None:
     """The key path and the problem if these sources cannot be joined. None if there is no problem.
 
-    Some kinds of sources can only be joined. Then all sources of a comparison must be of the same
-    kind and the same server.
+    Some kinds of sources can only be joined. All sources of such a comparison must be of the same
+    kind and on the same server.
     """
     sources: dict[tuple[str, ...], OneOf] = dict(lists)
     if not users.all:
@@ -210,8 +215,8 @@ def joined_problem(
         for key, options in sources.items():
             if _server(options) != _server(joined):
                 problem = (
-                    f"must be {joined.kind} of the same server: {joined.kind} measures the lists "
-                    "on that server"
+                    f"must be {joined.kind} with the same server, because {joined.kind} measures "
+                    "the lists on that server"
                 )
                 return key, problem
         if users.sample is not None:
@@ -234,7 +239,7 @@ def _open(role: str, options: OneOf) -> Any:  # noqa: ANN401 - the port of the r
     return _open_kind(role, options.kind, options.given)
 
 
-# Each raises ConfigError if a driver is not installed.
+# Each of these functions raises ConfigError if a driver is not installed.
 open_source: Callable[[SourceOptions], Source] = partial(_open, "lists")
 open_item_weights: Callable[[ItemWeightsOptions], ItemWeightSource] = partial(_open, "item_weights")
 open_item_titles: Callable[[ItemTitlesOptions], ItemTitleSource] = partial(_open, "item_titles")
@@ -260,7 +265,7 @@ def open_joined(
 ) -> JoinedSource | None:
     """Open the lists of both arms, the users and the lists of the noise floor as one source.
 
-    The result is None if they are of different kinds, or if their kind cannot join them.
+    The result is None if the sources are of different kinds, or if their kind cannot join them.
     """
     kind, user_options = _users_of(users, baseline)
     join = SOURCES[kind].joined

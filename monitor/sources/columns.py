@@ -10,22 +10,23 @@ import pyarrow as pa
 from monitor.model.errors import UnreadableError
 from monitor.model.id_forms import Forms, speller
 
-_MOST_NAMES = 20  # the number of columns that an error names
+_MOST_NAMES = 20  # the largest number of columns that an error names
 
 
 def require_columns(names: Sequence[str], present: Sequence[str], where: str) -> None:
-    """Raise UnreadableError if one of these columns is not present.
+    """Raise UnreadableError if the table lacks one of these columns.
 
-    One text of the error lists the present columns and suggests the most similar one. The other
-    text, for privacy, lists no columns: if a file has no header, the names may be users.
+    The error has two texts. One lists the table's columns and suggests the most similar one. The
+    other lists no columns, to protect privacy. If a file has no header, its first line may contain
+    users instead of column names.
     """
     for name in names:
         if name in present:
             continue
         problem = f"{where} has no column {name!r}"
         hidden = (
-            f"{problem}: check the name in the options. With privacy, the present names are not "
-            f"shown"
+            f"{problem}: check the name in the options. The setting privacy hides the names of "
+            "the columns"
         )
         for similar in difflib.get_close_matches(name, present, n=1):
             problem += f" (did you mean {on_one_line(similar)!r}?)"
@@ -53,13 +54,13 @@ def on_one_line(name: str, most: int = 60) -> str:
 
 
 def user_index(keys: pa.Array) -> "pd.Index[str]":
-    """A column of users' keys as an index."""
+    """Convert a column of users' keys to an index of pandas."""
     users: pd.Index[str] = pd.Index(pd.array(keys.cast(pa.large_string()), dtype="str"))
     return users
 
 
 def spell_column(ids: pa.Array, forms: Forms) -> pa.Array:
-    """A column of ids as text, rewritten in these forms. A value that is no id is null."""
+    """A column of ids as text, rewritten by ``forms``. A value that is no id becomes null."""
     if not forms:
         return ids
     return pa.array(speller(forms)(ids.to_pylist()), pa.large_string())

@@ -18,7 +18,7 @@ class NotAppliedError(ValueError):
     """An expression cannot be applied to an answer."""
 
 
-_MOST_FIELDS = 5  # the number of an answer's fields that a note names
+_MOST_FIELDS = 5  # the largest number of an answer's fields that a note names
 _LONGEST_NAME = 30  # the longest name of a field, or error code, that a note shows
 
 Find = Callable[[object], object]
@@ -56,7 +56,7 @@ class _TensorFunctions(Functions):
         try:
             for output in outputs:
                 data = output["data"]
-                # The number of rows of an array without data is not known.
+                # An array without data stays empty, whatever its shape says.
                 if data:
                     data = np.array(data, object).reshape(output["shape"]).tolist()
                 tensors[output["name"]] = data
@@ -91,7 +91,7 @@ def finder(expression: str) -> Find:
 def shape_of(answer: object, users: Collection[str] = ()) -> str:
     """The form of an answer: its type, and names of its fields. Values are never shown.
 
-    Names in ``users`` and names that are not plain are hidden.
+    A field's name is hidden if it is the key of one of these users, or if `is_plain` is false.
     """
     if isinstance(answer, list):
         shape = f"an array of {len(answer):,}"

@@ -1,6 +1,6 @@
-"""Stores the answers of a long pull in a file. A run that starts again asks only for other users.
+"""Stores the answers of a long pull in a file. A repeated run asks only for users without one.
 
-Each line of the file has a checksum and the answers of about one second.
+Each line of the file has a checksum and the answers that came in about one second.
 """
 
 import json
@@ -33,15 +33,15 @@ class AnswerFolder:
         self._stored = set[tuple[datetime, str]]()  # the slot and comparison of each run
 
     def place(self, slot: datetime, whose: str) -> str:
-        """The start of the path of the file that stores the answers of one arm."""
+        """The first part of the path of the file that stores the answers of one arm."""
         return str(self._path / f"{self._start}{_digest(slot)}-{_digest(whose)}")
 
     def run_stored(self, slot: datetime, name: str) -> None:
         """Delete the answers that are no longer needed, after the run of a comparison was stored.
 
-        Answers of the family for other slots are deleted. Its answers for this slot are deleted if
-        all runs of the slot are stored. Answers of other families are deleted a day after their
-        last change.
+        Deletes answers of the family for other slots. If the runs of all its comparisons for this
+        slot are stored, deletes the answers for this slot too. Deletes answers of other families a
+        day after their last change.
         """
         self._stored = {run for run in self._stored if run[0] == slot} | {(slot, name)}
         is_last = len(self._stored) == self._count
@@ -86,13 +86,13 @@ class AnswerFile:
                     if user in missing:
                         del missing[user]
                         lists.add(user, items, scores, version)
-        lists.new_lists()  # these are stored already
+        lists.new_lists()  # the recalled lists are stored already
         return list(missing)
 
     def take(self, lists: ListCollector) -> Callable[[], None]:
         """Return a function that writes the new lists.
 
-        Call this function in another thread. Then the pull does not wait for the disk.
+        Call this function in another thread, so that the pull does not wait for the disk.
         """
         rows = [] if self._path is None else lists.new_lists()
         return partial(self._write, rows)

@@ -18,7 +18,7 @@ from monitor.model.immutable import immutable
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """Describes how a kind of source reads one thing, such as lists or users."""
+    """Describes how a kind of source reads one kind of data, such as lists or users."""
 
     options: type[Options]
     # `package.module:Class`. It is imported when it is opened, so that reading a configuration
@@ -49,19 +49,19 @@ def _is_always_live(_: Any) -> bool:  # noqa: ANN401 - options of any kind
 
 @immutable
 class SourceKind:
-    """Describes what one kind of source can read. A field is None if it cannot read this.
+    """Describes what one kind of source can read. A field is None for what it cannot read.
 
-    ``joined`` names a function that opens all lists as one source. It has the form of
+    ``joined`` names a function that opens all lists as one source. The name is written like
     ``Reader.reads``. The function takes the options of the lists by name (``baseline``,
     ``candidate``, perhaps ``noise_floor``), the options of the users, and the segment dimensions.
-    It returns None for lists that it cannot join.
+    It returns None if it cannot join the lists.
     """
 
     lists: Reader
     # Whether the answer for a slot can depend on the time of the request
     is_live: Callable[[Any], bool] = _is_always_live
-    # Makes the options of ``users`` for all users of these lists. Raises ConfigError if there are
-    # none.
+    # Converts the options of these lists to options of ``users`` that read all users of the lists.
+    # Raises ConfigError if this is not possible.
     all_users: Callable[[Any], Options] | None = None
     joined: str | None = None
     # Whether lists can be pulled. If not, all sources of a comparison must be of this kind.
@@ -84,9 +84,8 @@ def read_kind(source: Any, name: str, who: str) -> SourceKind:  # noqa: ANN401 -
         or hasattr(OneOf, name)
     ):
         raise PluginError(
-            "must be a SourceKind whose lists are pulled, and must not have the name of an "
-            "attribute of "
-            "Options"
+            "must be a SourceKind whose lists are pulled, and its name must not be an attribute "
+            "of Options"
         )
     guard = Guard(who, ConfigError)
 

@@ -15,7 +15,7 @@ from monitor.model.model_versions import count_versions
 from monitor.model.rankings import CoverageReason, Pull, RankingTable
 
 _TOGETHER = 5_000
-"""The lists of this many users are converted at the same time. Then an integer takes 8 bytes."""
+"""How many lists wait until they are converted. Converted lists take less memory."""
 
 
 def pull_without(
@@ -48,9 +48,9 @@ def without_failed(pull: Pull) -> Pull:
 
 
 def spell_items(pull: Pull, forms: Forms) -> Pull:
-    """The same lists, with item ids rewritten in these forms.
+    """The same lists, with item ids rewritten by ``forms``.
 
-    If different items get the same id, they are ``duplicated`` and a note is added.
+    If different items get the same id, the reason is ``duplicated``, and a note says so.
     """
     if not forms:
         return pull
@@ -116,7 +116,7 @@ class ListCollector:
         self._notes.setdefault(reason, note)
 
     def _convert(self) -> None:
-        """Read the waiting lists."""
+        """Convert the lists that were added since the last conversion."""
         if not self._waiting:
             return
         cells, scores, versions = zip(*self._waiting, strict=True)

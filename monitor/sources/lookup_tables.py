@@ -43,8 +43,8 @@ def user_table(
 ) -> UserTable:
     """The table of users, from batches with user ids and segment columns.
 
-    An id is text or null. If a user has several rows, the first row is used. Raises SourceError if
-    there is no user.
+    An id is a text or null. If a user has several rows, the first row is used. Raises SourceError
+    if there is no user.
     """
     users = pd.Index(_str_array([user_ids for user_ids, _ in batches]))
     is_first = users.notna() & ~users.duplicated()
@@ -53,7 +53,8 @@ def user_table(
             f"{tally.where} has no user: check the path or table, and check the name of the user "
             "column"
         )
-    rows = slice(None) if is_first.all() else is_first  # a slice does not copy
+    # Unlike an array of flags, a slice does not copy the rows.
+    rows = slice(None) if is_first.all() else is_first
     segments = {}
     for name in batches[0][1]:
         labels = _str_array([_labels(columns[name], name, tally) for _, columns in batches])
@@ -62,7 +63,10 @@ def user_table(
 
 
 def _labels(values: pa.Array, name: str, tally: Tally) -> pa.Array:
-    """The segment values as text. Counts values that are not empty and cannot be segments."""
+    """The segment values as text.
+
+    Counts values that cannot be segments. Empty values are allowed.
+    """
     labels = segment_labels(values, name, tally.where)
     is_unreadable = np.zeros(len(values), dtype=np.bool_)
     if labels.null_count > values.null_count:
@@ -79,16 +83,16 @@ def _str_array(parts: Sequence[pa.Array]) -> ExtensionArray:
 
 
 def segment_labels(values: pa.Array, name: str, where: str) -> pa.Array:
-    """The segment values as text. Null and empty text become null.
+    """The segment values as text. An empty text becomes null.
 
-    Raises SourceError if the type of the column cannot be segment values.
+    Raises SourceError if values of the column's type cannot be segment values.
     """
     kind = values.type
     if arrow_types.is_dictionary(kind):
         return segment_labels(decode_categories(values), name, where)
     if not is_text(kind) and not any(test(kind) for test in _LABELS):
         raise SourceError(
-            f"segment column {name!r} of {where} holds {describe_type(kind)}: {Need.LABELS}"
+            f"segment column {name!r} of {where} has {describe_type(kind)}: {Need.LABELS}"
         )
     if arrow_types.is_floating(kind) and pc.all(pc.equal(values, pc.floor(values))).as_py():
         return id_column(values, name, where).cast(pa.large_string())
@@ -99,7 +103,7 @@ def _is_extension(kind: pa.DataType) -> bool:
     return isinstance(kind, pa.BaseExtensionType)
 
 
-# The types that segment values can have, except text
+# Tests of the types that segment values can have, except text.
 _LABELS = (
     is_numeric,
     arrow_types.is_boolean,
@@ -110,11 +114,11 @@ _LABELS = (
 
 
 class SegmentValues:
-    """The values of one dimension that are segments.
+    """The values of one dimension that have a segment of their own.
 
     ``ranked`` has all values of the dimension, the most frequent value first. The first ``most`` of
-    them are segments. ``names`` has the names of all segments. If there are other values or unknown
-    values, they have a segment too.
+    them are segments. ``names`` has the names of all segments. All other values together have one
+    segment, and all unknown values have one.
     """
 
     def __init__(
@@ -156,7 +160,7 @@ def split_by_values(
 ) -> dict[str, Rows]:
     """The positions of n users in each segment.
 
-    ``labels`` has the users' values, and ``values`` has the segments, for each column.
+    For each column, ``labels`` has the users' values, and ``values`` has the segments.
     """
     coded = {}
     ranges = {}
@@ -169,14 +173,14 @@ def split_by_values(
 def item_weights(items: Sequence[pa.Array], weights: Sequence[Floats], where: str) -> ItemWeights:
     """The weights of items, from the ids and numbers of several batches.
 
-    Raises SourceError if there is no item, if an id or a weight is not valid, and if an item has
-    two weights.
+    Raises SourceError if there is no item, if an id or a weight is not valid, or if an item has two
+    weights.
     """
     ids = join_ids(items)
     if not len(ids):
         msg = (
-            f"{where} holds no item: check the path or table, and that the job which writes it "
-            "has run"
+            f"{where} has no item: check the path or table, and check that the job which writes "
+            "it has run"
         )
         raise SourceError(msg, permanent=False)
     numbers = np.concatenate(weights)
@@ -290,7 +294,10 @@ class GradedItems:
         self._append(users, rows.lengths, rows.items, numbers)
 
     def table(self) -> RelevanceTable:
-        """The table of all batches, of at least one. Users have the order of their rows."""
+        """The table of all batches.
+
+        There must be at least one batch. Users have the order of their rows.
+        """
         users, lengths, item_parts, grade_parts = zip(*self._parts, strict=True)
         keys = pd.Series(_str_array(users))
         if self._is_wide and not keys.is_unique:

@@ -68,7 +68,7 @@ class AskedLists(ListCollector):
 
 def _are_finite(scores: object) -> bool:
     if not isinstance(scores, list | tuple):
-        return True  # the collector reports it
+        return True  # the collector reports scores that are no list
     numbers, _ = numbers_of(scores)
     return bool(np.isfinite(numbers).all())
 
@@ -76,7 +76,8 @@ def _are_finite(scores: object) -> bool:
 class PluginAnswers:
     """Reads from a plugin's source. A guard protects each call.
 
-    Its ports are Source and the ports of `Table`. A `Table` checks its rows itself.
+    Ports: Source, and those of `Table`. Rows of a `Table` need no check here, because it checks
+    them.
     """
 
     def __init__(self, opened: Any, who: str, options: Options) -> None:  # noqa: ANN401 - any port

@@ -46,11 +46,12 @@ if TYPE_CHECKING:
     from monitor.sources.table_options import ListColumnOptions
 
 _MUCH_FEWER = 4
-"""A batch with a quarter of the requested users or fewer is looked up in the index of users."""
+"""If a batch has less than a quarter of the requested users, the index of users finds them."""
 
 ArrowBatch = Mapping[str, pa.Array]
 TableBatch = Mapping[str, Any]
-"""Rows of a table, as columns by name. A column is an Arrow array or has Python values."""
+"""Rows of a table, as columns by name. A column is an Arrow array or a sequence of Python's
+values."""
 
 _MALFORMED = "an item is null or no id, or two items have the same rank"
 _NOTES = {
@@ -77,7 +78,7 @@ def _join_columns(parts: list[pa.Array]) -> pa.Array:
 
 
 class WantedUsers:
-    """The requested users, and the position of each key."""
+    """The requested users. Finds the position of a user's key among them."""
 
     def __init__(self, users: pd.Index[str]) -> None:
         self.index = users
@@ -91,7 +92,7 @@ class WantedUsers:
         if users.equals(self._keys):
             return np.arange(len(users))
         if _MUCH_FEWER * len(users) < len(self):
-            # The index keeps its hash table for the next batch.
+            # The index stores its hash table, so that the next batch needs no new one.
             return self.index.get_indexer(columns.user_index(users))
         places = pc.index_in(users, value_set=self._keys).fill_null(-1)
         positions: Integers = places.to_numpy().astype(np.int64)
@@ -104,9 +105,10 @@ class WantedUsers:
         return columns.user_index(self._keys.take(pa.array(positions)))
 
     def failures(self, reasons: Mapping[CoverageReason, Integers]) -> dict[str, CoverageReason]:
-        """The reason of each user, from the positions for each reason.
+        """The reason of each failed user.
 
-        If a user has several reasons, the first one is used.
+        ``reasons`` has the positions of the users that fail for each reason. If a user has several
+        reasons, the first one is used.
         """
         failed: dict[str, CoverageReason] = {}
         for reason, positions in reasons.items():
@@ -205,7 +207,7 @@ def _pull(table: RankingTable, failures: dict[str, CoverageReason], malformed: s
 
 @dataclass(frozen=True, kw_only=True)
 class ListColumns:
-    """The columns of `ListColumnOptions` for Spark's executors. They cannot load options."""
+    """A copy of `ListColumnOptions` for Spark's executors, which cannot import options."""
 
     user: str
     items: str | None
@@ -222,8 +224,8 @@ class ListColumns:
 class TableLists:
     """Reads the lists of these users from a table of either form.
 
-    Of Python lists, at most k items are read. A user with a null list is ``missing``. A user with
-    two lists is ``duplicate_user``.
+    If a list consists of Python's values, only its first k items are read. A user with a null list
+    is ``missing``. A user with two lists is ``duplicate_user``.
     """
 
     options: ListColumnOptions | ListColumns
@@ -323,21 +325,21 @@ def _filter(column: Any, is_left: Flags) -> Any:  # noqa: ANN401 - Arrow or Pyth
 
 
 def parse_cells(column: Any) -> list[object]:  # noqa: ANN401 - Arrow or Python
-    """The cells of a column of lists or of JSON texts, as Python's values."""
+    """Convert the cells of a column to Python's values. Texts are parsed as JSON."""
     return list(map(parse_cell, column.to_pylist() if isinstance(column, pa.Array) else column))
 
 
 def _versions(
     pull: Pull, wanted: WantedUsers, positions: Integers, versions: pa.Array
 ) -> dict[str, int]:
-    """The number of lists of each version. A user's first row has the version."""
+    """The number of lists of each version. The version is read from the user's first row."""
     listed, first = np.unique(positions, return_index=True)
     has_list = ~wanted.take(listed).isin(list(pull.failures))
     return count_versions({}, Counter(versions.take(pa.array(first[has_list])).to_pylist()).items())
 
 
 def _without_merged(pull: Pull, wanted: WantedUsers, positions: Integers, users: pa.Array) -> Pull:
-    """The pull without users whose rows have several spellings of the user."""
+    """The pull without users whose rows write the user in several ways."""
     spellings = users.to_pandas().groupby(positions).nunique()
     merged = spellings.index[spellings > 1].to_numpy()
     note = "user_ids give the same id to several users"
@@ -359,8 +361,8 @@ def check_size(nbytes: int, most: int | None, where: str) -> None:
     """Raise SourceError if the rows in use take more bytes than the limit."""
     if most is not None and nbytes > most:
         raise SourceError(
-            f"{where} has more than {most} bytes for the users asked: sample fewer users, or "
-            "raise max_bytes"
+            f"{where} has more than {most} bytes of rows for the requested users: sample fewer "
+            "users, or raise max_bytes"
         )
 
 
@@ -372,6 +374,5 @@ def require_lists(column: pa.Array, name: str, where: str, order: str) -> None:
     if not is_list(column.type):
         raise SourceError(
             f"column {name!r} of {where} has {describe_type(column.type)} and no lists: if each "
-            f"row "
-            f"has one item, give item and {order}"
+            f"row has one item, give item and {order}"
         )

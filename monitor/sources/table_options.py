@@ -25,7 +25,8 @@ IdForms = Annotated[
 ]
 
 
-# A number below one of these limits is a time in this unit. The unit is certain from 1973 to 5138.
+# A time is in the first of these units whose limit is larger than the number. For times from 1973
+# to 5138, this unit is right.
 SECONDS = 1e11
 MILLISECONDS = 1e14
 MICROSECONDS = 1e17
@@ -36,10 +37,12 @@ class ServedOptions(Options):
     """Selects rows of a log: the newest list of each user that was served before the slot."""
 
     time: ColumnName
-    """Column with the time: ISO 8601, in UTC if it names no zone, or seconds, milliseconds,
-    microseconds or nanoseconds since 1970. The size of the number decides the unit."""
+    """Column with the time. It is a time in ISO 8601, in UTC if it names no zone. Or it is a number
+    of seconds, milliseconds, microseconds or nanoseconds since 1970. The size of the number decides
+    the unit."""
     within: Duration
-    """The longest time from serving a list to the slot, such as the time between runs."""
+    """The longest time between serving a list and the slot. A good value is the time between
+    runs."""
     arm: dict[ColumnName, str] = Field(default_factory=dict)
     """Columns and values that select this arm's rows, such as `variant: a`. With `users: {all:
     true}`, the users of all arms are asked."""
@@ -55,9 +58,8 @@ MaxUnreadable = Annotated[
         ge=0,
         le=1,
         description="The largest share of rows that may be unreadable. Such rows have no user "
-        "or no "
-        "time, or a value that is no id or number. They are skipped, counted and reported. Reading "
-        "fails if there are more.",
+        "or no time, or a value that is no id or number. They are skipped, counted and reported. "
+        "If there are more, reading fails.",
     ),
 ]
 NoItem = Annotated[
@@ -74,8 +76,8 @@ class UserColumnOptions(Options):
     """The column with users."""
 
     user: ColumnName
-    """Column with the user's key. In Parquet, JSON lines and SQL it may be a field of objects:
-    `user_id.$oid`."""
+    """Column with the user's key. In Parquet, JSON lines and SQL, the key may be a field of
+    objects: `user_id.$oid`."""
     user_ids: IdForms = None
     max_unreadable: MaxUnreadable = MAX_UNREADABLE
 
@@ -86,7 +88,7 @@ class WeightColumnOptions(Options):
     item: ColumnName
     """Column with the item's id."""
     weight: ColumnName
-    """Column with the item's weight, such as its popularity or price: above 0."""
+    """Column with the item's weight, such as its popularity or price. A weight is above 0."""
 
 
 class TitleColumnOptions(Options):
@@ -95,7 +97,7 @@ class TitleColumnOptions(Options):
     item: ColumnName
     """Column with the item's id."""
     title: ColumnName
-    """Column with the item's title for people."""
+    """Column with the item's title, which people read."""
 
 
 class ListColumnOptions(UserColumnOptions):
@@ -103,7 +105,7 @@ class ListColumnOptions(UserColumnOptions):
 
     items: ColumnName | None = None
     """For the wide form: column with the list or the text of a JSON array, best item first. In
-    Parquet, JSON lines and SQL it may be a field of the objects in a list:
+    Parquet, JSON lines and SQL, the items may be a field of the objects in a list:
     `recommendations.movieId`."""
     item: ColumnName | None = None
     """For the long form: column with one item id in each row. It needs `rank`, `scores` or both. In
@@ -123,15 +125,14 @@ class ListColumnOptions(UserColumnOptions):
     def _problems(self) -> Iterator[str]:
         others = (self.user, self.items, self.item, self.rank, self.scores)
         if self.model_version is not None and self.model_version in others:
-            yield "model_version names a column that has another use: name another column"
+            yield "model_version names a column that another option names too: name another column"
         has_order = self.rank or self.scores or getattr(self, "in_order", None)
         is_wide = self.items and not self.item and not self.rank
         is_long = self.item and not self.items and has_order
         if not is_wide and not is_long:
             yield (
                 "give either items (one list in each row), or item and rank (one item in each "
-                "row); "
-                "scores may replace rank"
+                "row); scores may replace rank"
             )
 
     @property
@@ -151,8 +152,8 @@ class GradeColumnOptions(UserColumnOptions):
     """The columns with users and relevant items. A row has a list or one item."""
 
     items: ColumnName | None = None
-    """For the wide form: column with all relevant items of the user. It has lists or the text of
-    JSON arrays."""
+    """For the wide form: column with all relevant items of the user, as lists or as texts of JSON
+    arrays."""
     grades: ColumnName | None = None
     """For the wide form: column with the grades of the items. It has lists as long as `items`.
     Grades are at least 0. Without this column, each grade is 1."""
@@ -173,7 +174,7 @@ class GradeColumnOptions(UserColumnOptions):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns to read: the user, the items, the grades."""
+        """The columns to read. These are the columns of users, items and grades."""
         return _distinct(self.user, self.items, self.grades, self.item, self.grade)
 
 

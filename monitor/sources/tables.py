@@ -32,7 +32,8 @@ class Table(ABC):
     ItemTitleSource, RelevanceSource.
     """
 
-    # The largest memory for the rows in use, in bytes. None if the number of rows has a limit.
+    # The largest memory for the rows in use, in bytes. None if the number of rows is limited
+    # instead.
     max_bytes: int | None = None
 
     def __init__(self, options: Any) -> None:  # noqa: ANN401 - options of any reader
@@ -52,7 +53,7 @@ class Table(ABC):
         """
 
     def users(self, slot: datetime, dimensions: Sequence[str]) -> UserTable:
-        """All users of the table. The columns ``dimensions`` have their segments."""
+        """All users of the table. The columns ``dimensions`` have the users' segments."""
         user = self._options.user
         where = self.where(slot)
         tally = Tally(where)
@@ -104,7 +105,7 @@ class Table(ABC):
     def relevance(self, slot: datetime) -> RelevanceTable | None:
         """What users found relevant, in the slot's table. The result may be empty.
 
-        It is None if the table does not exist yet or has no batch.
+        The result is None if the table does not exist yet or has no batch.
         """
         options = self._options
         where = self.where(slot)

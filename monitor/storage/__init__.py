@@ -1,6 +1,6 @@
-"""The database: SQLite or PostgreSQL behind the port Store.
+"""Stores runs, scores, alert states and the outbox in SQLite or PostgreSQL.
 
-It stores runs, scores, alert states and the outbox, and knows the versions of its schema.
+`SqlStore` implements the port Store. This package also checks and migrates the schema.
 """
 
 from contextlib import closing
@@ -20,7 +20,7 @@ from monitor.storage.transactions import Database, require_file
 
 
 class SqlStore:
-    """Port Store: all ports over one database share its connections and its fence."""
+    """Implements the port Store. Its parts share connections and the check of the lease."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
@@ -36,7 +36,7 @@ class SqlStore:
 
     @property
     def place(self) -> str:
-        """The database's name in messages, without secrets."""
+        """How messages name the database. The name contains no secrets."""
         return describe(self.database.url)
 
     def close(self) -> None:
@@ -47,8 +47,9 @@ class SqlStore:
 def open_store(url: SecretStr | str, *, create: bool) -> SqlStore:
     """Open the database, and check that its schema fits this version.
 
-    DatabaseError if the file is missing. SchemaError if tables are missing or of another version.
-    ``create`` creates a missing SQLite file, and missing tables. It never changes older tables.
+    If ``create`` is True, a missing SQLite file and missing tables are created. Tables of an older
+    version are never changed. Raises DatabaseError if the file is missing, and SchemaError if
+    tables are missing or belong to another version.
     """
     store = unopened_store(url)
     try:

@@ -1,7 +1,8 @@
 """Decides which alert states and transitions to store, and reads and writes their rows.
 
-Another run may have changed a state since a run read it. `admit` compares with the stored state
-when the result is written. If `admit` refuses a state, the next run judges the alert again.
+A run reads the alert states when it starts. Another process may change them before the run stores
+its result. So `admit` compares each new state with the stored state. If `admit` refuses a state,
+the next run judges the alert again.
 """
 
 import hashlib
@@ -19,7 +20,7 @@ from monitor.storage.rows import from_row, from_rows, insert, lock_names, to_row
 from monitor.storage.tables.alert_tables import alert_states, deliveries, transitions
 
 AlertKey = tuple[str, str, str]
-"""Comparison, alert and segment, as stored."""
+"""What identifies an alert: its comparison, its name and its segment, each as stored."""
 
 KEY_COLUMNS = ("comparison", "alert", "segment")
 WAITING = (DeliveryStatus.PENDING, DeliveryStatus.HELD)
@@ -34,11 +35,11 @@ IS_LASTING_START = and_(
     transitions.c.dedup_key.is_not_distinct_from(alert_states.c.dedup_key),
     alert_states.c.state == State.FIRING,
 )
-"""Whether a transition started a firing that still lasts. For joins of transitions and states."""
+"""Whether a transition started a firing that still lasts. Use it to join transitions and states."""
 
 
 def key_of(item: AlertState | Transition) -> AlertKey:
-    """Return the alert of a state or transition."""
+    """Return the key of the alert to which this state or transition belongs."""
     return key(item.comparison), key(item.alert), key(item.segment)
 
 
@@ -84,10 +85,11 @@ def admit(
     states: Sequence[AlertState],
     changes: Sequence[Transition],
 ) -> tuple[list[AlertState], list[Transition]]:
-    """Return the states that may replace the stored states, and the transitions to them.
+    """Return the states that may replace the stored states, and the transitions to these states.
 
-    The slot of such a state is newer than the stored slot. Either both states are the same, or a
-    transition leads from the stored state to the new one. An alert without a stored state is quiet.
+    A new state is admitted if it was not judged for an earlier slot than the stored state. It must
+    also equal the stored state, or follow from the stored state by one of the transitions. An alert
+    without a stored state counts as quiet.
     """
     causes = {key_of(change): change for change in reversed(changes)}
     admitted = []
@@ -127,7 +129,7 @@ def store_transitions(
 
 
 def pending_delivery(transition_id: int, receiver: str, due: datetime) -> dict[str, object]:
-    """Return a row of ``deliveries`` that waits to be sent."""
+    """Return the row of a new delivery, which waits to be sent from ``due`` on."""
     return {
         "transition_id": transition_id,
         "receiver": receiver,
@@ -152,9 +154,9 @@ def read_states(
     *,
     state: State | None = None,
 ) -> tuple[AlertState, ...]:
-    """Return alert states by comparison, alert and segment.
+    """Return alert states, ordered by comparison, alert and segment.
 
-    ``comparison`` and ``state`` limit the selection; None does not.
+    ``comparison`` and ``state`` select some of them. None selects all.
     """
     query = select(alert_states).order_by(
         alert_states.c.comparison, alert_states.c.alert, alert_states.c.segment
@@ -177,14 +179,14 @@ def read_firing(connection: Connection, comparison: str | None = None) -> tuple[
     newest: dict[tuple[str, ...], Transition] = {}
     for row in connection.execute(query):
         alert = (row.comparison, row.alert, row.segment)
-        # An alert may have several starts with this key. The newest start counts.
+        # Several starts of an alert may have the same key. Only the newest of them is returned.
         newest.pop(alert, None)
         newest[alert] = from_row(Transition, row)
     return tuple(newest.values())
 
 
 def read_accepted(connection: Connection, comparison: str) -> tuple[Transition, ...]:
-    """Return the levels of the comparison that people accepted, oldest first."""
+    """Return the levels that people accepted for the comparison, oldest first."""
     query = (
         select(transitions)
         .where(transitions.c.comparison == comparison, transitions.c.alert == ACCEPTED)
@@ -197,7 +199,7 @@ def _follows(before: AlertState | None, state: AlertState, cause: Transition | N
     state_before = State.QUIET
     key_before = None
     if before is not None:
-        if state.judged_slot <= before.judged_slot:
+        if state.judged_slot < before.judged_slot:
             return False
         state_before = before.state
         key_before = before.dedup_key
@@ -278,9 +280,9 @@ def _deliver_lasting_starts(
 def _receivers_of_starts(
     connection: Connection, changes: Sequence[Transition]
 ) -> dict[str | None, list[str]]:
-    """Return the receivers that have a delivery of each firing's start, by the firing's key.
+    """Return, for each firing's key, the receivers that have a delivery of the firing's start.
 
-    Returns only firings of announced changes. Changes that are starts are ignored.
+    Only firings that one of the changes acknowledges or ends are returned.
     """
     keys = {change.dedup_key for change in changes if change.is_announced and not change.is_start}
     receivers: dict[str | None, list[str]] = {}

@@ -1,7 +1,8 @@
-"""SqlAlertStore: stores silences, and changes of alert states that no run makes.
+"""SqlAlertStore stores silences, and the changes of alert states that do not come from runs.
 
-People acknowledge, resolve, silence and expire. A standby and commands may store these changes.
-The leader delivers them. Locks on comparisons keep runs from changing the same alerts meanwhile.
+People acknowledge and resolve alerts, and add and expire silences. Every daemon and command may
+store these changes, but only the leader delivers them. Each change locks its comparison, so that no
+run changes the same alerts at the same time.
 """
 
 # ruff: noqa: D102 - the port has the docstrings of its methods
@@ -35,16 +36,17 @@ _JUST_BEFORE = timedelta(microseconds=1)
 
 
 class SqlAlertStore:
-    """Port AlertStore over SQLAlchemy Core, with further methods for the service."""
+    """Implements the port AlertStore, with more methods that only the service uses."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._installation = ""
 
     def installation(self, *, create: bool) -> str:
-        """The random, permanent id of this database.
+        """Return this database's random id, which never changes.
 
-        If there is none, it is created with ``create`` True. Otherwise it is empty.
+        If the database has no id, ``create`` True creates one, and ``create`` False returns an
+        empty text.
         """
         if not self._installation:
             with self._database.write() if create else self._database.read() as connection:
@@ -74,14 +76,18 @@ class SqlAlertStore:
         *,
         receivers: Sequence[str],
     ) -> None:
-        """Store states that no run judged, with transitions and deliveries. Works like `finish`."""
+        """Store states that no run judged, with their transitions and deliveries.
+
+        `SqlRunStore.finish` stores the states of runs in the same way.
+        """
         with self._database.write() as connection:
             store_alerts(connection, states, transitions, receivers)
 
     def retire(self, transitions: Sequence[Transition], *, receivers: Sequence[str]) -> None:
-        """End the states whose rule or comparison was removed, with transitions and deliveries.
+        """Delete the states whose rule or comparison was removed, and store their last transitions.
 
-        Leaves out a state that has changed since it was read.
+        The deliveries of these transitions are stored too. A state that has changed since it was
+        read is left out.
         """
         names = {change.comparison for change in transitions}
         with self._database.write() as connection:
@@ -100,11 +106,11 @@ class SqlAlertStore:
             store_transitions(connection, ended, receivers)
 
     def rewind(self, comparison: str, *, slot: datetime, now: datetime) -> None:
-        """Allow ``slot`` to change states that were judged in slots after ``now``.
+        """Let the run of ``slot`` change states that were judged in slots after ``now``.
 
-        This is needed after a clock was set back. Nobody is notified.
+        Such states exist after a clock was set back. Nobody is notified.
         """
-        # The states stay the same. Only their begin, and the slot that judged them, move back.
+        # Only two times of a state change: when it began, and the slot in which it was last judged.
         earlier = {alert_states.c.judged_slot: slot - _JUST_BEFORE, alert_states.c.since: slot}
         with self._database.write() as connection:
             lock_names(connection, [comparison])
@@ -172,9 +178,9 @@ class SqlAlertStore:
         return tuple(changes)
 
     def accept(self, level: Transition) -> Transition:
-        """Store that a level is normal, beginning with its slot, as a transition of ACCEPTED.
+        """Store that somebody accepted the level that began in the slot of ``level``.
 
-        If a transition is already stored for the slot, returns that one.
+        If this level was accepted before, nothing is stored, and the stored transition is returned.
         """
         with self._database.write() as connection:
             lock_names(connection, [level.comparison])
@@ -185,7 +191,10 @@ class SqlAlertStore:
         return level
 
     def undo_acceptance(self, comparison: str, slot: datetime) -> Transition | None:
-        """Delete the acceptance of the level that began in this slot. Returns it, or None."""
+        """Delete the transition that accepted the level of this slot, and return it.
+
+        Returns None if the level was not accepted.
+        """
         is_accepted = (
             transitions.c.comparison == comparison,
             transitions.c.alert == ACCEPTED,
@@ -220,7 +229,7 @@ class SqlAlertStore:
 
 
 def read_silences(connection: Connection, *, ending_after: datetime | None) -> tuple[Silence, ...]:
-    """Return silences that end later than ``ending_after``, oldest first; None selects all."""
+    """Return the silences that end after ``ending_after``, oldest first. None selects all."""
     query = select(silences).order_by(silences.c.id)
     if ending_after is not None:
         query = query.where(silences.c.ends_at > ending_after)
@@ -234,7 +243,7 @@ def _lock_firing(
 ) -> list[tuple[AlertState, Transition]]:
     """Return the firing states among these alerts, each with the transition that started it.
 
-    No other transaction can change the states before this one ends.
+    No other transaction can change these states before the current transaction ends.
     """
     lock_names(connection, {comparison})
     starts = {start.dedup_key: start for start in read_firing(connection, comparison)}

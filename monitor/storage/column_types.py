@@ -1,4 +1,4 @@
-"""Column types: instants, names that are keys, free text, documents.
+"""Types of columns for instants, names, texts, documents and numbers.
 
 Databases cannot store U+0000 and lone surrogates, so these characters are written as escapes that
 start with U+2400. A name longer than `KEY_BYTES` would not fit into an index. Its first
@@ -51,7 +51,7 @@ def _unescape_one(match: re.Match[str]) -> str:
 
 
 def escape(text: str) -> str:
-    """Escape what a database cannot store; different texts stay different."""
+    """Escape the characters that a database cannot store. Different texts stay different."""
     if text.isascii() and "\x00" not in text:
         return text
     return _UNSTORABLE.sub(_escape_one, text)
@@ -65,7 +65,7 @@ def unescape(text: str) -> str:
 def key(name: str) -> str:
     """Return the form in which a name is stored and looked up: escaped, short enough for an index.
 
-    A stored name that was read back has the same key.
+    A stored name that is read back has the same key as the original name.
     """
     stored = escape(name)
     if len(stored) * 4 <= KEY_BYTES or len(stored.encode()) <= KEY_BYTES:
@@ -75,7 +75,7 @@ def key(name: str) -> str:
 
 
 def keys(names: list[str]) -> list[str]:
-    """Return the `key` of each name; fast if all names are plain ASCII."""
+    """Return the `key` of each name. This is fast if all names are short and plain ASCII."""
     joined = "".join(names)
     is_plain = joined.isascii() and "\x00" not in joined
     if is_plain and len(max(names, key=len, default="")) <= KEY_BYTES:
@@ -84,7 +84,7 @@ def keys(names: list[str]) -> list[str]:
 
 
 def _walk(value: object, convert: Any) -> object:  # noqa: PLR0911 - one for each type
-    if type(value) is int:  # most values in documents are integers, so they come first
+    if type(value) is int:  # Most values in documents are integers, so this check comes first.
         return value
     if isinstance(value, str):
         return convert(value)
@@ -102,7 +102,8 @@ def _walk(value: object, convert: Any) -> object:  # noqa: PLR0911 - one for eac
 class Instant(TypeDecorator[datetime]):
     """An aware instant. It is written and read as UTC.
 
-    PostgreSQL stores timestamptz. SQLite stores ISO 8601 text of one width, which sorts by time.
+    PostgreSQL stores it as timestamptz. SQLite stores ISO 8601 texts of equal length, so that
+    sorting the texts sorts the instants.
     """
 
     impl = DateTime
@@ -149,7 +150,7 @@ class Name(Words):
     cache_ok = True
 
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
-        # SQLite and Python sort in this order too, and it is the fastest to index.
+        # PostgreSQL indexes this order fastest, and SQLite and Python sort in the same order.
         return Text(collation="C") if dialect.name == "postgresql" else Text()
 
     def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
@@ -157,7 +158,10 @@ class Name(Words):
 
 
 class Document(TypeDecorator[Any]):
-    """Lists and mappings of text and finite numbers, stored as jsonb, or on SQLite as JSON text."""
+    """Lists and mappings of texts and finite numbers.
+
+    PostgreSQL stores them as jsonb, and SQLite stores them as JSON text.
+    """
 
     impl = JSON(none_as_null=True)
     cache_ok = True
@@ -177,7 +181,7 @@ class Document(TypeDecorator[Any]):
 class Values(Document):
     """Values of one type, such as a dataclass, stored as a document.
 
-    Fields with their default are left out. NULL stands for ``absent``.
+    Fields with their default value are not stored. NULL is read as ``absent``.
     """
 
     cache_ok = True
@@ -198,7 +202,7 @@ class Values(Document):
         try:
             return _adapter(self.kind).validate_python(super().process_result_value(value, dialect))
         except ValueError:
-            # Another version wrote the document, with other fields.
+            # Another version wrote the document, and the document has other fields.
             return self.absent
 
 
@@ -218,7 +222,7 @@ class Numbers(Document):
 
 
 class UsersByReason(Document):
-    """Numbers of users by arm and reason, as a document by arm and then by reason."""
+    """Numbers of users by arm and reason. The document maps each arm to its numbers by reason."""
 
     cache_ok = True
 
@@ -258,4 +262,7 @@ class Count(TypeDecorator[int]):
 
 
 Id = BigInteger().with_variant(Integer(), "sqlite")
-"""Surrogate keys: 64 bits on both databases. SQLite numbers rows only in an INTEGER column."""
+"""The type of numbers that identify rows. They have 64 bits on both databases.
+
+SQLite numbers new rows only if the type of the column is INTEGER.
+"""

@@ -23,7 +23,7 @@ _T = DatabaseTrouble
 UPGRADE = "run `rankwatch db upgrade`"
 
 _Problem = tuple[str, bool, DatabaseTrouble]
-"""What is wrong and what to do, whether retrying is useless, and the kind of trouble."""
+"""A text (what is wrong, what to do), whether retrying is useless, and the kind of trouble."""
 
 _READ_ONLY = (
     "cannot be written: make the file, its directory and its disk writable for this account",
@@ -36,7 +36,7 @@ _NO_ACCESS = (
     _T.DENIED,
 )
 
-# By SQLite's result code.
+# The problem for each of SQLite's result codes.
 _SQLITE: dict[int, _Problem] = {
     sqlite3.SQLITE_BUSY: (
         "is locked by another process: end it, or wait until it has written",
@@ -61,7 +61,7 @@ _SQLITE: dict[int, _Problem] = {
     sqlite3.SQLITE_AUTH: _NO_ACCESS,
 }
 
-# By SQLSTATE or its class (first two characters).
+# The problem for each SQLSTATE, or for a class of SQLSTATEs with the same first two characters.
 _POSTGRES: dict[str, _Problem] = {
     "28P01": ("refused the password: correct the user or password in `database:`", True, _T.DENIED),
     "28": (
@@ -91,7 +91,7 @@ _POSTGRES: dict[str, _Problem] = {
         _T.READ_ONLY,
     ),
     "42P07": (
-        "has a table of this name that was created at the same time: try again",
+        "has a table of this name, which another process just created: try again",
         False,
         _T.CONFLICT,
     ),
@@ -104,14 +104,18 @@ _POSTGRES: dict[str, _Problem] = {
     "53": ("is out of resources: read the server's log", False, _T.OVERLOADED),
     "55000": ("is changing this table at this moment: try again", False, _T.LOCKED),
     "55P03": ("is locked by another transaction: try again", False, _T.LOCKED),
-    "57": ("is starting, is stopping or ended the statement: try again", False, _T.UNREACHABLE),
+    "57": (
+        "is starting or stopping, or it cancelled the statement: try again",
+        False,
+        _T.UNREACHABLE,
+    ),
     "08": (
         "closed the connection: check that the server runs and can be reached",
         False,
         _T.UNREACHABLE,
     ),
     "40": (
-        "rolled the transaction back in favour of another one: try again",
+        "rolled this transaction back because it conflicted with another one: try again",
         False,
         _T.CONFLICT,
     ),
@@ -135,7 +139,7 @@ _AWAY = (
 def translated(url: URL, driver: type[Exception]) -> Iterator[None]:
     """Raise a DatabaseError in place of a database's error.
 
-    ``driver`` is the base class of the errors that its driver raises.
+    ``driver`` is the base class of all errors that the database's driver raises.
     """
     try:
         yield
@@ -170,10 +174,13 @@ def translate(error: BaseException | None, url: URL) -> DatabaseError:
 
 
 def _sqlite_problem(error: sqlite3.Error, url: URL) -> _Problem | None:
-    """None if tables or columns are missing."""
+    """Describe SQLite's error.
+
+    Return None if the error means that tables or columns are missing.
+    """
     code = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
     if code == sqlite3.SQLITE_CANTOPEN:
-        return _problem_of_opening(file_of(url) or Path())
+        return problem_of_opening(file_of(url) or Path())
     if code in _SQLITE:
         return _SQLITE[code]
     # SQLite has no result code for a missing table or column.
@@ -182,7 +189,8 @@ def _sqlite_problem(error: sqlite3.Error, url: URL) -> _Problem | None:
     return _unforeseen(error, getattr(error, "sqlite_errorname", type(error).__name__))
 
 
-def _problem_of_opening(file: Path) -> _Problem:
+def problem_of_opening(file: Path) -> _Problem:
+    """Why a SQLite file cannot be opened, and what to do."""
     if not file.parent.is_dir():
         advice = "its directory does not exist: create it"
     elif file.is_dir():
@@ -193,7 +201,7 @@ def _problem_of_opening(file: Path) -> _Problem:
 
 
 def _postgres_problem(error: BaseException | None) -> _Problem | None:
-    """None if tables or columns are missing."""
+    """Describe PostgreSQL's error. Return None if it means that tables or columns are missing."""
     state = sqlstate_of(error) or ""
     if state == "42P01" and _PARTITION.search(str(error)):
         return _PARTITION_DROPPED

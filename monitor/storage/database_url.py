@@ -1,4 +1,4 @@
-"""Database URLs: parse them, and name the database without its secrets."""
+"""Parses the URLs of databases, and names a database in messages without its secrets."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ from pydantic import SecretStr
 from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
-from monitor.boundary.redaction import require_whole_password
+from monitor.boundary.redaction import require_encoded_login
 from monitor.model.errors import ConfigError
 
 _DRIVERS = {
@@ -22,15 +22,18 @@ _FORMS = "use sqlite:///path/to/file.db or postgresql://user:password@host/datab
 def parse_url(url: SecretStr | str) -> URL:
     """Read a database's URL.
 
-    ConfigError if rankwatch cannot use it. The message never shows the URL.
+    Raises ConfigError if rankwatch cannot use it. The message never shows the URL.
     """
+    text = url.get_secret_value() if isinstance(url, SecretStr) else url
     try:
-        parsed = make_url(url.get_secret_value() if isinstance(url, SecretStr) else url)
-        require_whole_password(parsed)
+        require_encoded_login(text)
+    except ValueError as error:
+        raise ConfigError(f"database: {error}") from None
+    try:
+        parsed = make_url(text)
     except (ArgumentError, ValueError):
         raise ConfigError(
-            f"database: not a database URL: {_FORMS}; write special characters of the password "
-            "as %XX"
+            f"database: not a database URL: {_FORMS}; percent-encode the password"
         ) from None
     driver = _DRIVERS.get(parsed.drivername)
     if driver is None:
@@ -47,7 +50,10 @@ def parse_url(url: SecretStr | str) -> URL:
 
 
 def absolute_url(url: SecretStr, base: Path) -> SecretStr:
-    """Read the URL with `parse_url`. Resolve a relative path of a SQLite file below ``base``."""
+    """Check the URL with `parse_url`, and make the path of a SQLite file absolute.
+
+    A relative path starts at ``base``.
+    """
     parsed = parse_url(url)
     file = file_of(parsed)
     if file is None:
@@ -57,7 +63,7 @@ def absolute_url(url: SecretStr, base: Path) -> SecretStr:
 
 
 def file_of(url: URL) -> Path | None:
-    """Return the file of a SQLite database; None for another database or one in memory."""
+    """Return the file of a SQLite database. Return None for PostgreSQL or a database in memory."""
     path = url.database
     if not url.drivername.startswith("sqlite") or not path or path == ":memory:":
         return None

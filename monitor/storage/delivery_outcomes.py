@@ -37,14 +37,15 @@ def record_outcomes(connection: Connection, outcomes: Sequence[Notification]) ->
             settled.append(_new_values(outcome))
             if outcome.fallback:
                 fallbacks.append(pending_delivery(row.transition_id, outcome.fallback, outcome.at))
-    # The number of statements does not depend on the number of deliveries. A run may have a
-    # thousand deliveries, and on SQLite all other writers wait meanwhile.
+    # All rows of a kind are written at once. A run may have a thousand deliveries, and on SQLite
+    # all other writers wait until this ends.
     if news:
         connection.execute(notifications.insert(), news)
     if settled:
         connection.execute(_SETTLE, settled)
     if fallbacks:
-        # The routes may have dropped the fallback's delivery before.
+        # The fallback may already have a delivery that its routes dropped. It becomes pending
+        # again.
         new = insert(connection, deliveries)
         columns = ("status", "next_attempt_at", "settled_at")
         again = new.on_conflict_do_update(
@@ -80,9 +81,9 @@ def _is_news(row: Row[Any], outcome: Notification) -> bool:
 
 
 def _new_values(outcome: Notification) -> dict[str, object]:
-    """Return the delivery's values after this outcome, and the parameters of `_SETTLE`.
+    """Return the new values of the delivery's columns, and the parameters of `_SETTLE`.
 
-    The lease ends.
+    The new values end the lease of the delivery.
     """
     is_attempt = outcome.status not in (DeliveryStatus.HELD, DeliveryStatus.DROPPED)
     return to_row(
@@ -90,7 +91,7 @@ def _new_values(outcome: Notification) -> dict[str, object]:
         deliveries,
         delivery_id=outcome.delivery_id,
         new_attempts=int(is_attempt),
-        # The column has no NULL. It is not read once the delivery is settled.
+        # The column must not be NULL. Nothing reads it after the delivery is settled.
         next_attempt_at=outcome.next_attempt_at or outcome.at,
         settled_at=None if outcome.status in WAITING else outcome.at,
         leased_by=None,

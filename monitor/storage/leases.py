@@ -37,9 +37,10 @@ _OUTAGES_KEPT = timedelta(days=7)
 
 
 class Leases(Protocol):
-    """The right to lead, for one of the daemons that share a database. Use it from one thread.
+    """Acquires and renews the lease for one of the daemons that share a database.
 
-    After a DatabaseError, it is unknown whether the lease is still valid.
+    Only one thread may use it. After a DatabaseError, it is unknown whether the lease is still
+    valid.
     """
 
     def acquire(self) -> Lease | Occupied:
@@ -49,9 +50,9 @@ class Leases(Protocol):
         """
 
     def renew(self, lease: Lease) -> bool:
-        """Extend the lease by its full time, counted from some moment during the call.
+        """Renew the lease for its full duration, which begins during the call.
 
-        False if another daemon has acquired it.
+        Returns False if another daemon has acquired the lease.
         """
 
     def release(self, lease: Lease) -> None:
@@ -62,7 +63,7 @@ class Leases(Protocol):
 
 
 def open_leases(url: URL, *, holder: str, lasts: timedelta) -> Leases:
-    """Return the lease of this database for one daemon."""
+    """Return the object with which one daemon acquires the lease of this database."""
     # It has its own connections, so that a renewal never waits for a connection that a run uses.
     file = file_of(url)
     if file is not None:
@@ -72,14 +73,14 @@ def open_leases(url: URL, *, holder: str, lasts: timedelta) -> Leases:
 
 @dataclass(frozen=True, slots=True)
 class PostgresLeases:
-    """`Leases` over PostgreSQL."""
+    """Implements `Leases` with a row of PostgreSQL's table ``leases``."""
 
     database: Database
     holder: str
     lasts: timedelta
 
     def acquire(self) -> Lease | Occupied:
-        # Waits for at most one commit of the earlier epoch.
+        # This waits for at most one commit of the daemon that led before.
         with self.database.read() as connection:
             before, occupied = read_lease(connection)
         if occupied is not None:
@@ -110,13 +111,17 @@ class PostgresLeases:
 
 @dataclass(slots=True)
 class SqliteLeases:
-    """`Leases` over SQLite: the holder of the file lock leads, and there is no standby."""
+    """Implements `Leases` for SQLite.
+
+    The daemon with the file lock leads, so there is no standby.
+    """
 
     database: Database
     lock: FileLock
 
     def acquire(self) -> Lease | Occupied:
-        # A permanent DatabaseError names the holder if another process has the lock.
+        # If another process has the lock, this raises a permanent DatabaseError that names the
+        # process.
         self.lock.take()
         with self.database.write() as connection:
             before = connection.scalar(select(leases.c.holder).where(leases.c.name == LEADING))
@@ -124,7 +129,8 @@ class SqliteLeases:
         return Lease(holder=self.lock.holder, epoch=epoch or 0, before=before)
 
     def renew(self, lease: Lease) -> bool:
-        # This writes nothing. It checks that lock, file and epoch are still ours.
+        # This writes nothing. It checks that this process still has the lock, that the file was not
+        # replaced, and that the epoch is still the same.
         self.lock.take()
         with self.database.read() as connection:
             return connection.scalar(select(leases.c.epoch).where(is_current(lease))) is not None
@@ -138,9 +144,10 @@ class SqliteLeases:
 
 
 def installation_of(connection: Connection, *, create: bool) -> str:
-    """Return this database's random id, stored as the holder of a lease that nobody can take.
+    """Return this database's random id.
 
-    Empty if the database has no id and ``create`` is False.
+    The id is stored as the holder in a row of ``leases`` that is no real lease. The id is empty if
+    the database has none and ``create`` is False.
     """
     if create:
         values = {
@@ -155,9 +162,10 @@ def installation_of(connection: Connection, *, create: bool) -> str:
 
 
 def store_outage(connection: Connection, since: datetime, until: datetime) -> None:
-    """Store an outage of the database as the times of a lease that nobody can take.
+    """Store when an outage of the database began and ended, in a row of ``leases``.
 
-    Deletes outages that ended more than `_OUTAGES_KEPT` before ``until``.
+    This row is no real lease. Outages that ended more than `_OUTAGES_KEPT` before ``until`` are
+    deleted.
     """
     is_old = and_(_IS_OUTAGE, leases.c.expires_at < until - _OUTAGES_KEPT)
     connection.execute(delete(leases).where(is_old))
@@ -168,7 +176,7 @@ def store_outage(connection: Connection, since: datetime, until: datetime) -> No
 
 
 def away_s_since(connection: Connection, instant: datetime) -> float:
-    """Return how many seconds the database was away in outages that ended after the instant.
+    """Return the total seconds of the database's outages that ended after the instant.
 
     Several daemons may have stored the same outage, so overlapping times are counted once.
     """
@@ -185,9 +193,10 @@ def away_s_since(connection: Connection, instant: datetime) -> float:
 
 
 def read_lease(connection: Connection) -> tuple[str | None, Occupied | None]:
-    """Return the last holder of the lease on PostgreSQL, and its present holder.
+    """Return which daemon had PostgreSQL's lease last, and which daemon has it now.
 
-    The first is None if nobody ever held the lease, the second if nobody holds it now.
+    The first value is None if no daemon ever had the lease. The second value is None if no daemon
+    has the lease now.
     """
     left = func.extract("epoch", leases.c.expires_at - func.clock_timestamp())
     row = connection.execute(
@@ -203,7 +212,7 @@ def read_lease(connection: Connection) -> tuple[str | None, Occupied | None]:
 def _take(connection: Connection, holder: str, lasts: timedelta | None) -> int | None:
     """Take the lease if it is free. If ``lasts`` is None, the lease never expires.
 
-    Returns the new epoch; None if the lease is not free.
+    Returns the new epoch, or None if the lease is not free.
     """
     now = _now(connection)
     until: Any = None

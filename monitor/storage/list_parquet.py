@@ -1,8 +1,10 @@
-"""Lists of many users as pieces of Parquet with zstd, and back.
+"""Packs the lists of many users into pieces of Parquet, and unpacks the pieces.
 
-A piece has the lists of one arm for up to `USERS_AT_ONCE` users. Columns: ``user``, ``items``,
-``scores`` if the arm has them. The baseline's pieces also have ``segments``: numbers of the names
-in the file's metadata. Each page has a checksum. Damaged bytes raise ValueError or OSError.
+A piece contains the lists of one arm for up to `USERS_AT_ONCE` users. Its columns are ``user``,
+``items`` and, if the arm has scores, ``scores``. The baseline's pieces also have a column
+``segments`` with the numbers of each user's segments. The names of the segments are in the file's
+metadata. Pieces are compressed with zstd. Every page of Parquet has a checksum, so damaged bytes
+raise ValueError or OSError.
 """
 
 import json
@@ -26,13 +28,16 @@ from monitor.model.runs import KeptLists
 
 USERS_AT_ONCE = 100_000
 ITEMS_AT_ONCE = 2_000_000
-"""The largest number of users, and about the largest number of items, of one piece."""
+"""A piece contains at most this many users, and about this many items."""
 _NAMES = b"segments"
 
 
 @immutable
 class Piece:
-    """Lists of one arm. ``first_user`` and ``last_user`` are the ends of its users in UTF-8."""
+    """Lists of one arm.
+
+    ``first_user`` and ``last_user`` are its first and last user id in UTF-8.
+    """
 
     arm: Arm
     part: int
@@ -42,12 +47,12 @@ class Piece:
 
 
 def pack(lists: KeptLists) -> Iterator[Piece]:
-    """Yield every piece."""
+    """Yield the pieces of both arms."""
     names = list(lists.segments)
     segments = segment_column(lists.segments, names, len(lists.baseline))
     tables = {Arm.BASELINE: lists.baseline, Arm.CANDIDATE: lists.candidate}
     for arm, table in tables.items():
-        # A piece has a bounded number of items too, which bounds its memory.
+        # The number of items is limited too, so that a piece needs little memory.
         longest = int(np.diff(table.offsets).max(initial=1))
         step = max(1, min(USERS_AT_ONCE, ITEMS_AT_ONCE // longest))
         for part, start in enumerate(range(0, max(len(table), 1), step)):
@@ -74,7 +79,8 @@ def user_key(user: str) -> bytes:
 def unpack(pieces: Mapping[Arm, Sequence[bytes]]) -> KeptLists:
     """Return the lists of these pieces. The pieces of each arm must be in order.
 
-    ValueError or OSError if they are damaged. ValueError if they do not belong together.
+    Raises ValueError or OSError if a piece is damaged, and ValueError if the pieces do not belong
+    together.
     """
     tables = []
     for arm in Arm:
@@ -91,7 +97,7 @@ def unpack(pieces: Mapping[Arm, Sequence[bytes]]) -> KeptLists:
 
 
 def find_user(payload: bytes, user: str) -> tuple[str, ...] | None:
-    """Return the items of the user's list; None if the user is not in this piece."""
+    """Return the items of the user's list, or None if the user is not in this piece."""
     file = _open(payload)
     users = file.read(columns=["user"], use_threads=False)["user"]
     row = pc.index(users, pa.scalar(user, pa.large_string())).as_py()

@@ -1,4 +1,4 @@
-"""Stores the lists of runs in ``kept_lists``. Each row is a piece of one arm's lists."""
+"""Stores the lists of runs in ``kept_lists``. Each row contains a piece of one arm's lists."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -33,7 +33,10 @@ HAS_LISTS = exists(select(kept_lists.c.run_id).where(kept_lists.c.run_id == runs
 
 
 def encode_lists(lists: KeptLists | None) -> list[dict[str, Any]]:
-    """Return a row for every piece, without the run. Without lists there are no pieces."""
+    """Return a row of ``kept_lists`` for every piece, still without ``run_id``.
+
+    Returns no rows if ``lists`` is None.
+    """
     if lists is None:
         return []
     from monitor.storage import list_parquet
@@ -46,11 +49,11 @@ def store_lists(
     result: RunResult,
     pieces: Sequence[dict[str, Any]],
 ) -> None:
-    """Insert a run's lists, and delete earlier lists that neither alerts nor labels need.
+    """Insert a run's lists, and delete earlier lists of the comparison that nothing needs any more.
 
-    Call it after the alert states are stored.
+    Call it after the alert states are stored, because the states decide which lists are needed.
     """
-    # If there are no pieces, the comparison's last lists are those of an earlier run.
+    # If the run stored no lists, the newest stored lists are those of an earlier run and must stay.
     if not pieces:
         return
     for piece in pieces:
@@ -61,7 +64,10 @@ def store_lists(
 
 
 def read_lists(database: Database, run_id: int) -> KeptLists | None:
-    """Return the run's lists, or None if it stored none. DatabaseError if they are damaged."""
+    """Return the run's lists, or None if it stored none.
+
+    Raises DatabaseError if they are damaged.
+    """
     query = (
         select(kept_lists.c.arm, kept_lists.c.payload)
         .where(kept_lists.c.run_id == run_id)
@@ -85,11 +91,11 @@ def read_lists(database: Database, run_id: int) -> KeptLists | None:
 
 
 def lists_of_user(connection: Connection, run_id: int, user: str) -> UserLists | None:
-    """Return both lists of one user of the run; None if they are not stored."""
+    """Return both lists of one user of the run, or None if they are not stored."""
     from monitor.storage import list_parquet
 
     name = list_parquet.user_key(user)
-    # Pieces are large, so only those that may have the user are read.
+    # Pieces are large, so only pieces that may contain the user are read.
     may_have_user = and_(kept_lists.c.first_user <= name, kept_lists.c.last_user >= name)
     query = select(kept_lists.c.arm, kept_lists.c.payload).where(
         kept_lists.c.run_id == run_id, may_have_user
@@ -111,9 +117,9 @@ def last_run_with_lists(connection: Connection, comparison: str, before: datetim
 
 
 def onset_of(connection: Connection, comparison: str) -> datetime | None:
-    """Return when the first of the comparison's drift alerts left the quiet state.
+    """Return since when at least one drift alert of the comparison has not been quiet.
 
-    None if all are quiet.
+    Returns None if all drift alerts are quiet.
     """
     query = _onset().where(alert_states.c.comparison == comparison)
     onset: datetime | None = connection.scalar(query)
@@ -132,11 +138,11 @@ def _onset() -> Select[Any]:
 def runs_with_unneeded_lists(before: datetime | None, now: datetime) -> Select[tuple[int]]:
     """Select settled runs whose lists can be deleted.
 
-    All lists of slots before ``before`` can be deleted. If the slot is later, or ``before`` is
-    None, these lists stay:
+    Lists of slots before ``before`` can always be deleted. Of later slots (of all slots if
+    ``before`` is None), these lists must stay:
 
-    - the lists of the comparison's newest run with status ok and lists
-    - the lists of the newest such run before the present alerts began
+    - the lists of the comparison's newest run with status ok and stored lists
+    - the lists of the newest run of this kind from before the current alerts began
     - the lists of runs that wait for relevance
     """
     later = runs.alias("later")

@@ -1,4 +1,4 @@
-"""SqlMaintenance: the database's state and size, who may write to it, and when to delete data."""
+"""SqlMaintenance checks and measures the database, decides who may write, and deletes old data."""
 
 # ruff: noqa: D102 - the port has the docstrings of its methods
 
@@ -25,15 +25,15 @@ from monitor.storage.tables.run_tables import daily, runs
 from monitor.storage.transactions import Database, LeaseFence
 
 CONFIRMED_AFTER = timedelta(days=2)
-"""A slot confirms the clock only if it is at least this old.
+"""Only slots that are at least this old can confirm the clock.
 
-A daemon with a wrong clock stores runs too, so newer slots prove nothing.
+A daemon whose clock is wrong stores runs with wrong slots, so newer slots prove nothing.
 """
 LONGEST_GAP = timedelta(days=8)
-"""The longest time without a run before the clock is doubted.
+"""If no run confirms the clock for longer than this, rankwatch does not trust the clock.
 
-It is counted back from the newest instant that can confirm the clock (`CONFIRMED_AFTER`). If runs
-are rarer than weekly, twice the time between the newest two of them is allowed.
+The time is counted back from the newest slot that could confirm the clock (`CONFIRMED_AFTER` ago).
+If twice the time between the two newest runs is longer, it is used instead.
 """
 
 _SKEW = timedelta(hours=1)
@@ -68,18 +68,18 @@ _NAMES = {
 TABLES: Mapping[DataKind, tuple[Table, ...]] = {
     kind: tuple(metadata.tables[name] for name in names) for kind, names in _NAMES.items()
 }
-"""The tables of each kind. A run has data of a kind if it has rows in the first table."""
+"""The tables of each kind of data. A run with data of a kind has rows in the kind's first table."""
 
 
 class SqlMaintenance:
-    """Port Maintenance over SQLAlchemy Core, with further methods for the service."""
+    """Implements the port Maintenance, with more methods that only the service uses."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._sizes: Mapping[DataKind, int] = {}
 
     def prepare(self, *, create: bool) -> None:
-        """Check that the schema fits; ``create`` first creates missing tables."""
+        """Check that the schema fits. If ``create`` is True, missing tables are created first."""
         if create:
             schema_version.create(self._database)
         self.ping()
@@ -90,30 +90,37 @@ class SqlMaintenance:
             schema_version.require_head(connection, describe(self._database.url))
 
     def probe_write(self) -> None:
-        """Write and flush a stored value. DatabaseError if the database cannot be written now."""
+        """Write and flush a stored value.
+
+        Raises DatabaseError if the database cannot be written now.
+        """
         # A transaction that changes nothing would succeed on a full disk.
         with self._database.write(is_fenced=False) as connection:
             schema_version.rewrite(connection)
 
     def record_outage(self, since: datetime, until: datetime) -> None:
-        """Store an outage of the database, or a later end of the same outage. Kept for a week."""
+        """Store an outage of the database for a week.
+
+        A second call for the outage changes its end.
+        """
         with self._database.write(is_fenced=False) as connection:
             leases.store_outage(connection, since, until)
 
     def away_s_since(self, instant: datetime) -> float:
-        """How many seconds the database was away in outages that ended after the instant."""
+        """Return the total seconds of the database's outages that ended after the instant."""
         with self._database.read() as connection:
             return leases.away_s_since(connection, instant)
 
     def stand_by(self) -> None:
-        """From now on, refuse to write: each attempt raises LeaseLostError."""
+        """Refuse to write from now on. Each attempt raises LeaseLostError."""
         self._database.fence = LeaseFence()
 
     def lead(self, lease: Lease, *, patience: timedelta, now: datetime) -> Mapping[str, int]:
-        """Write under this lease from now on, and take over claims and leases of earlier epochs.
+        """Write under this lease from now on, and end what daemons of earlier epochs have claimed.
 
-        A transaction may be idle for ``patience``. Returns the number of abandoned runs of each
-        comparison. LeaseLostError if another daemon has taken the lease.
+        Their unfinished runs become abandoned, and the last leader's leases on deliveries end. A
+        transaction may be idle for ``patience``. Returns the number of abandoned runs of each
+        comparison. Raises LeaseLostError if another daemon has taken the lease.
         """
         self._database.fence = LeaseFence(lease=lease, patience=patience)
         is_older = and_(runs.c.epoch < lease.epoch, runs.c.claimed_until.is_not(None))
@@ -132,12 +139,13 @@ class SqlMaintenance:
     def prune(self, cutoffs: Cutoffs, *, now: datetime) -> Pruned:
         """Delete data of older slots, in many small transactions.
 
-        - Deletes nothing if neither runs nor the server's clock confirm ``now``. ``Pruned.reason``
-          says so.
-        - Keeps states, and transitions with waiting deliveries.
+        - Deletes nothing if the server's clock or the stored runs contradict ``now``.
+          ``Pruned.reason`` then says why.
+        - Never deletes alert states, or transitions whose deliveries still wait.
         - Rolls up past days first. Deletes explanations together with evidence.
-        - Deletes stored lists earlier, except the newest lists of each comparison and lists that
-          wait for relevance. PostgreSQL deletes scores of whole days only.
+        - Deletes stored lists before they expire if nothing needs them. The newest lists of each
+          comparison and the lists of runs that wait for relevance are needed.
+        - On PostgreSQL, deletes the scores of whole days only.
         """
         with self._database.read() as connection:
             doubt = doubt_about(connection, now)
@@ -173,9 +181,10 @@ class SqlMaintenance:
 
 
 def doubt_about(connection: Connection, now: datetime) -> str | None:
-    """Explain why ``now`` cannot decide which data is old. None if ``now`` is confirmed.
+    """Explain why ``now`` may be wrong, so that old data must not be deleted yet.
 
-    If the clock is years ahead, rankwatch would delete data that nobody can restore.
+    Returns None if nothing contradicts ``now``. If a clock is years ahead, rankwatch would
+    otherwise delete data that nobody can restore.
     """
     if not is_sqlite(connection):
         server = connection.execute(select(func.clock_timestamp())).scalar_one()
@@ -222,7 +231,7 @@ def bytes_by_kind(connection: Connection) -> dict[DataKind, int]:
         for table in tables:
             sizes[kind] += bytes_of_table(connection, table.name)
     if is_file:
-        # Scores use the remaining pages. Counting them directly would read most of the file.
+        # All other pages belong to scores. Counting them directly would read most of the file.
         pages = _pragma(connection, "page_count") - _pragma(connection, "freelist_count")
         used_bytes = pages * _pragma(connection, "page_size")
         sizes[DataKind.SCORES] = max(0, used_bytes - sum(sizes.values()))
@@ -232,7 +241,8 @@ def bytes_by_kind(connection: Connection) -> dict[DataKind, int]:
 def _measure_kind(connection: Connection, kind: DataKind, used: int) -> KindSize:
     """Count the runs with data of the kind, and find the oldest slot.
 
-    Daily roll-ups and alerts have no runs. Their oldest day or transition replaces the slot.
+    Daily roll-ups and alerts do not belong to runs. For them, the oldest day or the slot of the
+    oldest transition is returned.
     """
     table = TABLES[kind][0]
     if table in (alert_states, daily):

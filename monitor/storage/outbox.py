@@ -1,4 +1,4 @@
-"""SqlOutbox: leases deliveries and stores their outcomes."""
+"""SqlOutbox leases deliveries and stores their outcomes."""
 
 # ruff: noqa: D102 - the port has the docstrings of its methods
 
@@ -51,15 +51,18 @@ from monitor.texts.model_versions import write_models
 
 _LONGEST_LEASE = timedelta(minutes=10)
 _LONGEST_PAUSE = timedelta(hours=2)
-"""These times are longer than a delivery is ever leased or put off."""
+"""A delivery is never leased or put off for longer than these times."""
 _RETRIED_FOR = timedelta(days=1)
-"""After a configuration change, refused ends are retried if the refusal is not older than this."""
+"""After a change of the configuration, ends that were refused within this time are retried."""
 _OUTCOMES = 50_000
 """How many of the newest outcomes are searched for each receiver's last success and error."""
 _EXAMPLES = 2
 """How many users' lists a message shows if no explanation names users."""
 _IN_TURN = (case((deliveries.c.message_key.is_(None), 1), else_=0), deliveries.c.message_key)
-"""Deliveries that may have arrived come first, grouped by message: whole messages are repeated."""
+"""Deliveries that may have arrived come first, grouped by message.
+
+So a message that may have arrived is sent again as a whole.
+"""
 _GIVEN_UP = (DeliveryStatus.DEAD, DeliveryStatus.DROPPED)
 _IS_WAITING = deliveries.c.status.in_(WAITING)
 _COLUMNS = (
@@ -77,7 +80,7 @@ _COLUMNS = (
 
 
 class SqlOutbox:
-    """Port Outbox over SQLAlchemy Core, with further methods for the service."""
+    """Implements the port Outbox, with more methods that only the service uses."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -236,7 +239,10 @@ class SqlOutbox:
             return connection.execute(update(deliveries).where(is_refused).values(pending)).rowcount
 
     def give_up_removed(self, *, configured: Sequence[str], now: datetime) -> int:
-        """Give up deliveries to receivers that are not in ``configured``. Returns their number."""
+        """Give up deliveries to receivers that are not in ``configured``.
+
+        Returns the number of these deliveries.
+        """
         removed = select(deliveries.c.id).where(
             _IS_WAITING, deliveries.c.receiver.not_in(list(configured))
         )
@@ -293,8 +299,8 @@ class SqlOutbox:
         newest = (
             select(notifications).order_by(notifications.c.id.desc()).limit(_OUTCOMES).subquery()
         )
-        # A sent delivery with a reason joined an incident without a message. A pending delivery
-        # without a reason was not tried.
+        # If a sent delivery has a reason, its alert joined an incident and no message was sent. If
+        # a pending delivery has no reason, rankwatch did not try to send it.
         is_sent = newest.c.status == DeliveryStatus.SENT
         is_failed = newest.c.status.in_((DeliveryStatus.PENDING, DeliveryStatus.DEAD))
         is_success = and_(is_sent, newest.c.reason.is_(None))
@@ -314,7 +320,10 @@ class SqlOutbox:
         return records
 
     def given_up(self, *, since: datetime) -> Mapping[str, int]:
-        """By receiver, how many deliveries were given up since then. Omits removed receivers."""
+        """Return how many deliveries to each receiver were given up since then.
+
+        Receivers that were removed from the configuration are left out.
+        """
         is_given_up = and_(
             deliveries.c.status == DeliveryStatus.DEAD,
             deliveries.c.settled_at >= since,
@@ -382,7 +391,7 @@ def _comparison_due_longest(connection: Connection, receiver: str, now: datetime
 
 def _is_due(now: datetime) -> ColumnElement[bool]:
     next_attempt_at = deliveries.c.next_attempt_at
-    # After a clock was set back, the time of the next attempt may be too far away.
+    # If a clock was set back, the time of the next attempt may be too far in the future.
     return or_(next_attempt_at <= now, next_attempt_at > now + _LONGEST_PAUSE)
 
 
@@ -400,7 +409,7 @@ def _sent_rows(
 ) -> list[Row[Any]]:
     """Return the starts and ends that the receiver got or may have got, in the order of storing.
 
-    Only the firings and incidents of ``changes`` are searched.
+    Only transitions of the firings and incidents of ``changes`` are returned.
     """
     is_sent = or_(deliveries.c.status == DeliveryStatus.SENT, deliveries.c.may_be_known)
     query = _select(transitions, deliveries.c.status, deliveries.c.settled_at).where(
@@ -419,7 +428,10 @@ def _sent_rows(
 
 
 def _starts_after_ends(rows: Sequence[Row[Any]]) -> tuple[Transition, ...]:
-    """Return the starts sent after their incident's last sent end, in the order of sending."""
+    """Return the starts that were sent after the last end of the same incident was sent.
+
+    They are in the order in which they were sent.
+    """
     sent = [row for row in rows if row.status == DeliveryStatus.SENT and row.incident is not None]
     sent.sort(key=attrgetter("settled_at"))
     ended_at = {row.incident: row.settled_at for row in sent if row.to_state != State.FIRING}

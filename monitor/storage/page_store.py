@@ -1,4 +1,4 @@
-"""SqlPageStore: the queries of web pages. Each query uses an index."""
+"""SqlPageStore runs the queries of web pages. Each query uses an index."""
 
 # ruff: noqa: D102 - the port has the docstrings of its methods
 
@@ -61,7 +61,7 @@ _MOST_TRANSITIONS = 500
 
 
 class SqlPageStore:
-    """Port PageStore over SQLAlchemy Core."""
+    """Implements the port PageStore."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -101,8 +101,8 @@ class SqlPageStore:
             _IS_FINISHED,
             runs.c.slot.between(since, until),
         )
-        # For a join PostgreSQL would start processes. Starting them takes longer than these
-        # look-ups.
+        # A subquery is faster than a join here, because PostgreSQL would start processes for the
+        # join.
         mean = select(summaries.c.mean).where(is_measured).scalar_subquery()
         candidates = select(
             runs.c.id,
@@ -268,7 +268,8 @@ class SqlPageStore:
             .where(is_of_incident)
             .order_by(notifications.c.id)
         )
-        # One attempt delivers several transitions: their places are collected by attempt.
+        # One attempt may deliver several transitions, so places of transitions are collected by
+        # attempt.
         places_by_attempt: dict[tuple[Any, ...], list[int]] = defaultdict(list)
         with self._database.read() as connection:
             rows = connection.execute(changes).all()
@@ -329,8 +330,8 @@ def _is_start(change: FromClause) -> ColumnElement[bool]:
 def _filter_conditions(wanted: IncidentFilter) -> list[ColumnElement[bool]]:
     """Return the SQL conditions for the incidents that the filter selects.
 
-    They refer to the row of the incident's first start. The severity is the highest severity of all
-    alerts that started in the incident. The text may be in any change of the incident.
+    The conditions apply to the row of an incident's first start. The severity of an incident is the
+    highest severity of its starts. The text is searched in every change of the incident.
     """
     conditions: list[ColumnElement[bool]] = []
     if wanted.comparison is not None:
@@ -353,14 +354,15 @@ def _filter_conditions(wanted: IncidentFilter) -> list[ColumnElement[bool]]:
 
 
 def _has(change: FromClause, *conditions: ColumnElement[bool]) -> ColumnElement[bool]:
-    """Return whether a change of the incident meets these conditions."""
+    """Return the condition that the incident has a change which meets all these conditions."""
     return exists().where(change.c.incident == transitions.c.incident, *conditions)
 
 
 def _lowest(candidates: Select[Any], most: int) -> Select[Any]:
     """Select at most ``most`` runs: the newest run, and one run of each group of neighbours.
 
-    In each group, select a run without a mean. If all runs have one, select the lowest mean.
+    If a run of the group has no mean, it is selected. Otherwise the run with the lowest mean is
+    selected.
     """
     run = candidates.subquery().c
     group = case(
@@ -388,7 +390,10 @@ def _scores_of_user(
     until: datetime,
     most: int,
 ) -> Select[Any]:
-    """Select a row for each run and metric: one look-up in ``scores`` for each run and part."""
+    """Select a row for each run and metric.
+
+    The database looks up one row of ``scores`` for each run and part.
+    """
     newest = _newest_ok(comparison, until, most).subquery()
     is_users = and_(
         scores.c.run_id == score_places.c.run_id,

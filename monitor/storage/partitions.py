@@ -1,8 +1,8 @@
-"""The partitions of ``scores`` on PostgreSQL: one for each UTC day of slots, and a default one.
+"""Creates and drops the partitions of the table ``scores`` on PostgreSQL.
 
-A partition is dropped once all its runs are too old. If a day's partition cannot be created in
-time, the default partition stores the day's rows. These rows are deleted run by run. On SQLite
-``scores`` is one table.
+There is one partition for each UTC day of slots, and a default partition. A partition is dropped
+when all its runs are too old. If a day's partition cannot be created in time, the default partition
+stores the day's rows. These rows are deleted run by run. On SQLite ``scores`` is one table.
 """
 
 import re
@@ -40,10 +40,13 @@ from monitor.storage.tables.run_tables import runs, scores
 from monitor.storage.transactions import Database
 
 LOCK_WAIT_S = 2.0
-"""Longest wait for the lock to create or drop a partition. All users of the table wait too."""
+"""The longest wait for the lock that is needed to create or drop a partition.
+
+All other users of the table wait meanwhile.
+"""
 
 _DAY = timedelta(days=1)
-# "ranks": only one transaction creates partitions at a time.
+# With this lock, only one transaction creates partitions at a time. The key is "ranks" in ASCII.
 _TAKE_TURNS = text(f"SELECT pg_advisory_xact_lock({0x72616E6B73})")
 DEFAULT_PARTITION = table("scores_default", column("run_id", BigInteger))
 _BOUNDS = re.compile(r"FROM \('(\d{4}-\d\d-\d\d)'\) TO \('(\d{4}-\d\d-\d\d)'\)")
@@ -61,15 +64,15 @@ _BYTES = text(
 
 @immutable
 class Partition:
-    """Scores of the slots from midnight of ``first`` (UTC) up to midnight of ``end``."""
+    """A partition with the scores of slots from the UTC day ``first`` to the day before ``end``."""
 
-    name: str  # in the spelling for SQL statements
+    name: str  # quoted as SQL statements need it
     first: date
     end: date
 
 
 def is_settled_before(before: datetime) -> ColumnElement[bool]:
-    """Return whether a run has an older slot and is not claimed."""
+    """Return the condition that a run is settled and its slot is before ``before``."""
     return and_(
         runs.c.slot < before,
         runs.c.status != RunStatus.RUNNING,
@@ -83,18 +86,19 @@ def day_of_slot(slot: datetime) -> date:
 
 
 def of_run(connection: Connection, run_id: int, of: Table = scores) -> ColumnElement[bool]:
-    """Return whether a row of the table belongs to the run."""
+    """Return the condition that a row of the table belongs to the run."""
     if of is runs:
         return runs.c.id == run_id
     if of is not scores or is_sqlite(connection):
         return of.c.run_id == run_id
-    # The day lets PostgreSQL read one partition. Otherwise it searches the index of each.
+    # With the day, PostgreSQL reads one partition. Without it, PostgreSQL would search all
+    # partitions.
     slot_day = select(utc_day(runs.c.slot)).where(runs.c.id == run_id).scalar_subquery()
     return and_(scores.c.run_id == run_id, scores.c.day == slot_day)
 
 
 def read_partitions(connection: Connection) -> list[Partition]:
-    """Return the partitions of days, oldest first, without the default partition."""
+    """Return the partitions of single days, oldest first. The default partition is left out."""
     partitions = []
     for row in connection.execute(_ATTACHED):
         # The bounds are NULL if somebody is dropping the partition.
@@ -122,7 +126,7 @@ def ensure_partitions(database: Database, days: Iterable[date]) -> None:
 def drop_past(database: Database, before: datetime) -> tuple[int, tuple[str, ...]]:
     """Drop the partitions of slots before ``before``, oldest first. Stop at one that is in use.
 
-    Returns the estimated number of deleted rows, and why partitions were not dropped.
+    Returns the estimated number of deleted rows, and the reasons why partitions were not dropped.
     """
     with database.read() as connection:
         past = [each for each in read_partitions(connection) if _is_past(connection, each, before)]
@@ -139,7 +143,7 @@ def drop_past(database: Database, before: datetime) -> tuple[int, tuple[str, ...
 
 
 def settled_with(rows: FromClause, before: datetime) -> Select[tuple[int]]:
-    """Select settled runs of older slots with rows in this table."""
+    """Select settled runs with slots before ``before`` and with rows in this table."""
     has_rows = exists(select(rows.c.run_id).where(rows.c.run_id == runs.c.id))
     return select(runs.c.id).where(is_settled_before(before), has_rows)
 
@@ -150,7 +154,10 @@ def bytes_of(connection: Connection, name: str) -> int:
 
 
 def rows_of(connection: Connection, name: str) -> int:
-    """Return the server's estimate of a PostgreSQL table's rows; counts them if there is none."""
+    """Return how many rows a PostgreSQL table has.
+
+    The server's estimate is returned if there is one. Otherwise the rows are counted.
+    """
     estimate = text("SELECT CAST(reltuples AS bigint) FROM pg_class WHERE oid = to_regclass(:name)")
     rows = int(connection.scalar(estimate, {"name": name}) or 0)
     if rows > 0:
@@ -159,9 +166,9 @@ def rows_of(connection: Connection, name: str) -> int:
 
 
 def is_of_dialect(connection: Connection) -> Callable[..., bool]:
-    """For Alembic: return a check whether a database of this kind has an item of the schema.
+    """Return Alembic's filter for the items of the schema that exist on this kind of database.
 
-    Only PostgreSQL has the columns that partitions need.
+    For example, only PostgreSQL has the column by which ``scores`` is partitioned.
     """
     dialect = connection.dialect.name
 
@@ -172,7 +179,7 @@ def is_of_dialect(connection: Connection) -> Callable[..., bool]:
 
 
 def is_no_partition(name: str | None, kind: str, _: object) -> bool:
-    """For Alembic: return whether a table is no partition, because no table declares partitions."""
+    """Return False for partitions, because Alembic finds no declaration of these tables."""
     return kind != "table" or name is None or not name.startswith("scores_")
 
 
@@ -186,8 +193,8 @@ def _create(connection: Connection, day: date) -> None:
     connection.execute(_TAKE_TURNS)
     if any(partition.name == name for partition in read_partitions(connection)):
         return
-    # Attaching a table locks the default partition only. Creating it as a partition would lock
-    # out all users of the table.
+    # The table is created first and attached afterwards, because attaching locks only the default
+    # partition. Creating it as a partition would lock out all users of ``scores``.
     connection.execute(text(f"CREATE TABLE {name} (LIKE scores INCLUDING ALL)"))
     bounds = f"FROM ('{day}') TO ('{day + _DAY}')"
     connection.execute(text(f"ALTER TABLE scores ATTACH PARTITION {name} FOR VALUES {bounds}"))
@@ -208,7 +215,7 @@ def _drop(
     before: datetime,
     rows: list[int],
 ) -> None:
-    # Readers lock the table first and then its partition. This keeps their order.
+    # Readers lock the table first and then its partitions. The same order here prevents a deadlock.
     connection.execute(text("LOCK TABLE ONLY scores IN ACCESS EXCLUSIVE MODE"))
     if partition in read_partitions(connection) and _is_past(connection, partition, before):
         count = rows_of(connection, partition.name)
@@ -217,9 +224,9 @@ def _drop(
 
 
 def _attempt(database: Database, step: Callable[[Connection], None]) -> DatabaseError | None:
-    """Take the step without waiting for long. Returns why it was not possible.
+    """Try the step without waiting long for a lock. Return the error if the step failed.
 
-    This is no outage of the database, so it is not reported as one.
+    The error is not reported as an outage of the database, because it is none.
     """
     with database.write() as connection:
         connection.execute(text(f"SET LOCAL lock_timeout = {LOCK_WAIT_S * 1000:.0f}"))

@@ -1,4 +1,4 @@
-"""Pruning: rolls up past days, and then deletes expired rows in small steps."""
+"""Rolls up past days, and then deletes expired rows in small steps."""
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -69,7 +69,7 @@ _SHARE = "share_below("
 
 TRANSITIONS_AT_ONCE = 500
 _DAYS_AHEAD = 2
-"""How many days ahead partitions are created, so that no run has to create one."""
+"""Partitions are created this many days ahead, so that no run has to create one."""
 DETAILS: tuple[Table, ...] = (
     coverage,
     summaries,
@@ -85,7 +85,7 @@ Rows of the segment ``all`` stay as long as the run.
 def prune(database: Database, cutoffs: Cutoffs, now: datetime) -> Pruned:
     """Roll up past days, then delete expired rows and lists that nothing needs."""
     runs_before = cutoffs[DataKind.RUNS]
-    # Nothing stays longer than its run.
+    # No data of a run stays longer than the run itself.
     before = {kind: max(cutoff, runs_before) for kind, cutoff in cutoffs.items()}
     daily_before = cutoffs[DataKind.DAILY]
     summaries_before = before[DataKind.SUMMARIES]
@@ -147,8 +147,8 @@ def _delete_of_runs(
 def _is_selected(connection: Connection, query: Select[tuple[int]], run_id: int) -> bool:
     """Return whether the query still selects the run, and lock the run until the transaction ends.
 
-    Some time has passed since the query ran. If a slot was run again meanwhile, it has new rows.
-    The next pruning deletes a run that is locked now.
+    The slot may have been run again since the query ran, and its new rows must stay. If another
+    transaction has locked the run, False is returned, and the next pruning deletes the rows.
     """
     again = (
         query.where(runs.c.id == run_id)
@@ -159,7 +159,7 @@ def _is_selected(connection: Connection, query: Select[tuple[int]], run_id: int)
 
 
 def _with_details(before: datetime) -> Select[tuple[int]]:
-    """Select settled runs of older slots with rows of segments other than ``all``."""
+    """Select settled runs of older slots that have rows of segments other than ``all``."""
     has_details = exists(
         select(summaries.c.run_id).where(
             summaries.c.run_id == runs.c.id, summaries.c.segment != ALL
@@ -216,10 +216,11 @@ def roll_up(
     complete_from: datetime,
     now: datetime,
 ) -> None:
-    """Roll up each past day after ``since`` that has ok runs and no sums.
+    """Roll up each past day after ``since`` that has ok runs but no sums yet.
 
-    `forget_day` deletes the sums of a day if a run of the day changes. The sums of a day before
-    ``complete_from`` are final. They stay even if the retention grows.
+    If a run of a day changes, `SqlRunStore` deletes the sums of the day, and they are added up
+    again. Sums of days before ``complete_from`` are final. They are never added up again, even if
+    the retention grows.
     """
     with database.write() as connection:
         # Some summaries of these days may be deleted already, so new sums would be too small.
@@ -240,7 +241,7 @@ def roll_up(
 
 
 def _days_without_sums(connection: Connection, since: datetime, now: datetime) -> Select[Any]:
-    """Select comparison and midnight of each past day with ok runs to roll up, oldest day first."""
+    """Select comparison and midnight of each past day that must be rolled up, oldest day first."""
     is_past = and_(
         runs.c.status == RunStatus.OK,
         runs.c.slot >= since,
@@ -256,7 +257,7 @@ def _days_without_sums(connection: Connection, since: datetime, now: datetime) -
 def sums_of(connection: Connection, comparison: str, day: datetime) -> list[dict[str, Any]]:
     """Add up the ok runs of the day by segment and metric.
 
-    Returns rows of ``daily`` without comparison, day and ``is_final``.
+    Returns rows of ``daily``. The caller adds the comparison, the day and ``is_final``.
     """
     is_of_day = and_(
         runs.c.slot >= day,
@@ -292,7 +293,7 @@ def sums_of(connection: Connection, comparison: str, day: datetime) -> list[dict
 
 
 def _over_users(value: ColumnElement[float]) -> ColumnElement[float]:
-    """Return the mean over the users of all summaries; NULL without users."""
+    """Return the mean of the value over the users of all summaries. It is NULL without users."""
     total = func.sum(value * summaries.c.n, type_=Double())
     return total / func.nullif(func.sum(summaries.c.n), 0)
 
@@ -300,9 +301,10 @@ def _over_users(value: ColumnElement[float]) -> ColumnElement[float]:
 def _details(
     connection: Connection, ids: Sequence[int]
 ) -> dict[tuple[str, str], dict[str, object]]:
-    """Add up shares below floors and histograms by segment and metric, as columns of ``daily``.
+    """Return the shares below floors and the histogram of each segment and metric.
 
-    The histogram is None if bins differ.
+    They are columns of ``daily``. The histogram is None if histograms of the day have different
+    bins.
     """
     columns = (*_SERIES, summaries.c.n, summaries.c.statistics, summaries.c.histogram)
     shares: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)

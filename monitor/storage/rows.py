@@ -1,4 +1,4 @@
-"""Dataclasses as rows of tables and back, and statements that differ between the databases."""
+"""Converts dataclasses to rows and back, and writes SQL that differs between the databases."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ if TYPE_CHECKING:
     _T = TypeVar("_T", bound=DataclassInstance)
 
 _Value = TypeVar("_Value")
-_NAME_LOCK = 0x72616E6B  # "rank": the first half of the advisory locks on names
+_NAME_LOCK = 0x72616E6B  # the first half of the keys of advisory locks on names: "rank" in ASCII
 IN_LIST = 10_000
-"""The largest number of values in an IN list. SQLite allows 32,766, PostgreSQL 65,535."""
+"""The largest number of values in an IN list. SQLite allows 32,766, and PostgreSQL 65,535."""
 
 
 def to_row(item: DataclassInstance, table: Table, **others: object) -> dict[str, Any]:
-    """Return the item's fields and ``others`` by column of the table.
+    """Return a row for the table: the item's fields that have a column, and ``others``.
 
-    A field without a column of its name is left out. ``others`` replace fields.
+    ``others`` replace fields of the same name.
     """
     names = _shared_names(type(item), tuple(table.c.keys()))
     return {name: getattr(item, name) for name in names} | others
 
 
 def from_row(kind: type[_T], row: Row[Any], **others: object) -> _T:
-    """Return an item with the row's values; ``others`` add fields or replace them."""
+    """Return an item with the row's values. ``others`` add fields, or replace fields."""
     names = _shared_names(kind, row._fields)
     return kind(**{name: getattr(row, name) for name in names} | others)
 
 
 def from_rows(kind: type[_T], rows: Iterable[Row[Any]]) -> tuple[_T, ...]:
-    """Return an item for each row, see `from_row`."""
+    """Return an item for each row. `from_row` makes the items."""
     return tuple(from_row(kind, row) for row in rows)
 
 
@@ -61,7 +61,7 @@ def insert(connection: Connection, table: Table) -> sqlite.Insert | postgresql.I
 
 
 def day_of(connection: Connection, instant: ColumnElement[datetime]) -> ColumnElement[datetime]:
-    """Return the midnight at which the instant's UTC day began."""
+    """Return SQL for the midnight at which the instant's UTC day began."""
     if is_sqlite(connection):
         day = func.substr(instant, 1, 10, type_=String)
         return type_coerce(day.concat("T00:00:00.000000Z"), Instant)
@@ -81,10 +81,10 @@ def chunks(values: Iterable[_Value]) -> Iterator[list[_Value]]:
 
 
 def lock_names(connection: Connection, names: Iterable[str]) -> None:
-    """Keep other transactions that lock one of these names waiting until this one ends.
+    """Lock these names until this transaction ends. Other transactions wait for the lock.
 
-    A comparison is locked to change its runs' daily sums, its alerts or its accepted levels. A
-    receiver is locked to claim deliveries to it.
+    A transaction locks a comparison before it changes the comparison's daily sums, alerts or
+    accepted levels. It locks a receiver before it claims deliveries to the receiver.
     """
     # On SQLite only one transaction writes at a time, so no lock is needed.
     if is_sqlite(connection):

@@ -1,4 +1,4 @@
-"""SqlHistory: the results of earlier runs, for later runs and for people."""
+"""SqlHistory reads the results of earlier runs, for later runs and for people."""
 
 # ruff: noqa: D102 - the port has the docstrings of its methods
 
@@ -43,17 +43,20 @@ WAITS_FOR_RELEVANCE = and_(
 """Whether a run has no metrics of relevance yet and can still get them."""
 
 RECENT_RUNS = 40
-"""How many runs' means are returned with the newest run, for pages with many comparisons."""
+"""How many means of recent runs are returned together with a comparison's newest run.
+
+Pages that list many comparisons show these means.
+"""
 
 
 class SqlHistory:
-    """Port History over SQLAlchemy Core, with further methods for the service."""
+    """Implements the port History, with more methods that only the service uses."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def memory_of(self, request: MemoryRequest) -> Memory:
-        """Return what a run needs from earlier runs, see `read_memory`."""
+        """Return what a run needs from earlier runs. `read_memory` reads it."""
         return read_memory(self._database, request)
 
     def latest(
@@ -81,9 +84,10 @@ class SqlHistory:
         *,
         until: datetime,
     ) -> tuple[frozenset[str], Watermark]:
-        """Comparisons for which `latest` may have changed since ``seen``, and the new watermark.
+        """Return the comparisons whose `latest` may differ from ``seen``, and the new watermark.
 
-        Detects newer runs and changes of alerts. Does not detect deletions or labels of older runs.
+        Newer runs and changes of alerts are detected. Deletions, and labels of older runs, are not
+        detected.
         """
         with self._database.read() as connection:
             marks = _marks(connection, comparisons, until) if comparisons else {}
@@ -92,7 +96,8 @@ class SqlHistory:
             if last > seen.transition:
                 later = select(transitions.c.comparison).where(transitions.c.id > seen.transition)
                 changed.update(connection.scalars(later.distinct()))
-        # If the numbers go backwards, this is another database, such as a restored backup.
+        # If the number of the last transition is lower, this is another database, such as a
+        # restored backup.
         is_other_database = last < seen.transition
         for name in comparisons:
             if is_other_database or marks.get(name) != seen.runs.get(name):
@@ -124,7 +129,10 @@ class SqlHistory:
         after: datetime | None,
         limit: int,
     ) -> tuple[RunRecord, ...]:
-        """The oldest ``limit`` finished runs of later slots with any status, oldest first."""
+        """Return finished runs with slots after ``after``, oldest first.
+
+        At most ``limit`` runs are returned. Their status does not matter.
+        """
         query = (
             run_results.RUN_ROWS.where(
                 runs.c.comparison == comparison, runs.c.status != RunStatus.RUNNING
@@ -189,7 +197,7 @@ def _marks(
         runs.c.status != RunStatus.RUNNING,
         runs.c.slot <= until,
     )
-    # One index look-up for each name: a grouped query would read all runs.
+    # This looks up each name in the index. A grouped query would read all runs.
     newest = (
         select(runs.c.id).where(is_finished).order_by(runs.c.slot.desc()).limit(1).correlate(wanted)
     )
@@ -227,7 +235,7 @@ def _latest(
 
 
 def _last_end(connection: Connection, run: Run) -> Transition | None:
-    """Return the last end of a firing in the week before the run."""
+    """Return the last transition that ended a firing in the week before the run."""
     ends = select(transitions).where(
         transitions.c.comparison == run.comparison,
         IS_END,

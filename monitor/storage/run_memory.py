@@ -1,4 +1,4 @@
-"""What a run needs from earlier runs, read in one transaction."""
+"""Reads what a run needs from earlier runs."""
 
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -29,15 +29,15 @@ _SEARCHED = 64
 _SEARCHED_AFTER_LONG_ALERTS = 2000
 """How many of the newest runs with status ok are searched for healthy runs.
 
-The second number is used if the first finds too few.
+If too few of the first number are healthy, the second number is searched.
 """
 
 
 def read_memory(database: Database, request: MemoryRequest) -> Memory:
     """Return what a run needs from earlier runs.
 
-    Reads lists only if the request wants them: the lists of the last run, and the lists from before
-    the alerts that fire. Damaged lists are left out, with a sentence in ``unreadable``.
+    The lists of the last run, and the lists from before the current alerts, are read only if the
+    request wants them. If lists are damaged, a sentence in ``unreadable`` replaces them.
     """
     with database.read() as connection:
         newest = _newest_ok(connection, request)
@@ -97,7 +97,7 @@ def _read_lists(
 class _OkRun:
     """An ok run, with the states of the drift alerts that were not quiet after it.
 
-    The keys of the states are name and segment of the alert.
+    The keys of ``states`` are the names and segments of these alerts.
     """
 
     id: int
@@ -142,7 +142,7 @@ def _anew_since(
 ) -> datetime | None:
     """Return the slot from which rules learn again after a change of the configuration.
 
-    None if there are enough runs, or if the configuration never changed.
+    Returns None if there are enough runs, or if the configuration never changed.
     """
     if not request.runs or len(past) >= MIN_HEALTHY_RUNS:
         return None
@@ -152,7 +152,7 @@ def _anew_since(
     )
     if other is None:
         return None
-    # The first runs of the configuration may have failed, perhaps because of it.
+    # The first runs with this configuration may have failed, so runs with any status are searched.
     first = select(func.min(runs.c.slot)).where(
         runs.c.comparison == request.comparison,
         runs.c.config_hash == request.config_hash,
@@ -185,8 +185,8 @@ def _healthy_splits(
         further = _newest_ok(connection, request, _SEARCHED_AFTER_LONG_ALERTS)
         quiet = [run.id for run in further if not run.states]
     chosen = quiet[-request.splits :]
-    # With many segments, there is always one close to a trend. So only the expectations for all
-    # users can make a run suspicious.
+    # With many segments, at least one of them nearly always looks like a trend. So only the
+    # expectations for all users can make a run suspicious.
     expectations = run_results.items_of(connection, Expectation, chosen, segment=ALL)
     rows = connection.execute(select(runs.c.id, runs.c.split).where(runs.c.id.in_(chosen)))
     splits = {run_id: split for run_id, split in rows if split and split.means.n}
@@ -219,9 +219,9 @@ def _last_explained(
 def _runs_with_lists(
     connection: Connection, request: MemoryRequest
 ) -> tuple[int | None, int | None]:
-    """Return the newest earlier run with lists, and the newest from before the present alerts.
+    """Return the newest earlier run with lists, and the newest one from before the current alerts.
 
-    Both runs have the status ok.
+    Both are ids of runs with status ok.
     """
     last = last_run_with_lists(connection, request.comparison, request.before)
     onset = onset_of(connection, request.comparison)

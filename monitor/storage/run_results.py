@@ -1,6 +1,7 @@
 """Writes the results of a run as rows of tables, and reads them back as dataclasses.
 
-A field of a dataclass has the name of its column. So a new value needs a field and a column only.
+Each field of a dataclass has the same name as its column. So a new value only needs a new field and
+a new column.
 """
 
 import json
@@ -54,7 +55,7 @@ RUN_ROWS: Select[Any] = select(
 RUN_TABLES: tuple[Table, ...] = tuple(
     table for table in reversed(metadata.sorted_tables) if "run_id" in table.c
 )
-"""Tables whose rows belong to a run, in an order in which foreign keys permit to delete."""
+"""Tables whose rows belong to a run, in an order in which foreign keys allow their deletion."""
 
 _TABLES: Mapping[type, tuple[Table, Sequence[Any]]] = {
     CoverageRow: (coverage, (coverage.c.position,)),
@@ -64,11 +65,14 @@ _TABLES: Mapping[type, tuple[Table, Sequence[Any]]] = {
     # Worst users come before representative ones.
     Evidence: (evidence, (evidence.c.kind.desc(), evidence.c.position)),
 }
-"""The table of each kind of item that a run has, and the order of the items."""
+"""The table of each kind of result, and the columns by which its rows are ordered."""
 
 
 def replace_results(connection: Connection, result: RunResult) -> None:
-    """Replace an earlier attempt's results by what the run measured, except its lists."""
+    """Replace the results of an earlier attempt by the results of this run.
+
+    This also deletes the lists of the earlier attempt. `store_lists` stores the new lists later.
+    """
     run_id = result.claim.run_id
     for table in RUN_TABLES:
         connection.execute(delete(table).where(of_run(connection, run_id, table)))
@@ -114,7 +118,7 @@ def items_of(
     *,
     segment: str | None = None,
 ) -> dict[int, tuple[_T, ...]]:
-    """Return the items of these runs by run, in their order. ``segment`` None selects all."""
+    """Return the items of each run, by the run's id. ``segment`` None selects all segments."""
     table, order = _TABLES[kind]
     columns = [column.label(key) for key, column in table.c.items()]
     query = select(*columns).where(table.c.run_id.in_(run_ids)).order_by(*order)
@@ -156,7 +160,7 @@ def coverage_of(
 
 
 def explanations_of(connection: Connection, run_ids: Sequence[int]) -> dict[int, Explanation]:
-    """Return the explanation of each run that has one that this version can read."""
+    """Return the explanations of these runs, if this version can read them."""
     query = select(explanations.c.run_id, explanations.c.details).where(
         explanations.c.run_id.in_(run_ids)
     )
@@ -178,9 +182,10 @@ def lesson_row(expectations: Iterable[Expectation]) -> Mapping[str, object]:
 
 
 def lessons_of(connection: Connection, run_ids: Sequence[int]) -> dict[int, dict[str, Lesson]]:
-    """Return lessons by run and alert.
+    """Return the lessons of each run, by run and alert.
 
-    A run gets no lessons if the stored numbers do not fit. Its summaries are used instead.
+    If the stored numbers of a run do not fit, the run gets no lessons. Its summaries are used
+    instead.
     """
     query = select(lessons.c.run_id, lessons.c.about, lessons.c.numbers).where(
         lessons.c.run_id.in_(run_ids)

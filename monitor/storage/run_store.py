@@ -1,6 +1,6 @@
-"""SqlRunStore: claims on slots, and results of runs.
+"""SqlRunStore stores claims on slots, and the results of runs.
 
-One conditional statement makes each change of a claim.
+Each change of a claim is one conditional statement, so that only one of several callers succeeds.
 """
 
 # ruff: noqa: D102 - the port has the docstrings of its methods
@@ -44,7 +44,7 @@ _EXPIRED = "its claim expired: the process that ran it was stopped or hung"
 
 
 class SqlRunStore:
-    """Port RunStore over SQLAlchemy Core, with claims and results for the service."""
+    """Implements the port RunStore, with claims and results that only the service uses."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -60,11 +60,12 @@ class SqlRunStore:
         config_hash: str,
         rerun: bool,
     ) -> Claim | None:
-        """Claim the slot for one run. Exactly one caller wins. None if it cannot be claimed.
+        """Claim the slot for one run. Return None if the slot cannot be claimed.
 
-        A slot can be claimed if it was never run, is ``abandoned``, or still ``running`` after its
-        ``until``. With ``rerun`` a finished slot can be claimed too. It keeps its results until
-        ``finish`` replaces them. The claim's ``has_ok`` says whether these are results of a run
+        If several callers try, exactly one gets the claim. A slot can be claimed if it was never
+        run, if its run is ``abandoned``, or if it is still ``running`` after the claim's ``until``.
+        With ``rerun``, a finished slot can be claimed too. Its results stay until
+        ``finish`` replaces them. The claim's ``has_ok`` says whether these results belong to a run
         with status ok. ``attempt`` grows by one.
         """
         holder = {"owner": owner, "claimed_until": until, "epoch": self._database.epoch}
@@ -98,7 +99,10 @@ class SqlRunStore:
         return _claim(row, started_at=now)
 
     def held_claim(self, comparison: str, slot: datetime) -> Claim | None:
-        """The claim on the slot, even if it has expired. None if there is no claim."""
+        """Return the claim on the slot, even if it has expired.
+
+        Return None if there is no claim.
+        """
         query = select(runs).where(_is_slot(comparison, slot), runs.c.claimed_until.is_not(None))
         rows = self._database.rows(query)
         return _claim(rows[0]) if rows else None
@@ -106,7 +110,8 @@ class SqlRunStore:
     def release(self, claim: Claim) -> None:
         """Give up a claim without having run the slot.
 
-        A first attempt is deleted. A rerun shows its earlier results again.
+        The row of a first attempt is deleted. After a rerun, the slot shows its earlier results
+        again.
         """
         never_run = and_(_is_held(claim), runs.c.status == RunStatus.RUNNING, runs.c.attempt == 1)
         abandoned = as_abandoned(_RELEASED, claim.started_at)
@@ -120,17 +125,15 @@ class SqlRunStore:
         """Store a complete result in one transaction, and return the run's number.
 
         - Replaces the result of an earlier attempt for the slot. If the claim keeps the earlier
-          attempt, that attempt keeps the claim's number, and this run gets a new number.
-        - Stores one pending delivery for each start of a firing and each of ``receivers``. If a
-          receiver has no delivery of an older firing, it gets one too. Ends are delivered to the
-          receivers that have a delivery of the start.
-        - Writes a state only if two conditions are met. The stored ``judged_slot`` is older. The
-          stored state (quiet if there is none) is the one from which the new state follows.
-          Transitions of other states are not stored.
-        - Deletes stored lists of earlier slots, but not those of runs that wait for relevance.
+          attempt, that attempt keeps its number, and this run gets a new number.
+        - Stores a pending delivery to each of ``receivers`` for each start of a firing. A receiver
+          without a delivery of an older firing that still lasts gets one too. Ends are delivered to
+          the receivers that have a delivery of the start.
+        - Stores only the alert states and transitions that `admit` allows.
+        - Deletes stored lists of earlier slots, but not the lists of runs that wait for relevance.
 
-        A second call changes nothing. If another process has taken over the claim, returns None and
-        stores nothing.
+        A second call changes nothing. If another process has taken over the claim, nothing is
+        stored, and None is returned.
         """
         # This is computed before the transaction begins, because other writers wait for its end.
         pieces = list_pieces.encode_lists(result.lists)
@@ -206,7 +209,7 @@ def _is_slot(comparison: str, slot: datetime) -> ColumnElement[bool]:
 
 
 def _is_held(claim: Claim) -> ColumnElement[bool]:
-    # A new claim on the slot has a higher attempt.
+    # If another process has claimed the slot, ``attempt`` is higher.
     return and_(
         runs.c.id == claim.run_id, runs.c.owner == claim.owner, runs.c.attempt == claim.attempt
     )
@@ -241,7 +244,7 @@ def _claim(row: Row[Any], **others: object) -> Claim:
 def _set_earlier_aside(connection: Connection, claim: Claim) -> Claim:
     """Rename the finished run of the slot, so that it is kept.
 
-    Returns the claim on a new row. If no run has finished, returns the same claim.
+    Returns the claim with the number of a new row. If no run has finished, returns the same claim.
     """
     is_earlier = and_(_is_held(claim), runs.c.status.in_(_FINISHED))
     query = select(runs).where(is_earlier).with_for_update()
@@ -265,7 +268,7 @@ def _set_earlier_aside(connection: Connection, claim: Claim) -> Claim:
 
 
 def _finish_claim(connection: Connection, result: RunResult) -> bool:
-    """Return False if another process has claimed the slot since."""
+    """Store the run's facts and end its claim. Return False if another process has the claim."""
     values = to_row(
         result,
         runs,
@@ -285,7 +288,10 @@ def _forget_day(connection: Connection, comparison: str, slot: datetime) -> None
 
 
 def _replace_summaries(connection: Connection, run_id: int, measured: Sequence[Summary]) -> None:
-    """Replace the summaries of these metrics. They are stored after those of other metrics."""
+    """Replace the summaries of these metrics.
+
+    The new summaries get positions after the summaries of all other metrics.
+    """
     metrics = {summary.metric for summary in measured}
     is_of_run = summaries.c.run_id == run_id
     connection.execute(delete(summaries).where(is_of_run, summaries.c.metric.in_(metrics)))

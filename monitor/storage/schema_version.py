@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -14,7 +15,7 @@ from sqlalchemy import Connection, func, inspect, select, text
 
 from monitor.boundary.foreign_errors import note_error
 from monitor.model.errors import DatabaseError, SchemaError
-from monitor.storage.database_errors import UPGRADE, translated
+from monitor.storage.database_errors import UPGRADE, problem_of_opening, translated
 from monitor.storage.database_url import describe, file_of, parse_url
 from monitor.storage.leases import read_lease
 from monitor.storage.partitions import is_no_partition, is_of_dialect
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 # Alembic is imported only to change or compare the schema. Its import takes as long as all the
 # other imports of a command that only reads.
 
-_LOCK = 0x72616E6B  # "rank": the key of the advisory lock that upgrades take
+_LOCK = 0x72616E6B  # the key of the advisory lock that upgrades take: "rank" in ASCII
 _OLDEST_POSTGRES = (14,)
 _NEWER = "install the newer version of rankwatch that wrote it"
 
@@ -42,12 +43,12 @@ def migrations() -> Path:
 
 
 def head() -> str:
-    """Return the newest version, which this program needs."""
+    """Return the newest version of the schema. This program needs it."""
     return _versions()[0]
 
 
 def upgrade(url: SecretStr | str, revision: str = "head") -> None:
-    """Migrate the schema forward, in one transaction, and one process at a time.
+    """Migrate the schema forward in one transaction. Other processes that migrate wait meanwhile.
 
     A missing SQLite file is created.
     """
@@ -67,12 +68,40 @@ def downgrade(url: SecretStr | str, revision: str) -> None:
 
 
 def current(url: SecretStr | str) -> str | None:
-    """Return the database's version; None without a SQLite file or without rankwatch's tables."""
+    """Return the schema's version, or None without a SQLite file or without rankwatch's tables."""
     file = file_of(parse_url(url))
     if file is not None and not file.exists():
         return None
     with _opened(url) as database, database.read() as connection:
         return version_of(connection)
+
+
+def probe(url: SecretStr | str) -> str | None:
+    """Try the database as the daemon's start does, but change nothing.
+
+    Returns the schema's version; None if the daemon will create the file or the tables.
+    DatabaseError if the daemon could not use the database.
+    """
+    parsed = parse_url(url)
+    file = file_of(parsed)
+    if file is not None:
+        _require_access(file, describe(parsed))
+        if not file.exists():
+            return None
+    with _opened(url) as database, database.read() as connection:
+        version = version_of(connection)
+        if version is not None:
+            require_head(connection, describe(parsed))
+    return version
+
+
+def _require_access(file: Path, place: str) -> None:
+    """Raise DatabaseError if this account may not write the file, or create it in its directory."""
+    for path in (file.parent, file):
+        is_file_to_create = path == file and not file.exists()
+        if not is_file_to_create and not os.access(path, os.R_OK | os.W_OK):
+            problem, _, trouble = problem_of_opening(file)
+            raise DatabaseError(f"{place} {problem}", trouble=trouble)
 
 
 def check(url: SecretStr | str) -> list[str]:
@@ -83,7 +112,9 @@ def check(url: SecretStr | str) -> list[str]:
     with _existing(url) as database, database.read() as connection:
         version = version_of(connection)
         if version != head():
-            problem = f"the schema has version {version or '(none)'}, this program needs {head()}"
+            problem = (
+                f"the schema has version {version or '(none)'}, but this program needs {head()}"
+            )
             return [f"{problem}: {advise(version)}"]
         options: dict[str, Any] = {
             "compare_type": True,
@@ -98,7 +129,7 @@ def check(url: SecretStr | str) -> list[str]:
 def damage_in(url: SecretStr | str) -> tuple[list[str], str] | None:
     """Return the problems of a SQLite file, and what to do.
 
-    None on PostgreSQL or without a file.
+    Returns None on PostgreSQL or without a file.
     """
     file = file_of(parse_url(url))
     if file is None or not file.exists():
@@ -109,9 +140,9 @@ def damage_in(url: SecretStr | str) -> tuple[list[str], str] | None:
 
 
 def create(database: Database) -> None:
-    """Create this version's tables in a database without tables of rankwatch.
+    """Create the tables of this version if the database has no tables of rankwatch.
 
-    Other databases stay as they are. Several processes may do this at once.
+    If the database has such tables, nothing changes. Several processes may call this at once.
     """
     with database.read() as connection:
         if version_of(connection) is not None:
@@ -132,9 +163,9 @@ def _migrate(database: Database, revision: str, *, only_if_empty: bool = False) 
 
 
 def version_of(connection: Connection) -> str | None:
-    """Return the schema's version; None without tables of rankwatch.
+    """Return the schema's version, or None without tables of rankwatch.
 
-    SchemaError if there are tables, but no valid version.
+    Raises SchemaError if there are tables, but no valid version.
     """
     if not inspect(connection).has_table("alembic_version"):
         return None
@@ -162,19 +193,19 @@ def rewrite(connection: Connection) -> None:
 def require_head(connection: Connection, place: str) -> None:
     """Check that the schema has the newest version.
 
-    SchemaError if it has another version. DatabaseError if the server is too old.
+    Raises SchemaError if it has another version. Raises DatabaseError if the server is too old.
     """
     if not is_sqlite(connection):
         _require_postgres(connection, place)
     version = _supported_version(connection, place)
     if version is None:
         raise SchemaError(
-            f"{place} holds no tables of rankwatch yet: {UPGRADE}, or run `rankwatch run-once`"
+            f"{place} has no tables of rankwatch yet: {UPGRADE}, or run `rankwatch run-once`"
         )
     if version != head():
         raise SchemaError(
-            f"{place} has schema version {version}, older than {head()} which this program "
-            f"needs: {UPGRADE}"
+            f"{place} has schema version {version}, but this program needs version {head()}: "
+            f"{UPGRADE}"
         )
 
 
@@ -208,7 +239,7 @@ def _migrating(database: Database) -> Iterator[Config]:
         except CommandError as error:
             note_error(error)
             versions = ", ".join(reversed(_versions()))
-            msg = f"{place} cannot be migrated to that version: known versions are base, {versions}"
+            msg = f"{place} cannot be migrated to an unknown version: use base or one of {versions}"
             raise SchemaError(msg) from None
 
 
@@ -243,15 +274,16 @@ def _config(connection: Connection) -> Config:
 
 @cache
 def _versions() -> list[str]:
-    """Return all versions, newest first: the numbers with which names of migrations begin."""
+    """Return all versions, newest first. They are the numbers at the start of migrations' names."""
     files = (migrations() / "versions").glob("[0-9]*.py")
     return sorted((file.name[:4] for file in files), reverse=True)
 
 
 def user_of(url: SecretStr | str) -> str | None:
-    """Describe the process that works with the database; None if no process does.
+    """Describe the process that uses the database. Return None if no process uses it.
 
-    The process has SQLite's lock, or on PostgreSQL the lease or a slot.
+    On SQLite it is the process that has locked the file. On PostgreSQL it is the leader, or else a
+    process that runs a slot.
     """
     file = file_of(parse_url(url))
     if file is not None:

@@ -1,4 +1,4 @@
-"""Writes rows of ``scores`` as fast as the database can: COPY, or many rows in one statement."""
+"""Writes rows of ``scores`` fast: with COPY, or with many rows in one statement."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CHUNK = 20_000
 """How many users' rows are in memory at once. They are about 2 MB in PostgreSQL's format."""
 
 MetricsByPart = Sequence[Sequence[str]]
-"""The metrics of each part, in the order of their columns in a row."""
+"""The metrics of each part, in the order of their columns."""
 
 _USERS_A_STATEMENT = 50
 """One statement for fifty users takes less than half the time of fifty statements."""
@@ -34,7 +34,10 @@ def insert_rows(
     parts: MetricsByPart,
     batches: Iterable[Scores],
 ) -> None:
-    """Insert one row for each user and part into SQLite; the first part gets number ``first``."""
+    """Insert one row for each user and part into SQLite.
+
+    The first part gets the number ``first``.
+    """
     for users, part, values in _chunks(parts, batches):
         columns = [users, *(column.tolist() for column in values)]  # SQLite stores NaN as NULL
         flat = list(chain.from_iterable(zip(*columns, strict=True)))
@@ -53,7 +56,10 @@ def copy_rows(
     parts: MetricsByPart,
     batches: Iterable[Scores],
 ) -> None:
-    """Copy one row for each user and part to PostgreSQL; the first part gets number ``first``."""
+    """Copy one row for each user and part to PostgreSQL.
+
+    The first part gets the number ``first``.
+    """
     with driver.cursor() as cursor:
         for users, part, values in _chunks(parts, batches):
             columns = ", ".join(f"v{place}" for place in range(1, len(values) + 1))
@@ -73,8 +79,9 @@ def _binary_rows(
 ) -> memoryview:
     """Return the rows in the binary format of PostgreSQL's COPY.
 
-    A row is the number of its fields, then length and content of each field, big-endian. ``values``
-    has an array for each metric, with one float64 for each user.
+    A row begins with the number of its fields. The length and the content of each field follow. All
+    numbers are big-endian. ``values`` contains one array of float64 for each metric, with one value
+    for each user.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -96,7 +103,7 @@ def _binary_rows(
     for name, _, content in contents:
         rows[f"{name}_length"] = rows.dtype[name].itemsize
         rows[name] = content
-    # The user's bytes follow the columns of one length.
+    # The user comes last, because its length differs from row to row.
     buffers = [None, pa.py_buffer(rows)]
     starts = pa.Array.from_buffers(pa.binary(rows.dtype.itemsize), len(rows), buffers)
     joined = pc.binary_join_element_wise(starts.cast(pa.binary()), names, b"")
@@ -107,7 +114,7 @@ def _binary_rows(
 def _chunks(
     parts: MetricsByPart, batches: Iterable[Scores]
 ) -> Iterator[tuple[list[str], int, list[Floats]]]:
-    """Yield the stored names, the part and its columns of values, `CHUNK` users at a time."""
+    """Yield the users' stored names, a part and its columns of values, `CHUNK` users at a time."""
     for batch in batches:
         for start in range(0, len(batch.users), CHUNK):
             chunk = slice(start, start + CHUNK)

@@ -1,4 +1,4 @@
-"""Scores that wait to be stored, in a table on disk, which is read back by user."""
+"""Keeps scores on disk until they are stored, and returns them in the order of users."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -19,7 +19,7 @@ BATCH = 100_000
 
 
 class DuckSpool:
-    """A temporary table in DuckDB. Port: ScoreSpool."""
+    """Implements the port ScoreSpool with a temporary table in DuckDB."""
 
     def __init__(self) -> None:
         self._open = ExitStack()
@@ -34,7 +34,7 @@ class DuckSpool:
             columns = {"name": pa.array(scores.users.array)}
             for metric, values in scores.by_metric.items():
                 if metric not in self._columns:
-                    # Numbered names: DuckDB ignores the case of names.
+                    # Columns get numbered names, because DuckDB ignores the case of names.
                     self._columns[metric] = f"metric_{len(self._columns)}"
                     self._database.execute(
                         f"ALTER TABLE spool ADD COLUMN {self._columns[metric]} DOUBLE"
@@ -67,7 +67,7 @@ class DuckSpool:
 def _errors_translated() -> Iterator[None]:
     try:
         yield
-    # A stream of batches raises errors of Arrow or of the system.
+    # Reading a stream of batches may raise errors of Arrow or of the operating system.
     except (duckdb.Error, pa.ArrowException, OSError) as error:
         trouble = room_trouble(str(error)) or file_cause(error)
         msg = (

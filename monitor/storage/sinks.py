@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 USER = "user"
 CHUNK = 200_000
-"""How many users a row group has at most."""
+"""The largest number of users in a row group of the Parquet file."""
 
 
 class ScoreFileOptions(Options):
@@ -46,9 +46,10 @@ class ScoresToOptions(OneOf):
 
 @immutable
 class ScoreFiles:
-    """Port ScoreSink over files.
+    """Implements the port ScoreSink with Parquet files.
 
-    ``path`` is a template. Users are written in the order in which they come.
+    The slot replaces the placeholders in ``path``. Users are written in the order in which the
+    caller passes them.
     """
 
     path: str
@@ -76,7 +77,7 @@ class ScoreFiles:
             ):
                 yield partial(_write, writer)
         except (OSError, ValueError, pa.ArrowException) as error:
-            # ValueError: names or a path with unpaired surrogates or NUL
+            # Names or a path with unpaired surrogates or NUL raise ValueError.
             cause = getattr(error, "strerror", None) or file_cause(error)
             raise OutputError(f"scores_to: {path} was not written: {cause}") from None
 

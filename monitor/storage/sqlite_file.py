@@ -1,4 +1,4 @@
-"""The files of a SQLite database: whether they are unchanged and sound, and the daemon's lock."""
+"""Checks the files of a SQLite database for changes and damage, and locks them for one daemon."""
 
 import fcntl
 import os
@@ -20,7 +20,7 @@ from monitor.storage.database_url import file_of
 _MOST_PROBLEMS = 20
 _HOLDER_BYTES = 200
 _PROCESS = re.compile(r"(\S+):([0-9]{1,9}) since")
-"""Matches a holder that is a process, by its host and process id."""
+"""Matches the host and the process id in the name of a lock's holder."""
 _WAIT_S = 30.0
 _INDEX_PROBLEMS = (
     "missing from index",
@@ -32,7 +32,7 @@ _INDEX_PROBLEMS = (
 def identity(file: Path | int) -> tuple[int, int] | None:
     """Return device and inode, which differ between a file and its replacement.
 
-    ``file`` may be a descriptor. None if there is no file.
+    ``file`` may be a descriptor. Returns None if there is no file.
     """
     try:
         status = os.stat(file)  # noqa: PTH116 - takes open files too
@@ -46,7 +46,7 @@ def make_private(file: Path) -> None:
 
     SQLite's log files get the same mode.
     """
-    # An existing file is never opened: closing it would release SQLite's locks on it.
+    # An existing file is never opened, because closing it would release SQLite's locks on it.
     with suppress(OSError):  # SQLite reports what prevents the creation
         number = os.open(file.resolve(), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         os.fchmod(number, 0o600)
@@ -64,7 +64,7 @@ def exposure(url: URL) -> str | None:
 def find_damage(file: Path) -> list[str]:
     """Read every page of the file, and compare indexes with their tables.
 
-    Returns the problems in SQLite's words. sqlite3.Error if the file cannot be read.
+    Returns the problems in SQLite's words. Raises sqlite3.Error if the file cannot be read.
     """
     problems: list[str] = []
     with closing(sqlite3.connect(file, timeout=_WAIT_S)) as connection:
@@ -89,9 +89,10 @@ def advise_on(file: Path, damage: Sequence[str]) -> str:
 
 @dataclass(slots=True, kw_only=True)
 class FileLock:
-    """The lock of the database at ``file``: a lock on a file next to it, which is never deleted.
+    """The lock that keeps other daemons away from the database at ``file``.
 
-    The system releases the lock when the process ends.
+    The locked file is another file next to the database. It is never deleted. The operating system
+    releases the lock when the process ends.
     """
 
     file: Path
@@ -100,7 +101,7 @@ class FileLock:
 
     @property
     def path(self) -> Path:
-        """The locked file, next to the database itself even if ``file`` is a link."""
+        """The locked file. If ``file`` is a link, the locked file is next to the link's target."""
         resolved = self.file.resolve()
         return resolved.with_name(f"{resolved.name}.lock")
 
@@ -110,7 +111,8 @@ class FileLock:
         Raises DatabaseError if the file cannot be locked. If another process has the lock, the
         error names that process.
         """
-        # If somebody deleted or replaced the locked file, the lock on it keeps nobody out any more.
+        # If somebody deleted or replaced the locked file, its lock no longer keeps other daemons
+        # away.
         if self._descriptor is not None and identity(self._descriptor) == identity(self.path):
             return
         self.release()
@@ -158,9 +160,9 @@ class FileLock:
 
 
 def holder_of(file: Path) -> str | None:
-    """Describe the holder of the lock of the database at ``file``, and where the lock is.
+    """Name the process that has locked the database at ``file``, and the locked file.
 
-    None if nobody has the lock. This function locks nothing.
+    Returns None if no process has locked it.
     """
     lock = FileLock(file=file, holder="").path
     try:
@@ -179,9 +181,9 @@ def holder_of(file: Path) -> str | None:
 
 
 def _holder_in(opened: int) -> str:
-    """Return the holder that a locked file names.
+    """Return the holder that the text in a locked file names.
 
-    If that process of this machine has ended, an unknown process has the lock.
+    If this process of the same machine has ended, the holder is "an unknown process".
     """
     content = os.pread(opened, _HOLDER_BYTES, 0).decode(errors="replace").strip()
     process = _PROCESS.match(content)
@@ -192,7 +194,7 @@ def _holder_in(opened: int) -> str:
     )
     if not content or has_ended:
         return "an unknown process"
-    # Any account that may write into the directory may have written this.
+    # Any account that may write to the directory may have written this text.
     return "".join(char if char.isprintable() else "?" for char in content)
 
 

@@ -1,4 +1,4 @@
-"""Connections and transactions of one database. Checks the lease, and translates errors."""
+"""Opens connections and transactions of a database, checks the lease, and translates errors."""
 
 import threading
 import time
@@ -30,12 +30,12 @@ LOCK_WAIT_S = 30.0
 QUEUE_WAIT_S = 300.0
 """How long a writer of SQLite waits for the other writers of this process."""
 LEADING = "daemon"
-"""The name of the lease on leading."""
+"""The name of the lease that makes a daemon the leader."""
 
-# FULL: commits survive a power cut. Each commit costs one flush, and a run has few commits.
+# With FULL, commits survive a power cut. Each commit costs one flush, but a run makes few commits.
 _SQLITE_SETTINGS = ("foreign_keys = ON", "synchronous = FULL", "journal_size_limit = 67108864")
 
-# The connection that was used last is used next, as it has pages and statements in memory.
+# The connection that was used last is used next, because it has pages and statements in memory.
 _ENGINE: dict[str, Any] = {"hide_parameters": True, "pool_use_lifo": True}
 
 # Prepared statements fail behind a pooler that uses another server connection for each
@@ -57,7 +57,10 @@ class LeaseFence:
     patience: timedelta = timedelta(0)  # the server ends transactions that are idle for longer
 
     def enter(self, connection: Connection) -> None:
-        """Check the lease when a transaction begins. LeaseLostError if another daemon has it."""
+        """Check the lease when a transaction begins.
+
+        Raises LeaseLostError if another daemon has it.
+        """
         if self.lease is None:
             raise LeaseLostError(
                 f"{describe(connection.engine.url)}: this daemon is a standby: nothing was written"
@@ -69,9 +72,9 @@ class LeaseFence:
             raise _lost(connection, self.lease)
 
     def leave(self, connection: Connection) -> None:
-        """Check the lease right before the commit, and keep it ours until then.
+        """Check the lease right before the commit. No other daemon can take the lease until then.
 
-        LeaseLostError if another daemon has it.
+        Raises LeaseLostError if another daemon has it.
         """
         if is_sqlite(connection) or self.lease is None:
             return
@@ -86,10 +89,10 @@ class LeaseFence:
 
 @dataclass(slots=True)
 class WriterQueue:
-    """The writers of this process to one SQLite file, in the order in which they came.
+    """Lets the threads of this process write to one SQLite file in the order in which they came.
 
-    SQLite lets one transaction write at a time, and lets waiting writers in without any order.
-    Under load some writers would wait for ever.
+    SQLite lets only one transaction write at a time, and takes waiting writers in any order.
+    Without this queue, some writers would wait for ever under load.
     """
 
     _guard: threading.Lock = field(default_factory=threading.Lock)
@@ -97,9 +100,9 @@ class WriterQueue:
 
     @contextmanager
     def turn(self, place: str) -> Iterator[None]:
-        """Wait for the turn, and keep it during the ``with`` block.
+        """Wait until this thread may write. Its turn ends with the ``with`` block.
 
-        DatabaseError if it does not come within `QUEUE_WAIT_S`.
+        Raises DatabaseError if the wait is longer than `QUEUE_WAIT_S`.
         """
         turn = threading.Event()
         with self._guard:
@@ -126,11 +129,11 @@ def _writers_of(_file: Path) -> WriterQueue:
 
 
 class Database:
-    """One database: a pool of connections, and the two kinds of transaction.
+    """A pool of connections to one database, and transactions that read or write.
 
-    Threads may share it. Before an error is raised, ``on_error`` is called with it, and must not
-    use the database. Transactions that write must pass the check of ``fence``. They wait for
-    ``patience_s`` seconds for a lock, and for a server that does not answer.
+    Threads may share it. ``on_error`` is called with each error before the error is raised, and
+    must not use the database. Transactions that write must pass the checks of ``fence``. They wait
+    for ``patience_s`` seconds for a lock, or for a server that does not answer.
     """
 
     def __init__(self, url: URL, *, patience_s: float | None = None) -> None:
@@ -198,7 +201,7 @@ class Database:
                     translated(self.url, self._driver_error),
                     closing(self._engine.raw_connection()) as connection,
                 ):
-                    connection.detach()  # the pool does not use it
+                    connection.detach()  # the pool must not use this connection again
                     connection.cursor().execute("PRAGMA busy_timeout = 0")
                     connection.cursor().execute("PRAGMA journal_mode = WAL")
             except DatabaseError as error:
@@ -227,12 +230,13 @@ class Database:
             self.on_error(error)
             raise
         finally:
-            # After a renewal, the connection has returned to the old pool.
+            # After `renew`, the connection has returned to the old pool, so the old pool must be
+            # closed.
             if self._is_closed or pool is not self._engine.pool:
                 pool.dispose()
 
     def _require_same_file(self) -> None:
-        """Raise DatabaseError if the path of a SQLite file names another file than at first."""
+        """Raise DatabaseError if the path of a SQLite file names another file than before."""
         path = file_of(self.url)
         present = None if path is None else identity(path)
         if self._used_file is None:
@@ -245,7 +249,10 @@ class Database:
             )
 
     def renew(self) -> None:
-        """From now on, use new connections. Those in use are closed when they are returned."""
+        """From now on, use new connections.
+
+        Connections in use are closed when they are returned.
+        """
         self._engine.dispose()
 
     def close(self) -> None:
@@ -258,7 +265,7 @@ class Database:
 
 
 def require_file(url: URL) -> None:
-    """Raise DatabaseError if a SQLite file is missing, as opening it would create an empty one."""
+    """Raise DatabaseError if a SQLite file is missing. Opening it would create an empty file."""
     file = file_of(url)
     if file is not None and not file.exists():
         msg = (
@@ -280,15 +287,15 @@ def _sqlite_engine(url: URL) -> Engine:
 
     @event.listens_for(engine, "connect")
     def configure(connection: Any, _record: object) -> None:  # noqa: ANN401 - the driver's own
-        # The driver must not begin transactions: `begin` below does.
+        # The driver must not begin transactions, because `begin` does this.
         connection.isolation_level = None
         for setting in _SQLITE_SETTINGS:
             connection.execute(f"PRAGMA {setting}")
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
-        # A transaction that reads first cannot wait for the lock to write. One that will write
-        # takes it at once.
+        # A transaction that has read cannot wait for the lock to write. So a transaction that will
+        # write takes the lock at once.
         is_writing = connection.get_execution_options().get("is_writing")
         connection.exec_driver_sql("BEGIN IMMEDIATE" if is_writing else "BEGIN")
 
@@ -318,7 +325,7 @@ def _postgres_engine(url: URL, patience_s: float | None) -> Engine:
 
 def is_current(lease: Lease) -> ColumnElement[bool]:
     """Return whether no other daemon has taken the lease."""
-    # The holder is compared too, as epochs may repeat after a restore.
+    # The holder is compared too, because epochs may repeat after a backup was restored.
     return and_(
         leases.c.name == LEADING, leases.c.epoch == lease.epoch, leases.c.holder == lease.holder
     )
@@ -327,7 +334,7 @@ def is_current(lease: Lease) -> ColumnElement[bool]:
 def _lost(connection: Connection, lease: Lease) -> LeaseLostError:
     query = select(leases.c.holder, leases.c.epoch).where(leases.c.name == LEADING)
     row = connection.execute(query).one_or_none()
-    leader = "nobody holds it"
+    leader = "no daemon has it now"
     if row is not None:
         leader = f"{row.holder} (host:process) leads under epoch {row.epoch}"
     return LeaseLostError(

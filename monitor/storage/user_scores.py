@@ -1,4 +1,4 @@
-"""Per-user scores of runs: stored in batches in the caller's transaction, and read by run."""
+"""Stores the users' scores of runs in the caller's transaction, and reads them by run."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def store_scores(
     slot: datetime,
     batches: Iterable[Scores],
 ) -> None:
-    """Insert every user's scores of the run of this slot; NaN becomes NULL.
+    """Insert the scores of every user in the run of this slot.
 
-    All batches have the same metrics. Ascending users are stored fastest, if each batch also begins
-    after the last user of the one before: new rows are then the last ones of the table's key.
+    All batches have the same metrics. Inserting is fastest if users ascend within each batch and
+    from batch to batch. New rows are then the last ones by the table's key.
     """
     # Imported here, because it needs numpy, which commands that only read do not load.
     from monitor.storage.score_rows import copy_rows, insert_rows
@@ -35,8 +35,8 @@ def store_scores(
     names = list(head.by_metric)
     metric_groups = [names[start : start + PLACES] for start in range(0, len(names), PLACES)]
     first = _store_places(connection, run_id, metric_groups)
-    # The driver's own connection, in the transaction that SQLAlchemy began: SQLAlchemy itself would
-    # double the time.
+    # This uses the driver's own connection, because SQLAlchemy would take twice the time. It works
+    # in the transaction that SQLAlchemy began.
     driver = connection.connection.driver_connection
     batches = chain([head], batches)
     if is_sqlite(connection):

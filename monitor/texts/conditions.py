@@ -1,4 +1,7 @@
-"""Texts about the conditions of runs, and about arms that do not change. Without a full stop."""
+"""Writes clauses about conditions of runs, and about arms whose lists do not change.
+
+The clauses have no full stop.
+"""
 
 from monitor.model.alerts import MIN_CHANGES, Standstill
 from monitor.model.rankings import ALL
@@ -14,20 +17,23 @@ _CLEAR = {
 
 
 def write_clear(condition: Condition) -> str:
-    """Why the condition is over."""
+    """Say why the condition is over."""
     return _CLEAR[condition]
 
 
 def write_ignored(reason: str, condition: str) -> str:
-    """The reason of a verdict on a condition that the configuration ignores."""
-    return f"{reason}; alerts do not wait for data, since {condition} is ignored"
+    """Write the reason of a verdict if the configuration ignores this condition."""
+    return f"{reason}; alerts do not wait for data, because the configuration ignores {condition}"
 
 
 def write_standstill(standstill: Standstill, most: int) -> str:
-    """How many changes of the other arm this arm has missed, and how many are normal."""
+    """Say how many changes of the other arm this arm has missed, and how many are normal."""
     arm, missed = standstill.arm, standstill.missed
     if not missed:
-        return f"the {arm} has missed 0 changes of the {arm.other}; up to {most} missed changes are normal"
+        return (
+            f"the {arm} has missed 0 changes of the {arm.other}; up to {most} missed changes are "
+            "normal"
+        )
     limit = f"more than the {most} that are normal" if missed > most else f"up to {most} are normal"
     return (
         f"lists of the {arm} have not changed while those of the {arm.other} changed {missed} "
@@ -36,7 +42,7 @@ def write_standstill(standstill: Standstill, most: int) -> str:
 
 
 def write_churn(standstill: Standstill, churn: float, churn_of_other: float) -> str:
-    """Which share of its items each arm replaced."""
+    """Say for each arm which share of its items this run replaced."""
     arm = standstill.arm
     return (
         f"this run replaced {churn:.0%} of the {arm}'s items and {churn_of_other:.0%} of the "
@@ -45,13 +51,13 @@ def write_churn(standstill: Standstill, churn: float, churn_of_other: float) -> 
 
 
 def write_unlearned(standstill: Standstill) -> str:
-    """How many changes of the arm's lists the rule has seen while it learns."""
+    """Say how many changes of the arm's lists the rule has seen so far."""
     seen = f"{standstill.changes} of {MIN_CHANGES} changes seen"
     return f"learning how often the lists of the {standstill.arm} change: {seen}"
 
 
 def write_too_few(users: int, min_users: int) -> str:
-    """How many users had a list in the last run, and how many are needed."""
+    """Say how many users had a list in the last run, and how many users are needed."""
     return (
         f"only {count_users(users, ALL)} had a list in the last run too, fewer than the "
         f"{min_users:,} needed"

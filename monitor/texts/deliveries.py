@@ -1,4 +1,4 @@
-"""Why a message is sent later, never, or again. Clauses without a full stop."""
+"""Writes why a message is sent later, never, or again: clauses without a full stop."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -14,33 +14,33 @@ ACKNOWLEDGED = "acknowledged"
 
 
 def write_silenced(silence: Silence) -> str:
-    """Who silenced the alert, until when, and why."""
+    """Say who silenced the alert, until when, and why."""
     until = _write_time(silence.ends_at)
     return f"silence {silence.id} of {silence.author} until {until}: {silence.comment}"
 
 
 def write_maintenance(window: str, ends_at: datetime) -> str:
-    """Which maintenance window holds the message back, and until when."""
+    """Say which maintenance window delays the message, and until when."""
     return f"maintenance {window} until {_write_time(ends_at)}"
 
 
 def write_inhibited(alert: str) -> str:
-    """Which alert on the runs hides alerts on drift."""
+    """Say which firing alert makes it impossible to judge drift."""
     return f"drift cannot be judged while {alert} fires"
 
 
 def write_waiting_end(alert: str) -> str:
-    """For which other alert of the incident an end waits."""
-    return f"waits for the end of its incident: {alert} is still firing"
+    """Say which alert must end before the incident's end is sent."""
+    return f"waits for the end of its incident, because {alert} is still firing"
 
 
 def write_more_severe(before: Severity, now: Severity) -> str:
-    """Why an incident pages again: its severity rose."""
+    """Say that an incident is sent again because its severity rose."""
     return f"its severity rose from {before} to {now}"
 
 
 def write_more_users(before: float, now: float) -> str:
-    """Why an incident pages again: more users are concerned."""
+    """Say that an incident is sent again because it concerns more users."""
     return (
         f"it now concerns about {now:,.0f} users, compared with about "
         f"{before:,.0f} at the last page"
@@ -48,7 +48,7 @@ def write_more_users(before: float, now: float) -> str:
 
 
 def write_joined(faults: Iterable[str]) -> str:
-    """Why an incident pages again: a fault of another kind joined."""
+    """Say that an incident is sent again because a fault of another kind joined it."""
     return f"another fault joined: {', '.join(faults)}"
 
 

@@ -1,4 +1,4 @@
-"""Writes the sentences of an explanation and of an alert's text from figures, one line each."""
+"""Writes an explanation and the text of an alert from figures. Each is one line."""
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
@@ -21,10 +21,10 @@ from monitor.texts.id_mismatches import write_mismatch, write_setting
 from monitor.texts.wording import printable, shorten_to
 
 LONGEST_SENTENCE = 250
-"""The largest number of characters of an explanation's text."""
+"""An explanation's text has at most this many characters."""
 
-# If a part is larger than this multiple of the drop, other parts made up for it. Then all parts are
-# written as amounts, not as shares.
+# If a part is larger than the drop times this factor, an opposite part cancelled the rest of it.
+# Then all parts are written as amounts, because shares would exceed 100 %.
 _CANCELLED = 1.15
 
 _LONGEST_NAME = 40
@@ -54,33 +54,33 @@ _WHAT: Mapping[FaultKind, str] = {
 _ESTIMATED = (FaultKind.MIXED_UP, FaultKind.NOISE, FaultKind.REPLACED, FaultKind.REORDERED)
 
 _MOSTLY = 0.5
-"""The text says that lists are empty, or have duplicates, if this share of the lists is so."""
+"""If at least this share of the lists is empty (or has duplicates), the text says so."""
 
-# The text says "the most popular items" if at least this share of a shared list's items were among
-# the most listed items before.
+# Many users may get the same list. The text says that it has "the most popular items" if at least
+# this share of its items were among the items in most lists before.
 _POPULAR = 0.5
 
 _WITHOUT_PAST = "No earlier lists to compare with."
 
 MOST_ITEMS = 3
-"""An alert's text names at most this many items that gained, and as many that lost."""
+"""An alert's text names at most this many items that are shown more, and as many shown less."""
 
 
 def write_lost(finding: Finding) -> str:
-    """Which users got no list in a run that could not be judged, from which arm, and why."""
+    """Say which users got no list in a run that could not be judged, from which arm, and why."""
     return _join([f"{write_cause(finding)}.", *_write_share(finding)])
 
 
 def write_cause(finding: Finding) -> str:
-    """What happened, to which users and in which arm. Without a full stop."""
+    """Say what happened, to which users and in which arm. The clause has no full stop."""
     return f"{_write_who(finding)} {_write_what(finding, ' and '.join(finding.arms))}"
 
 
 def write_finding(finding: Finding, drop: MeanDrop | None, *, has_stood: bool | None = None) -> str:
-    """What happened, to which users, in which arm, and how much of the drop it explains.
+    """Say what happened, to which users, in which arm, and how much of the drop this explains.
 
-    ``drop`` is None without earlier lists. ``has_stood`` is True if the other arm did not change.
-    It is False if that arm changed no more than usual, and None if neither is known.
+    ``drop`` is None if there are no earlier lists. ``has_stood`` is about the other arm: it
+    did not change (True), changed no more than usual (False), or neither is known (None).
     """
     sentences = [f"{write_cause(finding)}.", *_write_share(finding)]
     if finding.spelling is not None and finding.spelling.forms:
@@ -96,7 +96,10 @@ def write_finding(finding: Finding, drop: MeanDrop | None, *, has_stood: bool | 
 
 
 def _write_effect(finding: Finding, drop: MeanDrop | None) -> str:
-    """How the similarity of all users changed. Empty for a clear drop without a known share."""
+    """Say how the similarity of all users changed.
+
+    Empty if there is a clear drop, but nobody knows how much of it the finding explains.
+    """
     if drop is None:
         return f"({_WITHOUT_PAST})"
     if finding.explained is not None:
@@ -110,7 +113,7 @@ def _write_effect(finding: Finding, drop: MeanDrop | None) -> str:
 
 
 def write_recalled(sentence: str, slot: datetime) -> str:
-    """The sentence of an explanation that an earlier run made."""
+    """Repeat an earlier run's explanation, and name that run."""
     return f"Since the run of {format_instant(slot)}: {sentence}"
 
 
@@ -123,7 +126,7 @@ def _write_explained(share: float) -> str:
 
 
 def write_drop(drop: MeanDrop) -> str:
-    """In which segment the mean fell, and by which parts. Used for a drop without a fault."""
+    """Say in which segment the mean fell, and by which parts. Used if no fault was found."""
     amount = f"{abs(drop.amount):.4f}"
     where = []
     if drop.leader is not None:
@@ -137,13 +140,13 @@ def write_drop(drop: MeanDrop) -> str:
     fell = f"Similarity fell by {amount}{_write_parts(drop.parts, drop.amount)}."
     largest = max(Part, key=drop.parts.__getitem__)
     if largest is Part.COMPOSITION:
-        # If other users were asked, the cause is clear.
+        # The cause is clear: other users were asked. So "No clear cause" is left out.
         return _join([*where, fell])
     return _join(["No clear cause.", *where, fell])
 
 
 def write_distance(means: PartMeans) -> str:
-    """How far both arms' lists are from identical lists, and by which parts.
+    """Say how far the arms' lists are from identical lists, and by which parts.
 
     Used if there are no earlier lists.
     """
@@ -155,7 +158,7 @@ def write_distance(means: PartMeans) -> str:
 
 
 def write_fall(fall: SegmentFall, drop: float) -> str:
-    """One sentence on how a segment's mean changed, with its share of the ``drop`` of all users."""
+    """Say how a segment's mean changed, and how much of the ``drop`` of all users it explains."""
     name = shorten_name(fall.segment)
     within = fall.within
     share = fall.share_before
@@ -166,16 +169,16 @@ def write_fall(fall: SegmentFall, drop: float) -> str:
         return f"In {name} similarity rose by {amount}."
     of_all = ""
     if 0 < fall.whole <= _CANCELLED * drop:
-        of_all = f", {_percent(min(fall.whole, drop), drop)} of everybody's drop"
+        of_all = f", {_percent(min(fall.whole, drop), drop)} of the drop of all users"
     per_user = {part: part_sum / share for part, part_sum in fall.parts.items()}
     parts = _write_parts(per_user, fall.whole / share)
     return f"In {name} similarity fell by {amount}{of_all}{parts}."
 
 
 def _write_parts(parts: Mapping[Part, float], total: float) -> str:
-    """A colon and the parts, the largest first.
+    """Write a colon and the parts, the largest first.
 
-    The parts are written as shares of the total. If they cancel each other out, they are written as
+    Parts are written as shares of the total. If one part cancels another, parts are written as
     amounts.
     """
     is_shared = 0 < max(parts.values()) <= _CANCELLED * total
@@ -202,7 +205,7 @@ def _write_who(finding: Finding) -> str:
 
 
 def _write_share(finding: Finding) -> list[str]:
-    """The share of the segment's users with the fault, if the first sentence does not say it."""
+    """Write which share of the segment's users has the fault, if the first sentence does not."""
     is_exact = finding.is_exact and finding.kind not in _ESTIMATED
     if finding.segment == ALL or is_exact:
         return []
@@ -265,7 +268,7 @@ def _write_spellings(finding: Finding, first: str, second: str) -> str:
 
 
 def shorten_name(name: str) -> str:
-    """The segment's name, shortened and without unprintable characters."""
+    """Return the segment's name, shortened and without unprintable characters."""
     return AND.join(_shorten_part(part) for part in name.split(AND, 1))
 
 
@@ -275,7 +278,7 @@ def _shorten_part(name: str) -> str:
 
 def _percent(amount: float, total: float) -> str:
     percent = 100 * amount / total
-    # Small values get one decimal, since a whole number would be 0 or off by half of the value.
+    # Values below 0.95 % get one decimal, because a whole number would be 0 or far off.
     decimals = 1 if 0.05 <= percent < 0.95 else 0  # noqa: PLR2004
     return f"{percent:.{decimals}f} %"
 
@@ -285,7 +288,7 @@ def _capitalize(sentence: str) -> str:
 
 
 def _join(sentences: Iterable[str]) -> str:
-    """The first sentence, followed by each further sentence that still fits."""
+    """Return the first sentence, followed by each further sentence that still fits."""
     joined, *others = sentences
     for sentence in others:
         if len(joined) + len(sentence) < LONGEST_SENTENCE:
@@ -294,7 +297,7 @@ def _join(sentences: Iterable[str]) -> str:
 
 
 def write_alert_text(explanation: Explanation, metric: str, segment: str) -> str:
-    """The explanation for an alert on this metric and segment, on one line of limited length.
+    """Write the explanation for an alert on this metric and segment, on one line.
 
     If another metric was explained, the text names that metric.
     """
@@ -305,9 +308,9 @@ def write_alert_text(explanation: Explanation, metric: str, segment: str) -> str
 
 
 def write_falls(explanation: Explanation, segment: str) -> tuple[str, ...]:
-    """Sentences on the drop of all users, on this segment's fall, and on ids that do not match.
+    """Write about the drop of all users, this segment's fall, and ids that do not match.
 
-    The sentence that has a cause comes first. A fall that is not known is left out.
+    The sentence that names a cause comes first. The segment's fall is left out if it is unknown.
     """
     fall = next((each for each in explanation.falls if each.segment == segment), None)
     sentence = explanation.sentence
@@ -321,7 +324,7 @@ def write_falls(explanation: Explanation, segment: str) -> tuple[str, ...]:
 
 
 def _write_hints(explanation: Explanation) -> list[str]:
-    """Sentences on ids that do not match. Leaves out what the finding reports already."""
+    """Write about ids that do not match. Leaves out what the finding already reports."""
     finding = explanation.finding
     mismatches = explanation.id_mismatches
     if finding is not None and finding.kind is FaultKind.RESPELLED:

@@ -1,4 +1,4 @@
-"""Texts about the verdict of a gate. They are clauses without a full stop."""
+"""Writes clauses (without a full stop) about the verdict of a gate."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -15,14 +15,14 @@ _LEFT_OUT = {
     LeftOut.INSUFFICIENT: "with status insufficient",
     LeftOut.FAILED: "with status failed",
     LeftOut.ABANDONED: "with status abandoned",
-    LeftOut.ASKED_EVERYBODY: "with fewer users than the sample, so no user was drawn at random",
+    LeftOut.ASKED_EVERYBODY: "with all users in the sample, so no user was drawn at random",
     LeftOut.NO_SCORES: "without stored scores of the judged metric",
     LeftOut.NOT_THE_NEWEST: "with the same users as the newest run",
 }
 
 
 def write_verdict(verdict: GateVerdict, segments: Sequence[GateResult], margin: float) -> str:
-    """Why the gate gives this verdict, with the figures of the segments that decided it."""
+    """Say why the gate gives this verdict, with figures of the segments that decided it."""
     decisive = [each for each in segments if each.verdict is verdict]
     if verdict is GateVerdict.INCONCLUSIVE:
         unknown = [each for each in segments if each.reason is GateReason.NO_DATA]
@@ -36,24 +36,24 @@ def write_verdict(verdict: GateVerdict, segments: Sequence[GateResult], margin: 
 def write_no_runs(
     comparison: str, since: datetime | None, left_out: Mapping[LeftOut, int], trouble: str | None
 ) -> str:
-    """Why the gate found no run to judge. ``trouble`` is the reason of the newest bad run."""
+    """Say why the gate can judge no run. ``trouble`` says what was wrong with the newest one."""
     period = f" since {format_instant(since)}" if since else ""
     reasons = ", ".join(write_left_out(reason, count) for reason, count in left_out.items())
-    newest = f" (the newest: {trouble})" if trouble and left_out else ""
+    newest = f" (the newest of these: {trouble})" if trouble and left_out else ""
     failure = f"no run of {comparison}{period} can be judged"
     return f"{with_cause(failure, reasons or 'none is stored yet')}{newest}"
 
 
 def write_left_out(reason: LeftOut, count: int) -> str:
-    """How many runs were left out and why, such as ``3 runs with status failed``."""
+    """Say how many runs were left out and why, such as ``3 runs with status failed``."""
     return f"{count_of(count, 'run')} {_LEFT_OUT[reason]}"
 
 
 def write_census(fixed_users: int | None) -> str:
-    """Which users every run asks. ``fixed_users`` is None if every run asks all users."""
+    """Say which users every run asks for. If ``fixed_users`` is None, it asks for all users."""
     if fixed_users is None:
-        return "everybody was asked"
-    return f"the same {fixed_users:,} users are asked in each run"
+        return "all users were asked for"
+    return f"each run asks for the same {fixed_users:,} users"
 
 
 def _write_decided(margin: float, result: GateResult) -> str:
@@ -71,13 +71,12 @@ def _write_undecided(margin: float, result: GateResult) -> str:
     if not result.users:
         return f"{prefix}no user was drawn"
     if result.users == result.missing:
-        return f"{prefix}none of {result.users:,} users drawn has a score"
+        return f"{prefix}none of the {result.users:,} users drawn has a score"
     if result.reason is GateReason.NO_DATA:
         return (
             f"{prefix}{result.missing:,} of {result.users:,} users have no score, and their scores "
-            f"would decide: with the best scores for them the mean excess is "
-            f"{result.mean_best:.4g}, with the worst it is {result.mean_worst:.4g}, and the margin "
-            f"is {margin:g}"
+            f"would decide: the mean excess would be {result.mean_best:.4g} with the best scores "
+            f"and {result.mean_worst:.4g} with the worst, and the margin is {margin:g}"
         )
     return (
         f"{prefix}{result.users:,} users are too few to decide: the mean excess is between "

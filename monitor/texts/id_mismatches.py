@@ -1,11 +1,11 @@
-"""Texts about ids that do not match, and about the setting that makes them match."""
+"""Writes about ids that do not match, and about the setting that makes them match."""
 
 import shlex
 from collections.abc import Mapping
 from enum import StrEnum
 
 from monitor.model.run_reasons import IdKind, IdMismatch, MismatchKind
-from monitor.texts.wording import shorten_to
+from monitor.texts.wording import count_of, shorten_to
 
 _LONGEST_EXAMPLE = 40
 _DIFFERENCES: Mapping[MismatchKind, str] = {
@@ -25,7 +25,7 @@ _DIFFERENCES: Mapping[MismatchKind, str] = {
 
 
 class Surface(StrEnum):
-    """The place where the reader can change how ids are read."""
+    """Where the reader can change how rankwatch reads ids."""
 
     CONFIGURATION = "configuration"
     COMMAND = "command"
@@ -33,7 +33,7 @@ class Surface(StrEnum):
 
 
 def write_mismatch(mismatch: IdMismatch, surface: Surface = Surface.CONFIGURATION) -> str:
-    """What does not match, an example from each arm, and what to do. Without a full stop."""
+    """Say what does not match, with examples, and what to do. The end has no full stop."""
     if mismatch.kind is MismatchKind.PADDING:
         return _write_padding(mismatch, surface)
     difference = f"{_DIFFERENCES[mismatch.kind]}{write_examples(mismatch)}"
@@ -41,8 +41,15 @@ def write_mismatch(mismatch: IdMismatch, surface: Surface = Surface.CONFIGURATIO
     return f"{_write_common(mismatch)}: {difference}. {advice[:1].upper()}{advice[1:]}"
 
 
+def write_matching(ids: IdKind, matching: int, of: int, users: int) -> str:
+    """Say how many users of the baseline, or items of some users' lists, the candidate has."""
+    if ids is IdKind.USER:
+        return f"{matching:,} of {of:,} users match"
+    return f"{matching:,} of {of:,} items in the lists of {count_of(users, 'user')} match"
+
+
 def write_examples(mismatch: IdMismatch) -> str:
-    """One example from each arm: ``, such as '42' in the baseline and '42.0' in the candidate``.
+    """Write examples: ``, such as '42' in the baseline and '42.0' in the candidate``.
 
     Empty if examples are hidden.
     """
@@ -56,7 +63,7 @@ def write_examples(mismatch: IdMismatch) -> str:
 
 
 def write_user_spelling(mismatch: IdMismatch) -> str:
-    """A predicate whose subject is an arm: ``has other ids for users, such as 'U1' for 'u1'``."""
+    """Write ``has other ids for users, such as 'U1' for 'u1'``. The caller names the arm."""
     if mismatch.examples is None:
         return "has other ids for users"
     panel_id, arm_id = map(_quote, mismatch.examples)
@@ -64,12 +71,12 @@ def write_user_spelling(mismatch: IdMismatch) -> str:
 
 
 def write_setting(mismatch: IdMismatch, surface: Surface = Surface.CONFIGURATION) -> str:
-    """What to do so that the ids match, usually a setting."""
+    """Say what to do so that the ids match. Usually this is a setting."""
     forms = ", ".join(mismatch.forms)
     if surface is Surface.COMMAND:
         return f"add --{mismatch.ids}-ids {shlex.quote(f'[{forms}]')}"
     if surface is Surface.PYTHON:
-        return f"spell them alike, in a configuration with {mismatch.ids}_ids: [{forms}]"
+        return f"spell the ids alike, or use a configuration with {mismatch.ids}_ids: [{forms}]"
     whom = "both arms" if mismatch.ids is IdKind.ITEM else "users and both arms"
     return f"set {mismatch.ids}_ids: [{forms}] for {whom}"
 
@@ -85,13 +92,13 @@ def _write_common(mismatch: IdMismatch) -> str:
 def _write_advice(mismatch: IdMismatch, surface: Surface) -> str:
     if mismatch.kind is MismatchKind.PAIRS:
         if surface is Surface.PYTHON:
-            return "give the items without their scores, and the scores as scores="
+            return "pass the items without their scores, and pass the scores as scores="
         return "give the items without their scores, and name the scores separately"
     if mismatch.kind is MismatchKind.UNKNOWN:
-        return f"check that both sides mean the same {mismatch.ids}s, and spell them alike"
+        return f"check that both sides mean the same {mismatch.ids}s, and spell their ids alike"
     match = f"then {mismatch.would_match:,} of {mismatch.tried:,} match"
     if not mismatch.forms:
-        return f"spell them alike: {match}"
+        return f"spell the ids alike: {match}"
     return f"{write_setting(mismatch, surface)}: {match}"
 
 
@@ -105,7 +112,7 @@ def _write_padding(mismatch: IdMismatch, surface: Surface) -> str:
     setting = {
         Surface.CONFIGURATION: f"set no_item: [{value}]",
         Surface.COMMAND: f"add --no-item={value}",
-        Surface.PYTHON: f"give no_item=[{value}]",
+        Surface.PYTHON: f"pass no_item=[{value}]",
     }[surface]
     lists = f"{mismatch.common:,} of {mismatch.compared:,} lists{arm}"
     return f"{what} fills the end of {lists}. If it means no item, {setting}"

@@ -1,8 +1,18 @@
-"""Sentences about the result of `rankwatch compare`, for people who do not know the metrics."""
+"""Writes the result of `rankwatch compare` for people who do not know the metrics.
+
+docs/explanation/compare.md defines the words.
+"""
 
 from collections.abc import Mapping
 
-from monitor.model.interpretation import Interpretation, Likeness, TrainingDistance
+from monitor.model.interpretation import (
+    Concentration,
+    Interpretation,
+    Likeness,
+    Spread,
+    TrainingDistance,
+)
+from monitor.model.statistics import Lack
 from monitor.texts.wording import count_of
 
 _LIKENESSES: Mapping[Likeness, str] = {
@@ -11,14 +21,53 @@ _LIKENESSES: Mapping[Likeness, str] = {
     Likeness.DIFFERENT: "the lists are mostly different",
     Likeness.RANDOM: "the lists are as different as random lists",
 }
+_CONCENTRATIONS: Mapping[Concentration, str] = {
+    Concentration.FEW_USERS: "concentrated in few users",
+    Concentration.MANY_USERS: "spread over many users",
+}
+_NO_VERDICT = (Likeness.IDENTICAL, Likeness.UNCERTAIN, Likeness.BELOW_RANDOM)
 
 
-def write_interpretation(result: Interpretation) -> str:
-    """What the comparison shows, against random lists and against two trainings of one model."""
-    sentence = f"In short, {_write_likeness(result)}."
+def write_interpretation(result: Interpretation, *, has_segments: bool = False) -> tuple[str, ...]:
+    """Compare the distance between the arms with a retraining and with random lists.
+
+    ``has_segments`` says whether the command has also compared segments.
+    """
+    lines = []
+    likeness = _write_likeness(result)
     if result.trainings is None:
-        return sentence
-    return f"{sentence} {_write_trainings(result.trainings)}"
+        lines.append(f"In short, {likeness}.")
+        if result.likeness not in _NO_VERDICT:
+            lines.append(
+                "Only a second training of the baseline shows whether this is much: add "
+                "--retrained FILE."
+            )
+    else:
+        lines.append(f"In short, {_write_trainings(result, result.trainings)}.")
+        lines.append("Decide by this. It rests on one retraining, and another one may differ.")
+        lines.append(f"Compared with random lists, {likeness}.")
+    if result.spread is not None and result.likeness not in _NO_VERDICT:
+        lines.append(_write_spread(result.spread))
+        if not has_segments:
+            lines.append("To see for whom: --by COLUMN --users FILE, or --worst 5.")
+    return tuple(lines)
+
+
+def write_longer(longest: int, k: int) -> str:
+    """Say that the lists have more items than were compared."""
+    return (
+        f"the lists have up to {count_of(longest, 'item')}, and k is {k:,}: an item from a later "
+        f"place counts as new. To compare all items: -k {longest}"
+    )
+
+
+def write_arm_metric(name: str) -> str:
+    """Say why `compare` cannot compute this metric, and what to do."""
+    reason = f"{name} measures all lists of one arm, not pairs of lists"
+    if name == Lack.FIRST_DIFFERS:
+        reason = f"{name} is no score of a single user"
+        return f"{reason}. The share of users with the same first item: -m overlap -k 1"
+    return f"{reason}: set it under arm_metrics: in a configuration"
 
 
 def _write_likeness(result: Interpretation) -> str:
@@ -40,10 +89,23 @@ def _write_likeness(result: Interpretation) -> str:
     )
 
 
-def _write_trainings(trainings: TrainingDistance) -> str:
-    second = f"a second training of its model ({trainings.mean:.2f})"
+def _write_trainings(result: Interpretation, trainings: TrainingDistance) -> str:
+    means = (
+        f"{result.metric} is {result.mean:.2f} for the candidate and {trainings.mean:.2f} for the "
+        "retraining"
+    )
+    retraining = "the baseline's retraining"
     if not trainings.is_exceeded:
-        return f"The candidate is not clearly farther from the baseline than {second}."
+        return f"the candidate is not clearly farther from the baseline than {retraining}: {means}"
     if trainings.ratio is None:
-        return f"The candidate is farther from the baseline than {second}."
-    return f"The candidate is {trainings.ratio:.1f} times as far from the baseline as {second}."
+        return f"the candidate is farther from the baseline than {retraining}: {means}"
+    times = f"{trainings.ratio:.1f} times"
+    return f"the candidate is {times} as far from the baseline as {retraining}: {means}"
+
+
+def _write_spread(spread: Spread) -> str:
+    difference = "What exceeds the retraining" if spread.is_excess else "The difference"
+    return (
+        f"{difference} is {_CONCENTRATIONS[spread.concentration]}: half of it is in the lists of "
+        f"{spread.half_share:.0%} of the users."
+    )

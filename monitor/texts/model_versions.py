@@ -1,4 +1,4 @@
-"""Texts about models that changed, and about other changes between two runs."""
+"""Writes which models changed, and what else changed, between two runs."""
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
@@ -10,7 +10,7 @@ from monitor.model.runs import Run
 
 
 def write_model_changes(models: Models | None, slot: datetime, after: datetime) -> list[str]:
-    """One clause for each arm whose model changed after ``after``, up to the run of the slot."""
+    """Write one clause for each arm whose model changed after ``after``, but not after ``slot``."""
     clauses = []
     for arm, model in (models or {}).items():
         if model.since is not None and model.since > after:
@@ -22,7 +22,7 @@ def write_model_changes(models: Models | None, slot: datetime, after: datetime) 
 
 
 def write_models(models: Models | None, slot: datetime) -> tuple[str, ...]:
-    """One sentence for each model that changed in this run or in the week before, for messages."""
+    """For messages, write a sentence for each model that changed in this run or the week before."""
     return tuple(
         f"T{part[1:]}." for part in write_model_changes(models, slot, slot - timedelta(days=7))
     )
@@ -35,7 +35,7 @@ def write_changes(
     k: int | None,
     models: Models | None,
 ) -> Iterator[str]:
-    """Clauses that say what changed between the run ``before`` and the run of the slot."""
+    """Write clauses that say what changed between the run ``before`` and the run of ``slot``."""
     if before.config_hash != config_hash:
         clause = "the configuration of the measurement changed"
         if before.k and k and before.k != k:

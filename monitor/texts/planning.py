@@ -1,4 +1,4 @@
-"""Texts about checks of the configuration, proposed thresholds, plans and backtests."""
+"""Writes about checks of the configuration, proposed thresholds, plans and backtests."""
 
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
@@ -7,7 +7,7 @@ from monitor.texts.wording import count_of
 
 
 def write_checked(config: str, comparisons: int, receivers: int, unread: Sequence[str]) -> str:
-    """Whether the configuration is valid, and which comparisons' sources gave no lists."""
+    """Say that the configuration is valid, and which comparisons' sources gave no lists."""
     counts = f"{count_of(comparisons, 'comparison')}, {count_of(receivers, 'receiver')}"
     valid = f"{config}: the configuration is valid ({counts})"
     if not unread:
@@ -15,36 +15,43 @@ def write_checked(config: str, comparisons: int, receivers: int, unread: Sequenc
     return f"{valid}, but no lists could be compared for {', '.join(unread)}"
 
 
+def write_database(place: str, schema: str | None) -> str:
+    """Which database was reached, and whether it has tables."""
+    if schema is None:
+        return f"{place} has no tables yet: `rankwatch serve` and `rankwatch run-once` create them"
+    return f"{place} can be used (schema {schema})"
+
+
 def write_first_change(config: str, setting: str, line: int) -> str:
-    """Which setting to change first, because its source gave no lists."""
+    """Say which setting to change first, because its source gave no lists."""
     return f"Change first: `{setting}` in {config}, line {line}"
 
 
 def write_too_few_healthy(runs: int, needed: int) -> str:
-    """Why a threshold cannot be learned from so few healthy runs."""
+    """Say that there are too few healthy runs to learn a threshold."""
     return f"there are {runs} healthy runs, but {needed} are needed"
 
 
 def write_not_stored(statistic: str) -> str:
-    """Why a threshold of this statistic cannot be learned."""
-    return f"{statistic} is not stored: runs store it if a rule uses it"
+    """Say that no threshold can be learned, because this statistic is not stored."""
+    return f"{statistic} is not stored, because runs store it only if a rule uses it"
 
 
 def write_uncertain(statistic: str) -> str:
-    """Why a threshold of this statistic cannot be learned, although there are healthy runs."""
+    """Say that no threshold can be learned, because the runs have too few users."""
     return f"{statistic} is too uncertain, because the runs have too few users"
 
 
 def write_too_rare(runs: int, accepted: timedelta, possible: timedelta) -> str:
-    """Why so few healthy runs cannot show a change that happens as rarely as wanted."""
+    """Say that there are too few healthy runs for a threshold with so few false alerts."""
     return (
-        f"{runs} healthy runs are too few for one false alert in {_days(accepted)}: they allow one "
-        f"in {_days(possible)} at best"
+        f"{runs} healthy runs are too few for at most one false alert in {_days(accepted)}. "
+        f"With them one false alert in {_days(possible)} is the best possible"
     )
 
 
 def write_false_alerts(every: timedelta) -> str:
-    """How often all proposed thresholds together fire falsely."""
+    """Say how often all proposed thresholds together cause a false alert."""
     return f"all together: one false alert in {_days(every)}"
 
 
@@ -55,27 +62,27 @@ def _days(span: timedelta) -> str:
 def write_no_users_suffice(
     wander: float, runs: int, least_drop: float, learned: float, more_runs: int | None
 ) -> str:
-    """Why no number of users can show the drop in so many runs, and what can show it."""
+    """Say why no number of users can show the drop in ``runs`` runs, and what can show it."""
     remedy = f"the {learned:g} healthy runs are too few to show so small a drop"
     if more_runs is not None:
         remedy = f"{more_runs:,} or more runs judged together can show it"
     span = "one run" if runs == 1 else f"{runs:,} runs"
     return (
-        f"no number of users is enough: the mean wanders by {wander:.3g} between runs, so {span} "
-        f"can show {least_drop:.3g} at best; {remedy}"
+        f"no number of users is enough: the mean varies by {wander:.3g} between runs, so the "
+        f"smallest drop that {span} can show is {least_drop:.3g}; {remedy}"
     )
 
 
 def write_no_runs_suffice(learned: float, least_drop: float) -> str:
-    """Why no number of runs can show the drop, and what can show it."""
+    """Say why no number of runs can show the drop, and what can show it."""
     return (
-        f"no number of runs is enough: {learned:g} earlier healthy runs can show {least_drop:.3g} "
-        "at best; more of them, or more users in each run, can show it"
+        f"no number of runs is enough: with {learned:g} earlier healthy runs the smallest drop "
+        f"that can be shown is {least_drop:.3g}; wait for more healthy runs, or ask for more users"
     )
 
 
 def write_spread(mean: float | None, users: float, runs: float, learned: int) -> str:
-    """The figures that a plan is computed from: the mean, and the spread over users and runs."""
+    """Write the figures of a plan: the mean, and how much users and runs vary."""
     healthy = "" if mean is None else f"healthy mean {mean:.4g}, "
     return (
         f"{healthy}standard deviation {users:.3g} over users and {runs:.3g} over runs "
@@ -84,32 +91,32 @@ def write_spread(mean: float | None, users: float, runs: float, learned: int) ->
 
 
 def write_chance(drop: float, users: int, runs: int, chance: float) -> str:
-    """How probably the drop is detected in these runs."""
+    """Say how probable it is that these runs show the drop."""
     size = f"{runs:,} runs of {users:,} users"
     return f"a drop of {drop:.3g} is detected in {size} with a probability of {chance:.1%}"
 
 
 def write_needed(drop: float, power: float, alpha: float, answer: str) -> str:
-    """What it takes to detect the drop. ``answer`` is a number of users or runs, or an obstacle."""
+    """Say how many users or runs can show the drop, or why none can (``answer``)."""
     return (
-        f"to detect a drop of {drop:.3g} with a probability of {power:.0%}, with one false alert "
-        f"in {1 / alpha:,.0f} looks: {answer}"
+        f"to detect a drop of {drop:.3g} with a probability of {power:.0%}, if one judgement in "
+        f"{1 / alpha:,.0f} may be a false alert: {answer}"
     )
 
 
 def write_size(users: int, runs: int) -> str:
-    """A number of runs and users."""
+    """Write a number of runs and users, such as ``1 run of 195 users``."""
     together = "1 run" if runs == 1 else f"{runs:,} runs judged together"
     return f"{together} of {users:,} users"
 
 
 def write_least_drop(users: int, drop: float) -> str:
-    """Which drop a usual run detects."""
+    """Say which drop a usual run detects."""
     return f"a usual run of {users:,} users detects a drop of {drop:.3g} with this probability"
 
 
 def write_early_stop(needed: int, users: int) -> str:
-    """How many users fewer `stop_when: decided` would ask."""
+    """Say how many users `stop_when: decided` would ask for."""
     return (
         f"with stop_when: decided, a run like the newest would ask for about {needed:,} of "
         f"{users:,} users ({1 - needed / users:.0%} fewer) for the same verdicts"
@@ -117,7 +124,7 @@ def write_early_stop(needed: int, users: int) -> str:
 
 
 def write_judged_again(comparison: str, runs: Iterable[tuple[str, int]]) -> str:
-    """How many stored runs a backtest judged. ``runs`` has a number for each status."""
+    """Say how many stored runs a backtest judged. ``runs`` has the number for each status."""
     total = 0
     counts = []
     for status, count in runs:
@@ -128,7 +135,7 @@ def write_judged_again(comparison: str, runs: Iterable[tuple[str, int]]) -> str:
 
 
 def write_lacking(alert: str, metric: str, statistic: str, runs: int) -> str:
-    """In how many runs of a backtest the rule could not be judged, and why."""
+    """Say in how many runs of a backtest the rule could not be judged, and why."""
     return (
         f"{alert} could not be judged in {runs:,} of these runs. They have no {statistic} of "
         f"{metric}, and no stored lists or scores to compute it from"

@@ -1,4 +1,4 @@
-"""Texts about the causes of alerts, for alerts whose reason does not name the cause."""
+"""Writes the causes of alerts, for alerts whose reason does not name the cause."""
 
 from datetime import datetime
 
@@ -8,7 +8,7 @@ from monitor.texts.run_reasons import with_cause
 
 
 def write_stale(since: datetime, cause: RootCause, *, has_succeeded: bool) -> str:
-    """A headline: ``no run has succeeded since the run of 2024-01-08 00:00 UTC: CAUSE``."""
+    """Write a headline: ``no run has succeeded since the run of 2024-01-08 00:00 UTC: CAUSE``."""
     instant = f"{since:%Y-%m-%d %H:%M} UTC"
     never = f"yet, although rankwatch has waited since {instant}"
     wait = f"since the run of {instant}" if has_succeeded else never
@@ -21,21 +21,21 @@ def write_stale(since: datetime, cause: RootCause, *, has_succeeded: bool) -> st
 
 
 def write_missed(stale: str, missed_runs: int) -> str:
-    """The headline ``stale``, with the number of runs that have failed since then."""
+    """Add to the headline ``stale`` how many later runs failed or did not begin."""
     return f"{stale}; {missed_runs:,} later runs failed or did not begin"
 
 
 def write_known_cause(slot: datetime, cause: str) -> str:
-    """The cause that an earlier run of the same incident found."""
+    """Write the cause that an earlier run of the same incident found."""
     return f"Known since the run of {format_instant(slot)}: {cause}"
 
 
 def write_removed(removed: Removed) -> str:
-    """Why nothing watches an alert any more."""
+    """Say what was removed from the configuration, which ended the alert."""
     of_rule = " from the rule in" if removed is Removed.SEGMENT else " from"
     return f"{removed} removed{of_rule} the configuration"
 
 
 def write_beginning(alert: str, slot: datetime, cause: str) -> str:
-    """With which alert and which cause the incident began."""
+    """Say with which alert and which cause the incident began."""
     return f"The incident began with {alert} in the run of {format_instant(slot)}: {cause}"

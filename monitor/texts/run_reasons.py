@@ -1,4 +1,4 @@
-"""Texts about why a run is not ok, or what an ok run lacks. Clauses without a full stop."""
+"""Writes why a run is not ok, or what an ok run lacks. The clauses have no full stop."""
 
 from collections.abc import Iterable, Mapping
 from textwrap import shorten
@@ -22,7 +22,7 @@ _CLAUSES: Mapping[RunReasonKind, str] = {
         "only {0.users:,} of {0.asked:,} users ({share:.0%}) could be compared, "
         "under min_paired_share {0.limit:.0%}"
     ),
-    RunReasonKind.BOTH_FAILED: "both arms failed, look for what they share",
+    RunReasonKind.BOTH_FAILED: "both arms failed, so look for a common cause",
     RunReasonKind.LOST_LISTS: (
         "the {0.arm} gave no list for {0.users:,} of {0.asked:,} users: {causes}"
     ),
@@ -37,7 +37,7 @@ _CLAUSES: Mapping[RunReasonKind, str] = {
     ),
     RunReasonKind.LAST_OK: "last good run: {slot}",
 }
-"""The clause of each kind. A kind that is missing here brings its own text."""
+"""The clause of each kind of reason. A reason of any other kind has its own text."""
 _DOUBTS = {
     FloorDoubt.CACHED: (
         "a cache gave one of the two answers for {0.users:,} of {0.asked:,} users ({0.text})"
@@ -47,8 +47,8 @@ _DOUBTS = {
         "may be a copy"
     ),
     FloorDoubt.EQUAL: (
-        "both answers are equal for all {0.asked:,} users, but according to the last runs the "
-        "chance of that is 1 in 1e{0.limit:,.0f}"
+        "both answers are equal for all {0.asked:,} users, but the last runs say that the chance "
+        "of this is 1 in 1e{0.limit:,.0f}"
     ),
 }
 _FLOOR_ADVICE = (
@@ -61,11 +61,11 @@ _USUAL_CAUSES = {
     CoverageReason.EMPTY: "gave empty lists",
 }
 _INTRODUCTIONS = (RunReasonKind.TOO_FEW, RunReasonKind.BOTH_FAILED)
-"""The reason that follows one of these kinds explains it, so a colon separates the two."""
+"""A reason of these kinds ends with a colon, because the next reason explains it."""
 
 
 def write_run_reasons(reasons: Iterable[RunReason]) -> str:
-    """All reasons on one line. Empty if there are no reasons."""
+    """Write all reasons on one line. The line is empty if there are no reasons."""
     text = ""
     for reason in reasons:
         separator = ": " if reason.kind in _INTRODUCTIONS else "; "
@@ -74,7 +74,7 @@ def write_run_reasons(reasons: Iterable[RunReason]) -> str:
 
 
 def write_run_reason(reason: RunReason) -> str:
-    """One reason, such as ``the candidate gave no list for 34 of 690 users: left them out``."""
+    """Write one reason: ``the candidate gave no list for 34 of 690 users: left them out``."""
     if reason.mismatch is not None:
         return write_mismatch(reason.mismatch)
     if reason.unmatched is not None:
@@ -92,7 +92,7 @@ def write_run_reason(reason: RunReason) -> str:
 
 
 def write_causes(causes: tuple[LossCause, ...]) -> str:
-    """The causes: ``recs:80 answered 503 (60 of them), left them out (3 of them)``.
+    """Write the causes: ``recs:80 answered 503 (60 of them), left them out (3 of them)``.
 
     A single cause is written without a count.
     """
@@ -106,7 +106,7 @@ def _write_cause(cause: LossCause) -> str:
 
 
 def write_failure(loss: RunReason) -> str:
-    """One failure for a headline: ``candidate recs:80 answered 503 (60 of 60 users)``."""
+    """Write a failure for a headline: ``candidate recs:80 answered 503 (60 of 60 users)``."""
     cause = _write_cause(loss.causes[0])
     if len(loss.causes) > 1:
         cause += ", and other causes"
@@ -115,9 +115,9 @@ def write_failure(loss: RunReason) -> str:
 
 
 def write_failures(reasons: RunReasons) -> str | None:
-    """For headlines: the failure of the arm that lost most lists, or of both arms if both failed.
+    """Write for a headline which arm lost most lists and why. If both arms failed, write both.
 
-    None if no arm lost lists.
+    Return None if no arm lost lists.
     """
     failures = [write_failure(each) for each in reasons if each.kind is RunReasonKind.LOST_LISTS]
     if find_reason(reasons, RunReasonKind.BOTH_FAILED) is not None:
@@ -126,7 +126,7 @@ def write_failures(reasons: RunReasons) -> str | None:
 
 
 def write_headline(reasons: RunReasons) -> str | None:
-    """The failures of the arms. If no arm failed, the first reason. None without reasons."""
+    """Write which arms failed. If no arm failed, write the first reason. None without reasons."""
     if not reasons:
         return None
     return write_failures(reasons) or write_run_reason(reasons[0])
@@ -135,11 +135,11 @@ def write_headline(reasons: RunReasons) -> str | None:
 def write_lost_share(
     shown: str, arm: Arm | None, counts: tuple[int, int], reasons: RunReasons
 ) -> tuple[str, str]:
-    """A reason and a headline for a share of users without a list.
+    """Write a reason and a headline for a share of users who got no list from ``arm``.
 
-    The reason begins with ``shown``, the text of the share, and goes on with the run's reasons.
-    ``counts`` are the users without a list and the users asked. The lists are those of ``arm``, or
-    of either arm if it is None.
+    If ``arm`` is None, either arm gave no list. The reason begins with ``shown``, the text of the
+    share. The run's reasons follow. ``counts`` are the numbers of users without a list and of all
+    users that were asked for.
     """
     whole = write_run_reasons(reasons)
     if find_reason(reasons, RunReasonKind.BOTH_FAILED) is not None:
@@ -149,7 +149,7 @@ def write_lost_share(
     loss = find_reason(reasons, RunReasonKind.LOST_LISTS, arm)
     if loss is None:
         return f"{shown}: {whole}", shown
-    if (loss.users, loss.asked) != counts:  # the counts of the run are about other users
+    if (loss.users, loss.asked) != counts:  # the run counted other users
         return f"{shown}: {whole}", write_failure(loss)
     place = reasons.index(loss)
     others = write_run_reasons((*reasons[place + 1 :], *reasons[:place]))
@@ -158,5 +158,5 @@ def write_lost_share(
 
 
 def with_cause(what: str, cause: str | None) -> str:
-    """What happened, followed by the cause if the cause is known."""
+    """Write what happened, followed by the cause if the cause is known."""
     return f"{what}: {cause}" if cause else what

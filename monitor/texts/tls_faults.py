@@ -1,4 +1,4 @@
-"""Texts about failures of TLS: a predicate whose subject is the server, and what to do."""
+"""Writes why a TLS connection failed, and what to do."""
 
 from monitor.model.tls_faults import TlsClient, TlsFault
 
@@ -10,7 +10,7 @@ _PREDICATES = {
     TlsFault.UNVERIFIED: "has a certificate that cannot be trusted",
     TlsFault.CLIENT_WANTED: "wants a client certificate",
     TlsFault.CLIENT_REFUSED: "refused the client certificate",
-    TlsFault.VERSION: "speaks no version of TLS that is allowed here",
+    TlsFault.VERSION: "offers no version of TLS that is allowed here",
     TlsFault.HANDSHAKE: "ended the TLS handshake",
     TlsFault.NO_TLS: "did not speak TLS",
 }
@@ -24,7 +24,7 @@ _AUTHORITY = {
 }
 _CLIENT_CERTIFICATE = {
     TlsClient.HTTP_SOURCE: "set cert_file and key_file",
-    TlsClient.RECEIVER: "receivers cannot show one, so let the server accept another login",
+    TlsClient.RECEIVER: "receivers cannot send one, so let the server accept another login",
     TlsClient.REDIS: "set ssl_certfile and ssl_keyfile in url",
     TlsClient.POSTGRESQL: "set sslcert and sslkey in the URL",
     TlsClient.MYSQL: "set ssl_cert and ssl_key in url",
@@ -32,12 +32,16 @@ _CLIENT_CERTIFICATE = {
 
 
 def write_tls_fault(fault: TlsFault, client: TlsClient) -> tuple[str, str]:
-    """A predicate, such as ``has a certificate of an unknown authority``, and what to do."""
+    """Say what is wrong, and what to do.
+
+    What is wrong is said without a subject, such as ``has a certificate of an unknown authority``.
+    The caller names the server.
+    """
     name_authority = f"name the file of its authority{_AUTHORITY.get(client, '')}"
     show_certificate = _CLIENT_CERTIFICATE.get(client, "let the server accept another login")
     advice = {
         TlsFault.EXPIRED: "the server's owner must renew the certificate",
-        TlsFault.NOT_YET_VALID: "set this machine's clock, or wait until it is valid",
+        TlsFault.NOT_YET_VALID: "set this machine's clock, or wait until the certificate is valid",
         TlsFault.OTHER_NAME: (
             "check the host name, or ask the server's owner to add it to the certificate"
         ),
@@ -48,7 +52,7 @@ def write_tls_fault(fault: TlsFault, client: TlsClient) -> tuple[str, str]:
         ),
         TlsFault.CLIENT_WANTED: show_certificate,
         TlsFault.CLIENT_REFUSED: "check who issued the certificate and when it expires",
-        TlsFault.VERSION: "let the server take TLS 1.2 or later",
+        TlsFault.VERSION: "let the server accept TLS 1.2 or later",
         TlsFault.HANDSHAKE: (
             f"check the port; if the server wants a client certificate, {show_certificate}"
         ),

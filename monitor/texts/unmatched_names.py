@@ -1,4 +1,4 @@
-"""Texts about a name that does not exist."""
+"""Writes that a name does not exist."""
 
 from monitor.model.run_reasons import UnmatchedName
 
@@ -6,9 +6,9 @@ _SHOWN = 5
 
 
 def write_unmatched(unmatched: UnmatchedName) -> str:
-    """A clause such as ``nothing matches rule Low: there is no segment country=no``.
+    """Write a clause such as ``nothing matches rule Low: there is no segment country=no``.
 
-    The nearest name follows, or the names that exist. Without a full stop.
+    Then the most similar name follows, or the names that exist. There is no full stop.
     """
     lack = "no alert has" if unmatched.is_matcher else "there is no segment"
     problem = f"nothing matches {unmatched.owner}: {lack} {unmatched.name}"
@@ -16,7 +16,7 @@ def write_unmatched(unmatched: UnmatchedName) -> str:
 
 
 def write_absent_segment(unmatched: UnmatchedName) -> str:
-    """Why a rule cannot judge the segment with this name."""
+    """Say why a rule cannot judge the segment with this name."""
     return f"no user of the panel belongs to {unmatched.name}{_write_existing(unmatched)}"
 
 

@@ -1,4 +1,4 @@
-"""Texts about the verdicts of rules on a series. They are clauses without a full stop."""
+"""Writes clauses (without a full stop) about the verdicts of rules on a series."""
 
 import math
 
@@ -34,10 +34,10 @@ _QUESTIONS = {Lack.IDENTICAL: ": is the experiment applied?"}
 
 
 def write_value(rule: SeriesRule, value: float, users: int, segment: str, *limits: float) -> str:
-    """The value as a clause, such as ``mean of rbo(p=0.9) is 0.512 over 690 users``.
+    """Write the value as a clause, such as ``mean of rbo(p=0.9) is 0.512 over 690 users``.
 
-    A rule on coverage gives ``the candidate gave no list for 34 of 690 users (4.93 %)``. Rounding
-    never moves the value to the other side of one of the ``limits``.
+    For a rule on coverage: ``the candidate gave no list for 34 of 690 users (4.93 %)``. Rounding
+    moves no value across one of the ``limits``.
     """
     shown = format_value(*show_values(rule, value, *limits))
     among = count_users(users, segment)
@@ -48,7 +48,7 @@ def write_value(rule: SeriesRule, value: float, users: int, segment: str, *limit
     if share.arm is None:
         return f"{count:,} of {among} could not be compared{percent}"
     if share.lack is Lack.REVERSED:
-        # The order can be compared only if the items are the same.
+        # The arms' order can be compared only for users with the same first items in both arms.
         among = f"the {among} with the same first three items"
     return f"the {share.arm} {_LACKS[share.lack]} {count:,} of {among}{percent}"
 
@@ -56,7 +56,7 @@ def write_value(rule: SeriesRule, value: float, users: int, segment: str, *limit
 def write_threshold(
     rule: SeriesRule, limit: FixedLimit, *, is_breach: bool, is_recovered: bool
 ) -> str:
-    """On which side of a fixed limit the value is, such as ``below 0.6``."""
+    """Say on which side of a fixed limit the value is, such as ``below 0.6``."""
     fires, resolves = show_values(rule, limit.value, limit.resolve_at)
     unit, side = _unit_of(rule), limit.direction
     if is_breach and isinstance(rule, CoverageRule) and side is Direction.ABOVE:
@@ -66,7 +66,8 @@ def write_threshold(
     if is_recovered:
         return f"not {side} {resolves:.12g}{unit}"
     return (
-        f"not {side} {fires:.12g}{unit} but still {side} {resolves:.12g}{unit}, where it resolves"
+        f"not {side} {fires:.12g}{unit} but still {side} {resolves:.12g}{unit}, where the alert "
+        "resolves"
     )
 
 
@@ -79,7 +80,7 @@ def write_normal(
     is_breach: bool,
     is_judgeable: bool,
 ) -> tuple[str, str]:
-    """How the value compares with what is normal, and a note. The note may be empty."""
+    """Say how the value compares with what is normal, and add a note. The note may be empty."""
     value, most, expected = show_values(
         rule, value, expectation.limit or 0.0, expectation.expected or 0.0
     )
@@ -93,7 +94,7 @@ def write_normal(
         note = f"this rule cannot judge: {runs} no possible value is {side} than normal"
         return f"normally {expected:.3g}{unit}", note
     end = "least" if is_below else "most"
-    # Rounding must not change which of the value and the limit is larger.
+    # Rounding must not move the value across the limit.
     bound = f"{format_value(most, float(format_value(value, most)))}{unit}"
     if isinstance(rule, CoverageRule):
         question = _write_question(rule) if is_breach else ""
@@ -113,10 +114,10 @@ def _write_trend(drift: str, expectation: Expectation, *, is_breach: bool) -> st
 def write_breach(
     rule: SeriesRule, shown: str, finding: str, counts: tuple[int, int], reasons: RunReasons
 ) -> tuple[str, str]:
-    """The reason for a breach, and its headline.
+    """Write the reason for a breach, and its headline.
 
     The reason has the value as ``shown``, the failures of the run, and the ``finding``. ``counts``
-    are the users with the property that the rule watches, and the users asked.
+    are the numbers of users with the fault that the rule watches, and of users asked for.
     """
     sentence = f"{shown}, {finding}"
     if not reasons or not isinstance(rule, CoverageRule):
@@ -128,7 +129,7 @@ def write_breach(
 
 
 def show_values(rule: SeriesRule, *values: float) -> tuple[float, ...]:
-    """Convert values of the rule's series to what texts show. Shares of users become per cent."""
+    """Convert values of the rule's series for texts. Shares of users become per cent."""
     if isinstance(rule, SimilarityRule):
         return values
     # Rounding removes the error in the last digits.
@@ -136,7 +137,7 @@ def show_values(rule: SeriesRule, *values: float) -> tuple[float, ...]:
 
 
 def format_value(value: float, *limits: float) -> str:
-    """Round a value to at least three figures, to as few as keep it on its side of every limit."""
+    """Round a value to three figures, or to more figures if it would cross a limit."""
     for figures in range(3, 17):
         rounded = f"{value:.{figures}g}"
         if all(_side_of(float(rounded), limit) == _side_of(value, limit) for limit in limits):
@@ -145,12 +146,12 @@ def format_value(value: float, *limits: float) -> str:
 
 
 def count_users(count: int, segment: str) -> str:
-    """The number of users and their segment, such as ``1,874 users of country=UK``."""
+    """Write the number of users and their segment, such as ``1,874 users of country=UK``."""
     return f"{count_of(count, 'user')}{of_segment(segment)}"
 
 
 def of_segment(segment: str) -> str:
-    """The words ``" of country=UK"``. Empty for all users."""
+    """Write ``" of country=UK"`` for a segment, and nothing for all users."""
     return "" if segment == ALL else f" of {segment}"
 
 
@@ -163,5 +164,5 @@ def _side_of(value: float, limit: float) -> int:
 
 
 def _write_question(rule: CoverageRule) -> str:
-    """The first question that on-call should ask about lists of this kind."""
+    """Return the first question to ask about lists of this kind."""
     return _QUESTIONS.get(rule.share.lack, "")

@@ -2,7 +2,7 @@
 
 
 def count_of(count: int, thing: str) -> str:
-    """A number and a noun: ``1 user``, ``1,874 users``."""
+    """Write a number and a noun: ``1 user``, ``1,874 users``."""
     return f"{count:,} {thing}" if count == 1 else f"{count:,} {thing}s"
 
 
@@ -17,5 +17,5 @@ def shorten_to(text: str, limit: int) -> str:
 
 
 def write_extra(extra: str) -> str:
-    """How to install an extra. rankwatch is in no package index, so its wheel is named."""
+    """Say how to install an extra from the wheel, because rankwatch is in no package index."""
     return f"pip install 'WHEEL[{extra}]', where WHEEL is the file of rankwatch's wheel"

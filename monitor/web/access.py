@@ -34,10 +34,10 @@ _CERTIFICATE = re.compile(f"{ssl.PEM_HEADER}.+?{ssl.PEM_FOOTER}", re.DOTALL)
 _VALIDITY = re.compile(
     rb"\x30[\x1e\x20\x22](?:\x17\x0d\d{12}|\x18\x0f\d{14})Z(?:\x17\x0d(\d{12})|\x18\x0f(\d{14}))Z"
 )
-"""Finds start and end in a certificate's DER. Years have two or four digits (RFC 5280, 4.1.2.5)."""
+"""Finds when a certificate (DER) begins and ends. Years have 2 or 4 digits (RFC 5280, 4.1.2.5)."""
 _Stamp = tuple[tuple[int, ...] | None, ...]
 log = structlog.get_logger(__name__)
-_LONGEST = 72  # bcrypt reads so many bytes; programs that make hashes cut longer passwords
+_LONGEST = 72  # bcrypt uses only the first 72 bytes of a password
 
 
 @immutable
@@ -47,14 +47,14 @@ class Access:
     credentials: "Credentials" = field(default_factory=lambda: Credentials({}))
     certificates: "CertificateStore | None" = None
     client_names: frozenset[str] | None = None
-    """Alternative names of which a client's certificate must have one. None allows any."""
+    """A client's certificate must have one of these alternative names. None allows any name."""
     hosts: frozenset[str] = frozenset()
-    """Names of this server in the header `Host`, in addition to localhost and IP addresses."""
+    """This server accepts these names in the header `Host`, and also localhost and IP addresses."""
     options: AccessOptions = field(default_factory=AccessOptions)
 
     @property
     def tls(self) -> TlsOptions | None:
-        """The options of encryption, None if connections are not encrypted."""
+        """The options of encryption. None if connections are not encrypted."""
         tls = self.options.tls_server_config
         return tls if tls.is_on else None
 
@@ -64,7 +64,7 @@ class Access:
         return "http" if self.certificates is None else "https"
 
     def context(self) -> ssl.SSLContext | None:
-        """Return the context for a new connection, None without encryption."""
+        """Return the context for a new connection. None if connections are not encrypted."""
         if self.certificates is None:
             return None
         return self.certificates.current()
@@ -72,16 +72,16 @@ class Access:
     def answers_to(self, host: str) -> bool:
         """Return whether a client with this header ``Host`` may read everything.
 
-        Without authentication the name must be ours. Another site can point its own name at our
-        address (DNS rebinding). Its scripts can then read our pages in a browser that reaches us.
-        Nobody can redirect an IP address in this way.
+        If clients need not authenticate, the name must be a name of this server. Otherwise another
+        site could point its own name at this server's address (DNS rebinding). Then its scripts
+        could read our pages in a user's browser. Nobody can redirect an IP address in this way.
         """
         name = host_name(host)
         is_ours = name in self.hosts or name == "localhost" or _is_address(name)
         return self.options.authenticates or is_ours
 
     def admits(self, certificate: dict[str, object] | None) -> bool:
-        """Whether a client with this verified certificate may connect."""
+        """Return whether a client with this verified certificate may connect."""
         names = alternative_names(certificate)
         return self.client_names is None or not self.client_names.isdisjoint(names)
 
@@ -95,10 +95,10 @@ def open_access(
 ) -> Access:
     """Read the certificates that a web configuration file names, and return its access.
 
-    ``hosts`` are names of this server in lower case. If the users have not changed since the
-    ``old`` access, passwords that it verified are not verified again.
+    ``hosts`` are names of this server in lower case. If ``old`` has the same users, the passwords
+    that it verified stay verified.
 
-    Raises ConfigError if the certificates cannot be used. Its text begins with ``file_name``.
+    Raises ConfigError if the certificates cannot be used. The error names the file ``file_name``.
     """
     options = options or AccessOptions()
     old = old or Access()
@@ -127,8 +127,9 @@ def open_access(
 class Credentials:
     """Users and the hashes of their passwords.
 
-    A verified password is remembered as a keyed hash. The key belongs to this process. Each attempt
-    takes as many rounds as the costliest hash. So the time does not reveal whether a user exists.
+    A verified password is remembered as a hash with a key that only this process knows. Each
+    attempt takes as many rounds as the costliest hash, so that the time does not reveal whether a
+    user exists.
     """
 
     def __init__(
@@ -164,8 +165,8 @@ class Credentials:
         cut = password[:_LONGEST]
         hashed = self._hashes.get(user, self._decoys[self._highest])
         is_right = self._compare(cut, hashed)
-        # A hash of cost c took 2^c rounds. Decoys of the costs c to h-1 add the missing rounds to
-        # 2^h.
+        # A hash of cost c took 2^c rounds, and the highest cost h takes 2^h. Hashing decoys of the
+        # costs c to h-1 adds the missing rounds.
         for cost in range(cost_of(hashed.decode()), self._highest):
             self._compare(cut, self._decoys[cost])
         if not is_right or user not in self._hashes:
@@ -174,7 +175,7 @@ class Credentials:
         return True
 
     def _digest(self, user: bytes, password: bytes) -> bytes:
-        # Longer passwords are equal to their first bytes. So there is one digest for each user.
+        # Passwords with the same first 72 bytes are equal, so each user has one digest.
         pair = len(user).to_bytes(8, "big") + user + password[:_LONGEST]
         return hashlib.blake2b(pair, key=self._key, digest_size=32).digest()
 
@@ -182,10 +183,10 @@ class Credentials:
 class CertificateStore:
     """The TLS context for new connections. It is read again if a file has changed.
 
-    Raises ConfigError if the files cannot be used at the start. If changed files cannot be used,
-    the old context stays in force. One example: only one of two files has been replaced so far.
-    Each refused change is logged once. A changed certificate is never loaded into the context in
-    force: OpenSSL drops the old key before it checks the new one.
+    Raises ConfigError if the files cannot be used at the start. If changed files cannot be used
+    later (because only one of two files was replaced so far), the old context stays in use. Each
+    refused change is logged once. A changed certificate is loaded into a new context, because
+    OpenSSL drops the old key before it checks the new one.
     """
 
     def __init__(self, options: TlsOptions, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -194,7 +195,7 @@ class CertificateStore:
         self._loaded_stamp = self._stamp()
         self._failed_stamp: _Stamp | None = None
         self.refusal: Refusal | None = None
-        """Why changed files are not in force."""
+        """Why changed files are not used. None if the newest files are used."""
         self._load()
         self._looked_at = clock()
 
@@ -207,10 +208,10 @@ class CertificateStore:
         return self._context
 
     def _load_if_changed(self) -> None:
-        """Load changed files. They are tried each time, and a failure is reported once."""
+        """Load the files if they have changed. After a failure this is retried silently."""
         stamp = self._stamp()
         if stamp == self._loaded_stamp:
-            # The files in force may be back after others that were refused.
+            # Refused files may have been replaced by the files that are in use.
             self._failed_stamp = self.refusal = None
             return
         try:
@@ -222,7 +223,7 @@ class CertificateStore:
             reason = str(error) if isinstance(error, MonitorError) else describe_error(error)
             self.refusal = Refusal(file=Refused.CERTIFICATE, at=utc_now(), reason=reason)
             log.error(  # noqa: TRY400 - the reason is enough
-                "new certificate refused; the old one stays in force", reason=reason
+                "new certificate refused; the old one stays in use", reason=reason
             )
         else:
             self._loaded_stamp = stamp
@@ -240,18 +241,18 @@ class CertificateStore:
 
 
 def _state_of(path: str) -> tuple[int, ...] | None:
-    """Return values that change if the file, its owner or its mode changes."""
+    """Return numbers that change if the file, its owner or its mode changes."""
     try:
         status = Path(path).stat()
-    except (OSError, ValueError):  # ValueError if no file can have this name
+    except (OSError, ValueError):  # a ValueError means that no file can have this name
         return None
     return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def server_tls_context(options: TlsOptions) -> ssl.SSLContext:
-    """Read the certificate, its key, and the certificates that sign those of clients.
+    """Read the certificate, its key, and the certificates that sign clients' certificates.
 
-    Raises ConfigError if a file cannot be used. It names the file and the setting.
+    Raises ConfigError if a file cannot be used. The error names the file and the setting.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = _VERSIONS[options.min_version]
@@ -269,8 +270,8 @@ def server_tls_context(options: TlsOptions) -> ssl.SSLContext:
 def _load_pair(context: ssl.SSLContext, options: TlsOptions) -> None:
     cert = str(options.cert_file)
     key = str(options.key_file)
-    # Only checks that the files can be read. OpenSSL would wait for a pipe, and never stop reading
-    # a device.
+    # This checks that the files can be read, because OpenSSL would wait for a pipe, and would never
+    # stop reading a device.
     _read(cert, "cert_file")
     _read(key, "key_file")
     try:
@@ -283,7 +284,7 @@ def _load_pair(context: ssl.SSLContext, options: TlsOptions) -> None:
 
 
 def _no_password() -> str:
-    # Without this OpenSSL would ask for the password on a terminal.
+    # Without this function OpenSSL would ask for the password on a terminal.
     raise ValueError(
         "the key is encrypted: remove its password, and let only rankwatch read the file"
     )
@@ -326,7 +327,7 @@ def _read_pem(path: str) -> str:
 
 
 def certificates_end(path: str) -> datetime | None:
-    """Return when the first of the certificates in a PEM file expires.
+    """Return when the first certificate in a PEM file expires.
 
     Returns None if no certificate can be read.
     """
@@ -346,7 +347,8 @@ def certificates_end(path: str) -> datetime | None:
 def alternative_names(certificate: dict[str, object] | None) -> frozenset[str]:
     """Return the alternative names (DNS, IP, e-mail, URI) of a certificate.
 
-    ``certificate`` is a certificate as Python's ssl returns it. IP addresses have their short form.
+    ``certificate`` is what `ssl.SSLSocket.getpeercert` returns. IP addresses are returned in their
+    short form.
     """
     pairs: Any = (certificate or {}).get("subjectAltName", ())
     names = set()
@@ -356,7 +358,7 @@ def alternative_names(certificate: dict[str, object] | None) -> frozenset[str]:
 
 
 def host_name(host: str) -> str:
-    """Return the name or address in a header ``Host`` in lower case, or "" if there is none."""
+    """Return the name or address in a header ``Host`` in lower case, or "" if it has none."""
     try:
         return (urlsplit(f"//{host}").hostname or "").removesuffix(".")
     except ValueError:

@@ -1,4 +1,4 @@
-"""Options of a web configuration file, a subset of the options of Prometheus' exporter-toolkit."""
+"""The options of a web configuration file, some of those of Prometheus' exporter-toolkit."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -14,7 +14,7 @@ _MOST_COST = 16
 
 
 def cost_of(hashed: str) -> int:
-    """Return the cost of a bcrypt hash. Each step doubles the work."""
+    """Return the cost of a bcrypt hash. Each further step of the cost doubles the work."""
     return int(hashed[4:6])
 
 
@@ -51,15 +51,15 @@ class TlsOptions(Options):
     reads_secret_files: ClassVar[bool] = False
 
     cert_file: ConfigPath | None = None
-    """PEM file of the certificate and of those that signed it."""
+    """PEM file with the certificate and the certificates that signed it."""
     key_file: ConfigPath | None = None
-    """PEM file of the key."""
+    """PEM file with the key of the certificate."""
     client_ca_file: ConfigPath | None = None
-    """PEM file of the certificates that sign clients' certificates."""
+    """PEM file with the certificates that sign clients' certificates."""
     client_auth_type: Literal[
         "NoClientCert", "VerifyClientCertIfGiven", "RequireAndVerifyClientCert"
     ] = "NoClientCert"
-    """Which certificates clients must show."""
+    """Says whether clients must show a certificate, and whether it is verified."""
     client_allowed_sans: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
     """A client's certificate must have one of these alternative names."""
     min_version: Literal["TLS12", "TLS13"] = "TLS12"
@@ -81,7 +81,7 @@ class TlsOptions(Options):
 
     @property
     def must_show_certificate(self) -> bool:
-        """Whether each client must have a certificate."""
+        """Whether each client must show a certificate."""
         return self.client_auth_type == "RequireAndVerifyClientCert"
 
     def _problems(self) -> Iterator[str]:
@@ -105,7 +105,7 @@ class TlsOptions(Options):
 
 
 class AccessOptions(Options):
-    """A web configuration file."""
+    """The options of a web configuration file."""
 
     reads_secret_files: ClassVar[bool] = False
 
@@ -116,5 +116,5 @@ class AccessOptions(Options):
 
     @property
     def authenticates(self) -> bool:
-        """Whether each client must have a password or a verified certificate."""
+        """Whether each client must give a password or show a verified certificate."""
         return bool(self.basic_auth_users) or self.tls_server_config.must_show_certificate

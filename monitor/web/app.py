@@ -47,15 +47,15 @@ from monitor.web.server import (
 )
 
 Metrics = Callable[[str, str], tuple[bytes, Mapping[str, str]]]
-"""Returns body and headers of the metrics page for the request's Accept and Accept-Encoding.
+"""Returns body and headers of the metrics page for these headers Accept and Accept-Encoding.
 
 It is called in a worker thread.
 """
 
 Reload = Callable[[], bool]
-"""Reads the configuration again, and returns False if the old one stays in force.
+"""Reads the configuration again. Returns False if it was refused and the old one stays in use.
 
-It is called in a worker thread, one at a time.
+It is called in a worker thread, and never twice at the same time.
 """
 
 DESCRIPTION = "/api/v1/openapi.json"
@@ -74,9 +74,9 @@ _HTML = {
     "Referrer-Policy": "same-origin",
 }
 _DOCUMENT = {
-    # The theme's style sheet contains its icons.
+    # The theme's style sheet contains its icons as data.
     "Content-Security-Policy": _CONTENT_POLICY.replace("img-src 'self'", "img-src 'self' data:"),
-    # A browser asks again, and gets 304 unless rankwatch was upgraded.
+    # A browser asks again each time, and gets 304 unless rankwatch was upgraded.
     "Cache-Control": "private, no-cache",
 }
 _FAILURES: tuple[tuple[type[MonitorError], int, str], ...] = (
@@ -88,12 +88,12 @@ _FAILURES: tuple[tuple[type[MonitorError], int, str], ...] = (
     (DatabaseError, 503, "the database is away"),
     (MonitorError, 400, "this request cannot be answered"),
 )
-"""Status and title of the answer for each kind of error. The first matching kind is used."""
+"""The status and the title of the answer for each kind of error. The first match is used."""
 _ANSWERS = {
     "400": "A parameter is missing or cannot be read.",
     "404": "The comparison, run, user or incident does not exist.",
 }
-"""Statuses with which pages refuse a request, in addition to `SERVER_ANSWERS`."""
+"""Pages refuse requests with these statuses, in addition to `SERVER_ANSWERS`."""
 _STATIC = {
     "rankwatch.css": "text/css",
     "rankwatch.js": "text/javascript",
@@ -104,14 +104,14 @@ _STATIC = {
 class Health(Protocol):
     """The state of the process. Its methods are called in a worker thread.
 
-    If a method does not return within 5 s, the probe fails. Clients see the reasons, so these
-    contain no secrets.
+    If a method does not return within 5 s, the probe fails. The returned reasons contain no
+    secrets, because clients see them.
     """
 
     def unhealthy(self) -> str | None:
         """Return why the process should be restarted, or None while its loops are alive.
 
-        It uses nothing outside the process.
+        This does not depend on anything outside the process.
         """
 
     def unready(self) -> str | None:
@@ -129,13 +129,14 @@ def create_app(
     reload: Reload,
     documentation: Documentation | None = None,
 ) -> Starlette:
-    """Return the application. ``documentation`` is the site at /docs/ (default: the package's).
+    """Return the application.
 
-    `WebServer` wraps it in a `RequestGuard`, which decides who may read everything and who may
+    ``documentation`` is the site at /docs/. By default it is the site in the package. `WebServer`
+    wraps the application in a `RequestGuard`, which decides who may read everything and who may
     reload.
     """
     documentation = documentation or Documentation()
-    # Pages have a few threads of their own. Even a flood of requests delays no scrape.
+    # Pages have a few threads of their own, so that many requests for pages delay no scrape.
     threads = CapacityLimiter(_READERS)
     tokens = FormTokens()
     routes = []
@@ -144,7 +145,7 @@ def create_app(
         as_json = _in_thread(partial(_to_json, page, site), threads)
         routes.append(Route(page.path, html, name=page.template))
         routes.append(Route(page.api, as_json, name=page.api))
-    # Forms are executed one at a time. Gates have threads of their own, and do not wait for pages.
+    # Forms are executed one at a time. Gates have their own threads, so they do not wait for pages.
     form = _form_endpoint(site, tokens, CapacityLimiter(1))
     gate = _in_thread(partial(answer_gate, site), CapacityLimiter(_READERS))
     docs = _in_thread(partial(_document, site, documentation), CapacityLimiter(_READERS))
@@ -165,7 +166,7 @@ def create_app(
     for kind in (ConfigError, InputError, SourceError, DatabaseError):
         handlers[kind] = partial(_answer_error, site)
     app = Starlette(routes=routes, exception_handlers=handlers)
-    app.router.redirect_slashes = False  # a redirect would go to the host that the client names
+    app.router.redirect_slashes = False  # redirects would go to any host in the header Host
     return app
 
 
@@ -177,7 +178,7 @@ def _read_page(page: Page, site: Site, request: Request) -> Any:  # noqa: ANN401
 def _in_thread(
     read: Callable[[Request], Response], threads: CapacityLimiter
 ) -> Callable[[Request], Awaitable[Response]]:
-    """Return an endpoint that reads in one of the threads, for at most `_PAGE_S` seconds."""
+    """Return an endpoint that calls ``read`` in a thread, and waits at most `_PAGE_S` seconds."""
 
     async def endpoint(request: Request) -> Response:
         with move_on_after(_PAGE_S):
@@ -219,7 +220,7 @@ def _form_endpoint(
     tokens: FormTokens,
     limiter: CapacityLimiter,
 ) -> Callable[[Request], Awaitable[Response]]:
-    """Return an endpoint that executes a form, and then redirects to the page of the form."""
+    """Return an endpoint that executes a form, and then redirects to the page with the form."""
 
     async def endpoint(request: Request) -> Response:
         user = require_user(request)
@@ -232,7 +233,7 @@ def _form_endpoint(
         except ConfigError as error:
             return _error_page(site, 422, "nothing was changed", str(error))
         except DatabaseError as error:
-            reason = f"{error}. Check whether the change was made before you try again."
+            reason = f"{error}. Before you try again, check whether the change was made."
             return _error_page(site, 503, "the database is away", reason)
         path = alert_url(alert_key) if alert_key else "/alerts"
         return RedirectResponse(f"{site.prefix}{path}?done={outcome}", 303, PLAIN_HEADERS)
@@ -246,7 +247,7 @@ def _to_json(page: Page, site: Site, request: Request) -> Response:
 
 
 async def _refuse_address(request: Request, error: Exception) -> Response:
-    """Refuse an address that has no route, or a method that the route does not accept."""
+    """Refuse the request. Its address has no route, or the route does not accept its method."""
     assert isinstance(error, HTTPException)  # noqa: S101 - registered for this one only
     headers = {**PLAIN_HEADERS, **(error.headers or {})}
     if not request.url.path.startswith("/api/"):
@@ -329,7 +330,7 @@ def _document(site: Site, documentation: Documentation, request: Request) -> Res
 
 
 def _scraper(metrics: Metrics) -> Callable[[Request], Awaitable[Response]]:
-    # Few threads render metrics. A scrape is refused if too many others already wait.
+    # Few threads render metrics. A scrape is refused if too many other scrapes already wait.
     threads = CapacityLimiter(_RENDERERS)
     under_way = CapacityLimiter(_SCRAPES)
 
@@ -353,12 +354,12 @@ def _scraper(metrics: Metrics) -> Callable[[Request], Awaitable[Response]]:
 
 def _probe(ask: Callable[[], str | None], word: str) -> Callable[[Request], Awaitable[Response]]:
     """Return an endpoint for a probe. Only authenticated clients get the reason of a failure."""
-    # Probes wait for no page and no scrape.
+    # Probes have their own threads, so they do not wait for pages and scrapes.
     threads = CapacityLimiter(_RENDERERS)
 
     async def page(request: Request) -> Response:
         reason: str | None = f"no answer within {_HEALTH_S:g} s"
-        # If this is cancelled, the reason stays.
+        # If the probe takes too long, the reason stays as it is.
         with move_on_after(_HEALTH_S):
             reason = await run_sync(ask, limiter=threads, abandon_on_cancel=True)
         if reason is None:
@@ -377,6 +378,6 @@ def _reloader(reload: Reload) -> Callable[[Request], Awaitable[Response]]:
         require_user(request)
         if await run_sync(reload, limiter=threads):
             return plain_answer(200, "configuration reloaded")
-        return plain_answer(500, "not reloaded, the old configuration stays in force: see the log")
+        return plain_answer(500, "not reloaded, the old configuration stays in use: see the log")
 
     return page

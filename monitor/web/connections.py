@@ -1,4 +1,4 @@
-"""Connections, each with its own encryption and deadline, and a limit on their number."""
+"""Encrypts connections, limits how long each may take, and limits how many there are."""
 
 import asyncio
 import ssl
@@ -15,23 +15,23 @@ from monitor.web.access import Access
 
 _GOODBYE_S = 5.0
 CONNECTION = "rankwatch.connection"
-"""The key of the `Connection` in the state of a request."""
+"""The state of each request has its `Connection` under this key."""
 
 
 @immutable
 class Limits:
-    """How much of the server one client may use."""
+    """Limits the use of the server by clients."""
 
     header_bytes: int = 16_384
-    handshake_s: float = 10.0  # for the TLS handshake
-    exchange_s: float = 30.0  # from the start of a request until its answer was sent
-    keep_alive_s: int = 75  # while idle: longer than the usual scrape interval
-    connections: int = 256  # if there are more, the oldest of an unknown client is closed
+    handshake_s: float = 10.0  # limits the TLS handshake
+    exchange_s: float = 30.0  # limits a request until its answer was sent
+    keep_alive_s: int = 75  # limits an idle connection. Scrapes usually come more often
+    connections: int = 256  # if there are more, one is closed (see `make_room`)
 
 
 @dataclass(slots=True)
 class Front:
-    """The connections of one server. A new ``access`` applies to new connections."""
+    """All connections of one server. If ``access`` is replaced, new connections use the new one."""
 
     limits: Limits
     access: Access
@@ -52,12 +52,12 @@ class Front:
     def end_connections(self) -> None:
         """End each connection after its answer. Any thread may call this."""
         for connection in list(self.connections):
-            with suppress(RuntimeError):  # the loop has ended, and so has the connection
+            with suppress(RuntimeError):  # the loop and the connection have ended
                 connection.loop.call_soon_threadsafe(connection.shutdown)
 
 
 class Connection(H11Protocol):
-    """One connection. Its requests find it in their ASGI state.
+    """One connection. It is in the ASGI state of its requests.
 
     It is aborted if the client sends or reads too slowly, but not while it is idle.
     """
@@ -69,7 +69,7 @@ class Connection(H11Protocol):
         app_state: dict[str, Any],
         **options: Any,  # noqa: ANN401 - uvicorn's
     ) -> None:
-        # A proxy makes no reference cycle. So the memory is free as soon as the connection ends.
+        # A proxy avoids a reference cycle, so the memory is freed as soon as the connection ends.
         super().__init__(app_state={**app_state, CONNECTION: weakref.proxy(self)}, **options)
         self._front = front
         self._born = self.loop.time()
@@ -81,11 +81,11 @@ class Connection(H11Protocol):
         self._handshake: asyncio.Task[None] | None = None
         self._early: list[bytes] = []
 
-    def connection_made(  # type: ignore[override]  # narrowed as uvicorn does
+    def connection_made(  # type: ignore[override]  # uvicorn narrows the type too
         self, transport: asyncio.Transport
     ) -> None:
         """Accept the connection, abort another one if there are too many, and start encryption."""
-        # Bytes on the wire go through ``_line``. Plain bytes go through ``_transport``.
+        # With TLS, ``_line`` sends the encrypted bytes, and ``_transport`` takes the plain bytes.
         self._line = self._transport = transport
         self._front.connections.add(self)
         self._front.make_room(self)
@@ -95,18 +95,18 @@ class Connection(H11Protocol):
         try:
             context = access.context()
         except BaseException:
-            self.abort()  # otherwise it would be served without encryption
+            self.abort()  # otherwise the connection would be served without encryption
             raise
         if context is None:
             super().connection_made(transport)
         elif not transport.is_closing():
-            transport.pause_reading()  # start_tls must read every byte
+            transport.pause_reading()  # because start_tls must read every byte
             self._handshake = self.loop.create_task(self._encrypt(context, access))
 
     def data_received(self, data: bytes) -> None:
-        """Start a new exchange if the last one is over. Later bytes do not extend its deadline."""
+        """Read bytes of a request. Only the first bytes of a request start a new deadline."""
         if self._handshake is not None:
-            self._early.append(data)  # arrived right after the handshake
+            self._early.append(data)  # these bytes arrived right after the handshake
             return
         if not self._is_busy and not self._unsent:
             self._restart_deadline()
@@ -121,7 +121,7 @@ class Connection(H11Protocol):
             super().connection_lost(exc)
 
     def begin_answer(self) -> None:
-        """Record that a request begins. It starts a new exchange if the last one is over."""
+        """Record that an answer begins. Starts a new deadline if the last answer is complete."""
         if not self._is_busy:
             self._restart_deadline()
         self._is_busy = True
@@ -133,7 +133,7 @@ class Connection(H11Protocol):
         self._answering -= 1
 
     def shutdown(self) -> None:
-        """End the connection after the present answer. During the handshake end it at once."""
+        """End the connection after the current answer, or at once during the handshake."""
         if self._handshake is None:
             super().shutdown()
         else:
@@ -142,30 +142,31 @@ class Connection(H11Protocol):
     def abort(self) -> None:
         """End the connection at once."""
         self._front.connections.discard(self)
-        self._line.abort()  # a TLS transport that was closed twice can no longer abort
+        self._line.abort()  # a TLS transport cannot abort after it was closed twice
 
     @property
     def certificate(self) -> dict[str, object] | None:
-        """The client's certificate, if it was verified."""
+        """The client's certificate. None if there is none, or if it was not verified."""
         certificate: dict[str, object] | None = self._transport.get_extra_info("peercert")
         return certificate
 
     @property
     def is_answering(self) -> bool:
-        """Whether an answer is being computed. This is false while bytes wait for the client."""
+        """Whether an answer is being computed. False while bytes of an answer wait to be sent."""
         return self._answering > 0 and not self._unsent
 
     @property
     def claim_to_stay(self) -> tuple[bool, bool, float]:
-        """The sort key by which connections are aborted. The lowest value is aborted first.
+        """A sort key. If a connection must be aborted, the lowest key is aborted first.
 
-        Closing connections come first, then those of unknown clients, then the oldest.
+        Closing connections have the lowest keys, then connections of unknown clients. Of two
+        connections of one kind, the older one has the lower key.
         """
         return not self._transport.is_closing(), self.is_known, self._born
 
     @property
     def _unsent(self) -> int:
-        """The number of bytes that wait to be sent."""
+        """The number of bytes that are not sent yet."""
         size = self._line.get_write_buffer_size()
         if self._transport is not self._line and not self._transport.is_closing():
             size += self._transport.get_write_buffer_size()
@@ -174,8 +175,8 @@ class Connection(H11Protocol):
     async def _encrypt(self, context: ssl.SSLContext, access: Access) -> None:
         line = self._line
         encrypted = None
-        if not line.is_closing():  # start_tls would wait forever if it is closed
-            with suppress(OSError):  # ssl.SSLError, a time-out, a client that went away
+        if not line.is_closing():  # on a closed connection start_tls would wait forever
+            with suppress(OSError):  # includes ssl.SSLError and TimeoutError
                 encrypted = await self.loop.start_tls(
                     line,
                     self,

@@ -8,7 +8,7 @@ from pathlib import Path
 from monitor.model.immutable import immutable
 
 SITE = Path(__file__).parent / "documentation"
-"""The built pages. A checkout has none, and neither has an installation that is made from it."""
+"""The built pages. They are missing in a checkout, and in an installation from a checkout."""
 ABSENT = (
     "This rankwatch was installed without the built documentation. Install the wheel that "
     "`make wheel` makes, or read the folder docs of the source."
@@ -38,14 +38,14 @@ class File:
 
 
 class Documentation:
-    """The built site in a folder. Its list of files is read once."""
+    """The built site in a folder. The list of its files is read once."""
 
     def __init__(self, folder: Path = SITE) -> None:
         self._folder = folder
 
     @cached_property
     def files(self) -> Mapping[str, Path]:
-        """All files by their path below the folder. Only these are ever read."""
+        """All files by their paths in the folder. No other file is ever read."""
         return {
             path.relative_to(self._folder).as_posix(): path
             for path in self._folder.rglob("*")
@@ -54,15 +54,15 @@ class Documentation:
 
     @property
     def is_built(self) -> bool:
-        """Whether this installation has the site."""
+        """Whether this installation has the built site."""
         return "index.html" in self.files
 
     def is_folder(self, path: str) -> bool:
-        """Whether the path names a folder with an index, without the slash at its end."""
+        """Return whether the path names a folder with an index, but lacks the slash at its end."""
         return path != "" and f"{path}/index.html" in self.files
 
     def read(self, path: str) -> File | None:
-        """The file at this path, or None. The ending .html may be left out."""
+        """Return the file at this path, or None. The path may lack its ending .html."""
         for name in (path, f"{path}.html", f"{path}index.html"):
             file = self.files.get(name)
             if file is not None:

@@ -1,4 +1,4 @@
-"""Forms that change something, their tokens, and the gate for deployments."""
+"""Executes forms that change something, checks their tokens, and answers the gate."""
 
 import hashlib
 import hmac
@@ -31,46 +31,51 @@ _MOST_BYTES = 16_384
 _LONGEST_COMMENT = 500
 OUTCOMES = {
     "acknowledge": "Acknowledged. No more messages about it are sent until it ends.",
-    "resolve": "Resolved. If the next run is in breach, a new alert fires.",
-    "silence": "Silenced. If alerts still fire when the silence ends, they are sent then.",
-    "unmatched": "Silenced, but nothing matches it so far. The page of all alerts names what is missing.",
+    "resolve": "Resolved. A new alert fires if the next run breaks the rule again.",
+    "silence": "Silenced. Alerts that still fire when the silence ends are sent then.",
+    "unmatched": (
+        "The silence is stored, but it matches no alert so far. The page of all alerts says why."
+    ),
     "expire": "The silence has ended. Alerts that still fire are sent.",
-    "nothing": "Nothing was changed. It has ended already, or the form was sent before.",
+    "nothing": (
+        "Nothing was changed. The alert or silence has already ended, or the form was sent twice."
+    ),
 }
-"""Texts about the results of forms, by the word in the address of the next page."""
+"""Texts about the results of forms. The key is in the address of the page that shows the text."""
 
 
 @dataclass(frozen=True, slots=True)
 class FormTokens:
-    """Signed tokens in forms. A token proves which user saw the form, and when.
+    """Makes and verifies signed tokens in forms. A token proves which user saw the form, and when.
 
-    A browser sends a token only with its form. The key belongs to this process.
+    Another site cannot send a token, because it cannot read the form. Only this process knows the
+    key.
     """
 
     key: bytes = field(default_factory=partial(secrets.token_bytes, 32), repr=False)
 
     def issue(self, user: str, issued: str) -> str:
-        """Return the token of a form for this user. ``issued`` is the present time in ISO 8601."""
+        """Return the token of a form for this user. ``issued`` is the current time in ISO 8601."""
         signed = f"{issued}~{user}".encode()
         signature = hashlib.blake2b(signed, key=self.key, digest_size=32).hexdigest()
         return f"{issued}~{signature}"
 
     def verify(self, token: str, user: str) -> datetime:
-        """Return when the form with this token was shown.
+        """Return when the form with this token was shown to the user.
 
         Raises ForbiddenError if the token is wrong.
         """
         issued = token.partition("~")[0]
         if not hmac.compare_digest(token.encode(), self.issue(user, issued).encode()):
             raise ForbiddenError(
-                "this form is from another user or another daemon, or the daemon was restarted: "
-                "load its page again",
+                "another user or another daemon made this form, or the daemon was restarted since "
+                "then: load the page of the form again",
             )
         return datetime.fromisoformat(issued)
 
 
 def require_user(request: Request) -> str:
-    """Return the name of the user who may change something by this request.
+    """Return the name of the user who sent this request to change something.
 
     Raises ForbiddenError if nobody had to authenticate, or if the request is from another site.
     """
@@ -82,17 +87,17 @@ def require_user(request: Request) -> str:
         )
     if not _is_same_origin(request.headers):
         raise ForbiddenError(
-            "this request is from another site, or a proxy without HTTPS changed the header Host: "
+            "this request is from another site, or a proxy without HTTPS changed its header Host: "
             "use HTTPS"
         )
     return user
 
 
 def _is_same_origin(headers: Headers) -> bool:
-    """Return whether the request comes from our own pages, or from a client that is not a browser.
+    """Return whether our own pages sent the request, or a client that is not a browser.
 
-    Over HTTPS browsers send how the requesting site is related to us. Over HTTP they send its
-    address. Other clients send neither.
+    Over HTTPS a browser says whether the page is from the same site (Sec-Fetch-Site). Over HTTP it
+    sends the address of the page's site (Origin). Other clients send neither header.
     """
     relation = headers.get("sec-fetch-site")
     origin = headers.get("origin")
@@ -107,7 +112,7 @@ async def read_form(request: Request) -> Mapping[str, str]:
     async for part in request.stream():
         body += part
         if len(body) > _MOST_BYTES:
-            raise ConfigError(f"the form is over {_MOST_BYTES:,} bytes: shorten its texts")
+            raise ConfigError(f"the form has more than {_MOST_BYTES:,} bytes: shorten its texts")
     return dict(parse_qsl(body.decode("utf-8", "replace")))
 
 
@@ -115,7 +120,8 @@ async def read_form(request: Request) -> Mapping[str, str]:
 class Form:
     """A form that a user sent.
 
-    ``key`` is the key of the page's incident. It is empty on the page of all incidents.
+    ``key`` is the key of the incident whose page has the form. It is empty on the page of all
+    incidents.
     """
 
     user: str
@@ -125,7 +131,7 @@ class Form:
 
 
 def act(site: Site, form: Form) -> str:
-    """Execute the form, and return its outcome, a key of `OUTCOMES`.
+    """Execute the form. Returns the outcome, which is a key of `OUTCOMES`.
 
     Raises ConfigError if a field is wrong.
     """
@@ -158,8 +164,8 @@ def _silence(site: Site, form: Form, signed: Signature) -> str:
         raise ConfigError(f"the duration of the silence is wrong: {error}") from None
     matchers = list(filter(str.strip, form.fields.get("matchers", "").splitlines()))
     silence = make_silence(matchers, signed, starts_at=signed.at, ends_at=ends_at)
-    # A browser may send a form twice. The second execution finds the silence of the first one,
-    # because forms are executed one at a time, and only by the process that showed them.
+    # A browser may send a form twice. The second one changes nothing, because it finds the silence
+    # of the first one: forms are executed one at a time, by the process that showed them.
     alerts = site.store.alerts
     for stored in alerts.silences(ending_after=form.issued):
         if (
@@ -177,13 +183,13 @@ def _silence(site: Site, form: Form, signed: Signature) -> str:
 GATE = "/api/v1/gate/{name}"
 SERVER_ANSWERS = {
     "401": "The server requires a user name and a password.",
-    "421": "The server requires no authentication, and the header Host names another server.",
+    "421": "The server requires no authentication, so it refuses unknown names in the header Host.",
     "503": "The database or a source does not answer, or too many passwords wait to be verified.",
     "504": "The answer took too long.",
 }
-"""The meaning of each status that any address can return."""
+"""What the statuses mean that any address can return."""
 _WIDEST = 1e9
-"""The largest margin and reference. Metrics on lists of up to 10,000 items have smaller values."""
+"""The largest margin and reference. No metric on lists of 10,000 items has a larger value."""
 _MOST_SEGMENTS = 50
 
 FAILURE = {
@@ -191,11 +197,11 @@ FAILURE = {
     "required": ["error", "reason"],
     "properties": {"error": {"type": "string"}, "reason": {"type": "string"}},
 }
-"""The JSON of a refusal, in OpenAPI."""
+"""Describes the JSON of a refusal in OpenAPI."""
 
 
 def describe_failures(failures: Mapping[str, str]) -> dict[str, Any]:
-    """Return the refusals of a route in OpenAPI: ``failures`` by status, and `SERVER_ANSWERS`."""
+    """Describe the refusals of a route in OpenAPI: ``failures`` by status, and `SERVER_ANSWERS`."""
     as_json = {"application/json": {"schema": {"$ref": "#/components/schemas/Failure"}}}
     # The server refuses in plain text before it reads the address.
     as_text = {"text/plain": {"schema": {"type": "string"}}}
@@ -220,16 +226,17 @@ class GateQuery(BaseModel, extra="forbid"):
             ge=-_WIDEST,
             le=_WIDEST,
             allow_inf_nan=False,
-            description="The lowest mean excess that is too much, in the metric's units. It must "
-            "be within the range of the excess. For a metric from 0 to 1 the range is "
-            "-1 to 1 with a noise floor, and 0 to 1 without.",
+            description="A mean excess of at least this is too much. The units are those of the "
+            "metric. For a metric from 0 to 1, the margin is from -1 to 1 if there is a noise "
+            "floor, and from 0 to 1 if there is none.",
         ),
     ]
     alpha: Annotated[
         float, Field(gt=0, lt=1, description="The accepted probability of each wrong verdict.")
     ] = 0.01
     metric: Annotated[
-        Text | None, Field(description="Metric to judge. Default: the comparison's first one.")
+        Text | None,
+        Field(description="The metric to judge. By default the comparison's first."),
     ] = None
     segments: Annotated[
         tuple[Text, ...],
@@ -237,7 +244,7 @@ class GateQuery(BaseModel, extra="forbid"):
         Field(
             alias="segment",
             max_length=_MOST_SEGMENTS,
-            description="Segment to judge, or `each` for all of them. May be repeated.",
+            description="A segment to judge, or `each` for all segments. May be repeated.",
         ),
     ] = ()
     since: Annotated[Slot | None, Field(description="The first slot to judge.")] = None
@@ -252,7 +259,7 @@ class GateQuery(BaseModel, extra="forbid"):
     ] = None
     verdict: Annotated[
         Literal["safe", "breach"] | None,
-        Field(description="The verdict that gets status 200. The default of a POST is safe."),
+        Field(description="This verdict gets status 200. For a POST the default is safe."),
     ] = None
 
 
@@ -262,7 +269,7 @@ def answer_gate(site: Site, request: Request) -> Response:
     A webhook asks for one ``verdict``. The status is 200 for this verdict and 409 for any other.
 
     Raises InputError if an option cannot be read. Raises UnanswerableError if this comparison
-    cannot have such an option.
+    does not support an option.
     """
     name = request.path_params["name"]
     options = dict(read_query(GateQuery, request))
@@ -279,24 +286,24 @@ def answer_gate(site: Site, request: Request) -> Response:
         return Response(body, media_type="application/json", headers=PLAIN_HEADERS)
     verdict = certificate["verdict"]
     status = 200 if verdict == wanted else 409
-    # Rollout controllers show the complete body, so it is one line.
+    # The body is one line, because rollout controllers show all of it.
     return PlainTextResponse(
         f"{verdict}: {certificate['sentence']}\n", status, headers=PLAIN_HEADERS
     )
 
 
 def describe_gate() -> dict[str, Any]:
-    """Return the route in OpenAPI.
+    """Describe the gate in OpenAPI.
 
-    Its two methods differ only in the default of the option ``verdict``. A GET has none, a POST has
-    ``safe``.
+    GET and POST differ only in the default of the option ``verdict``. It is ``safe`` for a POST. A
+    GET has no default.
     """
     failures = {
         "400": "An option is unknown, missing or cannot be read.",
         "404": "The comparison does not exist.",
         "409": (
-            "The verdict is another one, or none yet. Or this comparison cannot have such a "
-            "metric, segment or margin."
+            "The verdict is not the one that was asked for. Or this comparison has no such metric "
+            "or segment, or the margin is outside of the metric's range."
         ),
     }
     responses = describe_failures(failures)
@@ -304,7 +311,7 @@ def describe_gate() -> dict[str, Any]:
     responses["409"]["content"] |= as_text
     answer = {"application/json": {"schema": {"type": "object"}}, **as_text}
     responses["200"] = {
-        "description": "The certificate. If the query has a verdict, the answer to it in words.",
+        "description": "The certificate. If the request asks for a verdict, one line of text.",
         "content": answer,
     }
     operation = {

@@ -1,4 +1,4 @@
-"""The web server: an ASGI application in its own thread, behind credentials and limits."""
+"""Runs an ASGI application in its own thread, and limits who may use it and how much."""
 
 import base64
 import binascii
@@ -24,7 +24,7 @@ from monitor.model.errors import ConfigError, MonitorError
 from monitor.web.access import Access, Credentials, client_name
 from monitor.web.connections import CONNECTION, Connection, Front, Limits
 
-_BACKLOG = 128  # asyncio may accept so many connections before we can abort any
+_BACKLOG = 128  # so many connections may be accepted before we can abort one
 _START_S = 10.0
 _POLL_S = 0.005
 _LAST_PORT = 65535
@@ -37,21 +37,21 @@ _ADVICE = {
     errno.EADDRNOTAVAIL: "this machine does not have this address; choose one of its addresses",
 }
 
-# These addresses are answered without credentials, because many probes cannot send any. The answer
-# is yes or no, without a reason.
+# Requests for these addresses need no credentials, because many probes cannot send any. A client
+# that is not authenticated gets no reason.
 PROBES = frozenset({"/-/healthy", "/-/ready"})
 
-# These addresses are answered for any name in `Host`, because monitoring and deployments use the
-# names of services. These answers show no users.
+# Requests for these addresses may have any name in the header `Host`, because monitoring and
+# deployments use the names of services. The answers show no users.
 ANY_HOST = re.compile(r"/-/healthy|/-/ready|/metrics|/api/v1/gate/[^/]*")
 
 IS_AUTHENTICATED = "rankwatch.is_authenticated"
-"""Key in the scope of a request: whether the client may read everything."""
+"""Under this key the scope of a request says whether the client may read everything."""
 
 USER = "rankwatch.user"
-"""Key in the scope of a request: the client's name.
+"""Under this key the scope of a request has the client's name.
 
-It is None if nobody has to authenticate. Then the client may change nothing.
+The name is None if clients need not authenticate. Then the client may change nothing.
 """
 _WRONG_HOST = (
     "this server does not accept the name in the header Host: use its IP address, localhost, "
@@ -63,9 +63,9 @@ PLAIN_HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff
 
 
 class WebServer:
-    """Serves ``app`` to the clients that ``access`` admits. It starts and stops once.
+    """Serves ``app`` to the clients that ``access`` admits. It can be started once.
 
-    An empty host means all addresses of the machine. Threads may share the server.
+    If the host is empty, it listens on all addresses of the machine. Threads may share the server.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class WebServer:
         self._thread: Thread | None = None
 
     def start(self) -> None:
-        """Listen and serve. Returns when the server answers requests.
+        """Start the server. Returns as soon as it answers requests.
 
         Raises ConfigError if the address cannot be used, and MonitorError if the server does not
         start in time.
@@ -108,36 +108,36 @@ class WebServer:
 
     @property
     def url(self) -> str:
-        """The address, without a slash at the end. After the start it has the actual port."""
+        """The address of the server, without a slash at the end. The start replaces port 0."""
         return f"{self._front.access.scheme}://{_address(self._host, self._port)}"
 
     @property
     def access(self) -> Access:
-        """The access in force."""
+        """The access that the server uses now."""
         return self._front.access
 
     @property
     def is_alive(self) -> bool:
-        """Whether the thread runs."""
+        """Whether the server's thread runs."""
         return self._thread is not None and self._thread.is_alive()
 
     def follow(self, access: Access) -> None:
-        """Use this access now. A connection with other TLS options ends after its answer."""
+        """Use this access now. If its TLS options differ, connections end after their answers."""
         is_changed = access.tls != self._front.access.tls
         self._front.access = access
         if is_changed:
             self._front.end_connections()
 
     def stop(self, timeout_s: float = 5.0) -> None:
-        """Stop listening, and finish the present answers. Returns after at most ``timeout_s``.
+        """Stop listening, and finish the current answers. Returns after at most ``timeout_s``.
 
-        May be called twice.
+        This method may be called twice.
         """
-        # One second less, so that uvicorn closes what is left before ``timeout_s`` is over.
+        # uvicorn gets one second less, so that it closes all connections in time.
         self._server.config.timeout_graceful_shutdown = max(1, int(timeout_s) - 1)
         self._server.should_exit = True
         self._front.is_closing = True
-        # uvicorn does not end connections whose TLS handshake is not over.
+        # This is needed because uvicorn ends no connection during its TLS handshake.
         self._front.end_connections()
         if self._thread is not None:
             self._thread.join(timeout_s)
@@ -146,7 +146,7 @@ class WebServer:
 def _configuration(app: ASGIApp, front: Front) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        http=partial(Connection, front),  # type: ignore[arg-type]  # uvicorn expects the class
+        http=partial(Connection, front),  # type: ignore[arg-type]  # uvicorn expects a class
         ws="none",
         loop="asyncio",
         lifespan="off",
@@ -196,9 +196,9 @@ def _address(host: str, port: int) -> str:
 
 
 class RequestGuard:
-    """The application with the access control of the front.
+    """Passes requests to the application if the client may send them.
 
-    bcrypt has its own thread, so that wrong passwords do not delay other requests.
+    Passwords are verified in a thread of their own, so that wrong ones do not delay other requests.
     """
 
     def __init__(self, app: ASGIApp, front: Front) -> None:
@@ -230,14 +230,14 @@ class RequestGuard:
         refusal = await self._identify(access.credentials, scope)
         if refusal is not None:
             return refusal
-        # Browsers always send the header Host.
+        # Only programs leave out the header Host, because browsers always send it.
         if access.answers_to(Headers(scope=scope).get("host", "localhost")):
             return None
         scope[IS_AUTHENTICATED] = scope["path"] not in PROBES
         return None if ANY_HOST.fullmatch(scope["path"]) else plain_answer(421, _WRONG_HOST)
 
     async def _identify(self, credentials: Credentials, scope: Scope) -> Response | None:
-        """Return a refusal, or None to go on. Sets `IS_AUTHENTICATED` and `USER`."""
+        """Find out who the client is. Sets `IS_AUTHENTICATED` and `USER`, or returns a refusal."""
         if not credentials:
             scope[IS_AUTHENTICATED] = True
             return None

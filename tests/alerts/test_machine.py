@@ -157,7 +157,32 @@ def test_firings_and_ends_take_turns_under_one_key_and_no_old_slot_moves_anythin
     assert len({start.dedup_key for start in starts}) == len(starts)
     assert state.dedup_key == (starts[-1].dedup_key if len(starts) > len(ends) else None)
     for verdict in VERDICTS.values():
-        assert advance(watched, verdict, state, look(len(verdicts) - 1)) == (state, None)
+        assert advance(watched, verdict, state, look(len(verdicts) - 2)) == (state, None)
+
+
+AGAIN = """
+breach            error   quiet    0
+breach            ok      quiet    0
+breach            breach  pending  1
+error             breach  pending  1
+error             ok      quiet    0
+breach breach     error   firing   0
+breach breach     ok      firing   1
+breach error      breach  firing   0
+breach breach ok  ok      firing   1
+"""
+"""Verdicts of earlier slots and of the newest one, that of its second attempt, and the state."""
+
+
+@pytest.mark.parametrize(("earlier", "again", "state", "streak"), cells(AGAIN))
+def test_the_last_attempt_of_the_newest_slot_decides_and_no_breach_counts_twice(
+    earlier, again, state, streak
+):
+    earlier = earlier.split()
+    before, _ = walk(*(VERDICTS[each] for each in earlier), by=HELD)
+    after, transition = advance(HELD, VERDICTS[again], before, look(len(earlier) - 1))
+    assert (after.state, after.streak, after.outcome) == (state, int(streak), again)
+    assert (transition is None) == (before.state is after.state)
 
 
 NOW = SLOT + timedelta(days=3)

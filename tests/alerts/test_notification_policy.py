@@ -49,7 +49,7 @@ ACKNOWLEDGEMENT = replace(
 )
 END = replace(START, from_state=State.FIRING, to_state=State.QUIET, slot=SLOT + 2 * MINUTE)
 KEY = START.dedup_key or ""
-WAITS = "waits for the end of its incident: SimilarityLow is still firing"
+WAITS = "waits for the end of its incident, because SimilarityLow is still firing"
 NEVER, ENDED = "its start was never sent", "it ended before its start was sent"
 
 

@@ -127,7 +127,7 @@ def plant_in_files(planter: Planter) -> None:
     planter.file(
         "parquet-cut",
         whole[:-9],
-        "has no end because it is cut off or still being written",
+        "is incomplete, because it is cut off or still being written",
         "parquet",
     )
     planter.file("parquet-empty", b"", "is empty: check the path", "parquet")

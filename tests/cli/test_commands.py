@@ -139,13 +139,17 @@ def test_check_shows_both_lists_of_a_few_users_side_by_side(world):
     assert "new" in done.stdout
     (shown,) = read_json("check --users 2")
     assert [each["baseline"] for each in shown["evidence"]] == [["1", "2", "3", "4", "5"]] * 2
+    (world / "rankwatch.db").write_text("no database\n" * 99)
+    done = rankwatch("check --json")
+    problem = json.loads(done.stdout)["database"]["problem"]
+    assert (done.returncode, problem in done.stderr) == (4, True)
 
 
 @pytest.mark.usefixtures("world")
 def test_check_says_how_many_ids_match_and_which_forms_would_help():
     write_lists(CANDIDATE, ["item:2", "item:01", "item:x"])
     shown = rankwatch("check --users 2").stdout
-    assert "  0 of 5 items match\n" in shown
+    assert "  0 of 5 items in the lists of 2 users match\n" in shown
     assert "  no item is in both arms: the ids differ in several ways, such as" in shown
     assert 'Set item_ids: [{prefix: "item:"}, int] for both arms: then 2 of 3 match\n' in shown
     assert re.search(r"  ([0-9]+) of \1 users match\n", shown)
@@ -271,7 +275,7 @@ def test_a_slot_that_another_comparison_lost_keeps_nobody_from_being_told(world,
     done = rankwatch(f"{RUN} --json")
     assert done.returncode == 3
     assert (
-        "taken: another process is running slot 2024-01-08T00:00:00Z at this moment: other:1 "
+        "taken: another process is running slot 2024-01-08T00:00:00Z now: other:1 "
         "(host:process) has claimed it until 2999-01-01T00:00:00Z. Try again when that process has "
         "ended the run, or after this time if the process was killed"
     ) in done.stderr

@@ -4,13 +4,22 @@ import csv
 import json
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
 import monitor
 from commands import assert_refused, objects, of_all, one_line, rankwatch
 from factories import summary
-from monitor.service.analysis.interpretation import interpret
+from monitor.service.analysis.interpretation import (
+    _FEW_USERS,
+    _LEAST_USERS,
+    _NEARLY_IDENTICAL,
+    _RANDOM,
+    _SIMILAR,
+    interpret,
+    measure_spread,
+)
 from tables import rows
 
 BASE = {f"u{i}": list(range(i, i + 10)) for i in range(12)}
@@ -135,9 +144,51 @@ def test_the_last_line_says_whether_the_candidate_differs_more_than_a_second_tra
         "second.jsonl",
         *({"user_id": user, "items": [*items[:9], 99]} for user, items in BASE.items()),
     )
-    last = rankwatch(f"{COMPARE} --retrained second.jsonl --worst 1").stdout.splitlines()[-1]
-    assert last.startswith("In short, the lists are ")
-    assert "times as far from the baseline as a second training of its model" in last
+    done = rankwatch(f"{COMPARE} --retrained second.jsonl --worst 1 --html out.html --by country")
+    (first,) = [line for line in done.stdout.splitlines() if line.startswith("In short, ")]
+    assert "times as far from the baseline as the baseline's retraining: extended_tau is" in first
+    told = read_comparison(f"{COMPARE} --retrained second.jsonl --by country")
+    floor = told["summaries"][1]
+    trainings = read_comparison("compare base.jsonl second.jsonl")
+    assert (floor["metric"], floor["mean"]) == (
+        "floor(extended_tau)",
+        trainings["summaries"][0]["mean"],
+    )
+    assert told["floor_apart"] == trainings["apart"]
+    assert [len(each["summaries"]) for each in told["by_segment"]] == [6] * len(told["by_segment"])
+    for text in (done.stdout, Path("out.html").read_text()):
+        assert text.count("floor(extended_tau)") >= 1 + len(told["by_segment"])
+        assert "retraining: extended_tau is " in text
+
+
+@pytest.mark.parametrize(
+    ("changed", "usual", "concentration", "half_share"),
+    [
+        (20, None, "few_users", 0.1),
+        (100, None, "many_users", 0.5),
+        (100, 90, "few_users", 0.05),
+        (100, 0, "many_users", 0.5),
+        (0, None, None, None),
+        (90, 90, None, None),
+    ],
+)
+def test_the_difference_is_concentrated_if_a_fifth_of_the_users_makes_half_of_it(
+    changed, usual, concentration, half_share
+):
+    distances = np.arange(100) < changed
+    of_trainings = None if usual is None else (np.arange(100) < usual).astype(float)
+    spread = measure_spread(distances.astype(float), of_trainings)
+    assert spread is None or spread.is_excess is (usual is not None)
+    assert (spread and spread.concentration) == concentration
+    assert (spread and spread.half_share) == half_share
+    assert measure_spread(np.ones(29)) is None
+
+
+def test_the_page_on_these_words_names_their_limits():
+    page = (Path(__file__).parents[2] / "docs/explanation/compare.md").read_text()
+    for limit in (_NEARLY_IDENTICAL, _SIMILAR, _RANDOM, _FEW_USERS):
+        assert f"{limit * 100:.0f} %" in page
+    assert f"{_LEAST_USERS} users" in page
 
 
 def test_by_splits_the_users_by_a_column_and_what_sets_lists_apart_adds_up_to_the_distance_from_identical_ones(
@@ -188,17 +239,30 @@ def test_users_and_their_segments_may_stand_in_a_file_of_their_own_or_be_unknown
 
 def test_python_and_the_command_accept_the_same_names_of_columns():
     frames = []
-    for user, item in (("user", "item"), ("user_id", "item_id")):
+    for user, item, rank in (("user", "item", "rank"), ("customer", "product", "position")):
         pairs = [
-            (name, item_id, rank)
+            (name, item_id, place)
             for name, items in BASE.items()
-            for rank, item_id in enumerate(items)
+            for place, item_id in enumerate(items)
         ]
-        write_long(Path(f"{user}.csv"), ",", [user, item, "rank"], pairs)
+        write_long(Path(f"{user}.csv"), ",", [user, item, rank], pairs)
         frames.append(pd.read_csv(f"{user}.csv"))
     assert monitor.compare_many(frames[0], frames[1], "overlap")["overlap"].eq(1.0).all()
-    said = read_comparison("compare user.csv user_id.csv")
+    said = read_comparison("compare user.csv customer.csv")
     assert (said["paired"], of_all(said)["overlap"]["mean"]) == (len(BASE), 1.0)
+
+
+def test_lists_that_are_longer_than_k_are_noted():
+    pairs = [(name, item, rank) for name, items in BASE.items() for rank, item in enumerate(items)]
+    write_long(Path("long.csv"), ",", ["user", "item", "rank"], pairs)
+    as_text = [{"user": name, "items": json.dumps(items)} for name, items in BASE.items()]
+    pd.DataFrame(as_text).to_csv("text.csv", index=False)
+    pd.DataFrame({"user": BASE.keys(), "items": BASE.values()}).to_parquet("lists.parquet")
+    for file in ("long.csv", "text.csv", "lists.parquet", "base.jsonl"):
+        (note,) = read_comparison(f"compare {file} {file} -k 9")["notes"]
+        assert note.startswith("the lists have up to 10 items, and k is 9: ")
+        assert read_comparison(f"compare {file} {file} -k 10")["notes"] == []
+    assert read_comparison("compare text.csv text.csv -k 9 --no-item=-1")["notes"] == []
 
 
 def test_the_worst_users_of_a_similarity_are_the_lowest_and_of_a_distance_the_highest(compared):
@@ -245,6 +309,7 @@ MISTAKES = """
 -m ndcg | needs relevance: use a configuration
 -m recal | did you mean 'recall'?
 -m novelty | arm_metrics
+-m first_differs | The share of users with the same first item: -m overlap -k 1
 --catalogue 5 | --catalogue 5 is too small: 26 different items are listed
 --item product | give either items
 --by contry | did you mean 'country'?

@@ -62,7 +62,7 @@ def test_current_check_and_moves_speak_to_machines():
     assert (found["schema"], found["is_as_expected"], found["damage"]) == (head, True, [])
     assert db_json("downgrade base") == {"before": head, "after": None}
     assert_refused("""
-        db downgrade nope | 4 | known versions are
+        db downgrade nope | 4 | use base or one of
         db downgrade '' | 2 | a step such as -1
         db upgrade ' ' | 2 | a step such as -1
     """)

@@ -40,10 +40,12 @@ def test_two_files_need_no_setting_and_a_slot_that_has_run_is_shown():
         runs | 2 | write one with `rankwatch init`
         init --full --minimal | 2 | either --full or other options
         init --kind http --baseline http://a --candidate http://b | 2 | write {user} where
+        init --candidate absent.csv --baseline new.csv | 2 | absent.csv does not exist
+        init --kind http --baseline {user} --candidate {user} --users absent.csv | 2 | does not exist
     """)
     done = rankwatch("init --minimal --candidate new.csv")
     assert done.stdout == (
-        "Wrote rankwatch.yaml. Next: rankwatch check, and then rankwatch run-once\n"
+        "Wrote rankwatch.yaml, and compared the lists of 3 users. Next: rankwatch run-once\n"
     )
     assert one_line(rankwatch("init")) == (
         "rankwatch: rankwatch.yaml exists already: use --force to replace it"
@@ -56,7 +58,7 @@ def test_two_files_need_no_setting_and_a_slot_that_has_run_is_shown():
 
     again = rankwatch("run-once")
     assert "has already run, and its sources answer only for the present" in again.stderr
-    assert "To run it again: add --again" in again.stderr
+    assert "To run it again, add --again" in again.stderr
     assert (again.returncode, again.stdout.count("run before")) == (0, 1)
     for command, words in (
         ("silence", "no silences: "),
@@ -67,10 +69,53 @@ def test_two_files_need_no_setting_and_a_slot_that_has_run_is_shown():
     assert [" - " in line or line.endswith(" -") for line in suggested] == [False, False]
 
 
+SHOP = "customer,position,product"
+SHOP_PLACES = [(user, rank, item) for user, item, rank in PLACES]
+
+
+def test_columns_have_other_usual_names_or_are_named_and_the_same_files_again_are_noticed():
+    for name in ("old.csv", "new.csv", "second.csv"):
+        write_csv(name, SHOP, SHOP_PLACES)
+    write_csv("odd.csv", "who,what,where", PLACES)
+    assert_refused("""
+        init --baseline old.csv --candidate odd.csv | 2 | --user, --item and --rank if it has one item
+    """)
+    assert not Path("rankwatch.yaml").exists()
+    rankwatch("init --baseline odd.csv --candidate odd.csv --user who --item what --rank where")
+    assert (
+        "{path: odd.csv, user: who, item: what, rank: where}" in Path("rankwatch.yaml").read_text()
+    )
+
+    rankwatch("init --force --baseline old.csv --candidate new.csv --retrained second.csv")
+    written = Path("rankwatch.yaml").read_text()
+    assert (
+        "retrain: {file: {path: second.csv, user: customer, item: product, rank: position}}"
+        in written
+    )
+    assert "10 of 10 items in the lists of 3 users match" in rankwatch("check").stdout
+    assert "the same lists" not in rankwatch("run-once --slot 2024-01-08").stdout
+    assert (
+        "both arms have the same lists as in the run of 2024-01-08" in rankwatch("run-once").stdout
+    )
+
+
+def test_lists_that_cannot_be_compared_are_reported_at_once_and_the_next_attempt_ends_the_alert():
+    write_csv("baseline.csv", SHOP, SHOP_PLACES)
+    write_csv("candidate.csv", SHOP, [("nobody", 1, "a")])
+    done = rankwatch("init")
+    assert (done.returncode, "no lists could be compared" in done.stdout) == (3, True)
+    assert rankwatch("run-once").returncode == 3
+    assert "RunFailing  all      pending" in rankwatch("alerts").stdout
+    write_csv("candidate.csv", SHOP, SHOP_PLACES)
+    rankwatch("run-once")
+    states, _, transitions = rankwatch("alerts").stdout.partition("Transitions")
+    assert ("RunFailing" in states, "pending     quiet" in transitions) == (False, True)
+
+
 def test_questions_are_answered_in_a_terminal(monkeypatch):
     write_csv("old.csv", "user,item,rank", PLACES)
-    write_csv("new.csv", "user,item,rank", PLACES)
-    answers = iter(["files", "old.csv", "new.csv"])
+    write_csv("new.csv", "who,what,where", PLACES)
+    answers = iter(["files", "old.csv", "new.csv", "who", "", "what", "where"])
     monkeypatch.setattr("monitor.cli.first_config._is_terminal", lambda: True)
     monkeypatch.setattr("typer.prompt", lambda _, **__: next(answers))
     assert "1  files: two files" in rankwatch("init").stdout

@@ -50,7 +50,7 @@ def test_similar_lists_are_safe_and_end_with_0():
     lines = done.stdout.splitlines()
     assert lines[0] == "feed  margin 0.5  alpha 0.01"
     assert lines[1].startswith(
-        "judged: extended_tau: how far it is from 1, the score of identical lists. The noise of the "
+        "judged: extended_tau: how far the score is from 1, the score of identical lists. The noise of the "
         "baseline is NOT"
     )
     assert (
@@ -126,7 +126,7 @@ def test_no_error_ends_with_a_verdict(stored, monkeypatch):
     )  # a certificate that cannot be written is told before
     assert_refused(f"""
         {GATE} --certificate nowhere/certificate.json | 74 | rankwatch: nowhere/certificate.json: No such file or directory
-        {GATE} --certificate pipe | 74 | rankwatch: pipe: it is no file but a pipe, socket or device: name a file
+        {GATE} --certificate pipe | 74 | rankwatch: pipe: it is a pipe, socket or device: name a file
     """)
 
     def broken(*_, **__):

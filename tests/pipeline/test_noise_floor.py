@@ -110,7 +110,10 @@ def test_a_temporal_floor_compares_with_the_baseline_of_the_last_run():
 
     first, later = ran(watched, now, now), ran(watched, now, now, memory=Memory(last_lists=last))
 
-    assert (first.reason, later.reason) == ("noise_floor: no earlier run kept its lists", None)
+    assert (first.reason, later.reason) == (
+        "noise_floor: no earlier run has stored its lists",
+        None,
+    )
     # The candidate is nearer than the baseline's last lists.
     assert (means(later)["all", "floor(overlap)"], means(later)["all", "over_floor(overlap)"]) == (
         0.5,
@@ -250,7 +253,7 @@ late, own ids  next ids     -                -
 own ids        own ids      -                both answers have the same id for 500 of 500 users
 one id         one id       -                -
 three ids      three ids    -                -
-plain          plain        0.91 0.95 0.9    according to the last runs the chance of that is 1 in 1e11
+plain          plain        0.91 0.95 0.9    the last runs say that the chance of this is 1 in 1e11
 plain          one changed  0.9 0.9 0.9      -
 # Of two runs one does not know, and by chance it happens once in 4 million runs.
 plain          plain        0.9 0.9          -

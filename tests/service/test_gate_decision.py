@@ -175,7 +175,7 @@ def test_a_fixed_sample_is_judged_for_its_users_like_a_census_and_says_so(store)
         [300],
     )
     assert found.sentence.endswith(
-        "; the same 300 users are asked in each run: the verdict is about these users"
+        "; each run asks for the same 300 users: the verdict is about these users"
     )
     world.comparison = sampled(sample=SampleOptions(fixed=2000))  # more than there are
     world.run(constant(-0.4))
@@ -213,9 +213,9 @@ LOST = "the candidate gave no list for 220 of 220 users: left them out; nothing 
         (
             lambda world: world.run(constant(-0.4), status=RunStatus.FAILED, reason=LOST),
             [LeftOut.FAILED],
-            f"1 run with status failed (the newest: {LOST})",
+            f"1 run with status failed (the newest of these: {LOST})",
         ),
-        (run_over_few, [LeftOut.ASKED_EVERYBODY], "1 run with fewer users than the sample"),
+        (run_over_few, [LeftOut.ASKED_EVERYBODY], "1 run with all users in the sample"),
         (
             lambda world: world.run(constant(-0.4), series=""),
             [LeftOut.NO_SCORES],

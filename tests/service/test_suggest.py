@@ -116,7 +116,10 @@ def test_without_enough_to_learn_from_nothing_is_proposed_and_it_is_said_why(wha
     assert (found.reason, found.caught) == ("there are 4 healthy runs, but 5 are needed", ())
     put(store, what, 4, measured(MEANS[4]))
     unknown = propose(what, store, statistics=["share_below(0.2)"])
-    assert unknown.reason == "share_below(0.2) is not stored: runs store it if a rule uses it"
+    assert (
+        unknown.reason
+        == "share_below(0.2) is not stored, because runs store it only if a rule uses it"
+    )
     with pytest.raises(
         ConfigError, match="no ok run of home-feed is stored for its present configuration"
     ):
@@ -129,7 +132,7 @@ def test_a_history_too_short_for_the_rate_says_what_it_could_promise(what, store
 
     assert found.reason is not None
     assert found.reason.startswith(
-        "6 healthy runs are too few for one false alert in 90 days: they allow one in "
+        "6 healthy runs are too few for at most one false alert in 90 days. With them one false "
     )
 
 
@@ -183,7 +186,7 @@ def test_plan_tells_users_runs_or_chance(what, store):
     assert plan(f"home-feed --drop 0.1 --users {users}")["runs"] == 1
     assert plan("home-feed --share 0.1 --score 0.3")["drop"] == pytest.approx(0.1 * 0.2, rel=0.1)
     obstacle = plan("home-feed --drop 0.005")["reason"]
-    assert obstacle.startswith("no number of users is enough: the mean wanders by 0.0")
+    assert obstacle.startswith("no number of users is enough: the mean varies by 0.0")
 
 
 def test_plan_for_a_share_of_users_plans_for_the_rules_in_force_and_names_the_first_to_see_it(

@@ -148,7 +148,7 @@ def test_missing_files_directories_and_devices_are_one_line_that_says_what_to_do
         == f"{path}: no such file: write one with `rankwatch init`, or name another with --config"
     )
     for other in (path.parent, Path("/dev/zero")):
-        assert failing(other) == f"{other}: cannot be read: it is no file"
+        assert failing(other) == f"{other}: cannot be read: it is not a file"
 
 
 def test_a_configuration_may_come_through_a_pipe():

@@ -91,7 +91,7 @@ def test_a_secret_is_read_from_its_file_without_the_last_line_break(tmp_path):
 @pytest.mark.parametrize(
     ("content", "reason"),
     [(None, "cannot read key: No such file"), (b"", "key is empty"),  (b"\xff", "it is not UTF-8 text"),
-     (b"x" * 65537, "it holds more than 65536 bytes")],
+     (b"x" * 65537, "it is larger than 65536 bytes")],
 )  # fmt: skip
 def test_a_secrets_file_that_is_of_no_use_is_reported_at_its_key(tmp_path, content, reason):
     if content is not None:
@@ -106,7 +106,9 @@ def test_a_path_that_cannot_be_one_is_reported_and_not_raised_and_no_device_is_r
         assert [location for location, _ in refused(tmp_path, key_file=path)] == [("key",)]
     os.mkfifo(tmp_path / "fifo")
     for path in ("/dev/zero", "fifo", "."):
-        assert refused(tmp_path, key_file=path)[0][1].endswith(f"cannot read {path}: it is no file")
+        assert refused(tmp_path, key_file=path)[0][1].endswith(
+            f"cannot read {path}: it is not a file"
+        )
 
 
 def test_a_secret_and_its_file_exclude_each_other(tmp_path):
@@ -146,7 +148,7 @@ def load(folder):
             b"hunter2" * 4 + b"\n\n",
             "{key} has only 28 bytes: write a key of at least 32 bytes, for example with openssl rand -hex 32",
         ),
-        (b"hunter2" * 1000, "cannot read {key}: it holds more than 4096 bytes"),
+        (b"hunter2" * 1000, "cannot read {key}: it is larger than 4096 bytes"),
     ],
 )
 def test_a_key_that_is_of_no_use_is_an_error(tmp_path, key, said):

@@ -52,7 +52,7 @@ def test_problems_of_both_files_are_told_at_once(tmp_path):
 def test_a_file_that_is_none_or_too_large_is_not_read(tmp_path):
     os.mkfifo(tmp_path / "fifo")
     for name in ("fifo", "/dev/zero", "."):
-        with pytest.raises(ConfigError, match=r": cannot be read: it is no file$"):
+        with pytest.raises(ConfigError, match=r": cannot be read: it is not a file$"):
             load_with(tmp_path, "", web_config_file=name)
     with pytest.raises(
         ConfigError, match=r"web\.yaml: is larger than 256 KiB, too large for a configuration$"

@@ -241,7 +241,7 @@ def test_integers_of_several_sizes_are_read_as_one_and_floats_beside_them_refuse
     assert pull_parts(tmp_path, *parts) == {"u0": ["1"], "u1": ["1"], "u2": ["1"]}
     with pytest.raises(
         SourceError,
-        match=r"u3\.parquet has lists of double, but that of .* has lists of int32: write the same",
+        match=r"has lists of double in .*u3\.parquet, but lists of int32 in .*: write the same",
     ):
         pull_parts(tmp_path, *parts, pa.array([[1.0]]))
 

@@ -61,7 +61,7 @@ def test_an_odd_row_is_told_with_its_item_and_place(kept, row, reason, tmp_path)
 
 
 def test_not_one_item_is_an_error_that_may_pass(tmp_path):
-    with pytest.raises(SourceError, match="holds no item") as caught:
+    with pytest.raises(SourceError, match="has no item") as caught:
         read(WRITERS["sqlite"]([], tmp_path))
     assert not caught.value.permanent
 

@@ -141,7 +141,7 @@ def test_a_log_that_holds_nothing_of_the_time_names_its_newest_row(tmp_path):
     given = jsonl([{"who": "u", "what": [1], "at": 20240108}], tmp_path, **WIDE)
 
     with pytest.raises(
-        SourceError, match=r"the newest row is of 1970-08-23T06:15:08Z\): check `served`"
+        SourceError, match=r"the newest row has the time 1970-08-23T06:15:08Z\): check `served`"
     ):
         source_with(given, served={"time": "at", "within": "1h"}).pull(request("u"))
 
@@ -336,7 +336,7 @@ CSV = {
     b'who,what\n"a,1\nb,2\n': r"has a quote that ends too early or never",
 }
 JSONL = {
-    b'[{"who": "a", "what": [1]}]\n': r"line 1 of .* has an array: write one object in each line, as jq",
+    b'[{"who": "a", "what": [1]}]\n': r"line 1 of .* has an array: write one object in each line, for example with jq",
     b'{"who": "a", "what": 1}\noops\n': r"line 2 of .* is not JSON at character 1: write one object in each line",
     b'{"who": "a", "who": "b", "what": 1}\n': r"line 1 of .* has an object with the same key twice: write each",
     b'{"who": "a", "what": 1}\n{"who": "b", "wh': r"the last line of .*, 2, is incomplete: the file is cut off",

@@ -114,12 +114,12 @@ STATES = f"""
 DiskFull | | has no disk space left
 TooManyConnections | | accepts no more connections
 ReadOnlySqlTransaction | | is read-only
-DeadlockDetected | | rolled the transaction back in favour of another one
+DeadlockDetected | | rolled this transaction back because it conflicted with another one
 LockNotAvailable | | is locked by another transaction
 DependentObjectsStillExist | | has a view or another object that depends on the table: drop that object first
 InsufficientPrivilege | | denies the user a right: grant the user the right
-AdminShutdown | | is starting, is stopping or ended the statement
-DuplicateTable | | has a table of this name that was created at the same time: try again
+AdminShutdown | | is starting or stopping, or it cancelled the statement
+DuplicateTable | | has a table of this name, which another process just created: try again
 UndefinedTable | "scores_2024_01_08" | is dropping a partition of scores at this moment: try again
 UndefinedTable | | lacks tables or columns of this version: run `rankwatch db upgrade`
 CheckViolation | new row {CANARY} DETAIL: {CANARY} | refused a statement (SQLSTATE 23514): read the database's log

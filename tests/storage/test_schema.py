@@ -136,7 +136,8 @@ def test_an_upgrade_keeps_what_is_stored_and_so_does_going_back(database_url):
     columns = "id, comparison, slot, status, config_hash, owner, attempt, started_at"
     execute(database_url, f"INSERT INTO runs ({columns}) VALUES {values}")
     with pytest.raises(
-        SchemaError, match=r"version 0001, older than 0002 .*: run `rankwatch db upgrade`"
+        SchemaError,
+        match=r"version 0001, but this program needs version 0002: run `rankwatch db upgrade`",
     ):
         open_store(database_url, create=True)
 
@@ -177,7 +178,7 @@ def test_a_database_without_our_tables_drifts_by_everything_and_those_of_others_
     execute(database_url, "CREATE TABLE other (a INTEGER)")
 
     assert schema_version.check(database_url) == [
-        f"the schema has version (none), this program needs {HEAD}: run `rankwatch db upgrade`"
+        f"the schema has version (none), but this program needs {HEAD}: run `rankwatch db upgrade`"
     ]
     open_store(database_url, create=True).close()
     assert "other" in tables(database_url)
@@ -197,7 +198,7 @@ def test_a_schema_that_is_lost_while_the_store_is_open_is_noticed(database_url):
         schema_version.downgrade(database_url, "base")
 
         with pytest.raises(
-            SchemaError, match="holds no tables of rankwatch yet: run `rankwatch db upgrade`"
+            SchemaError, match="has no tables of rankwatch yet: run `rankwatch db upgrade`"
         ):
             store.maintenance.ping()
         with pytest.raises(SchemaError, match="lacks tables or columns"):

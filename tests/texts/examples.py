@@ -13,7 +13,13 @@ from monitor.model.alerts import Expectation, Removed, RootCause, Standstill
 from monitor.model.explanation import FaultKind, Finding, MeanDrop, Part, PartMeans, SegmentFall
 from monitor.model.gate import GateReason, GateResult, GateVerdict, LeftOut
 from monitor.model.instants import format_instant
-from monitor.model.interpretation import Interpretation, Likeness, TrainingDistance
+from monitor.model.interpretation import (
+    Concentration,
+    Interpretation,
+    Likeness,
+    Spread,
+    TrainingDistance,
+)
 from monitor.model.model_versions import ArmModel
 from monitor.model.notifications import Silence
 from monitor.model.pages import SeriesPoint
@@ -71,19 +77,26 @@ from monitor.texts.explanations import (
     write_lost,
     write_recalled,
 )
+from monitor.texts.first_steps import (
+    write_first_config,
+    write_same_lists,
+    write_unusable_config,
+)
 from monitor.texts.gate import write_census, write_left_out, write_no_runs, write_verdict
 from monitor.texts.id_mismatches import (
     Surface,
     write_examples,
+    write_matching,
     write_mismatch,
     write_setting,
     write_user_spelling,
 )
-from monitor.texts.interpretation import write_interpretation
+from monitor.texts.interpretation import write_arm_metric, write_interpretation, write_longer
 from monitor.texts.model_versions import write_changes, write_model_changes, write_models
 from monitor.texts.planning import (
     write_chance,
     write_checked,
+    write_database,
     write_early_stop,
     write_false_alerts,
     write_first_change,
@@ -154,11 +167,15 @@ SIMILAR = Interpretation(
     trainings=None,
 )
 TRAININGS = TrainingDistance(mean=0.81, standard_error=0.01, ratio=2.0, is_exceeded=True)
+SPREAD = Spread(concentration=Concentration.FEW_USERS, half_share=0.08, is_excess=True)
 INTERPRETATIONS = (
     *(replace(SIMILAR, likeness=each) for each in Likeness),
     replace(SIMILAR, trainings=TRAININGS),
     replace(SIMILAR, trainings=replace(TRAININGS, ratio=None)),
     replace(SIMILAR, trainings=replace(TRAININGS, is_exceeded=False)),
+    replace(SIMILAR, trainings=TRAININGS, spread=SPREAD),
+    replace(SIMILAR, spread=replace(SPREAD, is_excess=False)),
+    replace(SIMILAR, spread=replace(SPREAD, concentration=Concentration.MANY_USERS)),
 )
 SILENCE = Silence(
     id=7,
@@ -387,7 +404,21 @@ EXAMPLES: Mapping[str, Iterable[partial[Any]]] = {
         partial(write_census, None),
         partial(write_census, 300),
     ],
-    "Results of compare": [partial(write_interpretation, each) for each in INTERPRETATIONS],
+    "Results of compare": [
+        *(partial(write_interpretation, each) for each in INTERPRETATIONS),
+        partial(write_longer, 12, 10),
+        partial(write_arm_metric, "first_differs"),
+        partial(write_arm_metric, "novelty"),
+    ],
+    "First configurations": [
+        partial(write_matching, IdKind.USER, 1900, 2000, 3),
+        partial(write_matching, IdKind.ITEM, 23, 28, 3),
+        partial(write_first_config, "rankwatch.yaml", "", users=3),
+        partial(write_first_config, "a.yaml", " --config a.yaml", missing=("baseline.csv",)),
+        partial(write_first_config, "a.yaml", " --config a.yaml", missing=("a.csv", "b.csv")),
+        partial(write_unusable_config, "rankwatch.yaml", ""),
+        partial(write_same_lists, "home-feed", "2024-01-08T06:00:00Z"),
+    ],
     "Slots that have already run": [
         partial(write_already_run, "home-feed", 1, "2024-01-08T06:00:00Z", "home-feed@1"),
         partial(write_already_run, "home-feed", 3, "2024-01-08T06:00:00Z", "home-feed@1"),
@@ -397,6 +428,8 @@ EXAMPLES: Mapping[str, Iterable[partial[Any]]] = {
     "Checks, plans, proposed thresholds and backtests": [
         partial(write_checked, "rankwatch.yaml", 3, 1, ()),
         partial(write_checked, "rankwatch.yaml", 1, 0, ("home-feed",)),
+        partial(write_database, "PostgreSQL database rankwatch at db.internal:5432", "0001"),
+        partial(write_database, "SQLite database /var/lib/rankwatch/rankwatch.db", None),
         partial(write_first_change, "rankwatch.yaml", "baseline", 12),
         partial(write_too_few_healthy, 4, 5),
         partial(write_not_stored, "p90"),

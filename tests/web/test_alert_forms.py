@@ -167,7 +167,7 @@ def test_a_form_without_its_token_or_of_another_incident_changes_nothing(browser
         own[:-1],
     ):
         status, said = browser.post({"do": "resolve", "token": token})
-        assert (status, "load its page again" in said) == (403, True), token
+        assert (status, "load the page of the form again" in said) == (403, True), token
     for path in ("/alerts/another-key", "/alerts", "/alerts/%3Cb%3E%00"):
         for what in ("resolve", "acknowledge"):
             assert browser.post({"do": what}, path)[0] == 303
@@ -254,7 +254,7 @@ REFUSED = yaml.safe_load(r"""
 def test_what_cannot_be_done_is_said_with_what_to_do(browser):
     for fields, status, why in (
         *REFUSED,
-        ({"do": "resolve", "comment": "x" * 20_000}, 422, "over 16,384 bytes"),
+        ({"do": "resolve", "comment": "x" * 20_000}, 422, "more than 16,384 bytes"),
     ):
         found, said = browser.post(fields)
         assert (found, why in said) == (status, True), said

@@ -222,7 +222,9 @@ def test_lists_that_were_not_kept_are_said_with_what_to_set(ask):
 def test_every_user_has_an_address(ask):
     for user in ("a/b", "..", ".", "", "ü %41?#&=+", "x" * 3000, "q\"'<>"):
         answer = ask(user_url("home-feed", user, SLOTS[-1]).replace("/c/", "/api/v1/comparisons/"))
-        assert answer.json()["reason"].startswith(f"nothing is stored of user {user} up to")
+        assert answer.json()["reason"].startswith(
+            f"no list and no score of user {user} is stored up to"
+        )
 
 
 @pytest.mark.parametrize(
@@ -255,7 +257,7 @@ REFUSED = f"""
 404  /c/nope                                 no comparison named nope
 404  /c/home-feed/runs/2030-01-01T00:00:00Z  was never run, or its run was deleted
 404  /c/home-feed/runs/yesterday             yesterday is not a slot: write it as
-404  /c/home-feed/users/nobody               nothing is stored of user nobody
+404  /c/home-feed/users/nobody               no list and no score of user nobody is stored
 404  /alerts/nothing                         no incident nothing
 # What cannot be read names the parameter.
 400  /c/home-feed/users                      id:

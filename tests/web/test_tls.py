@@ -143,10 +143,10 @@ def test_versions_are_those_of_the_file(keys, configured, version, is_spoken):
 
 
 UNUSABLE = yaml.safe_load(r"""
-- [key_file, "{folder}/fifo", "tls_server_config.key_file: cannot read {folder}/fifo: it is no file"]
-- [client_ca_file, "{folder}/fifo", "tls_server_config.client_ca_file: cannot read {folder}/fifo: it is no file"]
-- [cert_file, /dev/zero, "tls_server_config.cert_file: cannot read /dev/zero: it is no file"]
-- [cert_file, "{folder}/huge", "tls_server_config.cert_file: cannot read {folder}/huge: it holds more than 1048576 bytes"]
+- [key_file, "{folder}/fifo", "tls_server_config.key_file: cannot read {folder}/fifo: it is not a file"]
+- [client_ca_file, "{folder}/fifo", "tls_server_config.client_ca_file: cannot read {folder}/fifo: it is not a file"]
+- [cert_file, /dev/zero, "tls_server_config.cert_file: cannot read /dev/zero: it is not a file"]
+- [cert_file, "{folder}/huge", "tls_server_config.cert_file: cannot read {folder}/huge: it is larger than 1048576 bytes"]
 - [cert_file, "a\0b", "tls_server_config.cert_file: cannot read a\0b: no file can have that name"]
 - [key_file, "{folder}/none.key", "tls_server_config.key_file: cannot read {folder}/none.key: No such file or directory"]
 - [key_file, "{other}", the key does not belong to the certificate]

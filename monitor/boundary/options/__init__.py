@@ -1,4 +1,4 @@
-"""The base of all options: strict keys, secrets, durations, paths.
+"""The base of all options, and the types of secrets, durations and paths.
 
 Each module defines its options next to its code.
 """
@@ -66,7 +66,7 @@ NOT_IN_HASH = object()
 
 
 def readable_by(parse: Callable[[Any], object]) -> AfterValidator:
-    """A check that accepts a value or a secret, unless ``parse`` raises ValueError for it."""
+    """A check of values and secrets. It fails if ``parse`` raises ValueError."""
 
     def check(value: _T) -> _T:
         parse(value.get_secret_value() if isinstance(value, SecretStr) else value)
@@ -76,7 +76,7 @@ def readable_by(parse: Callable[[Any], object]) -> AfterValidator:
 
 
 def must(is_valid: Callable[[Any], object], requirement: str) -> AfterValidator:
-    """A check that accepts a value or a secret if it is valid. Otherwise it raises ValueError."""
+    """A check of values and secrets. It fails with the text ``requirement`` if one is not valid."""
 
     def require(value: object) -> None:
         if not is_valid(value):
@@ -103,7 +103,7 @@ def parse_duration(value: object) -> timedelta:
 
 
 def format_duration(value: timedelta) -> str:
-    """The duration as a whole number of the largest possible unit: ``90s``, ``2m``."""
+    """The duration in the largest unit that gives a whole number, such as ``90s`` or ``2m``."""
     milliseconds = round(value / timedelta(milliseconds=1))
     units = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1))
     return next(f"{milliseconds // size}{unit}" for unit, size in units if milliseconds % size == 0)
@@ -207,11 +207,12 @@ def _names_by_key(options: type["Options"]) -> dict[str, str]:
 
 
 class Options(BaseModel):
-    """Base of all options: unknown keys are errors, errors quote no values, instances are frozen.
+    """Base of all options. Unknown keys are errors. Errors quote no values. Instances are frozen.
 
-    A field of type SecretStr, or of a mapping to SecretStr, may be given as ``name_file: path``.
-    Its value is then the file's text without the last line break. ``repr`` shows URLs by
-    `display_url`. A docstring below a field describes it in the reference and in the schema.
+    A field ``name`` of type SecretStr may be given as ``name_file: path``, and so may each entry of
+    a mapping to SecretStr. Its value is then the file's text without the last line break. ``repr``
+    shows URLs by `display_url`. A docstring below a field describes it in the reference and in the
+    schema.
     """
 
     model_config = ConfigDict(
@@ -219,12 +220,13 @@ class Options(BaseModel):
         frozen=True,
         hide_input_in_errors=True,
         validate_default=False,
-        # Most kinds of options are never used, so a class builds its validator when it is used.
+        # A class builds its validator at its first use, because most classes of options are not
+        # used.
         defer_build=True,
     )
 
-    # Whether options with problems are still checked together with others. Their invalid fields are
-    # None then. Other options with problems become None themselves.
+    # What becomes of options with problems. If true, only their invalid fields become None, and the
+    # options are checked together with others. If false, None replaces the options as a whole.
     stays_partial: ClassVar[bool] = False
     reads_secret_files: ClassVar[bool] = True
     _invalid: frozenset[str] = PrivateAttr(default=frozenset())
@@ -277,9 +279,9 @@ class Options(BaseModel):
         data: Mapping[str, Any],
         base: str | None,  # noqa: ARG003 - subclasses use it
     ) -> Mapping[str, Any]:
-        """The mapping whose keys are read. Relative paths start at ``base``.
+        """The mapping to read the options from. Relative paths start at ``base``.
 
-        The mapping of a document keeps its path.
+        If ``data`` is a mapping of a document, the result must have its path too.
         """
         return data
 
@@ -291,7 +293,7 @@ class Options(BaseModel):
         handler: ModelWrapValidatorHandler[Self],
         problems: Problems,
     ) -> Partial:
-        """The options at this path of a document. With problems, they are None or partial."""
+        """The options at this path of a document. If they have problems, see ``stays_partial``."""
         names = _names_by_key(cls)
         for key in [key for key in read if key not in names]:
             del read[key]
@@ -311,7 +313,10 @@ class Options(BaseModel):
 
     @classmethod
     def _report_unknown(cls, key: str, path: KeyPath, problems: Problems) -> str | None:
-        """Report a key. Returns the similar key that was probably meant. Its value is unknown."""
+        """Report an unknown key. Returns the similar key that was probably meant.
+
+        The value of that similar key is marked as invalid.
+        """
         keys = cls.file_keys()
         hint = suggestion(key, keys) or f"; valid keys are {', '.join(keys)}"
         problems.add((*path, key), f"unknown key{hint}")
@@ -336,7 +341,7 @@ class Options(BaseModel):
         return None
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
-        """The fields that ``repr`` shows. A URL is shown with its host and database only."""
+        """The fields that ``repr`` shows. Of a URL, only its host and its database are shown."""
         for name, value in super().__repr_args__():
             yield name, _shown(value)
 
@@ -348,7 +353,7 @@ class Options(BaseModel):
         return iter(())
 
     def disagreements(self) -> Iterator[str]:
-        """The problems of each class in `_problems`, those of base classes first."""
+        """The problems that `_problems` of each class yields. Base classes come first."""
         for base in reversed(type(self).__mro__):
             if "_problems" in vars(base):
                 yield from vars(base)["_problems"](self)
@@ -357,7 +362,7 @@ class Options(BaseModel):
     def __get_pydantic_json_schema__(
         cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        """Describe each field, and allow ``name_file`` in the schema too, for every secret."""
+        """Describe each field in the schema. For every secret ``name``, allow ``name_file`` too."""
         schema = handler.resolve_ref_schema(handler(core_schema))
         properties = schema.get("properties", {})
         descriptions = field_docs(cls)
@@ -381,7 +386,7 @@ class Options(BaseModel):
 
 
 def field_docs(options: type[BaseModel]) -> dict[str, str]:
-    """The docstrings below the fields of a class and of its base classes, by the field's name."""
+    """The docstring of each field of a class and its base classes, by the field's name."""
     docs: dict[str, str] = {}
     for base in reversed(options.__mro__):
         if issubclass(base, BaseModel) and base is not BaseModel:
@@ -393,7 +398,7 @@ def field_docs(options: type[BaseModel]) -> dict[str, str]:
 def _own_field_docs(options: type[BaseModel]) -> dict[str, str]:
     try:
         source = inspect.getsource(options)
-    except (OSError, TypeError):  # made by `create_model`
+    except (OSError, TypeError):  # `create_model` made the class
         return {}
     docs = {}
     (definition,) = ast.parse(textwrap.dedent(source)).body

@@ -1,4 +1,4 @@
-"""Options that set exactly one of several kinds, with kinds of installed packages."""
+"""Options that set exactly one of several kinds. Installed packages may add kinds."""
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
@@ -28,8 +28,8 @@ Kinds = Mapping[str, tuple[type[Options], str | None]]
 class OneOf(Options):
     """Options that must set exactly one of several fields, such as ``http: {...}``.
 
-    The fields in ``also`` may be set in addition. If kinds of installed packages are used,
-    `with_installed` makes a class with fields for them.
+    The fields in ``also`` may be set in addition. If the file names a kind of an installed package,
+    `with_installed` makes a class that has a field for this kind.
     """
 
     also: ClassVar[frozenset[str]] = frozenset()
@@ -42,7 +42,7 @@ class OneOf(Options):
 
     @classmethod
     def file_keys(cls) -> list[str]:
-        """The keys as written in the file, with those of installed packages."""
+        """The keys as written in the file, including the kinds of installed packages."""
         extended = cls.with_installed()
         return super(OneOf, extended).file_keys()
 
@@ -58,9 +58,10 @@ class OneOf(Options):
 
     @classmethod
     def with_installed(cls, name: object = None) -> type[Self]:
-        """A class with a further field for the plugin of that name. None adds all plugins.
+        """A class with a further field for the plugin of that name.
 
-        PluginError if the named plugin cannot be used.
+        If ``name`` is None, the class has fields for all plugins. Raises PluginError if the named
+        plugin cannot be used.
         """
         if name in cls.model_fields or not isinstance(name, str | None):
             return cls
@@ -110,7 +111,7 @@ class OneOf(Options):
 def with_kinds(
     registry: Registry[_T], kinds_of: Callable[[Mapping[str, _T]], Kinds]
 ) -> Callable[[type[_OneOfT]], type[_OneOfT]]:
-    """Add an optional field to a class of options for each kind of a registry."""
+    """For each kind of a registry, add an optional field to a class of options."""
 
     def decorate(model: type[_OneOfT]) -> type[_OneOfT]:
         extended = _add_kinds(model, tuple(kinds_of(registry).items()))

@@ -1,7 +1,7 @@
 """Finds all problems of a configuration, as texts that say what to do.
 
-Pydantic reports all invalid values at once. They are replaced, and the rest is validated again, so
-that what depends on several values is checked too.
+Pydantic reports all invalid values at once. rankwatch replaces these values and validates again.
+This finds problems of several values together, which pydantic checks only if each is valid.
 """
 
 import difflib
@@ -45,7 +45,8 @@ _LIMITS = {
 }
 _LITERAL = re.compile(r"'([^']*)'")
 
-MAX_PROBLEMS = 100  # reported for one file; further problems are only counted
+# The largest number of problems that are reported for one file. Further ones are only counted.
+MAX_PROBLEMS = 100
 MISSING = "is missing, and must be given"
 TWICE = "is in this list already"
 NAME_TAKEN = "another {} has this name already: choose another name"
@@ -53,7 +54,7 @@ NAME_TAKEN = "another {} has this name already: choose another name"
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One problem and its key path. ``line`` is set if the path does not lead to the line."""
+    """One problem and its key path. ``line`` is set if the line cannot be found by the path."""
 
     path: KeyPath
     message: str
@@ -104,7 +105,10 @@ def duplicates(named: Iterable[tuple[KeyPath, Hashable]], message: str) -> Itera
 
 @dataclass(frozen=True, slots=True)
 class Unusable:
-    """Stands for a value that cannot be used. ``message`` says why, unless it is reported."""
+    """Replaces a value that cannot be used.
+
+    ``message`` says why. It is None if this was reported already.
+    """
 
     message: str | None = None
 
@@ -116,9 +120,10 @@ class PlacedMapping(dict[str, Any]):
 
 
 def placed(entries: Mapping[str, Any], original: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The entries in place of those of the original, which may be a mapping of a document.
+    """``original`` with other entries, if it is a mapping of a document.
 
-    The path of such a mapping stays, and so its problems are found there.
+    Its path stays, so that problems of the entries are reported there. Any other mapping has no
+    path, so ``entries`` is returned.
     """
     if not isinstance(original, PlacedMapping):
         return entries
@@ -136,7 +141,10 @@ def _place(value: Any, path: KeyPath) -> Any:  # noqa: ANN401 - YAML
 
 
 class Problems:
-    """The problems of one document. ``invalid`` has the paths of all values that contain one."""
+    """The problems of one document.
+
+    ``invalid`` has the path of each value that contains a problem.
+    """
 
     def __init__(self) -> None:
         self.found: dict[Problem, None] = {}
@@ -152,11 +160,11 @@ class Problems:
 def validate(
     model: type[_ModelT], data: PlacedMapping, texts: Mapping[KeyPath, str], base_dir: str
 ) -> tuple[_ModelT | None, list[Problem]]:
-    """The options in the document, perhaps with invalid parts, and all problems.
+    """The options in the document, and all problems. Invalid parts of the options are None.
 
-    ``texts`` has the written text of values that look like numbers or booleans. A number in the
-    file may be a text, as in ``name: 2024`` or ``token: ${DIGITS}``. Values of ``data`` that are
-    not valid are replaced until the rest is valid.
+    ``texts`` has the text in the file of each value that YAML reads as a number or boolean. If the
+    field needs text, this text is used, as in ``name: 2024`` or ``token: ${DIGITS}``. Values of
+    ``data`` that are not valid are replaced until the rest is valid.
     """
     problems = Problems()
     context = {"base_dir": base_dir, "problems": problems}
@@ -181,7 +189,7 @@ def _wants_text(error: _Error) -> bool:
 def _replace(data: Any, path: KeyPath, value: object) -> bool:  # noqa: ANN401 - YAML
     """Replace the value at this path, or its nearest parent that is not replaced yet.
 
-    Returns whether there is one.
+    Returns whether a value was replaced.
     """
     parents = [data]
     for step in path[:-1]:
@@ -199,8 +207,9 @@ def _replace(data: Any, path: KeyPath, value: object) -> bool:  # noqa: ANN401 -
 def _nearest(errors: Iterable[_Error], data: object) -> dict[KeyPath, list[_Error]]:
     """Pydantic's errors by key path.
 
-    If a value may have several forms, pydantic reports errors of every form. The nearest form is
-    the one with an error inside the value, so an error of the whole value is ignored then.
+    If a value may have several forms, pydantic reports errors of every form. If a form has errors
+    inside the value, it is probably the form that was meant. So an error of the whole value is
+    ignored then.
     """
     by_path: dict[KeyPath, list[_Error]] = {}
     for error in errors:
@@ -210,7 +219,7 @@ def _nearest(errors: Iterable[_Error], data: object) -> dict[KeyPath, list[_Erro
 
 
 def _path_of(error: _Error, value: Any) -> KeyPath:  # noqa: ANN401 - YAML
-    """The key path for pydantic's location, which has names of union members too."""
+    """The key path for pydantic's location. Names of union members in it are left out."""
     path: KeyPath = ()
     for step in error["loc"]:
         key = step
@@ -226,7 +235,7 @@ def _path_of(error: _Error, value: Any) -> KeyPath:  # noqa: ANN401 - YAML
 
 
 def _message(errors: Sequence[_Error]) -> str | None:
-    """What to do about one value. None if it is reported already."""
+    """What to do about one value. None if its problem is reported already."""
     *_, (text, _) = described = [_describe(error) for error in errors]
     forms = [wanted for _, wanted in described if wanted]
     if len(forms) == len(errors):
@@ -235,7 +244,7 @@ def _message(errors: Sequence[_Error]) -> str | None:
 
 
 def _describe(error: _Error) -> tuple[str | None, str | None]:
-    """What to do, and what is wanted in the words after "must be". No value is quoted."""
+    """What to do about one error, and the words after "must be", if any. No value is quoted."""
     kind = error["type"]
     context = error.get("ctx", {})
     value = error["input"]

@@ -38,7 +38,7 @@ def _secrets_of(options: type[BaseModel]) -> tuple[tuple[str, ...], tuple[str, .
 def with_secrets(
     options: type[BaseModel], data: Mapping[str, Any], base: str | None
 ) -> dict[str, Any]:
-    """The values, in which the text of each ``name_file`` is the value of ``name``.
+    """Replace each ``name_file`` in the values by ``name``, whose value is the text of the file.
 
     Relative paths start at ``base``. Texts that cannot be read are `Unusable`.
     """
@@ -57,7 +57,7 @@ def _read_files(
     names: Iterable[str],
     base: str | None,
 ) -> dict[str, Any]:
-    """Replace ``name_file: path`` by ``name: text``, for these names."""
+    """For each of these names, replace ``name_file: path`` by ``name: text``."""
     read = dict(values)
     for name in names:
         key = f"{name}_file"
@@ -75,7 +75,7 @@ def _read_secret(path: object, base: str | None) -> str | Unusable:
     if isinstance(path, Unusable):
         return path
     if not isinstance(path, str):
-        return Unusable("must be the path of a file with the value")
+        return Unusable("must be the path of a file that contains the value")
     try:
         file = Path(base or ".") / expand_home(path)
         text = read_bounded(file, _LARGEST_SECRET_FILE).decode().rstrip("\r\n")
@@ -93,5 +93,5 @@ def expand_home(text: str) -> Path:
         return Path(text).expanduser()
     except RuntimeError:
         raise ValueError(
-            "begins with a home directory that cannot be found: write the full path"
+            "begins with ~, but the home directory cannot be found: write the full path"
         ) from None

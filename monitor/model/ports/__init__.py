@@ -35,7 +35,7 @@ class Clock(Protocol):
     """Gives the time. Tests can set it."""
 
     def now(self) -> datetime:
-        """The time of the wall clock, aware UTC."""
+        """Return the time of the wall clock, aware UTC."""
 
     def monotonic(self) -> float:
         """Seconds that never decrease, for durations and deadlines."""
@@ -53,7 +53,7 @@ class Receiver(Protocol):
         """How to treat the receiver. It never changes."""
 
     def send(self, message: Message, *, now: datetime) -> None:
-        """Deliver this message. DeliveryError if the receiver did not accept the message.
+        """Deliver this message. Raises DeliveryError if the receiver did not accept the message.
 
         The error is ``permanent`` if the receiver will never accept the message. It is
         ``of_message`` if the message's content is the cause. It is ``may_be_known`` if the message
@@ -77,12 +77,12 @@ class Source(Protocol):
     """Provides one arm's lists."""
 
     def pull(self, request: PullRequest) -> Pull:
-        """The lists of the requested users, in any order, without other users or a user twice.
+        """Return the lists of the requested users, in any order. No user appears twice.
 
         Returns within about ``request.timeout_s`` and uses bounded memory, whatever the server
-        does. If one user fails, ``failures`` has the reason. SourceError only if nothing can be
-        read, because a file or column is missing or a query is refused. Several threads may call
-        this method.
+        does. If one user fails, ``failures`` contains the reason. Raises SourceError only if
+        nothing can be read, for example because a file or column is missing or a query is refused.
+        Several threads may call this method.
         """
 
 
@@ -102,7 +102,7 @@ class Answered(Protocol):
 
     @property
     def unreadable(self) -> Sequence[Unreadable]:
-        """Values that could not be read. There may be more of them until everything is read."""
+        """Values that could not be read so far. Further reading may add more values."""
 
 
 class JoinedAnswers(Answered, Protocol):
@@ -111,21 +111,21 @@ class JoinedAnswers(Answered, Protocol):
     def batches(self, size: int) -> Iterator[UserBatch]:
         """Yield all users in batches of about ``size`` users, each user once, in any order.
 
-        SourceError if reading fails.
+        Raises SourceError if reading fails.
         """
 
 
 class Measurer(Protocol):
-    """Measures users on the machines that have their lists, with numpy and pandas.
+    """Measures users with numpy and pandas, on the machines that have the users' lists.
 
     A measurer can be pickled, and has no side effects.
     """
 
     def measure(self, users: UserBatch) -> bytes:
-        """The packed measurement of these users."""
+        """Return the packed measurement of these users."""
 
     def merge(self, parts: Iterable[bytes]) -> bytes:
-        """The packed measurement of all users in these parts."""
+        """Return the packed measurement of all users in these parts."""
 
 
 @runtime_checkable
@@ -135,7 +135,7 @@ class RemoteAnswers(Answered, Protocol):
     def measured(self, measurer: Measurer, size: int) -> Iterator[bytes]:
         """Yield parts of the measurement, for about ``size`` users each. Each user is in one part.
 
-        SourceError if the measurement fails.
+        Raises SourceError if the measurement fails.
         """
 
 
@@ -143,16 +143,19 @@ class JoinedSource(Protocol):
     """Provides both arms' lists, joined by user. Needs bounded memory for any number of users."""
 
     def read(self, request: JoinRequest) -> AbstractContextManager[JoinedAnswers | RemoteAnswers]:
-        """Start to read. SourceError if the users cannot be read, or if there are no users."""
+        """Start to read.
+
+        Raises SourceError if the users cannot be read, or if there are no users.
+        """
 
 
 class UserSource(Protocol):
     """Provides the users of a panel."""
 
     def users(self, slot: datetime, dimensions: Sequence[str]) -> UserTable:
-        """All users for this slot with these dimensions, each user once.
+        """Return all users for this slot with these dimensions, each user once.
 
-        SourceError if a dimension is missing, or if there are no users.
+        Raises SourceError if a dimension is missing, or if there are no users.
         """
 
 
@@ -160,9 +163,10 @@ class ItemWeightSource(Protocol):
     """Provides the weights of items."""
 
     def weights(self, slot: datetime) -> ItemWeights:
-        """The weights at this slot.
+        """Return the weights at this slot.
 
-        SourceError if they cannot be read, or if a weight is missing, infinite, or not above zero.
+        Raises SourceError if they cannot be read, or if a weight is missing, infinite, or not above
+        zero.
         """
 
 
@@ -170,14 +174,20 @@ class ItemTitleSource(Protocol):
     """Provides the titles of items."""
 
     def titles(self, slot: datetime, items: Collection[str]) -> Mapping[str, str]:
-        """The titles at this slot, for items that have one. SourceError if they cannot be read."""
+        """Return the titles at this slot. Items without a title are left out.
+
+        Raises SourceError if the titles cannot be read.
+        """
 
 
 class RelevanceSource(Protocol):
     """Provides the items that are relevant for users."""
 
     def relevance(self, slot: datetime) -> RelevanceTable | None:
-        """The relevance for this slot, or None before it arrives. SourceError if unreadable."""
+        """Return the relevance for this slot. Return None before it arrives.
+
+        Raises SourceError if it cannot be read.
+        """
 
 
 class ScoreSink(Protocol):
@@ -192,7 +202,7 @@ class ScoreSink(Protocol):
         """Store the scores of this slot's run, with the facts in ``about``.
 
         The caller passes each batch of users to the yielded function. At the end the scores replace
-        the scores of an earlier run of the slot. After an exception nothing has changed.
+        the scores of an earlier run of the slot. After an exception nothing has changed. Raises
         OutputError if the scores cannot be written.
         """
 
@@ -200,7 +210,7 @@ class ScoreSink(Protocol):
 class ScoreSpool(Protocol):
     """Keeps a run's scores on disk until they are stored. Only one thread may use it.
 
-    OutputError if the scores cannot be written or read.
+    Raises OutputError if the scores cannot be written or read.
     """
 
     def add(self, scores: Scores) -> None:

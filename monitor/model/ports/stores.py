@@ -1,6 +1,6 @@
 """What the pipeline and the pages use of the database, as Protocols.
 
-`monitor.storage` has further methods, which only the service uses. The docstrings are the contract.
+The docstrings are the contract. `monitor.storage` has further methods, which only the service uses.
 Every method is one transaction unless its docstring says otherwise. A method that fails raises
 DatabaseError and changes nothing. Threads may share these objects, and several processes may use
 one database.
@@ -42,7 +42,7 @@ class PageStore(Protocol):
     """Reads data for people: series over runs, single users, incidents. Changes nothing."""
 
     def neighbours(self, comparison: str, slot: datetime) -> tuple[Run | None, Run | None]:
-        """The finished runs before and after this slot."""
+        """Return the finished runs before and after this slot."""
 
     def series(
         self,
@@ -53,10 +53,12 @@ class PageStore(Protocol):
         until: datetime,
         most: int,
     ) -> tuple[SeriesPoint, ...]:
-        """Finished runs of these slots, oldest first, with the values that rule ``alert`` expected.
+        """Return finished runs from ``since`` to ``until``, oldest first.
 
-        If there are more than ``most`` runs, selects the newest run, and one run of each group of
-        neighbouring runs: a failed run, or else the run with the lowest mean.
+        Each run has the values that the rule ``alert`` expected. If there are more than ``most``
+        runs, only the newest run and one run of each group of neighbouring runs are returned. A
+        group's run is one without a mean, if there is one. Otherwise it is the run with the lowest
+        mean.
         """
 
     def histograms(
@@ -65,10 +67,16 @@ class PageStore(Protocol):
         metric: str,
         segment: str,
     ) -> Mapping[int, Histogram]:
-        """The histogram of the segment's scores for each run that has one, by the run's number."""
+        """Return the histogram of the segment's scores in each run, by the run's number.
+
+        Runs without a histogram are left out.
+        """
 
     def coverage(self, run_ids: Sequence[int], segment: str) -> Mapping[int, CoverageRow]:
-        """The coverage of the segment for each run that has one, by the run's number."""
+        """Return the coverage of the segment in each run, by the run's number.
+
+        Runs without coverage are left out.
+        """
 
     def segments(
         self,
@@ -78,16 +86,16 @@ class PageStore(Protocol):
         until: datetime,
         runs: int,
     ) -> tuple[SegmentMeans, ...]:
-        """The means of every segment in the newest ``runs`` runs with status ok.
+        """Return the means of every segment in the newest ``runs`` runs with status ok.
 
         The segments are in the order in which they were stored.
         """
 
     def means(self, run_id: int) -> Mapping[tuple[str, str], float | None]:
-        """The mean of each summary of the run, by segment and metric."""
+        """Return the mean of each summary of the run, by segment and metric."""
 
     def explanation(self, run_id: int) -> Explanation | None:
-        """The explanation why the run's mean fell, if it is stored."""
+        """Return the explanation of why the run's mean fell, if it is stored."""
 
     def changes(
         self,
@@ -97,7 +105,7 @@ class PageStore(Protocol):
         since: datetime,
         until: datetime,
     ) -> tuple[Transition, ...]:
-        """The starts and ends of firings from ``since`` to ``until``, in the order of storing.
+        """Return the starts and ends of firings in these slots, in the order of storing.
 
         ``segment`` None selects all segments.
         """
@@ -110,15 +118,15 @@ class PageStore(Protocol):
         until: datetime,
         runs: int,
     ) -> tuple[UserRun, ...]:
-        """The user's scores in the newest ``runs`` runs, oldest first.
+        """Return the user's scores in the newest ``runs`` runs, oldest first.
 
         Runs that did not store the user's scores are left out.
         """
 
     def user_lists(self, run_id: int, user: str) -> UserLists | None:
-        """Both lists of the user, from the run's evidence or its stored lists.
+        """Return both lists of the user, from the run's evidence or its stored lists.
 
-        None if they are not stored.
+        Returns None if they are not stored.
         """
 
     def former_lists(
@@ -127,15 +135,16 @@ class PageStore(Protocol):
         user: str,
         slot: datetime,
     ) -> tuple[datetime | None, UserLists | None]:
-        """The user's lists and their slot, in the last run with stored lists before this slot.
+        """Return the user's lists in an earlier run, and the slot of this run.
 
-        The run is older than the alerts that still fire.
+        It is the last run with stored lists before this slot and before the current alerts began.
         """
 
     def incident(self, key: str) -> IncidentHistory:
-        """The incident or firing with this key. If it has very many transitions, only the first.
+        """Return the history of the incident with this key.
 
-        Empty for an unknown key.
+        If the incident has very many transitions, only the first are returned. The history is empty
+        for an unknown key.
         """
 
     def incidents(
@@ -146,17 +155,20 @@ class PageStore(Protocol):
         before_number: int | None,
         limit: int,
     ) -> tuple[IncidentStart, ...]:
-        """The newest ``limit`` incidents with a lower number that fire, or that have ended."""
+        """Return the newest incidents that fire, or that have ended, at most ``limit``.
+
+        Only incidents with a number below ``before_number`` are returned.
+        """
 
     def incident_changes(self, keys: Sequence[str]) -> tuple[Transition, ...]:
-        """The starts and ends of every firing of these incidents, in the order of storing."""
+        """Return the starts and ends of all firings of these incidents, in the order of storing."""
 
 
 class RunStore(Protocol):
     """Stored runs that wait for relevance."""
 
     def awaiting_relevance(self, comparison: str, *, since: datetime) -> tuple[Run, ...]:
-        """Runs with status ok and stored lists that wait for relevance, oldest first.
+        """Return runs with status ok and stored lists that wait for relevance, oldest first.
 
         Only runs of this slot or later slots are returned. Runs that are being run again are left
         out.
@@ -183,9 +195,10 @@ class History(Protocol):
     def latest(
         self, comparisons: Sequence[str], *, until: datetime | None = None
     ) -> tuple[LatestRun, ...]:
-        """The newest finished run (ok, insufficient, failed, abandoned) of each named comparison.
+        """Return the newest finished run of each named comparison.
 
-        Runs of slots after ``until`` are ignored, as they were stored while a clock was ahead.
+        A run is finished if its status is not ``running``. Runs of slots after ``until`` are
+        ignored, because they were stored while a clock was ahead.
         """
 
     def runs(
@@ -196,22 +209,22 @@ class History(Protocol):
         since: datetime | None = None,
         until: datetime | None = None,
     ) -> tuple[Run, ...]:
-        """Stored runs with any status from ``since`` to ``until``, newest slot first."""
+        """Return stored runs with any status from ``since`` to ``until``, newest slot first."""
 
     def record(self, run_id: int) -> RunRecord | None:
-        """One run with its results. None if there is no such run.
+        """Return one run with its results, or None if there is no such run.
 
         If this version cannot read the explanation, it is left out.
         """
 
     def evidence(self, run_id: int) -> tuple[Evidence, ...]:
-        """The evidence of one run: worst users, then representative users, each by position."""
+        """Return the evidence of one run: first the worst users, then the representative users."""
 
     def kept_lists(self, run_id: int) -> KeptLists | None:
-        """The stored lists of one run, or None. DatabaseError if they are damaged."""
+        """Return the stored lists of one run, or None. Raises DatabaseError if they are damaged."""
 
     def run_scores(self, run_id: int, metrics: Sequence[str]) -> Scores:
-        """All users' scores of these metrics in one run. Users ascend by code point.
+        """Return all users' scores of these metrics in one run. Users ascend by code point.
 
         Leaves out metrics without stored scores. If no metric is left, there are no users.
         """
@@ -223,13 +236,16 @@ class AlertStore(Protocol):
     def states(
         self, comparison: str | None = None, *, state: State | None = None
     ) -> tuple[AlertState, ...]:
-        """Alert states, by alert and segment. None selects all comparisons or all states."""
+        """Return alert states, ordered by comparison, alert and segment.
+
+        None selects all comparisons or all states.
+        """
 
     def firing(self) -> tuple[Transition, ...]:
-        """The transition that started each current firing, oldest first."""
+        """Return the transition that started each current firing, oldest first."""
 
     def transitions(self, *, comparison: str | None, limit: int | None) -> tuple[Transition, ...]:
-        """The newest ``limit`` transitions, in the order of storing."""
+        """Return the newest ``limit`` transitions, in the order of storing."""
 
     def acknowledge(
         self,
@@ -240,10 +256,10 @@ class AlertStore(Protocol):
         reason: str,
         at: datetime,
     ) -> tuple[Transition, ...]:
-        """Acknowledge firings (alert, segment). Notifies the receivers that got their starts.
+        """Acknowledge the firings of these alerts and segments.
 
-        Returns the transitions. Leaves out alerts that do not fire, and firings that this author
-        had acknowledged before.
+        The receivers that got their starts are notified. Returns the transitions. Leaves out alerts
+        that do not fire, and firings that this author had acknowledged before.
         """
 
     def resolve(
@@ -254,19 +270,23 @@ class AlertStore(Protocol):
         reason: str,
         at: datetime,
     ) -> tuple[Transition, ...]:
-        """End firings (alert, segment) by hand. Notifies the receivers that got their starts.
+        """End the firings of these alerts and segments by hand.
 
-        Returns the transitions. Leaves out alerts that do not fire.
+        The receivers that got their starts are notified. Returns the transitions. Leaves out alerts
+        that do not fire.
         """
 
     def add_silence(self, silence: Silence) -> Silence:
         """Store a silence. Returns the silence with its number."""
 
     def silences(self, *, ending_after: datetime | None) -> tuple[Silence, ...]:
-        """The silences that end after this time, oldest first. None selects all silences."""
+        """Return the silences that end after this time, oldest first. None selects all silences."""
 
     def expire_silence(self, number: int, *, now: datetime) -> bool:
-        """End a silence now. Returns False if there is no such silence, or if it has ended."""
+        """End a silence now.
+
+        Returns False if there is no such silence, or if it had already ended.
+        """
 
 
 class Outbox(Protocol):
@@ -297,13 +317,13 @@ class Outbox(Protocol):
         *,
         now: datetime,
     ) -> FiringSnapshot:
-        """The current firings, and what the receiver got of them.
+        """Return the current firings, and what the receiver got of them.
 
-        This includes the firings and incidents of ``changes``.
+        Firings and incidents of ``changes`` are included, even if they have ended.
         """
 
     def briefing(self, comparison: str, slot: datetime) -> Briefing:
-        """The explanation, examples and models of the run of this slot, if they are stored.
+        """Return the explanation, examples and models of the run of this slot, if they are stored.
 
         The examples are one user of each leading group of the explanation. Without an explanation
         they are the two users with the lowest scores.
@@ -331,7 +351,7 @@ class Outbox(Protocol):
         """
 
     def due_repetitions(self, receiver: str, *, now: datetime, limit: int) -> tuple[Delivery, ...]:
-        """Starts of unacknowledged firings that this receiver must get again now."""
+        """Return starts of unacknowledged firings that this receiver must get again now."""
 
     def schedule_repetition(
         self,
@@ -340,15 +360,17 @@ class Outbox(Protocol):
         at: datetime,
         message_key: str | None,
     ) -> None:
-        """Set when these deliveries are sent again.
+        """Set the time at which these deliveries are sent again.
 
-        ``message_key``: the key of the repetition that may have arrived. None if none may have.
+        ``message_key`` is the key of a repetition that may have arrived. It is None if no
+        repetition may have arrived.
         """
 
     def delivered(self, receiver: str, *, ended_since: datetime) -> tuple[Transition, ...]:
-        """The starts of current firings and the recent ends that this receiver got.
+        """Return the starts of current firings and the recent ends that this receiver got.
 
-        Only ends after ``ended_since`` are returned. The order is that of storing.
+        Only ends after ``ended_since`` are returned. Transitions are in the order in which they
+        were stored.
         """
 
     def deliveries(
@@ -358,34 +380,40 @@ class Outbox(Protocol):
         given_up_limit: int,
         limit: int,
     ) -> tuple[Delivery, ...]:
-        """The oldest ``limit`` waiting deliveries to this receiver (to all with None), as stored.
+        """Return deliveries to this receiver that were given up, and then deliveries that wait.
 
-        Before them, oldest first, the newest ``given_up_limit`` that were given up or dropped.
+        The first group contains the newest ``given_up_limit`` deliveries that were given up or
+        dropped. The second group contains the oldest ``limit`` waiting deliveries. Each group
+        begins with its oldest delivery. ``receiver`` None selects all receivers.
         """
 
     def waiting(self, now: datetime, *, held: bool = False) -> Mapping[str, tuple[int, float]]:
-        """The number of pending or ``held`` deliveries, and the oldest age in seconds, by receiver.
+        """Return the number of pending deliveries to each receiver, and the oldest age in seconds.
 
-        Of held deliveries only starts are counted, because a held end hides no alert.
+        If ``held`` is True, held deliveries are counted instead. Only their starts are counted,
+        because a held end hides no alert.
         """
 
     def records(self) -> Mapping[str, ReceiverRecord]:
-        """The last success and the last error of each receiver, in the newest 50,000 outcomes."""
+        """Return the last success and the last error of each receiver.
+
+        Only the newest 50,000 outcomes are searched.
+        """
 
 
 class Maintenance(Protocol):
     """The size of the database."""
 
     def sizes(self, *, refresh: bool = True) -> Mapping[DataKind, int]:
-        """The bytes on disk of each kind of data.
+        """Return the bytes on disk of each kind of data.
 
-        Without ``refresh`` this is the last result, because SQLite must read most of its file to
-        measure.
+        Without ``refresh``, the last result is returned, because SQLite must read most of its file
+        to measure the sizes.
         """
 
 
 class Store(Protocol):
-    """One database with its ports."""
+    """One database and its ports."""
 
     @property
     def runs(self) -> RunStore:

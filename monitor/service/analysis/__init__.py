@@ -1,1 +1,1 @@
-"""Analyses for commands: previews, comparisons of files, backtests, sample sizes. All only read."""
+"""Analyses for commands: previews, comparisons of files, backtests, sample sizes. None writes data."""

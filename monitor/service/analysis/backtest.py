@@ -28,9 +28,10 @@ class Backtest:
     runs: Mapping[RunStatus, int]
     transitions: tuple[Transition, ...]  # the changes that the rules would have made
     stored: tuple[Transition, ...]  # the changes that were stored
-    # By alert, the number of ok runs without the rule's statistic. The rule could not judge them.
+    # For each alert, the number of ok runs that the rule could not judge, because the statistic is
+    # missing.
     lacking: Mapping[str, int]
-    # The statistics of similarity rules over all users: values by statistic and slot.
+    # The values of the rules' statistics over all users, by statistic and then by slot.
     measured: Mapping[Subject, Mapping[datetime, float | None]]
 
 
@@ -66,8 +67,8 @@ def backtest_rules(
     lacking: Counter[str] = Counter()
     transitions: list[Transition] = []
     measured: dict[Subject, dict[datetime, float | None]] = {}
-    # Begin with the first run, because rules learn from earlier runs, and older alerts may still
-    # fire.
+    # Begin with the first stored run. Rules learn from earlier runs, and an older alert may still
+    # be firing in this period.
     for record in finished_records(comparison.name, store.history, end):
         completed, lacks = complete_record(comparison, record, store.history)
         changes = rejudging.judge(completed, is_whole=not lacks)
@@ -101,7 +102,7 @@ def finished_records(
 ) -> Iterator[RunRecord]:
     """Yield the finished runs up to the slot ``end``, oldest first.
 
-    It reads AT_ONCE runs at a time.
+    The function reads AT_ONCE runs at a time.
     """
     after: datetime | None = None
     while records := history.run_records(comparison, after=after, limit=AT_ONCE):

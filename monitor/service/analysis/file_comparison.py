@@ -1,4 +1,4 @@
-"""Compare two files of lists, without a configuration and a database.
+"""Compare two files of lists. This needs no configuration and no database.
 
 This module stores and sends nothing.
 """
@@ -13,7 +13,7 @@ import pandas as pd
 
 from monitor.measures.metrics import Metric, chance_scores, typical_length
 from monitor.measures.pairing.id_mismatches import LEAST_COMMON, find_user_mismatch
-from monitor.model.arrays import Rows
+from monitor.model.arrays import Floats, Rows
 from monitor.model.errors import InputError, SourceError
 from monitor.model.explanation import Change, PartMeans
 from monitor.model.immutable import immutable
@@ -22,16 +22,18 @@ from monitor.model.ports import UserSource
 from monitor.model.rankings import Coverage, CoverageReason, CoverageRow, PairBatch, UserTable
 from monitor.model.rules import Comparison, JudgingPlan, Keep, MeasuringPlan
 from monitor.model.run_reasons import IdMismatch
-from monitor.model.runs import Evidence, EvidenceKind, Summary
+from monitor.model.runs import Evidence, EvidenceKind, Scores, Summary
 from monitor.pipeline.accumulator import RunAccumulator
 from monitor.pipeline.pull import Arms, draw_panel, pull_all
 from monitor.pipeline.run_explanation import can_split, split_metric
 from monitor.pipeline.user_batches import users_at_once
 from monitor.sources.file import FileSourceOptions, FileUsersOptions
+from monitor.sources.file.list_lengths import count_longest
 from monitor.sources.file.source import FileLists, FileUsers
 from monitor.statistics.attribution.changes import classify, share_kinds
 from monitor.statistics.attribution.parts import average_parts
 from monitor.texts.id_mismatches import Surface, write_mismatch
+from monitor.texts.interpretation import write_longer
 
 MOST_SEGMENTS = 100
 _LONG = timedelta(hours=12)
@@ -40,10 +42,10 @@ _UNREAD = frozenset({CoverageReason.UNAVAILABLE, CoverageReason.TIMEOUT})
 
 @immutable
 class ChangeBreakdown:
-    """Which kinds of changes make the lists of a segment different."""
+    """How the two lists of a user differ, summarized over the users of a segment."""
 
     metric: str
-    # Parts of the mean distance from identical lists. None if the metric has no value for these.
+    # The mean distance from identical lists, split into parts. None if the metric cannot be split.
     parts: PartMeans | None
     shares: Mapping[Change, float]  # shares of the lists
 
@@ -53,10 +55,10 @@ def break_down_changes(
     metric: Metric,
     segments: Mapping[str, Rows],
 ) -> dict[str, ChangeBreakdown]:
-    """Return which kinds of changes make the lists different, by segment.
+    """Return for each segment how the two lists of a user differ.
 
-    ``segments`` has the rows of each segment in the batch. The batch is scored up to six times and
-    sorted.
+    ``segments`` has the rows of each segment in the batch. The function scores the batch up to six
+    times.
     """
     kinds = classify(batch)
     parts = split_metric(batch, metric) if can_split(metric) else None
@@ -77,11 +79,14 @@ class FileComparison:
     coverage: Coverage
     summaries: tuple[Summary, ...]
     worst: tuple[Evidence, ...]
-    catalogue_size: int  # the given number of items, or the number of listed items
+    catalogue_size: int  # the number of items as given, or else the number of listed items
     length: int | None  # the typical length of compared lists
-    # By metric, the expected score of random lists. None without a typical length.
+    # The expected score of random lists, by metric. None if the lists have no typical length.
     by_chance: Mapping[str, float | None]
-    apart: Mapping[str, ChangeBreakdown]  # by segment, for the first metric
+    # how the lists differ, by segment; distances are those of the first metric
+    apart: Mapping[str, ChangeBreakdown]
+    # The users' distances from identical lists by the first metric, (n,). None without a value.
+    distances: Floats | None
     notes: tuple[str, ...]  # sentences about data that was left out
     id_mismatches: tuple[IdMismatch, ...]
 
@@ -98,12 +103,12 @@ def compare_files(  # noqa: PLR0913 - the options of the command
 ) -> FileComparison:
     """Compare the lists of two files, the baseline's first, for all users and by segment.
 
-    ``users`` selects users from a file. ``by`` is the column of segments in this file. Without this
-    file it is a column of the baseline's file. ``worst`` is the number of users to show with the
-    least similar lists by the first metric.
+    ``users`` selects users from a file. ``by`` is the column with the segment of a user. It is a
+    column of this file, or of the baseline's file if ``users`` is None. The result shows the
+    ``worst`` users whose lists are least similar by the first metric.
 
-    Raises InputError for an unreadable file, for files without common users, or for a ``catalogue``
-    that is too small.
+    Raises InputError for an unreadable file, for files that have no users in common, or for a
+    ``catalogue`` that is too small.
     """
     comparison = _comparison(metrics, k, worst)
     slot = utc_now()
@@ -147,6 +152,7 @@ def compare_files(  # noqa: PLR0913 - the options of the command
     pairs = sample.pairing.batch
     lengths = np.append(pairs.baseline_lengths, pairs.candidate_lengths)
     length = typical_length(lengths.astype(np.int64))
+    notes += _write_longer(lists, k, slot)
     return FileComparison(
         coverage=results.coverage,
         summaries=run.summaries,
@@ -155,14 +161,31 @@ def compare_files(  # noqa: PLR0913 - the options of the command
         length=length,
         by_chance=chance_scores(metrics, length, catalogue),
         apart=break_down_changes(pairs, metrics[0], sample.segments),
+        distances=_distances(metrics[0], sample.scores),
         notes=(*notes, *answers.lacks, *results.left_out),
         id_mismatches=(*run.id_mismatches, *_compare_users(coverage, listed, slot)),
     )
 
 
+def _distances(metric: Metric, scores: Scores) -> Floats | None:
+    """Return the users' distances from identical lists, or None if the metric has no such value."""
+    if metric.identical is None:
+        return None
+    distances = np.abs(metric.identical - scores.by_metric[str(metric)])
+    return distances[~np.isnan(distances)]
+
+
+def _write_longer(lists: Sequence[FileSourceOptions], k: int, slot: datetime) -> list[str]:
+    """Return a sentence if the lists of a file have more than k items."""
+    longest = max(count_longest(options, slot) for options in lists)
+    if longest <= k:
+        return []
+    return [write_longer(longest, k)]
+
+
 @dataclass(frozen=True, slots=True)
 class _Either:
-    """The users of both files together, with the segments of the baseline's file."""
+    """The users that are in at least one file. Their segments come from the baseline's file."""
 
     baseline: UserSource
     candidate: UserSource

@@ -2,13 +2,24 @@
 
 import math
 
-from monitor.model.interpretation import Interpretation, Likeness, TrainingDistance
+import numpy as np
+
+from monitor.model.arrays import Floats
+from monitor.model.interpretation import (
+    Concentration,
+    Interpretation,
+    Likeness,
+    Spread,
+    TrainingDistance,
+)
 from monitor.model.runs import Summary
 
 _NEARLY_IDENTICAL = 0.9
 _SIMILAR = 0.5
 _RANDOM = 0.1
-_ERRORS = 2.0  # an interval of the mean has this many standard errors on both sides
+_FEW_USERS = 0.2
+_LEAST_USERS = 30
+_ERRORS = 2.0  # the interval of the mean reaches this many standard errors to each side
 
 
 def interpret(
@@ -20,8 +31,9 @@ def interpret(
 ) -> Interpretation | None:
     """Interpret the summary of a metric.
 
-    ``trainings`` is the same metric between two trainings of the baseline's model. None if the
-    metric has no value, or no fixed value for random lists and for identical lists.
+    ``trainings`` is the same metric, measured between two trainings of the baseline's model.
+    Returns None if the metric has no mean, or if the scores of random and of identical lists are
+    unknown or equal.
     """
     mean = summary.mean
     error = summary.standard_error
@@ -45,8 +57,36 @@ def interpret(
     )
 
 
+def measure_spread(distances: Floats, usual: Floats | None = None) -> Spread | None:
+    """Return how the difference is distributed over the users, or None if it cannot be said.
+
+    ``distances`` are the distances from identical lists, float64 (n,). ``usual`` are those of two
+    trainings, for any number of users. Only what exceeds them is measured then. Both are compared
+    in their order of size, because the distance of a single user varies from training to training.
+    """
+    if len(distances) < _LEAST_USERS:
+        return None
+    differences = np.sort(distances)
+    if usual is not None and len(usual):
+        places = np.linspace(0.0, 1.0, len(differences))
+        differences = np.maximum(0.0, differences - np.quantile(usual, places))
+    total = differences.sum()
+    if not total > 0.0:
+        return None
+    added = np.cumsum(np.sort(differences)[::-1])
+    half_share = (np.searchsorted(added, total / 2.0) + 1) / len(differences)
+    concentration = Concentration.MANY_USERS
+    if half_share <= _FEW_USERS:
+        concentration = Concentration.FEW_USERS
+    return Spread(
+        concentration=concentration,
+        half_share=float(half_share),
+        is_excess=usual is not None,
+    )
+
+
 def _classify(share: float, error: float) -> Likeness:
-    """``share`` is 0 for random lists and 1 for identical lists. ``error`` has the same unit."""
+    """Classify a mean on a scale from 0 (random lists) to 1 (identical lists)."""
     low = share - _ERRORS * error
     high = share + _ERRORS * error
     likeness = Likeness.DIFFERENT
@@ -68,10 +108,10 @@ def _classify(share: float, error: float) -> Likeness:
 def _compare_trainings(
     mean: float, error: float, identical: float, trainings: Summary
 ) -> TrainingDistance | None:
-    """Compare the distances from identical lists.
+    """Compare the candidate's distance from identical lists with the distance of two trainings.
 
-    The two means come from the same users, so the sum of their variances is too large: the
-    candidate is called farther apart a little too rarely.
+    Both means come from the same users, so the sum of their variances is too large. So the function
+    is a little too cautious: it rarely says that the candidate is farther apart.
     """
     if trainings.mean is None or trainings.standard_error is None:
         return None

@@ -1,4 +1,4 @@
-"""Preview a configured comparison with a few users. It stores and sends nothing."""
+"""Preview a configured comparison with a few users. Nothing is stored or sent."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -26,7 +26,7 @@ _WAIT_S = 60.0
 
 @immutable
 class Match:
-    """How many different ids of the baseline are also ids of the candidate."""
+    """How many ids of the baseline also occur in the candidate."""
 
     ids: IdKind
     matching: int
@@ -35,7 +35,7 @@ class Match:
 
 @immutable
 class Preview:
-    """The lists of a few users from both arms, or the problems that prevent this."""
+    """The lists of a few users from both arms, or why they could not be read."""
 
     comparison: Comparison
     slot: datetime
@@ -51,7 +51,7 @@ class Preview:
 
     @property
     def unread_setting(self) -> str | None:
-        """The first setting that must change before lists can be compared. None if they can."""
+        """The setting to change first if no lists were compared. None if lists were compared."""
         if self.evidence:
             return None
         if self.coverage is None:
@@ -92,7 +92,7 @@ def preview_users(watched: Watched, count: int) -> Preview:
 
 
 def _matches(arms: Arms, slot: datetime, evidence: tuple[Evidence, ...]) -> Iterator[Match]:
-    """Yield how many of the baseline's users and shown items the candidate also has."""
+    """Yield how many users and how many shown items of the baseline the candidate also has."""
     with suppress(ConfigError, SourceError):  # reported elsewhere
         if Arm.CANDIDATE in arms.listed:
             users = arms.users.users(slot, ()).users
@@ -110,9 +110,10 @@ def _match(ids: IdKind, baseline: Iterable[str], candidate: Iterable[str]) -> Ma
 
 
 def _find_mismatches(arms: Arms, slot: datetime, run: Findings) -> tuple[IdMismatch, ...]:
-    """Return the mismatches of items in the run, and of users in the complete arms.
+    """Return why item ids or user ids of the two arms do not match.
 
-    The few users of the run may match by chance.
+    Item ids come from the run. User ids come from all users of both arms, because the few users of
+    the run may match by chance.
     """
     of_users = [compare_users(arms, arm, slot, _WAIT_S) for arm in Arm]
     of_items = [each for each in run.id_mismatches if each.ids is IdKind.ITEM]
@@ -122,7 +123,7 @@ def _find_mismatches(arms: Arms, slot: datetime, run: Findings) -> tuple[IdMisma
 def _find_unmatched(
     comparison: Comparison, arms: Arms, slot: datetime
 ) -> tuple[UnmatchedName, ...]:
-    """Return names in the configuration that match none of the users."""
+    """Return the segments and matchers in the configuration that match nothing."""
     everybody = replace(comparison, measuring=replace(comparison.measuring, sample=None))
     try:
         segments = draw_panel(everybody, arms, slot, _WAIT_S).segments

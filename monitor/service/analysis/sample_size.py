@@ -44,22 +44,22 @@ SeriesRuleT = TypeVar("SeriesRuleT", bound=SeriesRule)
 
 @immutable
 class PlanInputs:
-    """What is known about the mean of a metric before planning. Unknown figures are None."""
+    """The figures that planning needs about a metric. An unknown figure is None."""
 
     mean: float | None = None  # the mean of healthy runs
-    sd: float | None = None  # standard deviation over users
-    wander: float | None = None  # standard deviation of the true mean between runs
+    sd: float | None = None  # standard deviation of the scores over users
+    wander: float | None = None  # standard deviation of the true mean over runs
     learned: int = WINDOW  # the number of healthy runs to learn from
     users: int | None = None  # the number of users of a usual run
-    worst: float | None = None  # the score of an affected user
-    # If it is set, its statistic replaces the mean, on the scale that the rule judges.
+    worst: float | None = None  # the score of a user whose lists are broken
+    # If a rule is given, all figures are about the rule's statistic instead of the mean.
     rule: SimilarityRule | None = None
     alpha: float | None = None  # the rule's probability of a false alert at each look
 
 
 @immutable
 class SampleSizePlan:
-    """The answer: the drop to detect, and the users, runs and probability that this takes."""
+    """The drop to detect, and the users and runs that detect it with some probability."""
 
     inputs: PlanInputs
     search: DropSearch
@@ -76,7 +76,7 @@ def read_plan_inputs(
     metric: str | None,
     segment: str,
 ) -> PlanInputs:
-    """Read the figures of a metric in a segment from the newest healthy runs.
+    """Read the figures of a metric in one segment from the newest healthy runs.
 
     The default is the first metric. Raises ConfigError if there are too few runs.
     """
@@ -104,7 +104,7 @@ def read_rule_inputs(
     metric: str | None,
     segment: str,
 ) -> list[PlanInputs]:
-    """Read the same figures for each rule that learns a drop of the metric in the segment."""
+    """Return the figures for each rule that detects a learned drop of the metric in the segment."""
     past = newest_runs(comparison, history)
     rules = [rule for rule in comparison.judging.rules if is_learned(rule)]
     series = _series_of(rules, Figures.of(past[-1].summaries))
@@ -136,7 +136,7 @@ def users_until_decided(comparison: Comparison, history: SqlHistory) -> tuple[in
     """Estimate how many users ``stop_when: decided`` would have asked in the newest ok run.
 
     Returns this number and the run's number of users. Returns None if the comparison cannot stop
-    early, or already does.
+    early, or if it stops early already.
     """
     rules = comparison.judging.similarity_rules
     size = comparison.measuring.sample
@@ -156,7 +156,7 @@ def users_until_decided(comparison: Comparison, history: SqlHistory) -> tuple[in
 
 
 def _shares_asked(rule: SimilarityRule, summary: Summary) -> Floats:
-    """Return the share of users after which the rule is certain, in five random orders: (5,)."""
+    """Return the share of users after which the rule is certain, for five random orders."""
     bars = summary.histogram
     edges = np.linspace(bars.low, bars.high, len(bars.counts) + 1)
     scores = np.repeat((edges[1:] + edges[:-1]) / 2, bars.counts)
@@ -172,7 +172,7 @@ def _shares_asked(rule: SimilarityRule, summary: Summary) -> Floats:
 def _read(
     series: RuleSeries[SimilarityRule], past: Sequence[PastRun]
 ) -> tuple[PlanInputs | None, int]:
-    """Return the figures of the series, or None, and the number of healthy runs."""
+    """Return the number of healthy runs, and before it the figures of the series or None."""
     healthy, _ = pick_healthy(past, series)
     if len(healthy) < MIN_HEALTHY_RUNS:
         return None, len(healthy)
@@ -180,7 +180,8 @@ def _read(
     if np.isnan(errors).all():
         return None, 0
     reference = refer(values, errors)
-    # The variance over runs includes the sampling error. The rest is the wander of the true mean.
+    # The variance over runs includes the sampling error. Without this error it is the variance of
+    # the true mean.
     wander = math.sqrt(max(0.0, float(reference.spread[0] ** 2 - reference.sampling[0])))
     inputs = PlanInputs(
         mean=float(reference.center[0]),
@@ -194,7 +195,7 @@ def _read(
 
 
 def _worst(metric: str, healthy: Sequence[Summary]) -> float | None:
-    """Return the score of disjoint lists, or the usual 5th percentile if there is none."""
+    """Return the score of disjoint lists, or the usual 5th percentile if that score is unknown."""
     disjoint = parse(metric).disjoint
     if disjoint is not None and math.isfinite(disjoint):
         return disjoint
@@ -205,9 +206,10 @@ def _worst(metric: str, healthy: Sequence[Summary]) -> float | None:
 
 
 def alpha_of_budget(comparison: Comparison | None) -> float:
-    """Return the probability of a false alert in one look that uses the complete budget.
+    """Return the accepted probability of a false alert in one run.
 
-    Without a comparison the budget is one false alert in 90 runs.
+    This assumes that only one rule is judged, in one segment. Without a comparison, one false alert
+    in 90 runs is accepted.
     """
     runs = 90.0 if comparison is None else max(1.0, comparison.judging.runs_a_false_page)
     return Budget(runs=runs, segments=["all"], looks={"mean": 1.0}).share("all", "mean")
@@ -233,14 +235,18 @@ def drop_of_share(inputs: PlanInputs, share: float, to: float | None) -> float:
     drop = abs(inputs.mean - end)
     if statistic.quantile is None:
         return share * drop
-    # A quantile changes only if the share of affected users is larger than its tail.
+    # A 5th percentile changes only if more than 5 % of the users are affected.
     if share > min(statistic.quantile, 1 - statistic.quantile):
         return drop
     return 0.0
 
 
 def rank_plan(plan: SampleSizePlan) -> tuple[object, ...]:
-    """Return a sort key: possible plans first, then by high probability, few runs and few users."""
+    """Return the sort key of a plan.
+
+    Plans that are possible come first. They are sorted by probability (high first), then by runs
+    and users (few first).
+    """
     return plan.reason is not None, -(plan.chance or 0.0), plan.runs or 0, plan.users or 0
 
 
@@ -253,10 +259,10 @@ def plan_sample_size(
     share: float,
     power: float,
 ) -> SampleSizePlan:
-    """Compute the number that is None: the users for these runs, or the runs for these users.
+    """Compute the users that these runs need, or the runs that these users need.
 
-    If both are given, it computes the probability of detection. If both are None, it computes the
-    users for one run.
+    If both numbers are given, the function computes the probability of detection. If both are None,
+    it computes the users that one run needs.
 
     Raises ConfigError if sd or wander is unknown, and InputError if a number is out of range.
     """

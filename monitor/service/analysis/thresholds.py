@@ -43,14 +43,14 @@ _FAR_FUTURE = datetime(9999, 1, 1, tzinfo=UTC)
 
 @immutable
 class Suggestion:
-    """A threshold, or the reason why there is none. Changes are in the unit of the statistic."""
+    """A proposed threshold, or why none can be proposed. Changes have the unit of the statistic."""
 
     rule: SimilarityRule
     segment: str
     runs: int  # the number of healthy runs
     expected: float | None = None  # the normal value
     usually: float | None = None  # the change that one run detects with a probability of 50 %
-    nearly_always: float | None = None  # the same for 95 %
+    nearly_always: float | None = None  # the change that one run detects with a probability of 95 %
     caught: tuple[Transition, ...] = ()  # the alerts that it would have started in stored runs
     reason: str | None = None  # the reason why there is no threshold
     note: str | None = None  # a warning about the runs
@@ -84,8 +84,8 @@ def suggest_thresholds(
 ) -> tuple[Suggestion, ...]:
     """Propose a threshold for each statistic of each metric, in each of the segments.
 
-    The segment ``each`` means all segments. All thresholds together fire falsely once in
-    ``runs_a_false_page`` runs.
+    The segment ``each`` means all segments. All thresholds together are expected to cause one false
+    alert in ``runs_a_false_page`` runs.
 
     The thresholds are learned from the newest healthy runs of this configuration, see
     `pick_healthy`. ``interval`` is the time between two runs. Raises ConfigError if there are no ok
@@ -115,7 +115,8 @@ def newest_runs(comparison: Comparison, history: SqlHistory) -> tuple[PastRun, .
         config_hash=comparison.config_hash,
         before=_FAR_FUTURE,
         runs=REMEMBERED,
-        series={"none": ""},  # no run has this series, so all have summaries
+        # No run has this series. So the store returns all summaries of each run.
+        series={"none": ""},
     )
     past = history.memory_of(request).past
     if not past:
@@ -144,7 +145,7 @@ def _name(rule: SimilarityRule) -> str:
 
 
 def _worst(rule: SimilarityRule, k: int) -> float:
-    """Return the worst possible value on the scale that the rule judges."""
+    """Return the value of the rule's statistic if all lists are as different as possible."""
     low, high = parse(rule.metric).bounds(k)
     if rule.is_share:
         low = 0.0
@@ -158,7 +159,7 @@ def _all_series(
     statistics: Sequence[str],
     segments: Sequence[str],
 ) -> list[RuleSeries[SimilarityRule]]:
-    """Return each statistic of each metric in each segment, as a rule without a threshold."""
+    """Return a series for each metric, statistic and segment. Its rule has no threshold yet."""
     stored_segments: dict[str, set[str]] = defaultdict(set)
     for run in past:
         for summary in run.summaries:
@@ -211,7 +212,7 @@ def _suggest(
     healthy, note = pick_healthy(past, look)
     typical = int(np.median([each.n for each in healthy])) if healthy else 0
     series = replace(look, rule=replace(look.rule, min_users=max(1, typical // 2)))
-    # The shape is (runs, 2), even if there are no runs.
+    # Without runs the shape must be (0, 2).
     measured = np.array([series.measure(each) for each in healthy]).reshape(len(healthy), 2)
     values, errors = measured.T[..., np.newaxis]
     reference = refer(values, errors)
@@ -246,7 +247,7 @@ def pick_healthy(
                 summaries.append(each)
                 if is_healthy:
                     healthy.append(each)
-    # If few runs are healthy, the present rules fire too often. They must not select the runs.
+    # If few runs are healthy, the present rules fire too often. So their alerts are ignored here.
     if len(healthy) >= MIN_HEALTHY_RUNS or len(healthy) == len(summaries):
         return healthy, None
     return summaries, "learned from all runs, because alerts were active after most of them"
@@ -277,7 +278,7 @@ def _suggestion(
         for each in (proposed.expected, proposed.limit, proposed.usually, proposed.nearly_always)
     )
     direction = series.rule.direction
-    # Round to four decimals, away from healthy values, so that rounding adds no alert.
+    # Round to four decimals. Round away from healthy values, so that rounding causes no alert.
     round_away = math.floor if direction is Direction.BELOW else math.ceil
     threshold = round_away(limit * _STEPS) / _STEPS
     return Suggestion(

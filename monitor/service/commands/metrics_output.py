@@ -29,14 +29,14 @@ from monitor.model.immutable import immutable
 from monitor.service.commands.one_shot import OneShot
 
 TIMEOUT_S = 10.0
-"""The time limit for one group of metrics, from first to last byte."""
+"""The time limit for sending one group of metrics, including the answer."""
 
 
 @immutable
 class Gateway:
     """A Pushgateway and its credentials.
 
-    ``instance`` separates groups of metrics that would otherwise be the same group.
+    If several programs push the same comparison, ``instance`` keeps their metrics apart.
     """
 
     url: str
@@ -45,7 +45,7 @@ class Gateway:
     instance: str = ""
 
     def put(self, families: Iterable[Metric], comparison: str) -> None:
-        """Replace the group of metrics of a comparison. "" is the group without a comparison.
+        """Replace the metrics of one comparison. "" means the metrics that have no comparison.
 
         Raises DeliveryError if the gateway rejects the metrics.
         """
@@ -72,7 +72,7 @@ class Gateway:
         except (OSError, HTTPException, ValueError) as error:
             note_error(error)
             if isinstance(error, HTTPError):
-                error.close()  # the error owns the connection
+                error.close()  # this closes the connection
                 reason = f"it answered with status {error.code}"
             else:
                 reason = str(system_cause(error) or "it did not answer in HTTP")
@@ -91,7 +91,7 @@ def gateway_at(address: str, *, instance: str = "") -> Gateway:
         parts = urlsplit(address)
         credentials, _, host = parts.netloc.rpartition("@")
         url = parts._replace(netloc=host, path=parts.path.rstrip("/")).geturl()
-        (parts.hostname or "").encode("idna")  # raises an error for an impossible name
+        (parts.hostname or "").encode("idna")  # raises ValueError if this cannot be a host name
         is_url = web_url_of(url) is not None and not parts.fragment
     except ValueError:
         is_url = False
@@ -115,7 +115,7 @@ def write_metrics(
 ) -> Iterator[MonitorError | OSError]:
     """Write the stored state of one or all comparisons to the file and the gateway.
 
-    Yields each error, and continues.
+    Yields each error, and continues after it.
     """
     if textfile is None and gateway is None:
         return
@@ -128,7 +128,7 @@ def write_metrics(
     if textfile is not None:
         written = families
         if comparison is not None:
-            # The series of the other comparisons may be in another file.
+            # Other comparisons may have their own file, so omit their series here.
             written = tuple(chain(*(families_of_comparison(families, name) for name in names)))
         try:
             write_textfile(textfile, write_families(written))
@@ -136,7 +136,7 @@ def write_metrics(
             yield error
     if gateway is not None:
         try:
-            # Each comparison has one group. One more group has the other series.
+            # There is one group for each comparison, and one for the series without a comparison.
             for name in (*names, None):
                 gateway.put(families_of_comparison(families, name), name or "")
         except MonitorError as error:

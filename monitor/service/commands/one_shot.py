@@ -37,17 +37,17 @@ MOST_SLOTS = 1_000_000
 DRAIN_S = 30.0
 """How long a one-shot command tries to deliver messages.
 
-Other messages stay in the outbox for the next command or the daemon.
+After this time, messages stay in the outbox for the next command or the daemon.
 """
 DATABASE_PATIENCE_S = 10.0
-"""How long a one-shot command waits for a database that is away."""
+"""How long a one-shot command waits for a database that does not answer."""
 
 
 @immutable
 class OneShot:
-    """Runs slots outside the daemon, with the same database.
+    """Runs slots for commands. A daemon may use the same database.
 
-    Each run sends pings, except in replays.
+    Runs send pings, but replays do not.
     """
 
     wiring: Wiring
@@ -68,9 +68,10 @@ class OneShot:
         """Run one slot of each selected comparison. The default is the newest slot.
 
         ``at`` selects the newest slot at this time. Yields the error if a comparison could not be
-        run, and continues with the next one. A stored slot is run again. If live sources answered
-        for it, it is only run again with ``again``: otherwise its stored run is yielded. An
-        external scheduler may repeat the call until messages are delivered, see `deliver`.
+        run, and continues with the next one. A stored slot is run again. But if live sources
+        answered for it, it is run again only with ``again``. Without ``again`` the stored run is
+        yielded. So an external scheduler can repeat the call until all messages are delivered, see
+        `deliver`.
 
         Raises ConfigError for a slot in the future.
         """
@@ -131,11 +132,12 @@ class OneShot:
     ) -> Iterator[RunResult]:
         """Run these slots in order.
 
-        Transitions have the time of the slot. They go to the outbox only if ``is_announced``.
+        The transitions of a run have the time of its slot. They are sent to receivers only if
+        ``is_announced``.
         """
         for slot, watched in slots:
             result = self._run(watched, slot, is_announced=is_announced, judged_at=SlotClock(slot))
-            # Drop the large parts of each result, so that a long period needs no more memory.
+            # Drop the large parts of each result, because a long period would need too much memory.
             yield replace(result, scores=None, evidence=(), lists=None, explanation=None)
 
     def backfill(
@@ -159,11 +161,11 @@ class OneShot:
     def deliver(self) -> None:
         """Deliver pending messages, for at most DRAIN_S in total.
 
-        Raises DeliveryError if messages are still pending then.
+        Raises DeliveryError if messages are pending after this time.
         """
         if not self.wiring.receivers:
             return
-        # Pictures need the pages, which take long to load.
+        # Import this late, because pictures need the code of the pages, which is slow to load.
         from monitor.service.message_pictures import MessagePictures  # noqa: PLC0415
 
         pictures = MessagePictures(self.store, lambda: self.wiring)
@@ -179,7 +181,8 @@ class OneShot:
                 picture_of=pictures.draw,
             )
             senders.append(sender)
-        # Some receivers need repeated messages about firing alerts. Under cron no loop sends these.
+        # Some receivers need repeated messages about firing alerts. Under cron only this command
+        # sends them.
         troubles = []
         for sender in senders:
             try:
@@ -212,7 +215,8 @@ class OneShot:
         return names
 
     def _require_past(self, instant: datetime, name: str) -> None:
-        # After a slot in the future, earlier slots would not be judged.
+        # Slots before the newest run are not judged. So after a run in the future no alert would
+        # change.
         if instant > self.clock.now():
             raise ConfigError(
                 f"{name} {format_instant(instant)} is in the future: choose a slot that is "
@@ -225,9 +229,9 @@ class OneShot:
         start: datetime,
         end: datetime,
     ) -> list[Run]:
-        """Return the stored runs of a period that stored answers of live sources, newest first.
+        """Return the stored runs of a period for which live sources answered, newest first.
 
-        Failed runs have no lists, so they may be retried.
+        Failed runs are not returned: they can be run again, because they have no lists.
         """
         if not watched.is_live:
             return []
@@ -261,9 +265,7 @@ class OneShot:
         return result
 
     def _explain_taken(self, comparison: str, slot: datetime) -> str:
-        taken = (
-            f"{comparison}: another process is running slot {format_instant(slot)} at this moment"
-        )
+        taken = f"{comparison}: another process is running slot {format_instant(slot)} now"
         holder = self.store.runs.held_claim(comparison, slot)
         if holder is None:
             return f"{taken}, or has just ended: try again"
@@ -275,7 +277,7 @@ class OneShot:
 
 
 def _write_answered(watched: Watched, answered: Sequence[Run], *, again: bool) -> str:
-    """Say that the slots have run, and whether they run again now."""
+    """Write that the slots have already run, and whether they are run again now."""
     newest = answered[0]
     name = watched.comparison.name
     earlier = kept_name(name, newest.attempt)

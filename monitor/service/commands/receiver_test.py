@@ -1,4 +1,4 @@
-"""Tests receivers. Each gets the start of an alert that is marked as a test, and then its end.
+"""Tests receivers. Each receiver gets the start and the end of an alert that is marked as a test.
 
 Nothing is stored.
 """
@@ -34,8 +34,8 @@ _OVER = "The test is over. Nothing was wrong and nothing has to be done"
 class ReceiverReply:
     """The outcome of one test message.
 
-    ``reason`` says why the receiver did not accept the message. ``may_be_known`` is true if the
-    receiver may have it nevertheless.
+    ``reason`` says why the receiver did not accept the message. ``may_be_known`` says whether the
+    message may have arrived in spite of this.
     """
 
     receiver: str
@@ -52,9 +52,9 @@ def send_test(
     wait: timedelta,
     pause: Callable[[float], None] = time.sleep,
 ) -> Iterator[ReceiverReply]:
-    """Send a test to the named receiver, or to all receivers, and its end after ``wait``.
+    """Send the start of a test alert to the named receiver or to all, and after ``wait`` its end.
 
-    Only receivers that may have got the test get its end. Raises ConfigError if there is no
+    A receiver gets the end only if it may have got the start. Raises ConfigError if there is no
     receiver.
     """
     start, end = compose_test(clock, settings.runbook_url(RUNBOOK))
@@ -99,7 +99,7 @@ def _send(receiver: Receiver, message: Message, clock: Clock) -> ReceiverReply:
 def compose_test(clock: Clock, runbook_url: str | None = None) -> tuple[Message, Message]:
     """Return the messages of the test: the start of an alert and its end."""
     now = clock.now()
-    # This is the key of a new incident.
+    # Each test has a new key, so it is a new incident.
     name = f"test\n{format_instant(now)}\n{clock.monotonic()}"
     key = hashlib.sha256(name.encode()).hexdigest()[:32]
     start = Transition(

@@ -1,6 +1,6 @@
 """A report on stored runs: the pages of a daemon in one file.
 
-This module stores nothing. It asks sources only for titles, like the command `show`.
+This module stores nothing. It asks sources only for titles, as the command `show` does.
 """
 
 from collections.abc import Collection, Mapping

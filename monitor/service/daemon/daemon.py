@@ -55,12 +55,13 @@ from monitor.web.server import WebServer
 
 # With ANSWER_S and PINGS_S a stop takes less than 30 s. Container platforms often kill after 30 s.
 STOP_S = 10.0
-"""How long runs and deliveries may continue during a stop. After this time slots are released."""
+"""How long runs and deliveries may continue during a stop. Then their slots are released.
+"""
 WEB_S = 5.0
-"""How long pending answers may take when the web server stops."""
+"""How long the web server finishes its answers when the daemon stops."""
 
 STANDBY_PATIENCE = 3
-"""How many times longer than the leader a standby waits before it reports an outage."""
+"""A standby reports an outage after this many times `database_alert_after`."""
 
 log = structlog.get_logger(__name__)
 
@@ -68,11 +69,13 @@ log = structlog.get_logger(__name__)
 class Daemon:
     """One process that watches all comparisons of one configuration file, or is a standby.
 
-    ``start`` raises MonitorError for an unusable configuration, database or address, and releases
-    everything first. If the database is away, a job waits for it in the background.
+    ``start`` raises MonitorError if the configuration, the database or the address cannot be used.
+    Before that it closes what it has opened. If the database does not answer, ``start`` succeeds,
+    and a job opens the database later.
 
-    ``reload`` keeps the old configuration if the new one is unusable. Otherwise it calls
-    ``on_reload``. ``clock`` does not set the clock of APScheduler, so a test sets both.
+    ``reload`` keeps the old configuration if the new one cannot be used. Otherwise it calls
+    ``on_reload``. APScheduler does not use ``clock``, so a test must also set the clock of
+    APScheduler.
     """
 
     def __init__(
@@ -135,18 +138,20 @@ class Daemon:
             )
             self._web.start()
             opened.callback(self._web.stop, WEB_S)
-            # Start pages first, so that probes see why opening the database takes long.
+            # Start the web server first. Opening the database can take long, and probes should get
+            # the reason.
             self._has_database = self._is_opened()
             self._scheduler.start()
             opened.callback(self._runner.give_back_all)
             opened.callback(self._scheduler.stop, STOP_S)
             self._put_in_force()
-            # After this line `stop` closes all these parts, in reverse order.
+            # From here on, `stop` closes all these parts in reverse order.
             self._opened = opened.pop_all()
         log.info(
             "rankwatch started",
             version=__version__,
             url=self.url,
+            external_url=self._wiring.settings.external_url,
             comparisons=len(self._wiring.watched),
         )
 
@@ -198,7 +203,7 @@ class Daemon:
             follow_lease=self._follow_lease,
         )
 
-    # A reload replaces the wiring, so these methods read the attribute at each call.
+    # A reload replaces the wiring. So these methods read `self._wiring` at each call.
 
     def _current_wiring(self) -> Wiring:
         return self._wiring
@@ -236,7 +241,7 @@ class Daemon:
 
     def _alert_after(self) -> timedelta:
         after = self._wiring.settings.database_alert_after
-        # A standby waits long, because the leader should send the alert.
+        # A standby waits longer, so that usually only the leader sends the alert.
         if self._has_database and not self._role.leads:
             return STANDBY_PATIENCE * after
         return after
@@ -300,7 +305,9 @@ class Daemon:
         return tuple(runs)
 
     def stop(self) -> None:
-        """Wait up to STOP_S for runs to end, release the slots of other runs, and close everything.
+        """Wait at most STOP_S for runs to end, and close everything.
+
+        The slots of runs that have not ended are released.
 
         May be called twice, and without a start.
         """
@@ -311,7 +318,8 @@ class Daemon:
     def reload(self) -> bool:
         """Read the configuration again.
 
-        Returns False if the new configuration cannot be used. The old one then stays in force.
+        Returns False if the new configuration cannot be used. In this case the old one stays in
+        force.
         """
         with self._changing:
             try:
@@ -331,7 +339,7 @@ class Daemon:
                     log.exception("configuration not reloaded because of a bug")
                     reason = f"rankwatch has a bug: {describe_fault(error)}. See the log"
                 return self._refuse(reason)
-            # The new configuration comes into force only after all its parts were opened.
+            # All parts of the new configuration are open now, so it replaces the old one.
             old = self._wiring
             self._wiring = new
             self._web.follow(access)
@@ -368,7 +376,7 @@ class Daemon:
     def _is_opened(self) -> bool:
         """Open the database, and return whether it is open.
 
-        Raises DatabaseError if it will not open later either.
+        Raises DatabaseError if waiting does not help.
         """
         try:
             if not open_in_time(self.store, self._database):

@@ -9,9 +9,9 @@ from monitor.model.errors import DeliveryError, MonitorError
 from monitor.pipeline.delivery import OutboxSender, asked_pause_s
 
 TURN_S = 60.0
-"""After this time a turn claims no more deliveries."""
+"""After this time a turn ends. It starts no further delivery."""
 LONGEST_REST_S = 30.0
-"""How long a receiver is left alone at most after a failure, unless it asks for a longer pause."""
+"""The longest pause after a failed delivery, unless the receiver asks for a longer pause."""
 FAILED_REST_S = 10.0
 """The pause after an error of the database."""
 
@@ -20,7 +20,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(slots=True, kw_only=True)
 class DeliveryTurns:
-    """Delivers to one receiver. Call ``take`` every few seconds."""
+    """Delivers messages to one receiver. Call ``take`` every few seconds."""
 
     sender: OutboxSender
     should_stop: Callable[[], bool] = bool
@@ -28,7 +28,7 @@ class DeliveryTurns:
     _next_resend_s: float = float("-inf")
 
     def take(self) -> None:
-        """Send due deliveries and due repetitions, unless the receiver rests.
+        """Send due deliveries and due repetitions, but nothing during a pause.
 
         Errors are logged.
         """
@@ -56,8 +56,8 @@ class DeliveryTurns:
             return
         if pause is not None:
             self._rest(min((pause.until - clock.now()).total_seconds(), LONGEST_REST_S))
-        # This uses the job of the deliveries, so that a repetition cannot arrive after the alert's
-        # end.
+        # The same job sends deliveries and repetitions. So no repetition arrives after the end of
+        # its alert.
         self.sender.repeat_due()
         every_s = self.sender.receiver.treatment.resend_every_s
         if every_s is not None and clock.monotonic() >= self._next_resend_s:

@@ -29,27 +29,28 @@ from monitor.settings.schedule import Every
 from monitor.storage import SqlStore
 
 REFRESH = timedelta(seconds=15)
-"""The interval for reading changes of other daemons and the outbox, and for abandoning runs."""
+"""How often the daemon reads the outbox and the changes by other daemons, and abandons runs."""
 PRUNE = timedelta(hours=1)
 FIRST_PRUNE = timedelta(minutes=5)
-"""The delay before the first deletion of old rows. The first runs come before it."""
+"""The delay before the first deletion of old rows. It lets the first runs start earlier."""
 BACKFILL = timedelta(minutes=10)
-"""The interval for measuring late relevance. It is also measured after each run."""
+"""How often late relevance is measured. It is also measured after each run."""
 PROBE = timedelta(seconds=10)
-"""The interval for checking the database. If it was away at the start, this opens it."""
+"""How often the daemon checks the database, or tries to open it if it is not open yet."""
 PROBE_LIMIT = timedelta(minutes=1)
-"""After this time without an answer the database is away."""
+"""If the check gets no answer within this time, an outage of the database begins."""
 FOLLOW_LEASE = timedelta(seconds=2)
-"""The interval for following the lease. A change of the lease is followed at once."""
+"""How often the daemon compares its role with the lease. A changed lease has effect at once.
+"""
 LEASE_JOB = "-lease"
 NOTIFY = timedelta(seconds=5)
-"""The interval for sending due notifications of a database outage."""
+"""How often the daemon sends due notifications of a database outage."""
 DELIVER = timedelta(seconds=2)
-"""The interval for looking for due deliveries. A new transition is delivered at once."""
+"""How often the daemon looks for due deliveries. A new transition is delivered at once."""
 MESSAGES = timedelta(minutes=5)
 """The time limit for sending the due messages to one receiver."""
 WAITING = timedelta(minutes=4)
-"""How long a run may wait for the database, in addition to its deadline and the time to store."""
+"""How long a run may wait for the database. This time is added to the deadline and STORING."""
 log = structlog.get_logger(__name__)
 
 
@@ -73,9 +74,9 @@ def _housekeeping(
 
 @dataclass(slots=True, kw_only=True)
 class DaemonJobs:
-    """The jobs of the daemon. Each method is one job, in its own thread.
+    """The jobs of the daemon. Each job runs in its own thread.
 
-    The jobs log their errors. If a bug raises an error, the scheduler logs it.
+    A job logs each MonitorError. The scheduler logs any other error, because it is a bug.
     """
 
     publisher: PrometheusPublisher
@@ -102,9 +103,10 @@ class DaemonJobs:
         self.latest = LatestRuns(store, self.publisher, self.runner.clock)
 
     def plans(self, *, has_database: bool) -> Mapping[str, JobPlan]:
-        """Return the jobs by name. A name is a comparison, or begins with a dash for housekeeping.
+        """Return the jobs by name.
 
-        A standby has fewer jobs, and so has a daemon without a database.
+        The job that runs a comparison has the comparison's name. The names of all other jobs begin
+        with a dash. A standby has fewer jobs, and so has a daemon whose database is not open yet.
         """
         minute = timedelta(minutes=1)
         plans = {}
@@ -148,16 +150,16 @@ class DaemonJobs:
             self.scheduler.run_now(f"-deliver-{name}")
 
     def rescue(self, job: str, plan: JobPlan) -> None:
-        """Make it possible to start a job again whose call hung and was left behind."""
+        """Prepare the next start of a job whose call hung. The hung call is never waited for."""
         log.error("job hung; restarted", job=job)
         self.publisher.count("watchdog_restarts_total", plan.part)
         if plan.part is Part.DELIVERY:
             return
-        self.runner.store.database.renew()  # its connections may hang
+        self.runner.store.database.renew()  # replace connections that may hang
         if plan.part is Part.HOUSEKEEPING:
             self.outage_alert.database.note_hung("the database does not answer")
             return
-        # The run's claim has expired, so the hung run can store nothing if it continues.
+        # The claim of the hung run has expired. If the run continues, it cannot store anything.
         for claim in list(self.runner.claims.values()):
             if claim.comparison == job:
                 self.runner.claims.pop(claim.run_id, None)
@@ -165,7 +167,7 @@ class DaemonJobs:
         self.runner.renew_sources(job)
 
     def _take_turn(self, name: str, watched: Watched, call: Callable[[], object]) -> None:
-        """Wait for a place, and make the call. It is left behind if it hangs."""
+        """Wait for a place, and make the call. Raises OverdueError if the call hangs."""
         deadline = watched.comparison.measuring.deadline
         newest = self.latest.of(name)
         ticket = Ticket(
@@ -216,9 +218,9 @@ class DaemonJobs:
             self._follow_up(name, result, wiring)
 
     def _accept_clock(self, newest: Run, slot: datetime) -> None:
-        """Allow the slot to change alert states that were judged in later slots.
+        """Allow this slot to change alert states, although later slots have been judged.
 
-        Otherwise no alert could change until this clock reaches these slots.
+        Without this, no alert could change until the clock reaches the later slots.
         """
         log.error(
             "a stored slot is in the future: this clock was set back, or another was ahead. "
@@ -231,7 +233,7 @@ class DaemonJobs:
 
     def _follow_up(self, name: str, result: RunResult, wiring: Wiring) -> None:
         if wiring is not self.wiring():
-            # A run that began before a reload may have started alerts of rules that the reload
+            # If the run began before a reload, it may have started alerts of rules that the reload
             # removed.
             with errors_logged("alerts of removed rules were not ended"):
                 reconcile(self.wiring(), self.runner.store, self.runner.clock)
@@ -240,7 +242,8 @@ class DaemonJobs:
             self.deliver_now()
         self.scheduler.run_now(f"-backfill-{name}")
         if result.status is not RunStatus.OK:
-            self.scheduler.run_now("-refresh")  # the comparison may be stale now
+            # the job also checks whether the comparison is stale
+            self.scheduler.run_now("-refresh")
 
     def backfill(self, name: str) -> None:
         """Measure late relevance for the runs of this comparison."""
@@ -274,7 +277,8 @@ class DaemonJobs:
     def probe(self) -> None:
         """Check whether the database works.
 
-        After an outage it refreshes at once, and runs the comparisons whose runs may have failed.
+        When an outage ends, the refresh starts at once. If runs may have failed, all comparisons
+        run too.
         """
         ended = look_again(self.runner.store, self.outage_alert.database)
         if ended is not None:
@@ -284,8 +288,8 @@ class DaemonJobs:
                 self.scheduler.run_now(name)
 
     def refresh(self) -> None:
-        """Publish other daemons' changes and the outbox. A leader also judges staleness."""
-        # Read both only once, because a reload or a change of leader may happen meanwhile.
+        """Publish the outbox and the changes by other daemons. A leader also judges staleness."""
+        # Read each of these once, because a reload or a change of leader may happen at any time.
         wiring = self.wiring()
         leads = self.role.leads
         store = self.runner.store
@@ -294,11 +298,12 @@ class DaemonJobs:
         abandoned = 0
         with errors_logged("database not read"):
             if leads:
-                # A jump of the clock must not abandon runs that are at work here.
+                # Never abandon runs of this daemon, because the clock may have jumped.
                 sparing = tuple(self.runner.claims)
                 abandoned = store.runs.abandon_expired(now, sparing=sparing)
             show_outbox(store, self.publisher, now)
-            self.latest.refresh(names)  # last, because published runs must be current
+            # This comes last, so that the abandoned runs are published too.
+            self.latest.refresh(names)
         if abandoned:
             for name in names:
                 self.scheduler.run_now(name)

@@ -1,4 +1,4 @@
-"""The newest run of each comparison, in memory, for pages, metrics and staleness."""
+"""Keeps the newest run of each comparison in memory, for pages, metrics and staleness."""
 
 import threading
 from collections.abc import Collection, Iterable, Sequence
@@ -12,13 +12,13 @@ from monitor.service.clock import SKEW
 from monitor.storage import SqlStore
 
 ROUNDS = 20
-"""A comparison is read again after so many refreshes, because old runs may have been deleted."""
+"""After this many refreshes a comparison is read again, because old runs may have been deleted."""
 
 
 class LatestRuns:
     """Reads and publishes the newest run of each comparison.
 
-    Threads may share it. It has no lock while it reads the database.
+    Threads may share it. Readers of the memory never wait for the database.
     """
 
     def __init__(self, store: SqlStore, publisher: PrometheusPublisher, clock: Clock) -> None:
@@ -64,7 +64,7 @@ class LatestRuns:
         """
         began = self._clock.now()
         self._names = tuple(names)
-        # This daemon does not read its own runs again.
+        # The marks of known runs keep this daemon from reading its own runs again.
         marks = {latest.comparison: latest.mark for latest in self.of_all(names)}
         before = Watermark(runs=marks, transition=self._seen.transition if self._seen else 0)
         changed, seen = self._store.history.changes(names, before, until=self._clock.now() + SKEW)
@@ -83,7 +83,7 @@ class LatestRuns:
         with self._lock:
             for name in names:
                 read_by, before = self._cached.get(name, (-1, None))
-                # If two reads overlap, the result of the later one is kept.
+                # If two reads overlap, keep the result of the read that began later.
                 if ticket > read_by:
                     after = by_name.get(name)
                     self._cached[name] = ticket, before if before == after else after

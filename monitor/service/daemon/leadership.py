@@ -28,7 +28,7 @@ log = structlog.get_logger(__name__)
 
 
 def since_boot() -> float:
-    """Return the seconds since the machine started, with the time of suspension where possible."""
+    """Return the seconds since the machine started, including suspensions if possible."""
     clock: int | None = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic() if clock is None else time.clock_gettime(clock)
 
@@ -36,10 +36,10 @@ def since_boot() -> float:
 class Leadership:
     """Acquires and renews the lease in its own thread.
 
-    It calls ``on_change`` after it has won or lost the lease. ``lasts`` is the length of the lease.
-    The leader renews the lease after a third of this time. A standby looks at the lease after a
-    fifteenth of this time. ``lease`` is None for a standby. ``trouble`` says why the last attempt
-    failed. It is None if the attempt succeeded.
+    The thread calls ``on_change`` after it has won or lost the lease. ``lasts`` is the length of
+    the lease. The leader renews the lease after a third of this length. A standby tries to take the
+    lease after a fifteenth of this length. ``lease`` is None for a standby. ``trouble`` says why
+    the last attempt failed, or is None if it succeeded.
     """
 
     def __init__(
@@ -62,17 +62,17 @@ class Leadership:
 
     @property
     def is_sure(self) -> bool:
-        """Whether this daemon renewed the lease in time, so that no other daemon can have it.
+        """Whether this daemon is still the leader for certain, because its lease has not expired.
 
         Check this before you send anything.
         """
-        # The store rejects writes of an old leader that was frozen. Nothing else stops its
-        # messages.
+        # If a leader was frozen, another daemon may lead now. The store rejects writes of the old
+        # leader, but only this check stops its messages.
         return self.lease is not None and self._boottime() < self._sure_until
 
     @property
     def epoch(self) -> int | None:
-        """The leader's epoch at the last look, None before the first look."""
+        """The epoch of the leader that this daemon saw last. None if it has seen none yet."""
         return None if self._leader is None else self._leader.epoch
 
     @property
@@ -88,7 +88,7 @@ class Leadership:
         return Role(kind=kind, leader=leader, epoch=self.epoch)
 
     def start(self) -> None:
-        """Try once, then continue in the thread.
+        """Try to take the lease once, and then continue in the thread.
 
         Raises DatabaseError if another daemon uses the SQLite file.
         """
@@ -103,7 +103,7 @@ class Leadership:
         self.loop.start()
 
     def stop(self, timeout_s: float = ANSWER_S) -> None:
-        """Release the lease, so that another daemon can take it at once, and close.
+        """Release the lease, so that another daemon can take it at once, and close the connection.
 
         May be called twice, and without a start.
         """
@@ -127,8 +127,8 @@ class Leadership:
 
     def _advance(self) -> float:
         began = self._boottime()
-        # The time of the lease begins before the statement, so it includes the database's answer
-        # time.
+        # The lease is counted from this moment, before the database gets the statement. So a slow
+        # answer never makes this daemon lead for too long.
         if self.lease is None:
             rest_s = self._acquire(began)
         else:
@@ -150,8 +150,8 @@ class Leadership:
         return self._lasts_s / 3
 
     def _renew(self, lease: Lease, began: float) -> float:
-        # Only the database decides that a lease is lost. While it is away, runs continue, but
-        # nothing is sent.
+        # A lease is lost only if the database says so. While the database does not answer, runs
+        # continue, but nothing is sent.
         if self._leases.renew(lease):
             self._sure_until = began + self._lasts_s
             return self._lasts_s / 3
@@ -168,7 +168,7 @@ class Leadership:
 
 
 class DaemonRole:
-    """Allows the store to write while this daemon has the lease."""
+    """Lets the store write only while this daemon has the lease."""
 
     def __init__(
         self,
@@ -204,7 +204,10 @@ class DaemonRole:
         if lease == self._led:
             return False
         if self._led is not None:
-            log.warning("no longer the leader: present runs are given up", epoch=self._led.epoch)
+            log.warning(
+                "no longer the leader: the results of present runs are dropped",
+                epoch=self._led.epoch,
+            )
         self._led = None
         self._store.maintenance.stand_by()
         if lease is None:

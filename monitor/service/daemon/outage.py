@@ -22,31 +22,32 @@ from monitor.model.rules import Severity
 from monitor.storage import SqlStore, exposure
 
 CALM_S = 60.0
-"""If the time between two outages is shorter, they are one outage."""
+"""If an outage begins sooner after the last one, both are treated as one outage."""
 UNREAD = timedelta(minutes=1)
-"""After this time without a read, pages report that the database hangs. This is four refreshes."""
+"""If nothing was read for this time (four refreshes), pages report that the database hangs."""
 OPENING = timedelta(seconds=20)
-"""The time limit for opening the database. It is longer than the driver's connection timeout."""
+"""The time limit for opening the database. The driver's connection timeout is shorter."""
 ALERT = "DatabaseAway"
 WATCHED = "rankwatch"
-"""What messages show as the comparison."""
+"""Messages about an outage show this name in place of a comparison."""
 REPEAT_S = 4 * 3600.0
 PAUSE_S = 30.0
-"""The pause after a failed message."""
+"""The pause after a failed attempt to send a message."""
 REFUSED_PAUSE_S = 600.0
-"""The pause after a permanent rejection. An outage is so important that rankwatch tries again."""
+"""The pause after a permanent rejection. Because outages are important, rankwatch tries again."""
 
 log = structlog.get_logger(__name__)
 
 
 @immutable
 class Outage:
-    """A time in which the database does not work."""
+    """A period in which the database does not work."""
 
-    # The start by both clocks. If several outages are one, it is the start of the first.
+    # When the outage began, by the wall clock and by the steady clock. If several outages are
+    # treated as one, this is the start of the first.
     since: datetime
     since_s: float
-    began_s: float  # the start of the last one
+    began_s: float  # when the last of these outages began, by the steady clock
     reason: str  # the first error
     trouble: DatabaseTrouble
 
@@ -54,16 +55,17 @@ class Outage:
     def may_have_cost_runs(self) -> bool:
         """Whether rankwatch should retry runs that failed during the outage.
 
-        The database would reject a rejected statement again, so such runs are not retried.
+        If the database rejected a statement, it would reject the statement again. So these runs are
+        not retried.
         """
         return self.trouble not in {DatabaseTrouble.OTHER, DatabaseTrouble.SCHEMA}
 
 
 @dataclass(slots=True, kw_only=True)
 class OutageMonitor:
-    """Records outages. Every error of the database is passed to ``failed``.
+    """Records outages. Pass every error of the database to ``failed``.
 
-    Call ``answered`` after a successful write. The call ends the ``outage``.
+    Call ``answered`` after a successful write. This ends the outage.
     """
 
     clock: Clock
@@ -76,7 +78,7 @@ class OutageMonitor:
     def failed(self, error: DatabaseError) -> None:
         """Record an error.
 
-        An error begins an outage if there is none. A conflict between writers does not.
+        The first error begins an outage. A conflict between writers begins none.
         """
         self.publisher.database_failed(error.trouble)
         # If writers conflict, the database works.
@@ -134,7 +136,7 @@ def database_away(
     read_at: datetime | None,
     now: datetime,
 ) -> DatabaseAway | None:
-    """Return what pages show if the database is away, or was not read for `UNREAD`."""
+    """Return the outage to show on pages: an error, or no read for the time `UNREAD`."""
     if outage is not None:
         return DatabaseAway(since=outage.since, reason=outage.reason, read_at=read_at)
     if read_at is not None and now - read_at > UNREAD:
@@ -164,24 +166,28 @@ def open_in_time(store: SqlStore, database: OutageMonitor) -> bool:
 
 
 def look_again(store: SqlStore, database: OutageMonitor) -> Outage | None:
-    """Read from the database, and write during an outage. Returns the outage that has ended."""
+    """Check whether the database answers. Returns the outage that has ended, or None.
+
+    During an outage this writes to the database too.
+    """
     is_away = database.outage is not None
     failures = database.failures
     try:
         if is_away:
             store.maintenance.probe_write()
             _record_end(store, database)
-        store.maintenance.ping()  # last, because the schema may have changed since the write
+        # This comes last, because another program may change the schema at any time.
+        store.maintenance.ping()
     except DatabaseError:
         return None  # the error was recorded where it was raised
-    # A failure since the start of this function is newer than this success.
+    # Another thread may have recorded a failure since this function began. Then the outage goes on.
     if not is_away or database.failures != failures:
         return None
     return database.answered()
 
 
 def _record_end(store: SqlStore, database: OutageMonitor) -> None:
-    """Store the present outage, if any, so that alerts can still name it after a restart."""
+    """Store the present outage, if any. After a restart alerts can still name it as a cause."""
     outage = database.outage
     if outage is not None:
         store.maintenance.record_outage(outage.since, database.clock.now())
@@ -189,24 +195,27 @@ def _record_end(store: SqlStore, database: OutageMonitor) -> None:
 
 @dataclass(slots=True, kw_only=True)
 class _ReceiverState:
-    """The messages about the outage that one receiver got."""
+    """Which messages about the outage one receiver got."""
 
-    start: Transition | None = None  # the start that it has, or may have
-    sent_s: float | None = None  # when it last accepted a message about the present outage
-    unsure: Message | None = None  # a message, with its key, that may have arrived
+    start: Transition | None = None  # the start, if the receiver got it or may have got it
+    # when the receiver last accepted a message about the present outage
+    sent_s: float | None = None
+    # a message that may have arrived; it is sent again with the same key
+    unsure: Message | None = None
     rests_until_s: float = float("-inf")
 
 
 @dataclass(slots=True, kw_only=True)
 class OutageAlert:
-    """Notifies each receiver independently. What each receiver got is remembered in memory.
+    """Notifies each receiver of an outage. Memory keeps what each receiver got.
 
     Call ``notify`` every few seconds, from one thread for each receiver.
     """
 
     database: OutageMonitor
     place: str  # where the database is
-    alert_after: Callable[[], timedelta]  # how long an outage lasts before the first notification
+    # the time from the start of an outage to the first notification
+    alert_after: Callable[[], timedelta]
     installation: Callable[[], str | None] = lambda: None  # the configured name
     runbook_url: Callable[[], str | None] = lambda: None
     _states: dict[str, _ReceiverState] = field(default_factory=dict)
@@ -269,7 +278,7 @@ class OutageAlert:
         state.rests_until_s = self.database.clock.monotonic() + pause_s
         if error.may_be_known:
             state.unsure = message
-        # A receiver that may have the start must get the end.
+        # If a receiver may have got the start, it must get the end.
         if message.firing and error.may_be_known and state.start is None:
             state.start = message.firing[0]
             state.sent_s = None
@@ -285,8 +294,9 @@ def start_of(
     installation: str | None,
 ) -> Transition:
     """Return the start of the alert about this outage."""
-    # Each database has one key in all outages and daemons. So several daemons notify only once. The
-    # installation's id in the database cannot be read now.
+    # The key depends only on the database. So if several daemons send this alert, a receiver shows
+    # one alert. The installation's id cannot be part of the key, because it is stored in the
+    # database.
     name = " ".join(filter(None, (ALERT, place, installation)))
     key = hashlib.sha256(name.encode()).hexdigest()[:32]
     return Transition(

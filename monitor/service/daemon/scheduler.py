@@ -24,17 +24,17 @@ from monitor.service.daemon.threads import LoopThread
 from monitor.settings.schedule import Schedule
 
 LOOK_S = 0.5
-"""The longest time between two looks at the clocks and for due jobs."""
+"""The scheduler checks the clocks and looks for due jobs at least this often."""
 SILENT_S = 30.0
-"""If nothing was looked at for so long, the process must be restarted."""
+"""If the scheduler has not looked for due jobs for this time, the process must be restarted."""
 AGAIN = timedelta(seconds=1)
-"""The time after which a job is submitted again that was still at work."""
+"""If a job is due but still at work, it becomes due again after this time."""
 
 log = structlog.get_logger(__name__)
 
 
 class Part(StrEnum):
-    """What a job belongs to: a label of the metric of hung jobs."""
+    """The kind of a job. It is a label of the metric that counts hung jobs."""
 
     RUN = "run"
     DELIVERY = "delivery"
@@ -47,15 +47,17 @@ class JobPlan:
 
     call: Callable[[], object]
     when: Schedule
-    # The delay of the first start. If it is None, the job is due at once, also after each reload.
+    # The delay before the first start. With None the job starts at once, and again after each
+    # reload.
     first: timedelta | None = None
-    # After this time the call is left behind. If it is None, the call limits itself.
+    # The scheduler gives up waiting for the call after this time. With None the call has its own
+    # limit.
     limit: timedelta | None = None
     part: Part = Part.HOUSEKEEPING
 
 
 class SlotTrigger(BaseTrigger):  # type: ignore[misc]  # APScheduler ships no types
-    """Fires at each slot of a schedule. If several slots were missed, only the newest counts."""
+    """Fires at each slot of a schedule. If slots were missed, it fires for the newest only."""
 
     __slots__ = ("schedule",)
 
@@ -64,16 +66,16 @@ class SlotTrigger(BaseTrigger):  # type: ignore[misc]  # APScheduler ships no ty
 
     def get_next_fire_time(self, previous: datetime | None, now: datetime) -> datetime:
         """Return the slot after ``previous``, or the newest slot up to ``now`` if that is later."""
-        # APScheduler visits all missed times. If a clock is set forward by a year, it must not
-        # visit all slots of the year.
+        # APScheduler asks for each missed time in turn. If a clock is set forward by a year, these
+        # would be all slots of the year.
         return max(self.schedule.next(previous or now), self.schedule.latest(now))
 
 
 class ThreadPerJob(DebugExecutor):  # type: ignore[misc]  # APScheduler ships no types
     """An executor of APScheduler that starts each job at once in a new daemon thread."""
 
-    # At its end a process waits for the threads of standard pools. So one hung pull would keep a
-    # stopped daemon alive.
+    # When a process ends, Python waits for the threads of its standard pools. So one hung pull
+    # would keep a stopped daemon alive.
     def __init__(self) -> None:
         super().__init__()
         self.threads: list[threading.Thread] = []
@@ -89,9 +91,9 @@ class ThreadPerJob(DebugExecutor):  # type: ignore[misc]  # APScheduler ships no
 class JobScheduler(BaseScheduler):  # type: ignore[misc]  # APScheduler ships no types
     """The jobs of the daemon by name. Threads may share it.
 
-    A job never runs twice at once. If it falls due while it is at work, it starts again after its
-    end. ``on_hung`` gets the name and the plan of a job whose call was left behind. ``on_look`` is
-    called at least twice a second.
+    A job never runs twice at the same time. If it becomes due while it is at work, it starts again
+    after its end. If a call hangs, ``on_hung`` gets the job's name and plan. ``on_look`` is called
+    at least twice a second.
     """
 
     def __init__(
@@ -113,7 +115,7 @@ class JobScheduler(BaseScheduler):  # type: ignore[misc]  # APScheduler ships no
         super().__init__(
             timezone="UTC",
             executors={"default": self.executor},
-            # Late jobs run once for all missed times.
+            # If a job missed several times, it runs once.
             job_defaults={"coalesce": True, "misfire_grace_time": None, "max_instances": 1},
         )
         self.add_listener(self._try_again, events.EVENT_JOB_MAX_INSTANCES)
@@ -124,11 +126,11 @@ class JobScheduler(BaseScheduler):  # type: ignore[misc]  # APScheduler ships no
         self._loop.start()
 
     def wakeup(self) -> None:
-        """Look for due jobs at once. APScheduler calls it when jobs change."""
+        """Look for due jobs at once. APScheduler calls this method when jobs change."""
         self._loop.wake()
 
     def shutdown(self, wait: bool = True) -> None:  # noqa: FBT001, FBT002 - APScheduler's
-        """Stop submitting jobs. Call `stop` instead, which waits for a limited time."""
+        """Stop submitting jobs. APScheduler needs this method; this program calls `stop`."""
         super().shutdown(wait)
 
     def stop(self, timeout_s: float) -> None:
@@ -140,13 +142,13 @@ class JobScheduler(BaseScheduler):  # type: ignore[misc]  # APScheduler ships no
             thread.join(deadline.remaining_s)
 
     def follow(self, plans: Mapping[str, JobPlan]) -> None:
-        """Schedule these jobs, and remove all other jobs. Only one thread at a time may call it."""
+        """Schedule these jobs, and remove all other jobs. Call it from one thread at a time."""
         known = {job.id: job for job in self.get_jobs()}
         for name in known.keys() - plans.keys():
             known[name].remove()
         for name, plan in plans.items():
             if name in known and plan.first is not None:
-                known[name].modify(args=(name, plan))  # its next time stays
+                known[name].modify(args=(name, plan))  # its next start does not change
                 continue
             self.add_job(
                 self._perform,
@@ -163,19 +165,19 @@ class JobScheduler(BaseScheduler):  # type: ignore[misc]  # APScheduler ships no
             self.modify_job(name, next_run_time=self._clock.now() + delay)
 
     def next_at(self, name: str) -> datetime | None:
-        """Return when a job is due next. None if it is not planned."""
+        """Return when a job is due next, or None for a job that is not planned."""
         job = self.get_job(name)
         return None if job is None else job.next_run_time
 
     @property
     def is_alive(self) -> bool:
-        """Whether due jobs are looked for."""
+        """Whether the scheduler still looks for due jobs."""
         return self._clock.monotonic() - self._looked_s < SILENT_S
 
     def _look(self) -> float:
         """Submit due jobs. After a jump of the wall clock, first plan all jobs again.
 
-        It waits for a short time only, because a clock may stop while the machine sleeps.
+        The next look comes soon, because the steady clock may stop while the machine sleeps.
         """
         jump = self._jumps.look(self._clock.now(), self._clock.monotonic())
         if jump is not None:

@@ -27,13 +27,13 @@ log = structlog.get_logger(__name__)
 def count_skipped(
     schedule: Schedule, newest: Run, slot: datetime, due: datetime
 ) -> Mapping[str, int]:
-    """Return the number of slots between the newest run and ``slot``, by why they were not run.
+    """Count the slots between the newest run and ``slot`` by the reason why they were not run.
 
-    They fell due while the newest run was at work, while the comparison waited for a place since
-    ``due``, or before.
+    ``overlap``: the newest run was still at work. ``busy``: the comparison was waiting for a place,
+    from ``due`` on. ``missed``: all other slots, for example while the daemon was stopped.
     """
     start = newest.slot
-    # After a very long pause only the latest slots are counted.
+    # After a very long pause, count only the newest slots.
     if (slot - start) / schedule.interval > _MOST_COUNTED:
         start = slot - _MOST_COUNTED * schedule.interval
     first_busy = schedule.latest(due)
@@ -51,23 +51,24 @@ def count_skipped(
 
 
 PAUSE_S = 60.0
-"""If two looks are further apart, the process was stopped, or another daemon was the leader."""
+"""After a longer pause between looks the watch restarts: the process or its leadership paused."""
 
 
 @dataclass(slots=True, kw_only=True)
 class StalenessMonitor:
     """Checks every few seconds whether runs still succeed.
 
-    A jump of a clock restarts the watch of each comparison.
+    After a jump of a clock, the time without success is counted from zero.
     """
 
     alerts: SqlAlertStore
     clock: Clock
-    # Returns for how many seconds the database was away since an instant.
+    # Returns how many seconds of outages the database had since an instant.
     away_s_since: Callable[[datetime], float]
     looked_s: float = float("inf")
     jumps: JumpFinder = field(default_factory=JumpFinder)
-    # By comparison, since when it is watched without a break, by both clocks.
+    # For each comparison, the instant since which it is watched without a break, by the wall clock
+    # and by the steady clock.
     watches: dict[str, tuple[datetime, float]] = field(default_factory=dict)
 
     def look(
@@ -84,7 +85,7 @@ class StalenessMonitor:
         """
         now = self.clock.now()
         now_s = self.clock.monotonic()
-        # A jump means that a clock was set or the machine was suspended.
+        # A clock was set, or the machine was suspended.
         if self.jumps.look(now, now_s) is not None or now_s - self.looked_s > PAUSE_S:
             self.watches.clear()
         self.looked_s = now_s
@@ -138,9 +139,9 @@ class StalenessMonitor:
         return bool(transitions)
 
     def _find_cause(self, watched: Watched, since: datetime, newest: LatestRun | None) -> RootCause:
-        """Return two possible causes: the time without a database, and the last failed run.
+        """Return what may have prevented runs: an outage of the database, or a failed run.
 
-        The time is 0 if it is shorter than the interval between runs.
+        A time without a database is given as 0 if it is shorter than the interval between runs.
         """
         away_s = self.away_s_since(since)
         if away_s < watched.schedule.interval.total_seconds():
@@ -154,9 +155,10 @@ class StalenessMonitor:
 def measure_wait(
     watched: Watched, newest: LatestRun | None, start: datetime, *, seen_s: float
 ) -> Staleness:
-    """Return since when no run has succeeded, and when the comparison is stale.
+    """Return since when no run has succeeded, and when the comparison becomes stale.
 
-    It has been watched since ``start``, for ``seen_s`` seconds by the steady clock.
+    The comparison has been watched since ``start``. By the steady clock these are ``seen_s``
+    seconds.
     """
     schedule = watched.schedule
     deadline = watched.comparison.measuring.deadline
@@ -164,8 +166,8 @@ def measure_wait(
     since = due = last_ok or start
     for _ in range(watched.comparison.judging.stale_after):
         due = schedule.next(due)
-    # A run must also have been due by the steady clock. Otherwise a clock that is set forward would
-    # make comparisons stale.
+    # A comparison is stale only if a run was also due by the steady clock. Otherwise every
+    # comparison would become stale when the wall clock is set forward.
     needed: timedelta = schedule.next(start) + deadline - start
     return Staleness(
         since=since,

@@ -1,4 +1,4 @@
-"""The threads of the daemon: loops, and places for runs."""
+"""The threads of the daemon that repeat a step, and the limit for runs at the same time."""
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,7 +16,7 @@ log = structlog.get_logger(__name__)
 class LoopThread:
     """Calls ``step`` again and again. ``step`` returns the seconds to rest.
 
-    An error is logged. After it the thread rests for ``again_s`` seconds.
+    If the step raises an error, the thread logs it and rests for ``again_s`` seconds.
     """
 
     def __init__(self, name: str, step: Callable[[], float], *, again_s: float) -> None:
@@ -65,25 +65,26 @@ class LoopThread:
 
 
 def took_whole_deadline(run: Run, deadline: timedelta) -> bool:
-    """Return whether the newest run of a comparison reached its deadline.
+    """Return whether this run used its full deadline.
 
-    If so, the next run is expected to hang too.
+    If the newest run did, the next run is expected to hang too.
     """
     return run.finished_at is not None and run.finished_at - run.started_at >= deadline
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Ticket:
-    """A run that waits for a place, or has one."""
+    """A run that waits for a place, or that has got one."""
 
     name: str
-    slow_after_s: float  # after this time at work it is slow
-    is_suspect: bool = False  # whether its comparison's last run reached the deadline
-    begun_s: float | None = None  # by the steady clock, None for a run that waits
+    slow_after_s: float  # a run that works for longer than this is slow
+    is_suspect: bool = False  # whether the last run of the comparison used its full deadline
+    # when the run got its place, by the steady clock; None while it waits
+    begun_s: float | None = None
     admitted: threading.Event = field(default_factory=threading.Event, repr=False)
 
     def is_slow(self, now_s: float) -> bool:
-        """Return whether it has had its place for so long that other runs may begin."""
+        """Return whether the run is slow. Other runs may begin beside a slow run."""
         return self.begun_s is not None and now_s - self.begun_s >= self.slow_after_s
 
 
@@ -93,11 +94,11 @@ def next_runs(
     most: int,
     now_s: float,
 ) -> list[Ticket]:
-    """Return the runs of the queue that may begin now. The run that waits longest comes first.
+    """Return the runs of the queue that may begin now. The run that has waited longest comes first.
 
-    ``at_work`` are the runs that have places. At most ``most`` healthy runs may be at work at once.
-    Slow runs are not counted. Suspect runs have a quarter as many places, but at least one. So a
-    comparison that hangs does not delay others for long.
+    ``at_work`` are the runs that have places. There are ``most`` places for healthy runs. A run
+    that becomes slow no longer uses one of these places. Suspect runs have places of their own: a
+    quarter as many, and at least one. So a comparison that hangs does not delay others for long.
     """
     free = most
     free_of_suspects = max(1, most // 4)
@@ -118,9 +119,9 @@ def next_runs(
 
 
 class Places:
-    """Gives places to runs as `next_runs` decides. ``most`` returns the number of places.
+    """Limits how many runs work at the same time. `next_runs` decides which run begins.
 
-    Threads may share it.
+    ``most`` returns the number of places. Threads may share the object.
     """
 
     def __init__(self, most: Callable[[], int], monotonic: Callable[[], float]) -> None:
@@ -132,7 +133,7 @@ class Places:
 
     @contextmanager
     def taken(self, ticket: Ticket) -> Iterator[None]:
-        """Wait until this run gets a place, and free the place after the block."""
+        """Wait until this run gets a place. Free the place at the end of the block."""
         with self._lock:
             self._queue.append(ticket)
         self.look_again()
@@ -145,7 +146,7 @@ class Places:
             self.look_again()
 
     def running_s(self, name: str) -> float | None:
-        """Return how long the run of this name has had its place. None if it has none."""
+        """Return how long the run with this name has been at work, or None if it is not at work."""
         for ticket in list(self._at_work):
             if ticket.name == name and ticket.begun_s is not None:
                 return self._monotonic() - ticket.begun_s

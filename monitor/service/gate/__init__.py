@@ -1,4 +1,4 @@
-"""The gate. It decides on a rollout from stored scores, and runs and stores nothing."""
+"""The gate. It decides on a rollout from stored scores. It starts no run and stores nothing."""
 
 from monitor.service.gate.decision import Certificate, GateAnswers, decide, describe_certificate
 from monitor.service.gate.question import make_question

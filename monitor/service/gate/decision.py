@@ -45,7 +45,7 @@ _NOBODY = SampledSegment(unit=np.empty(0), missing=0)
 
 @immutable
 class JudgedRun:
-    """A judged run, with its number of randomly drawn users and how many of them have no score."""
+    """A judged run: its number of randomly drawn users, and how many of them have no score."""
 
     run_id: int
     slot: datetime
@@ -70,19 +70,20 @@ class Certificate:
     sentence: str
     version: str
     at: datetime
-    # The value of ``segments`` after some of the slots.
+    # How the result developed: ``segments`` as they were after some of the slots.
     course: Mapping[datetime, tuple[GateResult, ...]] = field(default_factory=dict)
 
     @property
     def level(self) -> float:
-        """The part of alpha that this look uses on each side."""
+        """The accepted probability of a wrong verdict at this look, for each side."""
         return self.question.alpha * alpha_share(self.question, self.looks)
 
 
 def alpha_share(question: Question, looks: int) -> float:
     """Return the share of alpha that this look uses.
 
-    It is 1 for a sample. For look t at a census it is 1 / (t (t + 1)). The sum over all looks is 1.
+    The share is 1 if each run draws new users. If every run asks the same users, look t uses the
+    share 1 / (t (t + 1)), so that all looks together use 1.
     """
     if not question.is_census:
         return 1.0
@@ -92,7 +93,7 @@ def alpha_share(question: Question, looks: int) -> float:
 def overall_verdict(segments: Sequence[GateResult]) -> tuple[GateVerdict, GateReason]:
     """Return ``breach`` if any segment is above the margin, and ``safe`` if all are below it.
 
-    Otherwise the verdict is inconclusive. It is also inconclusive if there are no segments.
+    In all other cases, and without segments, the verdict is inconclusive.
     """
     if not segments:
         return GateVerdict.INCONCLUSIVE, GateReason.NO_DATA
@@ -116,7 +117,7 @@ def decide(
 ) -> Certificate:
     """Answer the question from the stored runs, see `judge_stored`.
 
-    If the question needs segments, the source of users is asked for them.
+    If the question needs segments, they are read from the source of users.
     """
     users_at = None
     if question.needs_panel:
@@ -137,8 +138,9 @@ def judge_stored(
 ) -> Certificate:
     """Judge the stored runs, and return the certificate.
 
-    ``users_at`` returns the segments of runs without stored lists. It is used if the question
-    `needs_panel`. The course of the certificate has at most ``most_looks`` looks.
+    ``users_at`` returns all users at a slot with their segments. It is needed for runs without
+    stored lists if the question `needs_panel`. The ``course`` of the certificate has at most
+    ``most_looks`` entries.
 
     Raises InputError for a segment that no run has, and for scores out of range.
     """
@@ -146,8 +148,7 @@ def judge_stored(
     sampled, left_out = _sample(selected, history, question, users_at)
     looks = 1
     if question.is_census:
-        # All runs of a census, or of a fixed sample, ask the same users. Each run is one more look
-        # at them.
+        # Every run asks the same users, so each run is one more look at these users.
         looks = max(len(selected.runs), 1)
     segments: tuple[GateResult, ...] = ()
     course = {}
@@ -191,7 +192,7 @@ def _sample(
             unscored += 1
             continue
         sampled.append(sample)
-        if question.is_census:  # older runs asked the same users and add nothing
+        if question.is_census:  # all runs ask the same users, so the newest run is enough
             break
     left_out = dict(selected.left_out)
     if unscored:
@@ -292,9 +293,10 @@ def _segment_dict(result: GateResult, level: float) -> dict[str, object]:
 
 
 class GateAnswers:
-    """Answers questions under the settings in force, and caches the certificates.
+    """Answers questions with the settings in force, and caches the certificates.
 
-    A newer run leads to a new certificate at once. A change of an older run may take ten minutes.
+    A newer run leads to a new certificate at once. If an older run changes, the cached certificate
+    may be used for ten more minutes.
     """
 
     def __init__(self, history: SqlHistory, clock: Clock, settings: Callable[[], Settings]) -> None:

@@ -25,14 +25,14 @@ from monitor.service.runner import pick_comparison
 from monitor.statistics.sequential.gate import Scale, require_level
 
 EACH = "each"
-"""In place of a segment's name: every segment but ``all``."""
+"""Instead of the name of a segment. It means every segment except ``all``."""
 UsersAt = Callable[[datetime], UserTable]
-"""All users at a slot, with their segments."""
+"""Returns all users at a slot, with their segments."""
 _LOOKED_THROUGH = 100_000
 
 
 class Yardstick(StrEnum):
-    """What a gate takes as no excess: the noise floor, identical lists or a given reference."""
+    """The zero of the excess: the noise floor, the score of identical lists, or a given score."""
 
     NOISE_FLOOR = "noise_floor"
     IDENTICAL = "identical"
@@ -49,7 +49,8 @@ class Excess:
     yardstick: Yardstick
     series: str  # the name under which the scores are stored
     scale: Scale  # the range of the excess
-    # The score that means no excess. None with a noise floor, because the scores are the excess.
+    # The score that means no excess. None with a noise floor, because then the stored scores are
+    # the excess already.
     reference: float | None = None
     sign: float = 1.0
 
@@ -69,15 +70,15 @@ class Excess:
         if self.yardstick is Yardstick.IDENTICAL:
             reference = "identical lists"
         return (
-            f"{self.series}: how far it is from {self.reference:g}, the score of {reference}. The "
-            "noise of the baseline is NOT subtracted"
+            f"{self.series}: how far the score is from {self.reference:g}, the score of {reference}. "
+            "The noise of the baseline is NOT subtracted"
         )
 
 
 def over_floor(metric: Metric, k: int) -> Excess:
     """Return the excess over the noise floor.
 
-    If the metric's range has the width w, the range of the excess is -w to w.
+    If scores of the metric are from 0 to 1, the excess is from -1 to 1.
     """
     low, high = _bounds(metric, k)
     return Excess(
@@ -88,7 +89,7 @@ def over_floor(metric: Metric, k: int) -> Excess:
 
 
 def from_value(metric: Metric, k: int, reference: float | None) -> Excess:
-    """Return the distance from a score. The default is the score of identical lists.
+    """Return the excess as a distance from a score. The default is the score of identical lists.
 
     Raises InputError if there is no such score.
     """
@@ -126,7 +127,7 @@ def _bounds(metric: Metric, k: int) -> tuple[float, float]:
 
 @immutable
 class Question:
-    """The question whether the mean excess of a metric is below ``margin``.
+    """The question of a gate: is the mean excess of a metric below ``margin``?
 
     ``margin`` is in units of the metric. `make_question` makes and checks questions.
     """
@@ -141,7 +142,7 @@ class Question:
 
     @property
     def is_census(self) -> bool:
-        """Whether every run asks the same users. These are all users, or a fixed sample."""
+        """Whether every run asks the same users: all users, or a fixed sample."""
         sample = self.comparison.measuring.sample
         return sample is None or not sample.rotating
 
@@ -155,7 +156,8 @@ class Question:
     def needs_panel(self) -> bool:
         """Whether judging needs the segments of each run.
 
-        Named segments need them, and so does a sample with a minimum for each segment.
+        They are needed if the question names segments, or if the sample has a minimum for each
+        segment.
         """
         sample = self.comparison.measuring.sample
         return self.segments != (ALL,) or (sample is not None and sample.minimum is not None)
@@ -173,7 +175,7 @@ class Question:
     def excess(self) -> Excess:
         """The excess over the noise floor, or the distance from a score.
 
-        It is over the noise floor if there is one and no reference is given.
+        The noise floor is used if there is one and if no reference is given.
         """
         if self.has_floor:
             return over_floor(self.metric, self.comparison.measuring.k)
@@ -248,9 +250,9 @@ def _choose(comparison: Comparison, name: str | None) -> Metric:
 
 @immutable
 class RunSelection:
-    """Runs to judge, oldest first, and the number of other runs by the reason to leave them out.
+    """The runs to judge, oldest first, and how many other runs are left out for which reason.
 
-    ``trouble`` is the reason of the newest run that is not ok.
+    ``trouble`` says why the newest run that is not ok failed or compared too few users.
     """
 
     runs: tuple[Run, ...]
@@ -259,7 +261,7 @@ class RunSelection:
 
 
 def select_runs(history: History, question: Question) -> RunSelection:
-    """Select the ok runs of this configuration that drew their users."""
+    """Select the ok runs of this configuration. If users are drawn, leave out runs that asked all."""
     stored = history.runs(
         comparison=question.comparison.name, limit=_LOOKED_THROUGH, since=question.since
     )
@@ -314,7 +316,7 @@ class SampledRun:
 def read_run(
     run: Run, history: History, question: Question, users_at: UsersAt | None
 ) -> SampledRun | None:
-    """Read the rotating users of a run. Returns None if the run has no scores of the judged metric.
+    """Read the scores of the rotating users, or return None if the metric was not measured.
 
     A user with an undefined score is treated as a user without a score.
 
@@ -325,8 +327,8 @@ def read_run(
     scores = history.run_scores(run.id, [excess.series])
     if not scores.by_metric:
         return None
-    # Fixed users without a score look like rotating users without one. All are treated as rotating,
-    # so that bounds are never too narrow.
+    # For a user without a score it is unknown whether the user is fixed or rotating. All of them
+    # are counted as rotating users, so that the bounds are never too narrow.
     is_rotating = ~select_kept(scores.users, Keep.PANEL, question.comparison) | question.is_census
     everyone = np.arange(len(scores.users), dtype=np.intp)
     members: dict[str, tuple[Rows, int]] = {ALL: (everyone, run.asked or 0)}
@@ -335,7 +337,8 @@ def read_run(
         panel = _panel(run, history, question, scores.users, users_at)
         for row in record.coverage.rows:
             members[row.segment] = (_rows(panel, row.segment, scores.users), row.asked)
-        # Users that were added for a segment's minimum return in each run, like fixed users.
+        # Users that were added to reach a segment's minimum are the same in each run. They are
+        # treated as fixed users.
         is_rotating &= np.isin(everyone, members[ALL][0]) | question.is_census
     excesses = excess.of(scores.by_metric[excess.series])
     segments = {}
@@ -357,7 +360,7 @@ def _panel(
     stored = history.kept_lists(run.id)
     if stored is not None and scored.isin(stored.panel.users).all():
         return stored.panel
-    # The draw returns the same users if the source has not changed.
+    # If the source has not changed, this draws the same users again.
     panel = draw(users_at(run.slot), question.comparison, run.slot)
     if len(panel.segments[ALL]) != run.asked or not scored.isin(panel.users).all():
         raise InputError(
@@ -369,7 +372,7 @@ def _panel(
 
 
 def _rows(panel: Panel, segment: str, scored: "pd.Index[str]") -> Rows:
-    if segment not in panel.segments:  # the segment had too few users
+    if segment not in panel.segments:  # the segment had too few users, so it is not in the panel
         return np.empty(0, dtype=np.intp)
     rows = scored.get_indexer(panel.users[panel.segments[segment]])
     return np.sort(rows[rows >= 0])

@@ -57,7 +57,7 @@ _Log = Annotated[
     table_options.ServedOptions | None,
     Field(
         description="The files are a log of served lists. CSV and JSON lines on disk may grow "
-        "while they are read, so a copy up to the last complete line is read."
+        "while they are read, so rankwatch reads a copy that ends after the last complete line."
     ),
 ]
 
@@ -66,15 +66,13 @@ class FileSourceOptions(table_options.ListColumnOptions, FileOptions):
     """One arm's lists in a file."""
 
     in_order: Literal[True] | None = None
-    """For the long form without `rank`: the rows of each user are in order, best first, in the file
-    or its parts."""
+    """For the long form without `rank`: says that each user's rows are in order, best item first.
+    Several files are read in the order of their paths."""
     served: _Log = None
 
     def _problems(self) -> Iterator[str]:
         if self.in_order and (self.rank is not None or self.items is not None):
-            yield (
-                "in_order is only for item without rank: remove in_order, or remove rank and items"
-            )
+            yield "in_order does not fit rank or items: remove in_order, or remove rank and items"
 
 
 class FileUsersOptions(table_options.UserColumnOptions, FileOptions):

@@ -139,13 +139,14 @@ class FileView:
             self._select_served(served, log, files.slot)
 
     def empty(self, columns: Sequence[str]) -> dict[str, Any]:
-        """These columns, without any rows."""
+        """These columns with their types, but without any rows."""
         return {name: self.values(name, self._empty[name]) for name in columns}
 
     def values(self, name: str, column: pa.Array) -> Any:  # noqa: ANN401 - pyarrow has no stubs
-        """A column of the view. For JSON lines, these are the values of the JSON texts."""
+        """The values in a column of the view. The texts of JSON lines are parsed."""
         if name in self._halves:
-            # As 32-bit floats, these would represent more whole numbers.
+            # A 16-bit float can represent fewer whole numbers than a 32-bit float, so the checks of
+            # ids need the type of the file.
             half = pa.float16()
             return column.cast(pa.list_(half) if is_list(column.type) else half)
         if not self.is_json:
@@ -153,13 +154,17 @@ class FileView:
         return parse_column(column.to_pylist())
 
     def is_list(self, column: str) -> bool:
-        """Whether a column has lists. Lists that are written as text are no lists."""
+        """Whether the type of a column is a list.
+
+        A text that contains a list is not of this type.
+        """
         return is_list(self._empty[column].type)
 
     def ids(self, column: str, forms: Forms = None) -> str:
-        """The SQL expression for the ids in a column as text, rewritten in these forms.
+        """The SQL expression for the ids in a column as text, rewritten by ``forms``.
 
-        It is null if a value is no id. Raises SourceError if the type of the column cannot be ids.
+        It is null if a value is no id. Raises SourceError if values of the column's type cannot be
+        ids.
         """
         id_column(self.values(column, self._empty[column]), column, self.where)
         value = sql_name(column)
@@ -181,7 +186,7 @@ class FileView:
         )  # type: ignore[call-overload]
         if forms or self.is_json or kind != "VARCHAR":
             return f"{function}({value})"
-        # Reading plain text in Python would double the time of a query of ids.
+        # Text that is surely an id stays in SQL. In Python, reading it would take twice as long.
         text = sql_name(column)
         return f"CASE WHEN {_is_plain(text)} THEN {text} ELSE {function}({value}) END"
 
@@ -190,15 +195,15 @@ class FileView:
     ) -> tuple[Unreadable, ...]:
         """Count the unreadable values of these rows.
 
-        A check has a column, what the column needs, and an SQL condition. The condition is true for
-        unreadable values.
+        Each check names a column, says what its values must be, and has an SQL condition. The
+        condition is true for unreadable values.
         """
         return self.count(rows, checks)[0]
 
     def count(
         self, rows: str, checks: Sequence[tuple[str, Need, str]], more: Sequence[str] = ()
     ) -> tuple[tuple[Unreadable, ...], list[int]]:
-        """`count_unreadable`, and the values of more SQL aggregates in the same pass."""
+        """The results of `count_unreadable` and of further SQL aggregates, by one query."""
         filters = [f"count(*) FILTER (WHERE {condition})" for _, _, condition in checks]
         query = f"SELECT {', '.join(['count(*)', *filters, *more])} FROM {rows}"
         ((total, *counts),) = self._database.execute(query).fetchall()
@@ -241,7 +246,7 @@ class FileView:
         return name
 
     def items(self, column: str, k: int | None) -> str:
-        """The SQL expression for the lists in a column, cut to k, or for the texts of the lists."""
+        """The SQL expression for a column of lists, cut to k items. Lists as text are not cut."""
         lists = sql_name(column)
         if not self.is_list(column):
             return lists
@@ -309,7 +314,7 @@ class FileView:
         if last is not None:
             # A time in the wrong unit may have a year that Python cannot represent.
             at = _EPOCH + timedelta(microseconds=min(max(last, -_LONGEST_SPAN), _LONGEST_SPAN))
-            newest = f"the newest row is of {at:%Y-%m-%dT%H:%M:%SZ}"
+            newest = f"the newest row has the time {at:%Y-%m-%dT%H:%M:%SZ}"
         msg = (
             f"{self.where} has no list that was served in the {span} ({newest}): check "
             "`served`, and check that the log is written"
@@ -317,7 +322,7 @@ class FileView:
         raise SourceError(msg, permanent=False)
 
     def _refuse_long_texts(self) -> None:
-        # A file with a dictionary has each text once. In memory, each row has its own text.
+        # A file with a dictionary stores each text once. In memory, each row gets its own copy.
         for name, column in self._empty.items():
             if not is_text(column.type):
                 continue
@@ -340,12 +345,12 @@ def _short_text(value: str) -> str:
 
 
 def _is_plain(value: str) -> str:
-    """The SQL condition for text that is an id whatever its characters are: short, without NUL."""
+    """The SQL condition for text that is surely an id, because it is short and has no NUL."""
     return f"strlen({value}) BETWEEN 1 AND {MAX_ID_LENGTH} AND NOT contains({value}, chr(0))"
 
 
 def _instant_sql(text: str) -> str:
-    """The SQL expression for the microseconds since 1970 of a text.
+    """The SQL expression that converts a text to microseconds since 1970.
 
     The text is a time in ISO 8601 or a number. The size of the number decides its unit. The
     expression is null for any other text.

@@ -24,11 +24,11 @@ from monitor.model.errors import SourceError
 from monitor.sources.file.file_set import LONGEST_LINE, FileSet
 
 MEMORY_MB = 250
-"""The largest memory of one database. Joins of lists with a hundred items take twice as much.
+"""The largest memory of one database. For joins of lists with a hundred items, it is doubled.
 
-Further data goes to a temporary folder, which is deleted at the end.
+Data that does not fit into memory goes to a temporary folder, which is deleted at the end.
 """
-_MOST_BYTES = 1 << 26  # reading these takes one or two seconds
+_MOST_BYTES = 1 << 26  # reading so many bytes takes one or two seconds
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _LINE_ENDS = {"\r\n": "CR LF", "\n": "LF", "\r": "CR"}
 UNFINISHED = "the file is cut off or still being written"
@@ -36,7 +36,7 @@ UNFINISHED = "the file is cut off or still being written"
 
 @contextmanager
 def file_errors(files: Sequence[FileSet], deadline: Deadline | None = None) -> Iterator[None]:
-    """Turn errors of DuckDB into a SourceError that names the fault of a file, if it is found.
+    """Turn errors of DuckDB into a SourceError, which names the fault of a file if possible.
 
     Interrupts become an OverdueError.
     """
@@ -53,10 +53,10 @@ def file_errors(files: Sequence[FileSet], deadline: Deadline | None = None) -> I
         raise
     # A stream of batches raises errors of Arrow or of the operating system.
     except (duckdb.Error, pa.ArrowException, OSError) as error:
-        # A busy database cannot be closed. Then the earlier exception is raised.
+        # Closing a busy database raises an error. The exception before it has the real cause.
         if error.__context__ is not None and not isinstance(error.__context__, Exception):
             raise error.__context__ from None
-        # An interrupt at the deadline can appear as any error, also as the SourceError above.
+        # An interrupt at the deadline can appear as any error, even as a SourceError.
         is_late = deadline is not None and deadline.is_past
         if is_late or "INTERRUPT" in str(error).partition("\n")[0]:
             raise OverdueError from None
@@ -169,7 +169,7 @@ def _jsonl_fault(files: FileSet, path: str) -> str | None:
                 _check_line(line)
             except _LineFaultError as error:
                 return f"line {number} of {path} {error}"
-    if not last.strip() or len(head) == _MOST_BYTES:  # the head ends inside the last line
+    if not last.strip() or len(head) == _MOST_BYTES:  # the end of this line was not read
         return None
     try:
         _check_line(last)
@@ -205,7 +205,7 @@ def _check_line(line: bytes) -> None:
         raise _NoJsonError(f"is not JSON at character {column}: {_AN_OBJECT}") from None
     if not isinstance(value, dict):
         shape = "an array" if isinstance(value, list) else "a single value"
-        raise _LineFaultError(f"has {shape}: {_AN_OBJECT}, as jq -c '.[]' does")
+        raise _LineFaultError(f"has {shape}: {_AN_OBJECT}, for example with jq -c '.[]'")
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -37,7 +37,7 @@ _FORMATS = {
 }
 _MOST_PARTS = 10_000  # the number of files
 _PARQUET = b"PAR1"  # a Parquet file begins and ends with these bytes
-LONGEST_LINE = 16 << 20  # the number of bytes of a line, in JSON lines and in logs
+LONGEST_LINE = 16 << 20  # the largest number of bytes in a line, for JSON lines and logs
 T = TypeVar("T")
 
 
@@ -45,8 +45,8 @@ T = TypeVar("T")
 class FileSet:
     """Files of one format.
 
-    ``where`` is the path in the options. ``store`` is the file system of fsspec. It is None for
-    files on disk. A change of a file changes its signature in ``signatures``. ``find`` searches the
+    ``where`` is the path in the options. ``store`` is the file system of fsspec, or None for files
+    on disk. If a file changes, its signature in ``signatures`` changes. ``find`` looks for the
     files again.
     """
 
@@ -106,7 +106,7 @@ def find_files(options: FileOptions, slot: datetime) -> FileSet:
         if len(paths) > _MOST_PARTS:
             raise SourceError(
                 f"{where} has {len(paths)} files, more than {_MOST_PARTS}: write fewer and "
-                "larger ones"
+                "larger files"
             )
         return FileSet(
             where,
@@ -214,7 +214,7 @@ def _on_disk(where: str, options: FileOptions) -> dict[str, object]:
 
 
 def _folder_of_pattern(pattern: Path) -> Path:
-    """The last folder in the path of the pattern before the first wildcard."""
+    """The folder that the pattern searches. It is the last folder before the first wildcard."""
     return next(folder for folder in pattern.parents if not has_magic(str(folder)))
 
 
@@ -233,7 +233,7 @@ def _refuse_links_out_of(folder: Path, paths: Sequence[Path]) -> None:
     inside = folder.resolve()
     for path in paths:
         if not path.resolve().is_relative_to(inside):
-            advice = "put the file itself there, or set follow_links: true"
+            advice = "put the file itself into the folder, or set follow_links: true"
             raise SourceError(f"{path} is a symbolic link that leads out of {folder}: {advice}")
 
 
@@ -289,8 +289,8 @@ def _format_of(paths: Sequence[str], where: str) -> str:
         )
     if len(formats) > 1:
         raise SourceError(
-            f"{where} has files of several formats ({', '.join(formats)}): name files of one, "
-            f"such as {where}/*.{formats[0]}"
+            f"{where} has files of several formats ({', '.join(formats)}): name files of one "
+            f"format, such as {where}/*.{formats[0]}"
         )
     return formats[0]
 
@@ -310,8 +310,8 @@ def opened_parquet(files: FileSet, path: str) -> Iterator[pyarrow.parquet.Parque
         raw.seek(-len(_PARQUET), os.SEEK_END)
         if raw.read() != _PARQUET:
             msg = (
-                f"{path} has no end because it is cut off or still being written: write it under "
-                "another name until it is complete"
+                f"{path} is incomplete, because it is cut off or still being written: write it "
+                "under another name until it is complete"
             )
             raise SourceError(msg, permanent=False)
         raw.seek(0)
@@ -334,7 +334,7 @@ def source_errors(where: str) -> Iterator[None]:
         )
         raise MissingTableError(msg, permanent=False) from None
     except PermissionError as error:
-        problem = f"{where} may not be read by this user"
+        problem = f"this account may not read {where}"
         advice = "check its permissions"
         if is_stored:
             advice = "check the credentials in the environment, which may have expired"

@@ -1,6 +1,6 @@
-"""Reads files of each format: the query of DuckDB that selects columns, after checks of the files.
+"""Checks files of each format, and makes the query by which DuckDB reads their columns.
 
-The values of CSV files stay text. The values of JSON lines are the text of JSON.
+Values of CSV files stay text. Each value of JSON lines is read as a text in JSON.
 """
 
 import csv
@@ -34,7 +34,7 @@ def sql_name(name: str) -> str:
 def select_rows(
     database: duckdb.DuckDBPyConnection, files: FileSet, columns: Sequence[str]
 ) -> tuple[str, set[str]]:
-    """The query for these columns, and the columns of 16-bit floats or of lists of these.
+    """The query for these columns, and the names of those that contain 16-bit floats.
 
     Raises SourceError if a file cannot be read or lacks one of the columns.
     """
@@ -63,12 +63,12 @@ def _parquet(files: FileSet, columns: Sequence[str]) -> tuple[str, set[str]]:
                 first = first_kinds.setdefault(name, kind)
                 if pa.types.is_float16(kind.value_type if is_list(kind) else kind):
                     halves.add(name)
-                if first != kind:  # the next option takes more memory
+                if first != kind:  # union_by_name takes more memory
                     options = "hive_partitioning = false, union_by_name = true"
                 if len({_family(first), _family(kind)} - {_NULLS}) > 1:
                     raise SourceError(
-                        f"column {name!r} of {path} has {describe_type(kind)}, but that of "
-                        f"{files.paths[0]} has {describe_type(first)}: write the same type in "
+                        f"column {name!r} has {describe_type(kind)} in {path}, but "
+                        f"{describe_type(first)} in {files.paths[0]}: write the same type in "
                         "all parts"
                     )
     selected = []
@@ -95,7 +95,10 @@ _NULLS = "nulls"
 
 
 def _family(kind: pa.DataType) -> str:
-    """The family of a type. If columns have the same family, joining them changes no id."""
+    """The family of a type.
+
+    If a column has the same family in all parts, reading the parts together changes no id.
+    """
     if is_list(kind):
         inner = _family(kind.value_type)
         return inner if inner == _NULLS else f"lists of {inner}"
@@ -134,7 +137,7 @@ def _refuse_long_lists(metadata: Any, columns: Sequence[str], path: str) -> None
             length = chunk.num_values / max(1, group.num_rows)
             if root in columns and length > _LONGEST_LIST:
                 raise SourceError(
-                    f"{path} has lists of {int(length)} items: write at most {_LONGEST_LIST}"
+                    f"{path} has lists of {int(length)} items: write at most {_LONGEST_LIST} items"
                 )
 
 
@@ -161,7 +164,7 @@ def _csv(files: FileSet, columns: Sequence[str]) -> str:
 def _require_known_header(columns: Sequence[str], names: Sequence[str], path: str) -> None:
     """Raise SourceError if the first line names none of these columns.
 
-    The error repeats no word of the file. The path may be wrong, and the first line a password.
+    The error repeats no word of the file, because a wrong path may lead to a file of passwords.
     """
     if not any(difflib.get_close_matches(column, names, n=1) for column in columns):
         wanted = ", ".join(map(repr, columns))
@@ -173,7 +176,7 @@ def _require_known_header(columns: Sequence[str], names: Sequence[str], path: st
 def _csv_header(files: FileSet, path: str) -> tuple[list[str], str]:
     """The names in a file's first line, and the file's line end as an escape.
 
-    DuckDB can find these too, but it uses unlimited memory for this.
+    DuckDB could find both too, but it would use unlimited memory.
     """
     with (
         source_errors(path),
@@ -218,7 +221,7 @@ def _jsonl(database: duckdb.DuckDBPyConnection, files: FileSet, columns: Sequenc
     types = ", ".join(f"{sql_text(root)}: 'JSON'" for root in distinct)
     rows = f"FROM read_json({_paths(files)}, {options}, records = 'true', columns = {{{types}}})"
     for root in distinct:
-        # If no row has a column, its name is wrong. If only some rows lack it, it is null there.
+        # If no row has a column, its name is wrong. A row that lacks the column has null.
         query = f"SELECT 1 {rows} WHERE {sql_name(root)} IS NOT NULL LIMIT 1"
         if not database.execute(query).fetchall():
             _require_key(database, objects, root, files.where)

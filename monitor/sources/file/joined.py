@@ -1,6 +1,6 @@
 """Joins the files of both arms by user in DuckDB.
 
-The memory does not grow with the number of users, because DuckDB writes further data to disk.
+The memory does not grow with the number of users, because DuckDB writes excess data to disk.
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ _T = TypeVar("_T")
 
 
 class JoinedFiles:
-    """Files of lists, with the names of `SourceKind`, and files of users. Port: JoinedSource."""
+    """Files of lists and files of users.
+
+    Port: JoinedSource. ``lists`` has the options of the files by name, as `SourceKind` describes.
+    """
 
     def __init__(
         self,
@@ -49,7 +52,8 @@ class JoinedFiles:
     def read(self, request: JoinRequest) -> Iterator[_JoinedAnswers]:
         """Open and join the files.
 
-        Raises SourceError if the users cannot be read. Lists that cannot be read only get a note.
+        Raises SourceError if the users cannot be read. If lists cannot be read, the run continues,
+        and a note says why.
         """
         deadline = Deadline.after(request.timeout_s)
         timely = partial(_timely, deadline)
@@ -134,7 +138,7 @@ class _JoinedAnswers:
         self._unread = dict(unread)
         self.lacks: tuple[str, ...] = ()
         if "noise_floor" in unread:
-            # The run continues without these lists and reports this.
+            # The run continues without these lists and reports that they are missing.
             self.lacks = (f"noise_floor: {self._unread.pop('noise_floor')}",)
         names = chain.from_iterable(values.names for values in segments.values())
         self.asked = AskedUsers(count=users.count, segments=(ALL, *names))
@@ -205,7 +209,7 @@ class _JoinedAnswers:
             yield pa.concat_batches(waiting)
 
     def _shares_rows(self, lists: ListView) -> bool:
-        """Whether the users and these lists are the same rows. Then no join is needed."""
+        """Whether each row has a user and this user's list, so that no join is needed."""
         return self._users.read == lists.read and self._users.is_distinct and not lists.is_long
 
     def _find_repeated(self, unreadable: Mapping[str, list[Unreadable]]) -> bool:
@@ -244,7 +248,7 @@ class _JoinedAnswers:
         return bool(execute("SELECT 1 FROM repeated LIMIT 1").fetchall())
 
     def _join(self, *, has_repeated: bool) -> str:
-        """The query. Its columns are the user, the segments, and the columns of all lists.
+        """The query that joins. It selects the users, the segments, and the columns of all lists.
 
         For the lists with the name NAME, ``NAME_rankwatch_key`` says whether the user has a list.
         """

@@ -32,10 +32,11 @@ from monitor.sources.table_lists import TableBatch, TableLists, check_size
 from monitor.sources.tables import Table
 
 GIVEN = "rankwatch_user"
-"""The column of users as the file spells them. `KEY` has them in the forms of the options."""
+"""The column of users as the file writes them. `KEY` has the users as ``user_ids`` rewrites
+them."""
 _BATCH_ITEMS = 40_000  # an id may be long
 _BATCH_ROWS = 8192
-_USER_BYTES = 64  # the least memory of one user
+_USER_BYTES = 64  # the number of bytes that one user takes at least
 _CACHED_USERS = 100_000  # the largest number of users that are cached
 
 
@@ -73,7 +74,7 @@ class ListView:
         self._k = k
         self._where = files.where
         self._file = FileView(database, files, options.columns, f"rows_{name}", options)
-        # This reads no rows. Columns that cannot be lists raise an error before the join.
+        # This reads no rows. It raises an error before the join if a column cannot contain lists.
         self._pull(options, pd.Index([], dtype="str"), [self._file.empty(options.columns)])
         selected = [
             f"{self._file.ids(options.user, options.user_ids)} AS {KEY}",
@@ -88,7 +89,8 @@ class ListView:
         database.execute(
             f"{create} {self.rows} AS SELECT * FROM {self.all_rows} WHERE {KEY} IS NOT NULL"
         )
-        # A key that is null is never joined. Without a condition, DuckDB reads each key once.
+        # This needs no condition against null, because a null key joins nothing. With one, DuckDB
+        # would read each key twice.
         joined = f"SELECT * FROM {self.all_rows}"
         if self.is_long:
             quoted = map(sql_name, self.names)
@@ -102,14 +104,14 @@ class ListView:
         return self._file.unreadable
 
     def taken(self, column: str) -> str:
-        """The SQL expression for a column of lists. It is not for the column of users."""
+        """The SQL expression for any column except the column of users."""
         options = self.options
         file = self._file
         value = sql_name(column)
         most = None if options.no_item else self._k
         items = options.items
         if items and column == options.scores and file.is_list(column) and file.is_list(items):
-            # If the lists have different lengths, cutting both must not make them equal.
+            # Items and scores of different lengths are an error. Cutting must not hide it.
             cut = value if most is None else f"{value}[:{most}]"
             return f"CASE WHEN len({value}) = len({sql_name(items)}) THEN {cut} END"
         if column == options.model_version and not file.is_json:
@@ -122,11 +124,11 @@ class ListView:
 
     @property
     def batch_rows(self) -> int:
-        """How many rows fit into a small batch if all ids are long."""
+        """How many rows a batch may have, so that it is small even if all ids are long."""
         return max(256, min(8192, _BATCH_ITEMS // self._k))
 
     def pull_joined(self, record: pa.RecordBatch, prefix: str) -> Pull:
-        """The lists in a batch of the join. In such a batch, every user has one row."""
+        """The lists in a batch of the join, which has one row for each user."""
         has_list = record[f"{prefix}{KEY}"]
         users = record[KEY]
         columns = {name: record[f"{prefix}{name}"] for name in self.names}
@@ -141,7 +143,7 @@ class ListView:
         return self._pull(spelled, user_index(record[KEY]), [self._batch(users, columns)])
 
     def pull_asked(self, users: pd.Index[str], deadline: Deadline, max_bytes: int) -> Pull:
-        """The lists of these users. All rows without a user are counted."""
+        """The lists of these users. Also counts all rows without a user."""
         # The key null selects the rows without a user.
         pull = self.pull_rows([*users, None], users, deadline, max_bytes)
         unreadable = list(self.unreadable)
@@ -207,9 +209,9 @@ class ListView:
 class UserView:
     """The users of files as the view ``asked``, with one row for each user.
 
-    ``columns`` are the columns of segment values, with one column for each dimension. If a user has
-    several rows, the smallest value of each dimension is used. If no user has several rows, the
-    view also has the columns ``also``.
+    ``columns`` are the names of the columns with segment values, one for each dimension. If a user
+    has several rows, the smallest value of each dimension is used. ``also`` names further columns
+    of the view. The view has them only if no user has several rows.
     """
 
     name = "asked"
@@ -284,7 +286,7 @@ class UserView:
 class FileLists:
     """One arm's lists in files. Port: Source.
 
-    If the deadline passes, all users are ``timeout``, because half a file is no answer.
+    If the deadline passes, all users get the reason ``timeout``, because half a file is no answer.
     """
 
     def __init__(self, options: FileSourceOptions) -> None:
@@ -330,7 +332,7 @@ class FileUsers:
             return self._cached[1]
         with open_database([files]) as database:
             view = UserView(database, files, self._options, dimensions)
-            # This is checked before any user is read. Reading uses more memory than the keys have.
+            # The size is checked before any user is read, because reading takes much memory.
             check_size(view.count * _USER_BYTES, self._options.max_bytes, files.where)
             rows = []
             query = f"SELECT {', '.join((KEY, *view.columns))} FROM {view.name}"

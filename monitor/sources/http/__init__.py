@@ -28,6 +28,7 @@ from monitor.boundary.options import (
 )
 from monitor.boundary.options.one_of import OneOf
 from monitor.boundary.options.problems import placed
+from monitor.boundary.redaction import require_encoded_login
 from monitor.boundary.slot_templates import check_placeholders, placeholders
 from monitor.boundary.web_proxy import Proxy
 from monitor.sources.expressions import Expression
@@ -39,6 +40,7 @@ from monitor.sources.table_options import ColumnName, IdForms, NoItem, UserColum
 
 def _check_url(url: str) -> None:
     # Errors do not repeat the URL, because it may contain a password.
+    require_encoded_login(url)
     filled = re.sub(r"\{[^{}]*\}", "x", check_placeholders(url, "user", "users", "k"))
     if not url.isascii() or web_url_of(filled) is None:
         raise ValueError(
@@ -70,7 +72,7 @@ class HmacOptions(Options):
     """A keyed hash (HMAC) of each request. The hash and the time are sent with the request."""
 
     secret: SecretStr = Field(min_length=1)
-    """The key."""
+    """The secret key of the hash."""
     signs: str = "{timestamp}.{body}"
     """The text to hash. `{method}`, `{target}`, `{timestamp}` and `{body}` are filled in.
     `{target}` is the path and the query as they are sent."""
@@ -79,7 +81,7 @@ class HmacOptions(Options):
     encoding: Literal["hex", "base64"] = "hex"
     """The encoding of the hash."""
     place: Literal["header", "query"] = "header"
-    """Where to send the hash and the time. With `query` the time is in `{target}`."""
+    """Where to send the hash and the time. With `query`, `{target}` contains the time."""
     timestamp: HeaderText = "X-Timestamp"
     """Name of the header or parameter with the time, in Unix seconds."""
     signature: HeaderText = "X-Signature"
@@ -94,7 +96,8 @@ class AwsOptions(Options):
     service: HeaderText = "execute-api"
     """The name of the service in signatures."""
     access_key: SecretStr | None = None
-    """Access key. Without it, rankwatch searches credentials as AWS's own tools do."""
+    """Access key. Without it, rankwatch looks for credentials in the same places as AWS's own
+    tools."""
     secret_key: SecretStr | None = None
     """Secret key of the access key."""
 
@@ -146,7 +149,7 @@ class HttpOptions(Options):
     headers: Annotated[dict[str, SecretStr], AfterValidator(check_headers)] = Field(
         default_factory=dict
     )
-    """Headers to send. `Name_file: path` reads the value of a header from a file."""
+    """Headers to send. To read the value of a header from a file, write `Name_file: path`."""
     token: HeaderSecret | None = None
     """Token for the header `Authorization: Bearer`."""
     auth: Annotated[AuthOptions | None, NOT_IN_HASH] = None
@@ -189,28 +192,29 @@ class HttpOptions(Options):
 
 
 class HttpSourceOptions(HttpOptions):
-    """A recommender that answers with JSON. An answer has the list of one user or of a batch."""
+    """A recommender that answers with JSON. An answer has one user's list, or those of a batch."""
 
     url: Annotated[SecretStr, readable_by(_check_url)]
     """The address. `{user}`, `{k}` and `{slot:%Y-%m-%d}` are filled in, percent-encoded. `{users}`
     is a batch of users, separated by commas. Redirects are not followed."""
     profile: Annotated[str | None, NOT_IN_HASH] = None
     """A profile with default options for a known API (docs/reference/http-profiles.md), or your own
-    file, `./FILE.yaml`. `url` is then the server's address. Mappings are merged with those of the
-    profile."""
+    file, `./FILE.yaml`. With a profile, `url` is the server's address. Mappings are merged
+    with those of the profile."""
     with_: Annotated[dict[str, Any] | None, NOT_IN_HASH] = Field(
         default=None, alias="with", repr=False, exclude=True
     )
     """Values of the profile's variables."""
     endpoint: str | None = None
-    """Appended to `url`. It may have placeholders. Profiles set it."""
+    """Path that is appended to `url`. It may have placeholders. All built-in profiles set it."""
     batch: Annotated[int | None, NOT_IN_HASH] = Field(default=None, ge=1, le=10_000)
-    """The largest number of users in one request. If the server answers 413, or with more than
-    `max_bytes`, all further requests are for half as many users."""
+    """The largest number of users in one request. If the server answers 413, or sends more than
+    `max_bytes`, all further requests ask for half as many users."""
     answers: Expression | None = None
-    """With `batch`: JMESPath to the users' answers (default: the whole answer). They are an object
-    with users' keys, or an array. Without `user`, the array has the order of the request. `items`,
-    `scores` and `user` are applied to the answer of each user."""
+    """With `batch`: JMESPath to the part of the answer that has one entry for each user (default:
+    the whole answer). It is an object with the users' keys, or an array. Without `user`, the
+    entries of an array must be in the order of the request. `items`, `scores` and `user` are
+    applied to each entry."""
     items: Expression = "@"
     """JMESPath to the array of item ids in the answer, best first."""
     scores: Expression | None = None
@@ -233,10 +237,10 @@ class HttpSourceOptions(HttpOptions):
     """The HTTP method. The request must be safe to repeat."""
     # The body may contain a key, so neither repr nor a dump shows it.
     body: Any = Field(default=None, repr=False, exclude=True)
-    """JSON to POST. `{user}`, `{k}` and `{slot:...}` in its texts are filled in. `"{k}"` alone
-    becomes a number, and so does the key of a user with `"{user:int}"` or `"{users:int}"`. With
-    `batch`, `"{users}"` alone becomes the array of keys, and `"{count}"` their number. An array of
-    one element that names `{user}` gets this element once for each user."""
+    """JSON to POST. `{user}`, `{k}` and `{slot:...}` in its texts are filled in. The text `"{k}"`
+    becomes a number. `"{user:int}"` and `"{users:int}"` write the keys of users as numbers. With
+    `batch`, the text `"{users}"` becomes the array of keys, and `"{count}"` becomes their number.
+    If an array has one element, and the element contains `{user}`, it is repeated for each user."""
     concurrency: Annotated[int, NOT_IN_HASH] = Field(default=32, ge=1, le=512)
     """The largest number of requests at the same time."""
     max_in_flight: Annotated[
@@ -250,8 +254,8 @@ class HttpSourceOptions(HttpOptions):
     daemon."""
     requests_a_day: Annotated[int | None, NOT_IN_HASH] = Field(default=None, ge=1)
     """The largest number of requests in a day (UTC) to the host of `url`, from all sources that set
-    this. Retries are counted too. Users that remain are `too_slow`. Each start of the daemon and
-    each command begins to count at zero."""
+    this. Retries are counted too. Users that are not asked because of this are `too_slow`. The
+    count begins at zero when the daemon starts, and in each command."""
     retries: Annotated[int, NOT_IN_HASH] = Field(default=2, ge=0, le=10)
     """How often a request is retried after a failed connection, a timeout, 429 or 5xx. If the host
     asks for a pause (Retry-After), all requests to this host wait."""
@@ -298,17 +302,22 @@ class HttpSourceOptions(HttpOptions):
                     "in one request"
                 )
             return
-        # If there are no users, arrays that repeat an element for each user are empty.
+        # With no users, an element that is repeated for each user disappears. So a {user} that is
+        # left is an error.
         body = json.dumps(body_for_batch(self.body, ()), default=str)
         if "user" in placeholders(f"{self.address} {body}"):
             yield (
-                "with batch, one request asks for many users. Write {users}, or an array in the body "
-                "with one element that has {user}. rankwatch repeats that element for each user"
+                "with batch, one request asks for many users. Write {users}, or an array in the "
+                "body with one element that has {user}. rankwatch repeats that element for each "
+                "user"
             )
 
 
 class HttpUsersOptions(UserColumnOptions, HttpOptions):
-    """All users, in the answer to one GET. It has an array of keys or of objects with segments."""
+    """All users, in the answer to one GET.
+
+    The answer has an array of keys, or of objects with segments.
+    """
 
     user: ColumnName = "user"
     """Name of the user's key in each object."""
@@ -319,7 +328,7 @@ class HttpUsersOptions(UserColumnOptions, HttpOptions):
         if placeholders(self.url.get_secret_value()) - {"slot"}:
             yield (
                 "url may contain only {slot:...}, because one request gets all users: leave out "
-                "others"
+                "other placeholders"
             )
 
 

@@ -29,11 +29,11 @@ from monitor.sources.http.connection_pool import open_socket
 from monitor.texts.tls_faults import write_tls_fault
 
 _MARGIN_S = 30.0
-"""How long before its end a token is replaced. If its life is short, this is a tenth of it."""
+"""How long before its expiry a token is replaced. For a short life, it is a tenth of the life."""
 _REFUSED_S = 60.0
 """The shortest time between two replacements of refused tokens."""
 _FAILED_S = 1.0
-"""How long requests fail after the server gave no token. The server is not asked again."""
+"""How long requests fail after the server gave no token. Then the server is asked again."""
 _PART = re.compile(rb"\{(method|target|timestamp|body)\}")
 
 
@@ -96,7 +96,7 @@ def _aws_signer(options: AwsOptions, deadline: Deadline) -> Callable[[ClientRequ
 
     Each pull searches for the keys, because temporary keys expire.
     """
-    # These packages are in an extra.
+    # An extra installs these packages.
     from botocore import auth, awsrequest, credentials, exceptions, session  # noqa: PLC0415
 
     def find_keys() -> Any:  # noqa: ANN401 - untyped
@@ -135,7 +135,10 @@ def _describe(error: Exception) -> str:
 
 
 class AccessTokens:
-    """The access token of one client. It is used until it expires, in one event loop only."""
+    """The access token of one client.
+
+    It is used until it expires. All requests must come from one event loop.
+    """
 
     def __init__(
         self,

@@ -1,8 +1,8 @@
 """One event loop and one pool of connections for all pulls of this process.
 
-Opening a connection costs more than a request, so pulls share connections. This is safe: headers
-belong to each request, cookies are not stored, and each set of trusted authorities has its own
-connections.
+Opening a connection costs more than a request, so pulls share connections. Shared connections do
+not mix the pulls, because each request has its own headers, and cookies are not stored. Each set of
+trusted authorities has its own connections.
 """
 
 import asyncio
@@ -30,7 +30,8 @@ T = TypeVar("T")
 _IDLE_S = 0.5
 """How long an idle connection stays open.
 
-Servers keep it open longer. With many hosts, a longer time would use all sockets of the process.
+This is shorter than servers allow. With many hosts, a longer time would use all sockets of the
+process.
 """
 _ADDRESS_S = 10
 """How long a host's address is cached."""
@@ -81,7 +82,7 @@ class _PullLoop:
         self._thread.start()
 
     def run(self, pull: Callable[[aiohttp.ClientSession], Coroutine[None, None, T]]) -> T:
-        """Run the pull and return its result. The pull ends by its own deadline."""
+        """Run the pull and return its result. The pull itself must end at its deadline."""
         return asyncio.run_coroutine_threadsafe(self._with_session(pull), self._loop).result()
 
     def end(self) -> None:
@@ -175,7 +176,7 @@ def _load(
     cert_file: str | None = None,
     key_file: str | None = None,
 ) -> ssl.SSLContext:
-    # Pulls with the same context share connections. If a file is replaced, the context is new.
+    # Pulls with the same context share connections. If a file is replaced, a new context is made.
     context = ssl.create_default_context(cafile=ca_file)
     if cert_file is not None:
         # Without a password here, OpenSSL would ask for one on the terminal.

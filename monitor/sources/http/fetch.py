@@ -195,7 +195,7 @@ def _connection_failure(error: Exception, options: HttpOptions) -> RequestFailur
             is_retried = False
         case _:
             number = getattr(error, "errno", None)
-            cause = os.strerror(number) if number else "its end was not seen"
+            cause = os.strerror(number) if number else "the reason is not known"
             note = f"refused or lost the connection: {cause}"
     is_of_host = isinstance(error, aiohttp.ClientConnectorError) and not isinstance(
         error, aiohttp.ClientSSLError
@@ -208,7 +208,7 @@ def _connection_failure(error: Exception, options: HttpOptions) -> RequestFailur
 
 
 def _proxy_failure(error: Exception, proxy: WebProxy, failure: RequestFailure) -> RequestFailure:
-    """The failure of the proxy. If the proxy is not at fault, ``failure`` itself."""
+    """The failure of the proxy if it is at fault. Otherwise ``failure`` is returned."""
     if isinstance(error, aiohttp.ClientHttpProxyError):
         is_login = error.status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED
         advice = "check that the proxy may connect to this host"

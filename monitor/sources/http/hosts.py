@@ -1,7 +1,7 @@
 """The state of a host that all pulls from it share.
 
-This is its limits, the pause that it asked for, and whether it was given up. Only the thread that
-pulls uses this state. It exists as long as the process.
+The state has the limits of the host, the pause that it asked for, and whether it was given up. Only
+the thread that pulls uses the state. It exists as long as the process.
 """
 
 import asyncio
@@ -24,26 +24,27 @@ from monitor.sources.http.request import AnswersByUser, RequestFailure
 _Outcome = AnswersByUser | RequestFailure
 _Request = Callable[[], Awaitable[_Outcome]]
 _Probe = asyncio.Future[RequestFailure | None]
-"""A probe. Its result is None if its request was answered or was never sent."""
+"""The result of a probe. It is None if the request was answered or was never sent."""
 
 
 class Knee:
-    """Learns how many requests at the same time a host answers before they queue there.
+    """Learns how many requests a host answers at the same time before they queue there.
 
-    It learns from windows of requests, as Envoy's adaptive concurrency does.
+    It learns from one window of requests after another, as Envoy's adaptive concurrency does.
     """
 
     _TOLERATED = 1.05
-    """Times the latency without a queue, beyond the sampling errors of both medians."""
+    """A host is slow if its median latency exceeds the latency without a queue by this factor. The
+    sampling errors of both medians are tolerated too."""
     _REFUSED = 0.05
-    """Share of a window."""
+    """The limit falls if a larger share of the requests in a window was refused."""
     _MORE = 1.5
     _FEWER = 0.85
     _MUCH_FEWER = 0.7
 
     def __init__(self) -> None:
         self.limit = 2.0
-        self.is_reached = False  # whether a request had to wait: then a higher limit is useful
+        self.is_reached = False  # whether a request had to wait, so a higher limit would help
         self._since_s = 0.0
         self._is_starting = True
         self._unqueued_s = inf
@@ -52,7 +53,7 @@ class Knee:
         self._refused = 0
 
     def add(self, begun_s: float, ended_s: float, *, is_refused: bool) -> None:
-        """Learn from a request that began under the present limit."""
+        """Learn from a request. Requests that began under an earlier limit are ignored."""
         if begun_s < self._since_s:
             return
         window = max(16, 2 * self.limit)
@@ -136,7 +137,7 @@ _CREDIBLE_PAUSE_S = 86_400.0
 @dataclass(frozen=True, slots=True)
 class _Pause:
     until_s: float
-    failure: RequestFailure  # for requests whose deadline is before the end of the pause
+    failure: RequestFailure  # of requests whose deadline is before the end of the pause
 
 
 class Host:
@@ -152,8 +153,8 @@ class Host:
         self._sleep = sleep
         self._now = now
         self._day = date.min
-        self._day_requests = 0  # only from sources with requests_a_day
-        # Breakers and pauses by the requested address. The key "" is for the whole host.
+        self._day_requests = 0  # only requests of sources with requests_a_day are counted
+        # The breakers and pauses of each requested address. The key "" is for the whole host.
         self.breakers = defaultdict[str, Breaker](Breaker)
         self._pauses = dict[str, _Pause]()
         self._knee = Knee()
@@ -256,8 +257,9 @@ class Host:
             self._day_requests = 0
         if self._day_requests >= most:
             note = (
-                f"was not asked: it has had the {most:,} requests of requests_a_day, and is not "
-                f"asked again before {self._day + timedelta(days=1)} 00:00 UTC"
+                f"was not asked, because it got {most:,} requests today (UTC), as many as "
+                f"requests_a_day allows: it is asked again from {self._day + timedelta(days=1)} "
+                "00:00 UTC"
             )
             return RequestFailure(CoverageReason.TOO_SLOW, note)
         self._day_requests += 1
@@ -267,7 +269,7 @@ class Host:
         pause_s = min(failure.retry_after_s, _LONGEST_PAUSE_S)
         if not pause_s:
             return
-        # A host does not limit clients for more than a day. Such an answer is for one address only.
+        # No host limits clients for more than a day. So a longer pause is for one address only.
         key = "" if failure.retry_after_s <= _CREDIBLE_PAUSE_S else what
         until_s = self._monotonic() + pause_s
         if key not in self._pauses or until_s > self._pauses[key].until_s:

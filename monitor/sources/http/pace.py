@@ -14,7 +14,7 @@ _SLOW_S = 0.5
 
 
 class PullPace:
-    """The times of one pull. It begins now. Only the thread that pulls uses it."""
+    """Measures the times of one pull, from now. Only the thread that pulls uses this object."""
 
     def __init__(self) -> None:
         self._begun_at = time.monotonic()
@@ -39,15 +39,16 @@ class PullPace:
     def busy(self, *, with_own_work: bool) -> str | None:
         """A note if this thread waited for a processor for more than half of the time.
 
-        With ``with_own_work``, the time in which it used the processor is added. A thread that
-        works all the time sends requests too slowly, but it notices each answer in time.
+        With ``with_own_work``, the time in which it used the processor counts as waiting too. A
+        thread that works all the time sends requests too slowly, but it notices each answer in
+        time.
         """
         worked_s, waited_s = _processor_s()
         busy_s = waited_s - self._waited_s
         if with_own_work:
             busy_s += worked_s - self._worked_s
         elapsed_s = time.monotonic() - self._begun_at
-        if busy_s <= elapsed_s / 2 or elapsed_s < 1:  # a shorter time shows nothing
+        if busy_s <= elapsed_s / 2 or elapsed_s < 1:  # too short a time shows nothing
             return None
         return (
             f"is not at fault: rankwatch or its machine was too busy, for {busy_s:.1f} of "
@@ -76,8 +77,8 @@ class PullPace:
         if not is_quick and not has_waited:
             return RequestFailure(CoverageReason.TIMEOUT, f"had not answered {passed}{others}")
         limits = "max_rate or max_in_flight" if is_limited else "concurrency"
-        advice = f"raise deadline or {limits}, or ask fewer users"
-        note = f"was quick, but not done {passed}: {advice}{others}"
+        advice = f"raise deadline or {limits}, or sample fewer users"
+        note = f"answered quickly, but had not answered all users {passed}: {advice}{others}"
         return RequestFailure(CoverageReason.TOO_SLOW, note)
 
 

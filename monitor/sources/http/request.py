@@ -46,7 +46,7 @@ class RequestFailure:
 
     @property
     def is_silence(self) -> bool:
-        """Whether the source gave no answer about users, because it was away, refused or failed."""
+        """Whether no answer about the users came, because the source was away or failed."""
         return self.reason in _SILENT
 
 
@@ -60,7 +60,7 @@ class ListAnswer:
 
 
 AnswersByUser = Mapping[str, ListAnswer | RequestFailure]
-"""For all users of one request."""
+"""The answer or failure of each user of a request."""
 
 
 class RequestTemplate:
@@ -210,7 +210,7 @@ class RequestTemplate:
         if isinstance(answers, dict):
             return list(answers.items())
         if not isinstance(answers, list):
-            note = "gave an answer without an array or object of answers by user"
+            note = "gave an answer that has no array or object with the answers of the users"
             if self._options.answers:
                 shape = shape_of(answer, users)
                 note += f" at the path that `answers` gives ({self._options.answers}), in {shape}"

@@ -44,7 +44,7 @@ _LONGEST_PAUSE_S = 5.0
 _CAUSES = 3
 """The largest number of causes that a note gives for one reason."""
 _DEAD_AFTER = 2
-"""The source is given up after this many times ``concurrency`` requests without an answer."""
+"""The source is given up after ``concurrency`` times this number of requests without an answer."""
 _LIKELY_OURS = {
     CoverageReason.MISSING: "is url right?",
     CoverageReason.WRONG_USER: "are url and user right?",
@@ -56,8 +56,8 @@ _HUNG = RequestFailure(CoverageReason.TIMEOUT, "had not answered when the run's 
 class HttpSource:
     """A recommender over HTTP, with one user or a batch of users in each request. Port: Source.
 
-    It never raises an error because of the server. A server is given up if twice ``concurrency``
-    requests in a row get no answer.
+    Whatever the server does, this source raises no error. A server is given up if twice
+    ``concurrency`` requests in a row get no answer.
     """
 
     def __init__(self, options: HttpSourceOptions) -> None:
@@ -72,7 +72,10 @@ class HttpSource:
 
 
 class _HttpPull:
-    """One pull. It has the remaining users, the lists, and how long the source was silent."""
+    """One pull.
+
+    It has the remaining users, the lists, and the count of requests without an answer.
+    """
 
     def __init__(self, options: HttpSourceOptions, request: PullRequest) -> None:
         self._options = options
@@ -101,19 +104,21 @@ class _HttpPull:
         self._count = len(users)
         self._traces = TraceCollector()
         self._writing: asyncio.Future[None] | None = None
-        # For the users of a request: when it began after its time in the queue, when it was queued
+        # When each request began, by its users. Its time in the queue is added to this time.
         self._under_way: dict[tuple[str, ...], float] = {}
+        # The time at which each waiting request was put into the queue, by its users.
         self._queued: dict[tuple[str, ...], float] = {}
         self._causes: dict[CoverageReason, Counter[str]] = defaultdict(Counter)
-        self._timeouts: dict[str, str] = {}  # notes by user, until the end shows what was slow
+        # The notes by user. Only the end of the pull shows what was slow.
+        self._timeouts: dict[str, str] = {}
         self._silent_requests = 0
         self._given_up: RequestFailure | None = None
 
     async def pull(self, session: aiohttp.ClientSession) -> Pull:
         """Request the lists of all users.
 
-        Users that remain at the deadline are ``timeout``. If the source is not at fault, they are
-        ``too_slow``.
+        Users that remain at the deadline get the reason ``timeout``. If the source is not at fault,
+        they get ``too_slow``.
         """
         # The pulls of many comparisons must not begin at the same moment.
         await asyncio.sleep(0.01 * random.random())  # noqa: S311 - jitter
@@ -136,7 +141,7 @@ class _HttpPull:
         if self._writing is not None:
             await asyncio.wait([self._writing], timeout=_REPORT_S)
         for outcome in outcomes:
-            if isinstance(outcome, Exception):  # this is a defect of rankwatch
+            if isinstance(outcome, Exception):  # such an error is a defect of rankwatch
                 raise outcome
         pull = self._lists.pull()
         traces = self._traces.of(pull.rankings.users)
@@ -314,14 +319,14 @@ class _HttpPull:
         shape = self._template.empty
         if shape and len(pull.rankings) == self._count and not len(pull.rankings.items):
             notes[CoverageReason.EMPTY] = (
-                f"{host} gave every user an empty list at the path that `items` gives ({self._options.items}), in "
-                f"{shape}: is items right?"
+                f"{host} gave every user an empty list at the path that `items` gives "
+                f"({self._options.items}), in {shape}: is items right?"
             )
         return notes
 
 
 def _question(options: HttpSourceOptions, k: int) -> str:
-    """Everything that the answers depend on. It contains secrets."""
+    """A text with everything that the answers depend on. It contains secrets."""
     values = {}
     for name, field in type(options).model_fields.items():
         if NOT_IN_HASH not in field.metadata:

@@ -1,4 +1,4 @@
-"""Collects what answers over HTTP report: their time, their cache and their ids."""
+"""Collects the times of answers over HTTP, their ids, and whether a cache gave them."""
 
 import re
 import time
@@ -25,7 +25,8 @@ _STATUS = (
     "Cache-Status",
 )
 # An answer that the cache checked with the origin ("RefreshHit", "TCP_EXPIRED_HIT", "REVALIDATED")
-# does not count. The second number in X-Varnish is the request whose answer was stored.
+# is not regarded as an answer of the cache. The second number in X-Varnish is the request whose
+# answer was stored.
 _FROM_CACHE = re.compile(
     r"(?i)(?:^|[\s,;]|(?<!refresh)(?<!expired)_)(hit|stale|updating|collapsed)\b(?!=\?0)|^\d+ \d+$"
 )
@@ -46,7 +47,8 @@ class TraceCollector:
     def __init__(self) -> None:
         self._sign = ""
         self._users = list[str]()
-        self._rows = array("d")  # three numbers for each user
+        # The time, the age and the id of each user's answer.
+        self._rows = array("d")
 
     def add(self, users: Iterable[str], headers: Mapping[str, str]) -> None:
         """Add an answer about these users."""
@@ -62,7 +64,7 @@ class TraceCollector:
             self._rows.extend(row)
 
     def of(self, users: pd.Index) -> Traces:
-        """The traces of these users, in their order.
+        """The traces of these users, in the order of the users.
 
         The traces of an answer that was stored before a restart are NaN.
         """

@@ -35,7 +35,7 @@ class HttpUsers(Table):
     def batches(self, slot: datetime, columns: Sequence[str]) -> Iterator[TableBatch]:
         """All users in one batch.
 
-        Raises SourceError if the answer has no users, or if no user has one of the columns.
+        Raises SourceError if the answer has no users, or if no user has a value for a column.
         """
         options = self._options
         request = request_options(options, Deadline.after(options.timeout.total_seconds()))

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field, SecretStr
 
 from monitor.boundary.options import NOT_IN_HASH, Duration, Options, must, readable_by
+from monitor.boundary.redaction import require_encoded_login
 from monitor.boundary.slot_templates import check_placeholders, placeholders
 from monitor.model.unreadable import MAX_UNREADABLE
 from monitor.sources.expressions import Expression
@@ -42,7 +43,7 @@ Template = Annotated[
 class RedisOptions(Options):
     """The address of Redis or Valkey."""
 
-    url: Annotated[SecretStr, _is_url]
+    url: Annotated[SecretStr, readable_by(require_encoded_login), _is_url]
     """`redis://user:password@host:6379/0`, `unix:///path?db=0`,
     `redis+sentinel://host,host/service/0` or `redis+cluster://host,host`. `rediss` instead of
     `redis` uses TLS. `?ssl_ca_certs=/path`, `&ssl_certfile=...`, `&sentinel_password=...` may
@@ -56,10 +57,10 @@ class RedisSourceOptions(RedisOptions):
     """Type of the key: a sorted set or a list of ids, a string with JSON, or a hash with JSON in a
     field."""
     key: Template
-    """The key, such as `recs:v2:{user}`. `{k}` and `{slot:%Y-%m-%d}` are replaced too. Braces
-    around a placeholder remain: `recs:{{user}}` has the hash tag of a cluster."""
+    """The key, such as `recs:v2:{user}`. `{k}` and `{slot:%Y-%m-%d}` are replaced too. The outer
+    braces of `recs:{{user}}` remain, as the hash tag of a cluster."""
     field: Template | None = None
-    """The field of a hash. `{user}` may be here instead of in `key`."""
+    """The field of a hash. Write `{user}` either here or in `key`."""
     items: Expression = "@"
     """JMESPath to the array of item ids in the JSON, best first."""
     scores: Expression | Literal[True] | None = None
@@ -82,8 +83,7 @@ class RedisSourceOptions(RedisOptions):
         if not has_one_user or has_field != (self.type == "hash"):
             yield (
                 "write {user} once in key, or once in field with type: hash, because all users "
-                "would "
-                "get the same list without it"
+                "would get the same list without it"
             )
         of_json = self.items != "@" or isinstance(self.scores, str)
         if (of_json and not has_json) or (self.scores is True and self.type != "zset"):
@@ -97,13 +97,13 @@ class RedisUsersOptions(RedisOptions):
     """Users in Redis. They are the members of a set, or parts of the names of keys."""
 
     key: Template
-    """The key of a set, or the form of all users' keys, such as `recs:v2:{user}`. SCAN searches for
-    keys of this form. `{slot:%Y-%m-%d}` is replaced."""
+    """The key of a set of users, or the form of keys that contain a user, such as `recs:v2:{user}`.
+    SCAN searches for keys of this form. `{slot:%Y-%m-%d}` is replaced."""
     timeout: Annotated[Duration, NOT_IN_HASH] = timedelta(minutes=5)
     """The longest time to read all users."""
     max_unreadable: MaxUnreadable = MAX_UNREADABLE
     max_rows: Annotated[int, NOT_IN_HASH] = Field(default=5_000_000, ge=1, le=10**8)
-    """Most users."""
+    """The largest number of users. If there are more, reading fails."""
 
 
 _SOURCE = "monitor.sources.redis.source"

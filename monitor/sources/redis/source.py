@@ -89,7 +89,7 @@ class RedisServer:
         return Sentinel(nodes, sentinel_kwargs=of_sentinels, **options).master_for(service)
 
     def describe(self, error: Exception) -> str:
-        """The text on what happened and what to do.
+        """Say what happened and what to do.
 
         The error's own text is not used, because it may contain data.
         """
@@ -139,8 +139,9 @@ class RedisSource:
         return replace(pull, notes=notes, unreadable=tally.unreadable)
 
     def _replies(self, request: PullRequest, users: Sequence[str]) -> Iterator[object]:
-        """The replies, in the order of the users. An error for one user is a reply too."""
-        # Threads do this, because they can be left at the deadline if DNS or answers hang.
+        """The replies, in the order of the users. An error of one user's command is a reply too."""
+        # A thread asks, because a thread can be abandoned at the deadline if DNS or an answer
+        # hangs.
         deadline = Deadline.after(request.timeout_s)
         size = self._options.batch
 
@@ -261,7 +262,7 @@ class RedisUsers:
 
 
 def _members(client: Any, key: str) -> Iterator[str]:  # noqa: ANN401
-    """The members of a set. For a key with ``{user}``, the users in the names of keys."""
+    """The members of the set. If the key has ``{user}``, the users in the names of the keys."""
     before, placeholder, after = key.partition("{user}")
     if not placeholder:
         yield from client.sscan_iter(key, count=_ROWS)

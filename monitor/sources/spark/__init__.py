@@ -6,7 +6,8 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, SecretStr
 
-from monitor.boundary.options import NOT_IN_HASH, Options, must
+from monitor.boundary.options import NOT_IN_HASH, Options, must, readable_by
+from monitor.boundary.redaction import require_encoded_login
 from monitor.boundary.slot_templates import check_placeholders, placeholders
 from monitor.sources.kinds import Reader, SourceKind
 from monitor.sources.table_options import ListColumnOptions, UserColumnOptions
@@ -15,7 +16,11 @@ _Place = Annotated[str, Field(min_length=1, max_length=2000), AfterValidator(che
 
 
 def _is_address(url: str) -> bool:
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+        _ = parts.port  # raises ValueError for an invalid port
+    except ValueError:  # it may quote the URL
+        return False
     return parts.scheme == "sc" and bool(parts.hostname)
 
 
@@ -28,7 +33,7 @@ _is_remote = must(
 class SparkOptions(Options):
     """One table for each slot, in a catalogue or at a path."""
 
-    remote: Annotated[SecretStr, _is_remote, NOT_IN_HASH]
+    remote: Annotated[SecretStr, readable_by(require_encoded_login), _is_remote, NOT_IN_HASH]
     """Address of the Spark Connect server: `sc://host:15002`. Both arms and the users must have the
     same address."""
     table: _Place | None = None

@@ -30,7 +30,7 @@ _is_bare = not hasattr(_main, "__file__")
 if _is_bare:
     _main.__file__ = ""
 try:
-    # The warning on pandas 3 is for parts that rankwatch does not use.
+    # The warning on pandas 3 is about parts of PySpark that rankwatch does not use.
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     import grpc
     from pyspark.errors import PySparkException
@@ -49,10 +49,10 @@ finally:
         del _main.__file__
 
 CANCEL_S = 5.0
-"""How long a server may take to cancel after the deadline. Then the connection is closed."""
+"""How long a server may take to cancel jobs. After this time, the connection is closed."""
 _RETRIES = 4  # they take about 8 s
-# With a limit, Spark measures the size of a batch after each row. For rows without a list, this
-# takes quadratic time.
+# With a limit, Spark measures the size of the batch after each row. For many rows without a list,
+# the total time is quadratic.
 _ANY_SIZE = ("spark.sql.execution.arrow.maxBytesPerBatch", str(2**31 - 1))
 
 _REASONS = {
@@ -85,7 +85,7 @@ _REASONS = {
         "memory: see the server's log"
     ),
 }
-"""A reason for each pattern. The first pattern that matches the text of Spark's error is used."""
+"""The reason for each pattern. The first pattern that matches the text of Spark's error decides."""
 
 
 @contextmanager
@@ -123,7 +123,8 @@ def ship_program(session: SparkSession) -> None:
             for path in sorted(root.rglob("*.py")):
                 name = path.relative_to(root.parent)
                 content = path.read_text(encoding="utf-8")
-                # Executors need no options of sources. They lack the library for options.
+                # The package is sent without the options of sources, because executors lack the
+                # library for options.
                 if name.name == "__init__.py" and "sources" in name.parts:
                     content = ""
                 archive.writestr(str(name), content)

@@ -38,14 +38,13 @@ from monitor.sources.table_lists import ListColumns, TableLists
 PARTS_HERE = 64
 """The largest number of parts that are sent back.
 
-More parts are merged on the cluster, `_TOGETHER` parts in each task.
+If there are more, the cluster merges them first, `_TOGETHER` parts in each task.
 """
 _TOGETHER = 32
 
 _NOT_PULLED = (
     "spark measures the lists on its own server: baseline, candidate, users and "
-    "noise_floor.retrain "
-    "must all be spark with the same server"
+    "noise_floor.retrain must all be spark with the same server"
 )
 
 
@@ -54,7 +53,7 @@ def join_in_spark(
     users: SparkUsersOptions,
     dimensions: Sequence[str],
 ) -> JoinedTables | None:
-    """These tables as one joined source. None if they are of different servers."""
+    """These tables as one joined source. None if they are on different servers."""
     for options in lists.values():
         if (options.remote, options.conf) != (users.remote, users.conf):
             return None
@@ -77,7 +76,10 @@ class OnlyJoined:
 
 
 class JoinedTables:
-    """Tables of lists, with the names of `SourceKind`, and a table of users. Port: JoinedSource."""
+    """Tables of lists and a table of users.
+
+    Port: JoinedSource. ``lists`` has the options of the tables by name, as `SourceKind` describes.
+    """
 
     def __init__(
         self,
@@ -93,7 +95,8 @@ class JoinedTables:
     def read(self, request: JoinRequest) -> Iterator[_MeasuredThere]:
         """Open the tables.
 
-        Raises SourceError if the users cannot be read. Lists that cannot be read only get a note.
+        Raises SourceError if the users cannot be read. If lists cannot be read, the run continues,
+        and a note says why.
         """
         with spark.open_session(self._users, Deadline.after(request.timeout_s)) as session:
             spark.ship_program(session)
@@ -121,7 +124,7 @@ class _MeasuredThere:
         self._unread = dict(unread)
         self.lacks: tuple[str, ...] = ()
         if "noise_floor" in unread:
-            # The run continues without these lists and reports this.
+            # The run continues without these lists and reports that they are missing.
             self.lacks = (f"noise_floor: {self._unread.pop('noise_floor')}",)
         self.unreadable: list[Unreadable] = [*users.unreadable]
         self.asked = users.asked
@@ -153,7 +156,7 @@ class _MeasuredThere:
             unread=self._unread,
             k=self._request.k,
         )
-        # All rows of a user are in one partition and are paired there. So no row is sorted or sent
+        # All rows of a user are in one partition, which pairs them. So no row is sorted or sent
         # twice.
         rows = self._users.rows
         for lists in self._lists.values():
@@ -198,7 +201,7 @@ class _Table:
     def key(self, name: str) -> spark.Column:
         """A column of users as text. It is null if a row has no user.
 
-        Raises SourceError if the type of the column cannot be users.
+        Raises SourceError if values of the column's type cannot be users.
         """
         id_column(one_array(self.empty[name]), name, self.where)
         return spark.text_of(name, user_keys(name, self.where))
@@ -208,8 +211,8 @@ class _Table:
     ) -> tuple[Unreadable, ...]:
         """Count the unreadable values.
 
-        A check has a column, what the column needs, and a condition. The condition is true for
-        unreadable values.
+        Each check names a column, says what its values must be, and has a condition. The condition
+        is true for unreadable values.
         """
         counts = [F.count(F.when(is_unreadable, 1)) for _, _, is_unreadable in checks]
         ((total, *results),) = self.frame.agg(F.count(F.lit(1)), *counts).collect()
@@ -307,7 +310,7 @@ class _Lists(_Table):
         names = {field.name: getattr(options, field.name) for field in fields(ListColumns)}
         self.columns = ListColumns(**names)
         key = self.key(options.user)
-        # This reads no rows. Columns that cannot be lists raise an error before the join.
+        # This reads no rows. It raises an error before the join if a column cannot contain lists.
         nobody = pd.Index([], dtype="str")
         empty = {name: one_array(self.empty[name]) for name in options.columns}
         TableLists(options=options, users=nobody, k=request.k, where=self.where).pull([empty])
@@ -326,7 +329,7 @@ class _Lists(_Table):
 def _first(k: int, items: str, scores: str | None) -> dict[str, spark.Column]:
     """The columns of items and scores, cut to k items.
 
-    If scores have another length than the items, they become null, so that they do not fit.
+    If a list has more or fewer scores than items, the scores become null, and the list is reported.
     """
     lists = spark.column_of(items)
     cut = {items: F.slice(lists, 1, k)}

@@ -1,6 +1,6 @@
 """The functions that Spark's executors run, each for one partition.
 
-The executors need only numpy, pandas and pyarrow for this.
+The functions need only numpy, pandas and pyarrow.
 """
 
 import json
@@ -22,11 +22,12 @@ from monitor.sources.table_lists import ListColumns, TableLists
 MERGED_BYTES = 16 << 20
 """Parts are merged up to about this size. Spark's limit for one message is much higher."""
 PARTS = "asked long, part binary, unreadable string"
-"""The columns of results: the number of users, the measured part, and the unreadable rows."""
+"""The columns of a result. They are the number of users, the measured part, and the unreadable
+rows."""
 
 
 class UnreadableLists(dict[str, tuple[Unreadable, ...]]):
-    """The counts of unreadable values, by the name of the lists."""
+    """The counts of unreadable values in each arm's lists. The keys are the names of the lists."""
 
     def add(self, name: str, parts: Sequence[Unreadable]) -> None:
         """Add these counts."""
@@ -45,7 +46,10 @@ class UnreadableLists(dict[str, tuple[Unreadable, ...]]):
 
 
 def user_keys(column: str, where: str) -> Callable[[pa.Array], pa.Array]:
-    """A function that returns the users of a column as text. A value that is no user becomes null."""
+    """A function that returns the users of a column as text.
+
+    A value that is no user becomes null.
+    """
 
     def keys(values: pa.Array) -> pa.Array:
         return id_column(values, column, where).cast(pa.string())
@@ -57,7 +61,8 @@ def user_keys(column: str, where: str) -> Callable[[pa.Array], pa.Array]:
 class MeasuredPartition:
     """Measures the users of a partition. The partition has all rows of these users.
 
-    A row with ``asked`` is a user. Any other row belongs to the lists whose name is its ``side``.
+    If ``asked`` is true in a row, the row is a user of the panel. Any other row is a row of lists,
+    and its ``side`` is the name of these lists.
     """
 
     measurer: Measurer
@@ -68,7 +73,7 @@ class MeasuredPartition:
     k: int
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """One row of results. None if the partition has no user."""
+        """Yield the result as one row. Yield nothing if the partition has no user."""
         rows = []
         users = []
         count = 0

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field, SecretStr, ValidationInfo
 from sqlalchemy.exc import ArgumentError
 
 from monitor.boundary.options import NOT_IN_HASH, Duration, Options, resolve_path
-from monitor.boundary.redaction import require_whole_password
+from monitor.boundary.redaction import require_encoded_login
 from monitor.model.errors import ConfigError
 from monitor.sources import table_options
 from monitor.sources.kinds import Reader, SourceKind
@@ -29,15 +29,16 @@ _Log = Annotated[
 
 
 def _check_url(secret: SecretStr, info: ValidationInfo) -> SecretStr:
+    text = secret.get_secret_value()
+    require_encoded_login(text)
     try:
-        url = sa.make_url(secret.get_secret_value())
+        url = sa.make_url(text)
     except (ArgumentError, ValueError):
         msg = (
             "is not a database URL: write postgresql://user:password@host:5432/name or "
             "sqlite:///path/to/file.db"
         )
         raise ValueError(msg) from None
-    require_whole_password(url)
     if url.get_backend_name() == "sqlite" and is_file(url.database):
         url = url.set(database=resolve_path(str(url.database), info))
         return SecretStr(url.render_as_string(hide_password=False))
@@ -45,7 +46,7 @@ def _check_url(secret: SecretStr, info: ValidationInfo) -> SecretStr:
 
 
 def is_file(database: str | None) -> bool:
-    """Whether the database of an SQLite URL is a file."""
+    """Whether the database in an SQLite URL is a file, and not in memory."""
     return bool(database) and not str(database).startswith((":memory:", "file:"))
 
 
@@ -55,8 +56,8 @@ class SqlOptions(Options):
     binds: ClassVar[frozenset[str]] = frozenset({"slot"})  # the names that a query may bind
 
     url: Annotated[SecretStr, AfterValidator(_check_url)]
-    """SQLAlchemy URL of the database. rankwatch only reads, so use an account that may only
-    read."""
+    """URL of the database, as SQLAlchemy writes it. rankwatch only reads, so use an account that
+    may only read."""
     table: Annotated[str, Field(min_length=1, max_length=200)] | None = None
     """Table or view that is read completely, with its schema if needed: `recs.lists`."""
     query: QueryText | None = None

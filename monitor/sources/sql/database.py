@@ -21,16 +21,19 @@ from monitor.sources.table_lists import TableBatch
 from monitor.texts.wording import write_extra
 
 _FETCH = 10_000  # the number of rows
-_FETCH_LENGTH = 1 << 26  # the number of characters in all rows of a fetch
-_LONGEST_VALUE = 1 << 22  # the number of characters or bytes
+_FETCH_LENGTH = 1 << 26  # the largest number of characters in all rows of a fetch
+_LONGEST_VALUE = 1 << 22  # the largest number of characters or bytes
 _SQLITE_STEPS = 10_000
 _LONGEST_CONNECT_S = 10.0
-_HARMLESS_PRAGMAS = frozenset({"data_version", "page_size"})  # full-text tables need them
+_HARMLESS_PRAGMAS = frozenset({"data_version", "page_size"})  # full-text tables use these pragmas
 _CANCELLED = "57014"  # the SQLSTATE query_canceled, which statement_timeout causes
 
 
 class ReadOnlyDatabase:
-    """A database to read from. Each read has its own connection, so threads share none."""
+    """A database to read from.
+
+    Each read opens its own connection, so threads share no connection.
+    """
 
     def __init__(self, url: str, max_rows: int) -> None:
         self._max_rows = max_rows
@@ -87,9 +90,9 @@ class ReadOnlyDatabase:
         columns: Sequence[str],
         deadline: Deadline,
     ) -> list[str]:
-        """The columns of the table that have these columns and fields of objects.
+        """The columns of the table to read for these names. A name may be a field in a column.
 
-        For a query, the given columns are returned.
+        For a query, the names are returned unchanged.
         """
         if options.table is None or not any("." in name for name in columns):
             return list(columns)
@@ -101,8 +104,8 @@ class ReadOnlyDatabase:
         return roots
 
     def _fetch(self, result: sa.Result[Any]) -> Iterator[Sequence[sa.Row[Any]]]:
-        """The rows in parts. Each part has a limited size in memory."""
-        size = 1  # because the length of values is not known yet
+        """The rows in parts. The size of a part in memory is limited."""
+        size = 1  # small, because the length of the values is not known yet
         while rows := result.fetchmany(size):
             values = chain.from_iterable(rows)
             lengths = (len(value) for value in values if type(value) in {str, bytes, list})
@@ -217,8 +220,8 @@ def _limit(connection: sa.Connection, deadline: Deadline) -> None:
 
 
 def _permission(action: int, first: str | None, second: str | None, *_: object) -> int:
-    # Even with `query_only`, ATTACH, VACUUM INTO and pragmas can change files. VACUUM INTO
-    # attaches.
+    # Even with `query_only`, ATTACH, VACUUM INTO and pragmas can change files. VACUUM INTO needs no
+    # test of its own, because it attaches a file.
     is_harmless = first in _HARMLESS_PRAGMAS and second is None
     if action == sqlite3.SQLITE_ATTACH or (action == sqlite3.SQLITE_PRAGMA and not is_harmless):
         return sqlite3.SQLITE_DENY

@@ -104,7 +104,7 @@ def _only_code(query: str, dialect: str) -> str:
 
 
 def _list_place(code: str, start: int, stop: int) -> tuple[int, int] | None:
-    """The place that ``IN :users`` replaces, if the name follows IN or = ANY.
+    """The place to replace by ``IN :users``. None if the name does not follow IN or = ANY.
 
     The place includes parentheses.
     """

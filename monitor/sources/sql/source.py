@@ -32,11 +32,11 @@ def statement_of(
     slot: datetime,
     dialect: str,
 ) -> sa.Executable:
-    """A SELECT of the columns from the table or log. If the options have a query, the query."""
+    """The query in the options. Without one, a SELECT of the columns from the table or log."""
     if options.table is None:
         assert options.parsed_query is not None  # noqa: S101 - options have a query or a table
         return options.parsed_query.statement()
-    # If a quoted name is no column, SQLite reads it as text, unless the table is named too.
+    # The table is named too, because SQLite reads a quoted name that is no column as text.
     rows: sa.Select[*tuple[Any, ...]] = sa.select(*table_of(options.table, columns).c)
     served = getattr(options, "served", None)
     if served is None:
@@ -109,7 +109,7 @@ def count_unserved(
     options: SqlOptions,
     deadline: Deadline,
 ) -> tuple[Unreadable, ...]:
-    """The number of this arm's rows in a log that have no time or no request id.
+    """Count the rows of this arm in a log that have no time or no request id.
 
     Rows need a request id only if the options name its column.
     """
@@ -150,7 +150,7 @@ class SqlTable(Table):
         return self._database.where
 
     def batches(self, slot: datetime, columns: Sequence[str]) -> Iterator[TableBatch]:
-        """Batches of some thousand rows. There is no batch if there are no rows.
+        """Batches of some thousand rows. A table without rows has no batch.
 
         Raises SourceError if the rows cannot be read within the timeout.
         """
@@ -169,7 +169,7 @@ class SqlTable(Table):
             limit = format_duration(options.timeout)
             msg = (
                 f"{database.where} did not send all rows within {limit}: raise timeout, or "
-                "select fewer"
+                "select fewer rows"
             )
             raise SourceError(msg, permanent=False) from None
 
@@ -188,7 +188,7 @@ class SqlSource:
 
     def pull(self, request: PullRequest) -> Pull:
         """The lists of the requested users."""
-        # A thread does this, because it can be left if DNS hangs or a driver waits forever.
+        # A thread asks, because a thread can be abandoned if DNS or a driver hangs.
         call = BackgroundCall(partial(self._pull, request), name="sql")
         try:
             return call.wait(Deadline.after(request.timeout_s + 1))
@@ -199,12 +199,12 @@ class SqlSource:
         options = self._options
         users = request.users.tolist()
         size = options.batch if "users" in self._names else max(1, len(users))
-        # For each statement that has not ended, its users.
+        # The users of each statement that has not ended.
         waiting = deque(users[start : start + size] for start in range(0, len(users), size))
         batches = self._batches(request, waiting)
         unserved: tuple[Unreadable, ...] = ()
         deadline = Deadline.after(request.timeout_s)
-        with suppress(OverdueError):  # it has been reported for the lists
+        with suppress(OverdueError):  # the deadline was reported for the lists already
             unserved = count_unserved(self._database, options, deadline)
         lists = TableLists(
             options=options,

@@ -1,1 +1,1 @@
-"""Every table of the database. Migrations create the tables. People may query them with SQL."""
+"""Defines every table of the database. Migrations create them. People may query them with SQL."""

@@ -124,4 +124,4 @@ silences = numbered_table(
     *filled(Words, "author", "comment"),
     *filled(Instant, "created_at", "starts_at", "ends_at"),
 )
-"""Alerts that match all ``matchers`` cause no notifications until ``ends_at``."""
+"""From ``starts_at`` until ``ends_at``, alerts that match all ``matchers`` are not notified."""

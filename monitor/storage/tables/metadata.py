@@ -73,9 +73,9 @@ def table_of_runs(
     key: Sequence[str] = (),
     is_large: bool = False,
 ) -> Table:
-    """Return a table of data of runs; ``key`` distinguishes the rows of one run.
+    """Return a table whose rows belong to runs. ``key`` distinguishes the rows of one run.
 
-    Large rows are not stored in the order of their key.
+    If rows are large, SQLite does not store them in the order of their key.
     """
     run_id: Column[int] = Column(
         "run_id",
@@ -94,5 +94,5 @@ def table_of_runs(
 
 
 def index_where(condition: str, name: str, *columns: str) -> Index:
-    """Return an index of the few rows that meet the condition, for queries with this condition."""
+    """Return an index of only the rows that meet the condition, for queries with this condition."""
     return Index(name, *columns, sqlite_where=text(condition), postgresql_where=text(condition))

@@ -77,10 +77,11 @@ runs = numbered_table(
         "slot",
     ),
 )
-"""``claimed_until`` is set while a process runs the slot. A rerun keeps the other columns.
+"""One row for each run. ``claimed_until`` is set while a process runs the slot.
 
-``labels_until`` is set if metrics of relevance are wanted, ``labelled_at`` once they are stored.
-``epoch`` is the epoch of the lease under which a daemon claimed the slot; NULL for a command.
+During a rerun, the row still shows the results of the earlier attempt. ``labels_until`` is set if
+metrics of relevance are wanted. ``labelled_at`` is set when they are stored. ``epoch`` is the epoch
+of the lease under which a daemon claimed the slot. It is NULL if a command claimed the slot.
 ``models`` is NULL if no version is known. ``reason`` is the text for the values in ``reasons``.
 Later runs are compared with ``split``, and continue the counts in ``standstills``.
 """
@@ -151,15 +152,15 @@ lessons = table_of_runs(
 )
 """Packed numbers that later runs learn from.
 
-Reading them takes at most a tenth of the time for the summaries. ``about`` is a JSON list of
-the alert, series and segments of each rule. ``numbers`` has little-endian doubles in five
+Reading them takes at most a tenth of the time that reading the summaries takes. ``about`` is a JSON
+list of the alert, series and segments of each rule. ``numbers`` has little-endian doubles in five
 groups. Each group has one number for each segment:
 
-- the value on the judged scale
-- its sampling error
-- its z
+- the value, on the scale on which the rule judges
+- the sampling error of the value, on the same scale
+- z, the distance of the value from normal
 - the share of users without a score
-- what the run added to evidence over runs
+- what the run added to the evidence for a trend
 
 NaN means that there is no value.
 """
@@ -170,7 +171,10 @@ explanations = table_of_runs(
     *filled(Values(Explanation), "details"),
     is_large=True,
 )
-"""Why a run's mean fell. It has users and their lists, so it is pruned with the evidence."""
+"""Why a run's mean fell.
+
+An explanation contains lists of users, so it is pruned together with the evidence.
+"""
 
 kept_lists = table_of_runs(
     "kept_lists",
@@ -182,7 +186,8 @@ kept_lists = table_of_runs(
 )
 """Lists of all compared users as Parquet, see `monitor.storage.list_parquet`.
 
-``first_user`` and ``last_user`` are the ends of the piece's users in UTF-8, by code point.
+``first_user`` and ``last_user`` are the first and the last user id of the piece, in UTF-8 and
+ordered by code point.
 """
 
 leases = Table(
@@ -195,11 +200,12 @@ leases = Table(
     Column("expires_at", Instant),
     sqlite_with_rowid=False,
 )
-"""Who leads, by the database's own clock.
+"""The lease of the daemon that leads. Its times come from the database's own clock.
 
-``expires_at`` is NULL on SQLite, where the lock of a file next to the database is the lease. The
-``holder`` of ``installation`` is the database's id, see `monitor.storage.leases.installation_of`.
-A row ``outage since …`` has the begin and the end of an outage of the database.
+On SQLite the lock of a file next to the database is the lease, so ``expires_at`` is NULL. Two kinds
+of rows are no leases. The ``holder`` of the row ``installation`` is the database's id, see
+`monitor.storage.leases.installation_of`. A row ``outage since …`` has the begin and the end of an
+outage of the database.
 """
 
 daily = Table(
@@ -217,9 +223,9 @@ daily = Table(
     PrimaryKeyConstraint("comparison", "day", "segment", "metric"),
     sqlite_with_rowid=False,
 )
-"""The daily roll-up: the sums of the ok runs of one UTC day, see `monitor.storage.prune`.
+"""The daily roll-up: sums over the ok runs of one UTC day. `monitor.storage.prune` adds them up.
 
-The sums are deleted and built again if a run of the day changes, unless they are final.
+If a run of the day changes, its sums are deleted and added up again, unless they are final.
 """
 
 PLACES = 8
@@ -231,7 +237,7 @@ score_places = table_of_runs(
     *filled(SmallInteger, "part", "place"),
     key=("metric",),
 )
-"""Where ``scores`` has each metric of the run: rows of this ``part``, column ``v<place>``."""
+"""The place of each metric in ``scores``: in rows with this ``part``, in column ``v<place>``."""
 
 scores = Table(
     "scores",
@@ -245,14 +251,14 @@ scores = Table(
     sqlite_with_rowid=False,
     postgresql_partition_by="RANGE (day)",
 )
-"""One row for each user and `PLACES` metrics; more metrics are in further parts.
+"""One row has the scores of one user in one run, for at most `PLACES` metrics.
 
-An undefined score is NULL on SQLite and NaN on PostgreSQL. The view ``user_scores`` shows NULL.
+If a run has more metrics, they are in rows of further parts. An undefined score is NULL on SQLite
+and NaN on PostgreSQL. The view ``user_scores`` shows NULL for both. There are no foreign keys,
+because checking them would take longer than storing the rows. Rows are stored in the order of the
+key, so new rows are appended. Reading one user of one run takes one look-up for each part. Metrics
+that are measured later get new parts, so that rows are never rewritten.
 
-There are no foreign keys, because checking them would take longer than storing the rows. Rows
-are stored in the order of the key, so they are appended. Reading one user of one run takes one
-look-up. Metrics that are measured later get their own part, so rows are never rewritten.
-
-``day``: the UTC day of the run's slot, by which PostgreSQL partitions, see
+``day`` is the UTC day of the run's slot. PostgreSQL partitions the table by this day, see
 `monitor.storage.partitions`. SQLite has no such column.
 """

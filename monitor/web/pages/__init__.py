@@ -24,9 +24,9 @@ from monitor.web.pages.site import AbsentPageError, Query, Site
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One page: its path as HTML, the function that reads its data, and its template.
+    """One page: its path, the function that reads its data, and its template.
 
-    ``shows`` is the type of the data. ``query`` has its parameters.
+    ``shows`` is the type of the data. ``query`` describes the parameters.
     """
 
     path: str
@@ -37,7 +37,7 @@ class Page:
 
     @property
     def api(self) -> str:
-        """Path of the data as JSON. The path of the overview is /api/v1/comparisons."""
+        """The path of the data as JSON. For the overview it is /api/v1/comparisons."""
         return "/api/v1" + re.sub("^/(c(?=/)|$)", "/comparisons", self.path)
 
 

@@ -24,7 +24,7 @@ from monitor.texts.unmatched_names import write_unmatched
 from monitor.web.pages.site import AbsentPageError, Query, Site
 
 MOST = 50
-"""The largest number of ended incidents on one page."""
+"""One page shows at most this many ended incidents."""
 _MOST_FIRING = 500
 _MESSAGES = 10
 
@@ -40,13 +40,13 @@ class Incident:
     segments: tuple[str, ...]
     started_at: datetime
     slot: datetime  # the slot of the run in which the incident began
-    ended_at: datetime | None  # None while an alert fires
+    ended_at: datetime | None  # None while an alert of the incident fires
     acknowledged_by: str | None
     sentence: str
 
     @property
     def silence_matchers(self) -> tuple[str, ...]:
-        """Matchers of a silence for the incident and for alerts that join it later."""
+        """The matchers for a silence of the incident, and of alerts that join it later."""
         return propose_matchers(self.comparison, self.segments)
 
     @property
@@ -79,23 +79,23 @@ class IncidentState(StrEnum):
 
 @immutable
 class AlertsPage:
-    """Ended incidents, newest first. The first page also has firing ones and silences."""
+    """A page of ended incidents. The first page also has the firing incidents and the silences."""
 
     filter: IncidentFilter
     state: IncidentState | None
     firing_incidents: tuple[Incident, ...]
     ended_incidents: tuple[Incident, ...]
-    page_before: int | None  # the page's incidents are older than this; None on the first
-    next_page_before: int | None  # the same for the next page; None on the last page
+    page_before: int | None  # the incidents are older than this. None on the first page
+    next_page_before: int | None  # those of the next page are older than this. None on the last
     comparisons: tuple[str, ...]
     silences: tuple[Silence, ...]
-    unmatched_silences: tuple[str, ...]  # sentences on silences that match nothing
+    unmatched_silences: tuple[str, ...]  # sentences about silences that match nothing
     at: datetime
 
 
 @immutable
 class SentMessage:
-    """A message, composed again from stored values. ``at`` is when a receiver first accepted it."""
+    """A sent message, made again from stored values. ``at`` is when it was first accepted."""
 
     at: datetime
     receivers: tuple[str, ...]
@@ -110,11 +110,10 @@ class AlertPage:
     transitions: tuple[Transition, ...]
     attempts: tuple[Attempt, ...]
     messages: tuple[SentMessage, ...]
-    silences: tuple[Silence, ...]  # that match an alert of the incident, now or later
-    held_alerts: tuple[
-        str, ...
-    ]  # alerts that the configuration does not send now, each with the reason
-    newest_slot: datetime | None  # of the newest run, while the incident lasts
+    silences: tuple[Silence, ...]  # silences that match an alert of the incident, now or later
+    # The alerts that the configuration does not send now, each with the reason.
+    held_alerts: tuple[str, ...]
+    newest_slot: datetime | None  # None after the incident has ended
     sentence: str | None  # the explanation of the newest run
 
     @property
@@ -126,7 +125,7 @@ class AlertPage:
 
 
 def read_alerts_page(site: Site, query: Query) -> AlertsPage:
-    """Return the page of incidents. The query may filter the incidents."""
+    """Return the page of all incidents that the filters in the query select."""
     chosen = query.chosen
     now = site.clock.now()
     pages = site.store.pages
@@ -168,7 +167,7 @@ def read_alerts_page(site: Site, query: Query) -> AlertsPage:
 
 
 def _read_incidents(site: Site, starts: Sequence[IncidentStart]) -> tuple[Incident, ...]:
-    """Return the incidents with all changes, in the order of their starts."""
+    """Return the incidents with these starts, in the same order."""
     if not starts:
         return ()
     firing = {state.dedup_key: state for state in site.store.alerts.states(state=State.FIRING)}
@@ -228,7 +227,7 @@ def read_ended(site: Site, end: Transition) -> Incident | None:
 
 
 def _sent_messages(site: Site, history: IncidentHistory) -> tuple[SentMessage, ...]:
-    """Return the newest messages, newest first. Receivers of the same changes share a message."""
+    """Return the newest messages, newest first. Receivers of the same changes got one message."""
     attempts: dict[tuple[int, ...], list[Attempt]] = {}
     for attempt in history.attempts:
         if attempt.status is DeliveryStatus.SENT and attempt.reason is None:
@@ -251,11 +250,12 @@ def _compose(
 ) -> Iterator[Message]:
     """Compose the messages that were sent at this time, about the changes at these positions.
 
-    ``changes`` are all changes of the incident, in the order of storing. Receivers get them in this
-    order.
+    ``changes`` are all changes of the incident, in the order in which they were stored. Receivers
+    get them in this order.
     """
-    # Cut by position: the changes of these messages happened before ``at`` too. An end that was
-    # sent earlier removes no start: receivers that show texts get ends when the incident is over.
+    # Earlier changes are found by position, because the changes of these messages are also older
+    # than ``at``. A start whose end was sent is still delivered, because receivers that show texts
+    # get ends only when the incident is over.
     delivered = tuple(change for change in changes[: min(positions)] if change.is_start)
     past = [change for change in changes if change.at <= at]
     ended = {change.dedup_key for change in past if change.is_end}
@@ -277,9 +277,9 @@ def _keys_of(changes: Sequence[Transition]) -> frozenset[str]:
 
 
 def _incident(changes: Sequence[Transition], firing: Mapping[str | None, AlertState]) -> Incident:
-    """Make an incident from its changes, and from the firing states by key.
+    """Make an incident from its changes, and from the states of firing alerts.
 
-    The changes may have any order, and may contain duplicates.
+    ``firing`` has these states by key. The changes may have any order, and contain duplicates.
     """
     starts = [change for change in changes if change.is_start] or list(changes)
     first = min(starts, key=attrgetter("at"))

@@ -1,4 +1,4 @@
-"""The page of a comparison: a metric over time, its distribution, segments, coverage and rules."""
+"""The page of a comparison: a metric over time, its histogram, segments, coverage and rules."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -38,7 +38,9 @@ PERIODS = {
     "1y": timedelta(days=366),
 }
 MOST_RUNS = 240
-"""The largest number of points in a chart. With more runs a point shows the lowest of its runs."""
+"""A chart has at most this many points. If there are more runs, a point shows the lowest of
+several runs.
+"""
 _DETAILS = 120
 _USUAL_RUNS = 28
 _SMALL_RUNS = 24
@@ -49,7 +51,7 @@ Value = TypeVar("Value")
 
 @immutable
 class AlertSpan:
-    """The time in which an alert fired. ``ended_at`` is None while it lasts."""
+    """The time in which an alert fired. ``ended_at`` is None while the alert fires."""
 
     alert: str
     segment: str
@@ -60,9 +62,9 @@ class AlertSpan:
 
 @immutable
 class Choice:
-    """What the page shows: a metric of one segment in a period.
+    """What the page shows: one metric, for one segment, in one period.
 
-    ``blamed`` is the segment that the sentence names.
+    ``blamed`` is the segment that the explanation names.
     """
 
     comparison: str
@@ -76,7 +78,7 @@ class Choice:
 
 @immutable
 class Course(Choice):
-    """The course of the chosen metric over the runs of the period."""
+    """The chosen metric in each run of the period, and what happened in the period."""
 
     points: tuple[SeriesPoint, ...]
     marks: tuple[tuple[datetime, str], ...]
@@ -93,7 +95,7 @@ class Course(Choice):
 class ComparisonPage(Course):
     """The data of a comparison's page.
 
-    ``grid`` has the rows of the comparison's family, by the names of both arms.
+    ``grid`` has the overview's rows of the comparison's family, by the names of both arms.
     """
 
     progress: tuple[PullProgress, ...]
@@ -103,7 +105,7 @@ class ComparisonPage(Course):
     alert_states: tuple[AlertState, ...]
     quiet_states: tuple[AlertState, ...]
     more_quiet: int
-    # What the newest finished run adds.
+    # These values come from the newest finished run.
     state: ComparisonState = ComparisonState.NO_DATA
     slot: datetime | None = None
     sentence: str | None = None
@@ -114,7 +116,7 @@ class ComparisonPage(Course):
 
 
 def read_comparison_page(site: Site, query: Query) -> ComparisonPage:
-    """Return the page of one comparison over time. Unknown choices are ignored."""
+    """Return the page of one comparison over time. Unknown metrics and segments are ignored."""
     name = query.path["name"]
     site.require(name)
     configured = site.comparison(name)
@@ -152,10 +154,10 @@ def read_comparison_page(site: Site, query: Query) -> ComparisonPage:
 
 
 def _choose(site: Site, query: Query, latest: LatestRun | None, period: str) -> Choice:
-    """Return the wanted metric and segment if the newest run has them, or else usual ones."""
+    """Choose the metric and the segment. If the newest run lacks the wanted ones, choose others."""
     name = query.path["name"]
     configured = site.comparison(name)
-    summaries = latest.summaries if latest else ()  # empty if the newest run failed
+    summaries = latest.summaries if latest else ()  # a failed run has none
     metrics = tuple(dict.fromkeys(summary.metric for summary in summaries))
     if not metrics and configured:
         metrics = configured.measuring.metrics
@@ -181,7 +183,7 @@ def _choose(site: Site, query: Query, latest: LatestRun | None, period: str) -> 
 
 
 def _read_course(site: Site, query: Query, latest: LatestRun | None) -> Course:
-    """Return the course of the chosen metric, with all that happened in the period."""
+    """Read the chosen metric in each run of the period, and what happened in the period."""
     now = site.clock.now()
     period, since, until = _choose_time(query, latest, now)
     choice = _choose(site, query, latest, period)
@@ -229,12 +231,12 @@ def _read_course(site: Site, query: Query, latest: LatestRun | None) -> Course:
 def _in_time(
     values: Mapping[int, Value], slots: Mapping[int, datetime]
 ) -> tuple[tuple[datetime, Value], ...]:
-    """Return the values of runs by their slots, the oldest first. Runs without a value are left out."""
+    """Return the slots and values of runs, the oldest first. Runs without a value are left out."""
     return tuple((slot, values[run_id]) for run_id, slot in slots.items() if run_id in values)
 
 
 def _read_grid(site: Site, family: str | None) -> Mapping[str, Mapping[str, ComparisonRow]]:
-    """Return the rows of a family with several candidates, by the names of the two arms."""
+    """Return a family's rows by the names of both arms. Empty if there is only one candidate."""
     members = []
     for comparison in site.comparisons().values():
         if comparison.family == family:
@@ -256,7 +258,10 @@ def _blamed_segment(explanation: Explanation | None, segments: Sequence[str]) ->
 
 
 def _opening_segment(alert: str | None, blamed: str | None, states: Iterable[AlertState]) -> str:
-    """Return the segment to show first: the blamed one if the alert fires only in segments."""
+    """Return the segment to show first.
+
+    It is the blamed segment if the alert fires only in segments, and otherwise all users.
+    """
     lasting = [state for state in states if state.alert == alert and state.state is State.FIRING]
     is_local = lasting and all(state.segment != ALL for state in lasting)
     return blamed if blamed and is_local else ALL
@@ -267,7 +272,7 @@ def _choose_time(
     latest: LatestRun | None,
     now: datetime,
 ) -> tuple[str, datetime, datetime]:
-    """Return the period, its start and its end. It ends now or at the newest run."""
+    """Return the period, its start and its end. By default it ends now or at the newest run."""
     period = query.chosen.get("period")
     if period not in PERIODS:
         period = _usual_period(latest)
@@ -307,7 +312,7 @@ def _fixed_limits(configured: Comparison | None, metric: str | None) -> Iterator
 
 
 def _fall(part: SegmentMeans) -> float:
-    """Return how far the newest mean is below the median of the earlier means."""
+    """Return how far the newest mean is below the median of the earlier means. -1 if unknown."""
     means = [mean for mean in part.means if mean is not None]
     if len(means) < 2 or part.means[-1] is None:  # noqa: PLR2004 - an earlier mean and the newest
         return -1.0
@@ -320,9 +325,10 @@ def alert_spans(
     states: Iterable[AlertState],
     since: datetime,
 ) -> tuple[AlertSpan, ...]:
-    """Return the firings after ``since``: those that ended by their end, then those that last.
+    """Return when alerts fired after ``since``: first the ended alerts, then those that still fire.
 
-    ``changes``: starts and ends after ``since``, in their order. ``states``: those of now.
+    ``changes`` are the starts and ends after ``since``, the oldest first. ``states`` are the
+    current states.
     """
     lasting = {}
     ended = []
@@ -331,12 +337,12 @@ def alert_spans(
         if change.is_start:
             lasting[place] = _span(change, change.slot)
         else:
-            # A firing without a start here started before ``since``.
+            # If the start is not among the changes, it was before ``since``.
             span = lasting.pop(place, None) or _span(change, since)
             ended.append(replace(span, ended_at=change.slot))
     for state in states:
         if state.state is State.FIRING:
-            # No change is needed: the state has the time of its start, also one before ``since``.
+            # The state has the time of its start, even if that was before ``since``.
             span = _span(state, state.since)
             lasting.setdefault((state.alert, state.segment), span)
     return (*ended, *lasting.values())

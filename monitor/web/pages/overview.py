@@ -1,4 +1,4 @@
-"""The overview, with one row for each comparison, and the page of the daemon."""
+"""The overview with one row for each comparison, and the page of the daemon."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
@@ -22,7 +22,7 @@ _DELIVERIES = 50
 
 
 class ComparisonState(StrEnum):
-    """State of a comparison, worst first."""
+    """The states of a comparison. The worst state comes first."""
 
     FIRING = "firing"
     NO_DATA = "no_data"
@@ -36,7 +36,7 @@ _ORDER = list(ComparisonState)
 
 @immutable
 class Firing:
-    """A firing alert with its segments, `all` first. ``incident`` belongs to the first segment."""
+    """A firing alert with its segments, `all` first. ``incident`` is that of the first segment."""
 
     alert: str
     segments: tuple[str, ...]
@@ -73,12 +73,12 @@ class Overview:
 
     rows: tuple[ComparisonRow, ...]
     counts: dict[str, int]
-    daemon: DaemonState | None  # None without a daemon
+    daemon: DaemonState | None  # None if no daemon runs
     at: datetime
 
 
 def read_overview_page(site: Site, _: Query | None = None) -> Overview:
-    """Return all comparisons from memory. So the page works while the database is away."""
+    """Return all comparisons from memory, so that the page works while the database is away."""
     now = site.clock.now()
     daemon = site.state()
     reason = "no run has ended yet"
@@ -93,7 +93,7 @@ def read_overview_page(site: Site, _: Query | None = None) -> Overview:
         comparison = configured.get(name)
         cached = site.rows.get(name)
         if cached is None or cached[0] is not latest or cached[1] is not comparison:
-            # Computing a row takes long, because a comparison may have thousands of states.
+            # Rows are cached, because a row of thousands of states takes long to compute.
             cached = (latest, comparison, _new_row(latest, comparison))
             site.rows[name] = cached
         age = now - latest.slot
@@ -108,7 +108,7 @@ def read_overview_page(site: Site, _: Query | None = None) -> Overview:
 
 
 def _rank(row: ComparisonRow) -> tuple[int, int, int, str]:
-    """Return a sort key: by state, by the most severe alert, by the number of alerts, by name."""
+    """Return the sort key: the state, the severity, the number of firing alerts, the name."""
     severity = len(_SEVERITIES)
     if row.firing:
         severity = _SEVERITIES.index(row.firing[0].severity)
@@ -149,7 +149,7 @@ def _new_row(latest: LatestRun, configured: Comparison | None) -> ComparisonRow:
 
 
 def firing_of(states: Sequence[AlertState]) -> tuple[Firing, ...]:
-    """Return the firing alerts: the most severe first, then alerts for all users, then by age."""
+    """Return the firing alerts, sorted by severity. Alerts for all users come before others."""
     by_alert: dict[str, list[AlertState]] = {}
     lasting = [state for state in states if state.state is State.FIRING]
     lasting.sort(key=lambda state: (state.segment != ALL, state.since, state.segment))
@@ -177,9 +177,9 @@ def _urgency(firing: Firing) -> tuple[int, bool, datetime]:
 
 
 def state_of(latest: LatestRun) -> ComparisonState:
-    """Return the first state that applies: firing, no data, pending, learning, quiet.
+    """Return the first state that applies: firing, no data, pending, learning or quiet.
 
-    A comparison has no data if its newest run is not ok.
+    ``no data`` applies if the newest run is not ok.
     """
     states = {state.state for state in latest.states}
     if State.FIRING in states:
@@ -189,8 +189,8 @@ def state_of(latest: LatestRun) -> ComparisonState:
     if State.PENDING in states:
         return ComparisonState.PENDING
     expected = {each.expected for each in latest.expectations if each.segment == ALL}
-    # Rules judged all users, and none of them has learned yet what to expect. Without rules that
-    # learn the set is empty, and the comparison is quiet.
+    # The set is {None} if there are rules that learn, and none has learned yet what to expect.
+    # If there are no such rules, the set is empty, and the comparison is quiet.
     is_learning = expected == {None}
     return ComparisonState.LEARNING if is_learning else ComparisonState.QUIET
 
@@ -211,7 +211,7 @@ def drop_rule(configured: Comparison | None, metric: str | None) -> str | None:
 
 @immutable
 class DaemonPage:
-    """The data of the daemon's page. While the database is away, data from it is left out."""
+    """The data of the daemon's page. While the database is away, its data is left out."""
 
     process: Status
     progress: Mapping[str, tuple[PullProgress, ...]]

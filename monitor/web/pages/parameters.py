@@ -1,4 +1,4 @@
-"""The parameters of pages and of the gate: reads them, and describes them in OpenAPI."""
+"""Reads the parameters of pages and of the gate, and describes them in OpenAPI."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -11,11 +11,11 @@ from monitor.model.errors import InputError
 from monitor.model.instants import read_since
 
 LONGEST_TEXT = 500
-"""The largest length of a name in a query. So headers and address fit into 16 kB."""
+"""The longest name in a query. With this limit, headers and address fit into 16 kB."""
 LONGEST_USER = 12_000
-"""The largest length of a user's id in a query. So an address of ASCII fits into 16 kB."""
+"""The longest user id in a query. With this limit, an address of ASCII fits into 16 kB."""
 _LARGEST_NUMBER = 2**63 - 1
-"""The largest number of a row in a database."""
+"""The largest row number that a database can store."""
 
 
 def _read_since(value: object) -> datetime:
@@ -29,79 +29,81 @@ Slot = Annotated[datetime, BeforeValidator(_read_since)]
 
 
 class PageQuery(BaseModel):
-    """The parameters of a page. Other parameters are ignored."""
+    """The parameters of a page. Pages ignore all other parameters."""
 
 
 class ComparisonQuery(PageQuery):
-    """What the page of a comparison shows."""
+    """The parameters of the page of a comparison."""
 
     metric: Text | None = Field(
         None,
-        description="Metric to show. Default: the first one of the newest run. Unknown ones are "
-        "ignored.",
+        description="The metric to show. By default it is the first metric of the newest run. An "
+        "unknown metric is ignored.",
     )
     segment: Text | None = Field(
-        None, description="Segment to show. Default: all users. Unknown ones are ignored."
+        None,
+        description="The segment to show. By default all users. An unknown segment is ignored.",
     )
     period: Text | None = Field(
-        None, description="Period to show: 1d, 7d, 30d, 90d or 1y. Other periods are ignored."
+        None, description="The period to show: 1d, 7d, 30d, 90d or 1y. Others are ignored."
     )
     since: Slot | None = Field(
         None,
         alias="from",
-        description="First slot, such as 2024-01-08T00:00:00Z. It replaces the period.",
+        description="The first slot, such as 2024-01-08T00:00:00Z, instead of a period.",
     )
     until: Slot | None = Field(
         None,
         alias="to",
-        description="Last slot, such as 2024-01-08T00:00:00Z. The default is the newest slot.",
-    )
-
-
-class UserQuery(PageQuery):
-    """The run of which the page of a user shows lists."""
-
-    slot: Slot | None = Field(
-        None,
-        description="Slot of the run, such as 2024-01-08T00:00:00Z. The default is the newest "
+        description="The last slot, such as 2024-01-08T00:00:00Z. By default it is the newest "
         "slot.",
     )
 
 
+class UserQuery(PageQuery):
+    """The parameters of the page of a user."""
+
+    slot: Slot | None = Field(
+        None,
+        description="The slot of the run that the page shows, such as 2024-01-08T00:00:00Z. By "
+        "default it is the newest slot.",
+    )
+
+
 class NamedUserQuery(UserQuery):
-    """The same, for a user whose id is not in the path."""
+    """The parameters of the page of a user whose id is not in the path."""
 
     id: str = Field(max_length=LONGEST_USER, description="The id of the user.")
 
 
 class AlertsQuery(PageQuery):
-    """Which incidents the page of incidents shows."""
+    """The parameters of the page of all incidents."""
 
     comparison: Text | None = Field(None, description="Shows only incidents of this comparison.")
     severity: Literal["", "critical", "warning", "info"] | None = Field(
         None, description="Shows only incidents whose most severe alert has this severity."
     )
     state: Literal["", "firing", "ended"] | None = Field(
-        None, description="Shows only firing incidents, or only ended ones."
+        None, description="Shows only firing incidents, or only ended incidents."
     )
     text: str | None = Field(
         None,
         max_length=200,
-        description="Text in an alert, a segment, a reason or an explanation, in upper or lower "
-        "case.",
+        description="Shows only incidents with this text in an alert, a segment, a reason or an "
+        "explanation. Upper and lower case are equal.",
     )
     before: int | None = Field(
         None,
         ge=1,
         le=_LARGEST_NUMBER,
-        description="Shows older ended incidents. The number is `next_page_before` of the "
-        "previous page.",
+        description="Shows the next page of ended incidents. The number is `next_page_before` of "
+        "the previous page.",
     )
 
 
 _PATH_DESCRIPTIONS = {
     "name": "The name of the comparison.",
-    "slot": "Slot of the run, such as 2024-01-08T00:00:00Z.",
+    "slot": "The slot of the run, such as 2024-01-08T00:00:00Z.",
     "user": "The id of the user.",
     "key": "The key of the incident.",
 }
@@ -109,7 +111,7 @@ _Model = TypeVar("_Model", bound=BaseModel)
 
 
 def read_query(model: type[_Model], request: Request) -> _Model:
-    """Return the parameters of the request.
+    """Read the parameters of the request.
 
     Raises InputError if a parameter is missing, cannot be read, or occurs twice.
     """
@@ -129,7 +131,7 @@ def read_query(model: type[_Model], request: Request) -> _Model:
 
 
 def describe_query(model: type[BaseModel]) -> list[dict[str, Any]]:
-    """Return the parameters of a query in OpenAPI."""
+    """Describe the parameters of a query in OpenAPI."""
     schema = model.model_json_schema()
     parameters = []
     for name, details in schema.get("properties", {}).items():
@@ -145,7 +147,7 @@ def describe_query(model: type[BaseModel]) -> list[dict[str, Any]]:
 
 
 def _without_null(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the schema of an optional value without null. A query cannot contain null."""
+    """Return the schema of an optional value without null, because a query cannot contain null."""
     without_null = {key: value for key, value in schema.items() if key != "anyOf"}
     for kind in schema.get("anyOf", ()):
         if kind != {"type": "null"}:
@@ -156,7 +158,7 @@ def _without_null(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def describe_path(name: str) -> dict[str, Any]:
-    """Return a parameter of a path in OpenAPI."""
+    """Describe a parameter of a path in OpenAPI."""
     schema: dict[str, Any] = {"type": "string", "minLength": 1, "maxLength": LONGEST_TEXT}
     if name == "user":
         schema["maxLength"] = LONGEST_USER

@@ -36,7 +36,7 @@ def render(template: str, **values: object) -> str:
 
 @cache
 def read_static(name: str) -> str:
-    """Return the style sheet, the script or the icon."""
+    """Return the text of the style sheet, the script or the icon."""
     if name == "rankwatch.css":
         return read_style()
     return resources.files("monitor.web").joinpath("static", name).read_text(encoding="utf-8")
@@ -79,7 +79,7 @@ def series_chart(page: ComparisonPage) -> Markup:
 
 
 def distribution_chart(page: ComparisonPage) -> Markup:
-    """Draw the distribution of scores, with a column for each run."""
+    """Draw the distribution of scores, with one column for each run."""
     if not page.distribution:
         return Markup()
     last = page.distribution[-1][1]
@@ -93,7 +93,7 @@ def distribution_chart(page: ComparisonPage) -> Markup:
 
 
 def coverage_chart(page: ComparisonPage) -> Markup:
-    """Draw the shares of users whose list is absent or imperfect, by arm and reason."""
+    """Draw the shares of users without a list, or with an imperfect list, by arm and reason."""
     if not page.coverage:
         return Markup()
     slots, rows = zip(*page.coverage, strict=True)
@@ -116,7 +116,7 @@ def coverage_chart(page: ComparisonPage) -> Markup:
 
 
 def drop_chart(explanation: Explanation) -> Markup:
-    """Draw how each cause changed the distance, from the earlier distance to the present one."""
+    """Draw how each cause changed the distance between the arms, from before to now."""
     if explanation.before is None:
         return Markup()
     pieces = []
@@ -133,7 +133,7 @@ def _total(name: str, amount: float) -> Bar:
 
 
 def segment_chart(explanation: Explanation) -> Markup:
-    """Draw how much each segment of the most important dimension adds to the drop."""
+    """Draw how much each segment adds to the drop, for the dimension of the largest fall."""
     if not explanation.falls:
         return Markup()
     dimension, _, _ = explanation.falls[0].segment.partition("=")
@@ -151,7 +151,7 @@ def user_chart(
     history: Sequence[UserRun],
     metric: str,
 ) -> Markup:
-    """Draw one user's scores of one metric over runs."""
+    """Draw one user's scores of one metric in each run."""
     points = []
     for run in history:
         score = run.scores.get(metric)
@@ -162,12 +162,12 @@ def user_chart(
 
 
 def show_number(value: float | None) -> str:
-    """Write a score."""
+    """Write a score with four decimals, or a hyphen."""
     return "-" if value is None else f"{value:.4f}"
 
 
 def show_duration(seconds: float | None) -> str:
-    """Write a duration in the largest unit that fits."""
+    """Write a duration in the largest unit that it contains at least twice."""
     if seconds is None:
         return "never"
     for size, unit in ((_DAY, "d"), (_HOUR, "h"), (_MINUTE, "min")):
@@ -177,7 +177,7 @@ def show_duration(seconds: float | None) -> str:
 
 
 def show_instant(value: datetime | None) -> str:
-    """Write an instant in UTC."""
+    """Write an instant in UTC, without seconds if they are zero."""
     return "never" if value is None else f"{value:%Y-%m-%d %H:%M:%S}".removesuffix(":00")
 
 
@@ -187,9 +187,10 @@ def _table(
     caption: str = "",
     kind: str = "",
 ) -> Markup:
-    """Return a table as HTML. A template would take four times as long.
+    """Return a table as HTML. It is made here, because a template would take four times as long.
 
-    A column NAME> has numbers. ``kind``: ``rows`` for columns that are stacked on small screens.
+    If the name of a column ends with ``>``, the column has numbers. If ``kind`` is ``rows``, small
+    screens show the columns of a row below each other.
     """
     heads = []
     starts = []
@@ -213,7 +214,7 @@ def _table(
 
 
 def _rows_of(objects: Iterable[object], *names: str) -> list[tuple[str, ...]]:
-    """Return one row for each object, with its attributes of these names, such as ``run.slot``."""
+    """Return one row for each object, with the attributes of these names, such as ``run.slot``."""
     getters = [*map(attrgetter, names)]
     rows = []
     for value in objects:
@@ -237,7 +238,7 @@ def _without_first(rows: Iterable[Sequence[object]]) -> list[Sequence[object]]:
 
 
 def linked_rows(rows: Iterable[Sequence[str]], urls: Mapping[str, str]) -> list[tuple[str, ...]]:
-    """Return the rows. The item in the first cell of each row links to the item's page."""
+    """Return the rows with links from the item in the first cell to the item's page."""
     return [(link_to(urls.get(item), item), *others) for item, *others in rows]
 
 
@@ -264,7 +265,7 @@ def _coverage_rows(coverage: Coverage) -> list[tuple[str, ...]]:
 
 
 def _spell_out(value: object) -> object:
-    """Escape the characters of a name that could hide or reverse text."""
+    """Escape the characters of a name that could hide text or change its direction."""
     if isinstance(value, str) and not isinstance(value, Markup):
         return escape_controls(value)
     return value
@@ -313,7 +314,7 @@ def _templates() -> jinja2.Environment:
         "alerts_url": addresses.alerts_url,
         "periods": tuple(PERIODS),
         "severities": tuple(Severity),
-        # What pages extend. The report replaces it, to use pages as its sections.
+        # Each page extends this template. A report uses another one, to make sections of pages.
         "layout": "layout.html",
     }
     return environment

@@ -1,4 +1,4 @@
-"""Makes a report: the pages of a comparison, its runs and its users in one file."""
+"""Makes a report: one file with the pages of a comparison, of its runs and of its users."""
 
 import re
 from base64 import b64encode
@@ -20,19 +20,19 @@ from monitor.web.pages.run import read_run_page, read_user_page
 from monitor.web.pages.site import AbsentPageError, Query, Site, comparison_url, run_url, user_url
 
 MOST_BYTES = 1_900_000
-"""The size from which further pages of users are left out."""
+"""If a page of a user would make the report larger than this, the page is left out."""
 MOST_RUNS = 6
 MOST_USERS = 6
 _USER_RUNS = 40
 
 _FOR_SERVERS = re.compile(r'<form\b.*?</form>| data-live=""| rel="(?:prev|next)"', re.DOTALL)
-"""Parts of pages that work only with a server: forms, updates and the keys for neighbours."""
+"""The parts of pages that need a server: forms, updates, and keys for the next page."""
 _LINK = re.compile(r' href="(/[^"]*)"')
 
 
 @immutable
 class Section:
-    """One page of the report: its address on a server, its template and its data."""
+    """One page of the report: the address that it has on a server, its template and its data."""
 
     address: str
     title: str
@@ -48,11 +48,11 @@ def make_report(
     since: datetime | None = None,
     until: datetime | None = None,
 ) -> str:
-    """Return a report on a comparison at one run, as HTML.
+    """Return a report on one run of a comparison, as HTML.
 
-    The run is the run of ``slot``. Without a slot it is the newest run up to ``until``. The report
-    shows the users with the least similar lists. With ``since`` it also shows the runs since then
-    in which alerts began.
+    The run has this ``slot``. If ``slot`` is None, it is the newest run up to ``until``. The report
+    also shows the users of the run with the least similar lists. If ``since`` is given, it also
+    shows the runs since then in which alerts began.
 
     Raises AbsentPageError if no such run has ended.
     """
@@ -82,7 +82,7 @@ def make_report(
 
 
 def _state_after(last: Transition | None, state: AlertState) -> AlertState:
-    """Return the state after its last change. Without a change the state is quiet."""
+    """Return the state after its last change. If it never changed, the state is quiet."""
     if last is None:
         return replace(state, state=State.QUIET)
     return replace(
@@ -132,7 +132,7 @@ def _sections(
 
 
 def in_one_file(title: str, sections: Iterable[Section]) -> str:
-    """Return one page of these sections, with style, script, and links between the sections."""
+    """Return one page with these sections, the style sheet, the script, and links between them."""
     style = read_static("rankwatch.css")
     script = read_static("rankwatch.js")
     parts = []
@@ -175,8 +175,8 @@ def _link_sections(part: str, places: Mapping[str, str]) -> str:
     """Return a section's HTML with links to other sections, and without what needs a server.
 
     ``places`` has the anchor of each section by its address on a server. A link to any other page
-    of the server is removed. Names and texts stay as they are: their < and " are escaped, and each
-    pattern contains one of these characters.
+    of the server is removed. Names and texts are not changed, because each pattern contains a < or
+    ", and these characters are escaped in names and texts.
     """
 
     def replace_link(link: re.Match[str]) -> str:

@@ -21,8 +21,9 @@ _LIKE = 6
 class RunPage:
     """The data of a run's page.
 
-    ``mean_changes`` has, for each summary, the change of its mean since the previous run.
-    ``started_alerts`` and ``ended_alerts`` name alerts, each with its number of segments.
+    ``mean_changes`` are the changes of the means since the previous run, one for each summary of
+    the run. ``started_alerts`` and ``ended_alerts`` are names of alerts, each with the number of
+    segments in which it started or ended.
     """
 
     comparison: str
@@ -78,7 +79,7 @@ def read_run_page(site: Site, query: Query) -> RunPage:
 
 
 def _with_results(site: Site, run: Run) -> RunRecord:
-    """Return the run with its results. If they were deleted meanwhile, without results."""
+    """Return the run with its results, or without them if they were just deleted."""
     latest = site.latest_of(run.comparison)
     if latest is not None and latest.mark == run.mark:
         return latest
@@ -88,7 +89,7 @@ def _with_results(site: Site, run: Run) -> RunRecord:
 def _mean_changes(
     summaries: Sequence[Summary], means_before: Mapping[tuple[str, str], float | None]
 ) -> tuple[float | None, ...]:
-    """Return the change of each summary's mean. ``means_before`` are by segment and metric."""
+    """Return how each summary's mean changed. ``means_before`` has segments and metrics as keys."""
     changes: list[float | None] = []
     for summary in summaries:
         before = means_before.get((summary.segment, summary.metric))
@@ -100,13 +101,13 @@ def _mean_changes(
 
 
 def _count_by_alert(changes: Iterable[Transition]) -> tuple[tuple[str, int], ...]:
-    """Return each alert with its number of segments, the largest number first."""
+    """Return each alert with its number of changes. The largest number comes first."""
     return tuple(Counter(change.alert for change in changes).most_common())
 
 
 @immutable
 class Move:
-    """How one item moved. The first rank is 1. The rank is None if the list lacks the item."""
+    """How one item moved. ``baseline`` and ``candidate`` are its ranks from 1, or None."""
 
     item: str
     title: str | None
@@ -119,7 +120,7 @@ class Move:
 class UserPage:
     """The data of a user's page in one run.
 
-    ``former`` is the list from an earlier run, for the arm that has changed since then.
+    ``former`` is the user's list in an earlier run, from the arm that has changed since then.
     """
 
     comparison: str
@@ -140,7 +141,7 @@ class UserPage:
 
 
 def read_user_page(site: Site, query: Query) -> UserPage:
-    """Return the page of one user in one run. It shows only scores if no lists were stored."""
+    """Return the page of one user in one run. If no lists were stored, it shows only scores."""
     name = query.path["name"]
     user = site.find_user(query.path.get("user", query.chosen.get("id", "")))
     site.require(name)
@@ -151,7 +152,8 @@ def read_user_page(site: Site, query: Query) -> UserPage:
     history = pages.user_scores(name, user, until=slot, runs=RUNS)
     if lists is None and not history:
         raise AbsentPageError(
-            f"nothing is stored of user {user} up to the run of {name} at {slot:%Y-%m-%d %H:%M} UTC"
+            f"no list and no score of user {user} is stored up to the run of {name} at "
+            f"{slot:%Y-%m-%d %H:%M} UTC"
         )
     before, after = pages.neighbours(name, slot)
     scores: Mapping[str, float | None] = {}
@@ -193,7 +195,7 @@ def read_user_page(site: Site, query: Query) -> UserPage:
 
 
 def list_moves(lists: UserLists, titles: Mapping[str, str]) -> tuple[Move, ...]:
-    """Return the moves of all items. The last ones are only in the baseline's list."""
+    """Return how each item moved. Items that are only in the baseline's list come last."""
     baseline = {item: rank for rank, item in enumerate(lists.baseline, start=1)}
     candidate = {item: rank for rank, item in enumerate(lists.candidate, start=1)}
     moves = []

@@ -18,7 +18,7 @@ from monitor.model.rules import Comparison
 from monitor.model.runs import LatestRun, PullProgress, Run
 
 Titles = Callable[[str, datetime, Collection[str]], Mapping[str, str]]
-"""Returns titles of items of a comparison at a slot. Omits titles that the source does not have."""
+"""Returns titles of items of a comparison at a slot. Items without a title are left out."""
 
 
 class AbsentPageError(InputError):
@@ -30,7 +30,7 @@ class UnanswerableError(InputError):
 
 
 class ForbiddenError(InputError):
-    """This client may not change anything, or not in this way."""
+    """This client may not change anything, or not by this request."""
 
 
 class SlowPageError(InputError):
@@ -38,12 +38,12 @@ class SlowPageError(InputError):
 
 
 def _no_daemon(*_: object) -> NoReturn:
-    raise AbsentPageError("no daemon answers here: this page needs a running daemon")
+    raise AbsentPageError("this page needs a running daemon, but none is running here")
 
 
 @immutable
 class ScheduledRun:
-    """When a comparison is due next. ``running_s`` is the time since its run began, or None."""
+    """When the next run of a comparison is due. ``running_s`` is the age of a run in progress."""
 
     comparison: str
     next_at: datetime | None
@@ -66,9 +66,10 @@ class Status:
 
 @immutable
 class Site:
-    """The data for the pages. By default there is no daemon.
+    """The data for the pages. The defaults are for processes without a daemon.
 
-    ``store``, ``titles`` and ``judge`` may wait for a database or a source. The rest is in memory.
+    ``store``, ``titles`` and ``judge`` may wait for a database or a source. All other data is in
+    memory.
     """
 
     store: Store
@@ -89,25 +90,25 @@ class Site:
     The last argument has the options of `rankwatch gate`.
     """
     find_user: Callable[[str], str] = str
-    """Returns the stored name of the user with this id."""
+    """Returns the name under which the user with this id is stored, such as a pseudonym."""
     prefix: str = ""
-    """The path that a proxy puts in front of the pages' paths."""
+    """A proxy serves the pages under this path."""
     rows: dict[str, tuple[LatestRun, Comparison | None, Any]] = field(default_factory=dict)
-    """Cached rows of the overview. Each has the values from which it was computed."""
+    """Cached rows of the overview, each with the values from which it was computed."""
 
     def comparison(self, name: str) -> Comparison | None:
-        """Return the configured comparison, or None if only its stored runs are left."""
+        """Return the configured comparison. None if only stored runs of it exist."""
         return self.comparisons().get(name)
 
     def item_urls(self, name: str, items: Collection[str]) -> Mapping[str, str]:
-        """Return the addresses of the items' pages, or {} if the comparison has no `item_url`."""
+        """Return the addresses of the items' pages. Empty if the comparison has no `item_url`."""
         comparison = self.comparison(name)
         if comparison is None or comparison.item_url is None:
             return {}
         return {item: comparison.item_url.replace("{item}", _quote(item)) for item in items}
 
     def latest_of(self, name: str) -> LatestRun | None:
-        """Return the newest run of the comparison."""
+        """Return the newest run of the comparison, or None."""
         for latest in self.latest():
             if latest.comparison == name:
                 return latest
@@ -136,11 +137,11 @@ class Query:
     """A request for a page: the parts of its path, and the parameters of its query."""
 
     path: Mapping[str, str]
-    chosen: Mapping[str, Any]  # the given parameters by their names in the address
+    chosen: Mapping[str, Any]  # the parameters in the address, by name
 
 
 def require_slot(part: str) -> datetime:
-    """Return the slot in an address. Raises AbsentPageError if it is not a time."""
+    """Return the slot in this part of an address. Raises AbsentPageError if it is not a time."""
     try:
         return read_instant(part)
     except ValueError:
@@ -163,7 +164,7 @@ def user_url(name: str, user: str, slot: datetime | None = None) -> str:
     """Return the address of a user's page. Without a slot it shows the newest run."""
     chosen = {} if slot is None else {"slot": format_instant(slot)}
     if user in {"", ".", ".."} or "/" in user or "\\" in user:
-        # Browsers change a path with these names, so the user is a parameter.
+        # Browsers would change a path with such an id, so the id is a parameter of the query.
         return f"/c/{_quote(name)}/users?{urlencode({'id': user, **chosen})}"
     return f"/c/{_quote(name)}/users/{_quote(user)}{_query(chosen)}"
 

@@ -260,7 +260,7 @@ DAMAGED: list[tuple[Callable[[Path], object], str]] = [
     (Path.unlink, ", and check that the job which writes it has run"),
     (
         lambda path: path.write_bytes(path.read_bytes()[:-9]),
-        "has no end because it is cut off or still being written",
+        "is incomplete, because it is cut off or still being written",
     ),
     (holding(user=["a"], lists=[[1]]), "has no column 'items': it has user, lists"),
     (lambda path: path.write_bytes(b""), "check the path"),

@@ -184,7 +184,7 @@ def test_parts_are_read_together_and_a_user_in_two_of_them_is_a_duplicate(patter
     [
         (
             lambda path: parquet(path, user=[7], items=[[1]]),
-            r"b\.parquet has int64, but that of .* has string: write the same",
+            r"has int64 in .*b\.parquet, but string in .*: write the same",
         ),
         (lambda path: parquet(path, user=["b"]), r"b\.parquet has no column 'items'"),
         (

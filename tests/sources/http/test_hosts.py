@@ -125,7 +125,7 @@ def test_when_the_requests_of_a_day_are_spent_nobody_is_asked_until_midnight_wha
     first, second = (pull_of(*USERS, http={"url": url, "requests_a_day": 40}) for url in urls)
     assert (len(first.rankings), len(second.rankings), len(recommender.asked)) == (30, 10, 40)
     assert set(second.failures.values()) == {CoverageReason.TOO_SLOW}
-    told = "was not asked: it has had the 40 requests of requests_a_day, and is not asked again before 20"
+    told = "was not asked, because it got 40 requests today (UTC), as many as requests_a_day allows: it is asked again from 20"
     assert told in second.notes[CoverageReason.TOO_SLOW]
 
 
@@ -145,9 +145,9 @@ def test_a_day_of_requests_begins_at_midnight_utc_and_a_clock_that_is_set_back_b
 
     before, after, set_back = asked(0), asked(1), asked(-1)
     assert before[:2] == after[:2] == [OK, OK]
-    assert "not asked again before 2026-03-11 00:00 UTC" in before[2].note
+    assert "it is asked again from 2026-03-11 00:00 UTC" in before[2].note
     assert [each.note for each in set_back] == [after[2].note] * 3
-    assert "not asked again before 2026-03-12 00:00 UTC" in after[2].note
+    assert "it is asked again from 2026-03-12 00:00 UTC" in after[2].note
 
 
 def test_what_was_given_up_is_tried_by_one_request_at_a_time(recommender):

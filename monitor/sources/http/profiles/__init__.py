@@ -20,7 +20,7 @@ _NOTHING = object()
 
 
 def with_profile(options: Mapping[str, Any], base: str | None) -> dict[str, Any]:
-    """Merge the options with those of the profile that they name. The options have precedence.
+    """Merge the options with the profile that they name. Values in the options have precedence.
 
     A profile named ``FILE.yaml`` is a file in the folder ``base``. Raises ValueError if the profile
     cannot be read, or if ``with`` does not fit the variables of the profile.
@@ -40,7 +40,7 @@ def with_profile(options: Mapping[str, Any], base: str | None) -> dict[str, Any]
         }
     except (OSError, yaml.YAMLError, AttributeError, KeyError, TypeError) as error:
         names = ", ".join(sorted(file.stem for file in FOLDER.glob("*.yaml")))
-        why = getattr(error, "strerror", None) or "it is no mapping with http and with"
+        why = getattr(error, "strerror", None) or "it is no mapping with the keys http and with"
         raise ValueError(
             f"cannot read profile {name} ({why}): use one of {names}, or ./FILE.yaml for your own"
         ) from None
@@ -71,7 +71,7 @@ def _merge(usual: Any, options: Any) -> Any:  # noqa: ANN401 - YAML
 
 
 def _fill(template: Any, values: Mapping[str, object]) -> Any:  # noqa: ANN401 - YAML
-    """Fill in the values of variables. Parts that name a variable of value None are left out."""
+    """Fill in the values of variables. Leave out parts that name a variable whose value is None."""
     if isinstance(template, dict):
         filled = {}
         for key, value in template.items():

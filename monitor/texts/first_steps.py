@@ -1,0 +1,42 @@
+"""Writes about the first configuration, and about runs whose lists have not changed."""
+
+from collections.abc import Sequence
+
+from monitor.texts.wording import count_of
+
+
+def write_first_config(
+    config: str, option: str, *, missing: Sequence[str] = (), users: int = 0
+) -> str:
+    """Say what was written, and what to do next.
+
+    ``option`` begins with a blank, and names the file in commands. ``users`` is the number of users
+    whose lists were compared.
+    """
+    if missing:
+        noun = "this file" if len(missing) == 1 else "these files"
+        return (
+            f"Wrote {config}. Next: write {noun}, or change the paths: {', '.join(missing)}. Then: "
+            f"rankwatch check{option}"
+        )
+    if users:
+        compared = f"Wrote {config}, and compared the lists of {count_of(users, 'user')}."
+        return f"{compared} Next: rankwatch run-once{option}"
+    return f"Wrote {config}. Next: rankwatch check{option}, and then rankwatch run-once{option}"
+
+
+def write_unusable_config(config: str, option: str) -> str:
+    """Say that no lists could be compared with the written file, and what to do next."""
+    return (
+        f"Wrote {config}, but no lists could be compared. Next: change it, and then rankwatch "
+        f"check{option}"
+    )
+
+
+def write_same_lists(comparison: str, before: str) -> str:
+    """Say that both arms have the lists of an earlier run, and how runs can read new lists."""
+    return (
+        f"{comparison}: both arms have the same lists as in the run of {before}, but rules count "
+        "it as a further run. If there are new files for each run, write their time into the "
+        'path, such as "lists-{slot:%Y-%m-%d}.csv"'
+    )
