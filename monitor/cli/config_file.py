@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -23,8 +23,9 @@ from monitor.cli.output import (
     print_line,
 )
 from monitor.cli.parameters import AsJson, Config, OneComparison
-from monitor.model.errors import ConfigError
-from monitor.texts.planning import write_checked, write_first_change
+from monitor.model.errors import ConfigError, DatabaseError
+from monitor.model.immutable import immutable
+from monitor.texts.planning import write_checked, write_database, write_first_change
 
 if TYPE_CHECKING:
     from monitor.service.analysis.preview import Preview
@@ -62,9 +63,9 @@ def check_config(
 ) -> None:
     """Check the configuration, and show a few users' lists.
 
-    The command also checks the web configuration file. It asks both arms for the users, and shows
-    both lists of each user. The exit code is 3 if an arm could not be read, or if no lists could be
-    compared.
+    The command also checks the web configuration file, and tries the database. It asks both arms
+    for the users, and shows both lists of each user. The exit code is 3 if an arm could not be
+    read, or if no lists could be compared. It is 4 if the database cannot be used.
     """
     from monitor.measures.metrics import METRICS
     from monitor.receivers import RECEIVERS
@@ -74,7 +75,6 @@ def check_config(
     from monitor.service.runner import select_watched
     from monitor.settings.loader import load_settings
     from monitor.sources import SOURCES
-    from monitor.storage import exposure, parse_url
     from monitor.web.access import open_access
 
     log_errors_only()
@@ -88,30 +88,64 @@ def check_config(
         *_expiring_certificates(settings, now),
         *_expiring_certificates(settings.access, now),
     }
+    database = _try_database(settings)
     wiring = wire(settings)
     selected = select_watched(wiring.watched, comparison)
     previews = [preview_users(watched, users) for watched in selected]
     unread = [preview.comparison.name for preview in previews if not preview.evidence]
     for preview in previews:
         if as_json:
-            print_json(_preview_dict(preview, _first_change(preview, settings, config)))
+            shown = _preview_dict(preview, _first_change(preview, settings, config))
+            tried = pick(database, "place", "schema")
+            tried["problem"] = None if database.problem is None else str(database.problem)
+            print_json(shown | {"database": tried})
         else:
             _print_preview(preview, _first_change(preview, settings, config))
     if not as_json:
-        if (exposed := exposure(parse_url(settings.database))) is not None:
-            print_line(f"database: {exposed}")
-        for warning in sorted(warnings):
-            print_line(warning)
-        if settings.privacy.key_file is not None:
-            print_line(
-                "privacy: user ids are stored as keyed hashes. Plain ids that were stored before "
-                "stay until retention deletes them"
-            )
-        if (exposed := settings.privacy.exposure) is not None:
-            print_line(f"privacy: {exposed}")
+        _print_notices(settings, database, warnings)
         print_line(write_checked(str(config), len(wiring.watched), len(wiring.receivers), unread))
+    if database.problem is not None:
+        raise database.problem
     if unread:
         raise typer.Exit(SOURCE_EXIT)
+
+
+@immutable
+class _TriedDatabase:
+    """A database, and the version of its schema or the error."""
+
+    place: str
+    schema: str | None = None
+    problem: DatabaseError | None = None
+
+
+def _try_database(settings: Settings) -> _TriedDatabase:
+    from monitor.storage import parse_url, schema_version
+    from monitor.storage.database_url import describe
+
+    place = describe(parse_url(settings.database))
+    try:
+        return _TriedDatabase(place=place, schema=schema_version.probe(settings.database))
+    except DatabaseError as error:
+        return _TriedDatabase(place=place, problem=error)
+
+
+def _print_notices(settings: Settings, database: _TriedDatabase, warnings: Iterable[str]) -> None:
+    from monitor.storage import exposure, parse_url
+
+    if database.problem is None:
+        print_line(f"database: {write_database(database.place, database.schema)}")
+    if (exposed := exposure(parse_url(settings.database))) is not None:
+        print_line(f"database: {exposed}")
+    for warning in sorted(warnings):
+        print_line(warning)
+    if settings.privacy.key_file is not None:
+        print_line(
+            "privacy: user ids are stored as keyed hashes. Plain ids that were stored before "
+            "stay until retention deletes them"
+        )
+    if (exposed := settings.privacy.exposure) is not None:
+        print_line(f"privacy: {exposed}")
 
 
 def try_config(config: Path) -> int:
@@ -160,7 +194,7 @@ def _expiring_certificates(options: object, now: datetime) -> Iterator[str]:
 def _first_change(
     preview: Preview, settings: Settings, config: Path
 ) -> tuple[str, str, int] | None:
-    """Return the file, the setting to change first, and its line. None if lists were compared."""
+    """Return where to change a setting if no lists were compared: file, setting and line."""
     from monitor.settings.excerpt import line_of_setting
 
     setting = preview.unread_setting
@@ -169,7 +203,7 @@ def _first_change(
     name = preview.comparison.name
     for options in settings.comparisons:
         if options.name == name and options.users.all and setting == "users":
-            setting = "baseline"  # the users are those of its lists
+            setting = "baseline"  # the users come from the baseline's lists
     return str(config), setting, line_of_setting(config, name, setting)
 
 

@@ -180,7 +180,7 @@ def _sqlite_problem(error: sqlite3.Error, url: URL) -> _Problem | None:
     """
     code = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
     if code == sqlite3.SQLITE_CANTOPEN:
-        return _problem_of_opening(file_of(url) or Path())
+        return problem_of_opening(file_of(url) or Path())
     if code in _SQLITE:
         return _SQLITE[code]
     # SQLite has no result code for a missing table or column.
@@ -189,7 +189,8 @@ def _sqlite_problem(error: sqlite3.Error, url: URL) -> _Problem | None:
     return _unforeseen(error, getattr(error, "sqlite_errorname", type(error).__name__))
 
 
-def _problem_of_opening(file: Path) -> _Problem:
+def problem_of_opening(file: Path) -> _Problem:
+    """Why a SQLite file cannot be opened, and what to do."""
     if not file.parent.is_dir():
         advice = "its directory does not exist: create it"
     elif file.is_dir():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -14,7 +15,7 @@ from sqlalchemy import Connection, func, inspect, select, text
 
 from monitor.boundary.foreign_errors import note_error
 from monitor.model.errors import DatabaseError, SchemaError
-from monitor.storage.database_errors import UPGRADE, translated
+from monitor.storage.database_errors import UPGRADE, problem_of_opening, translated
 from monitor.storage.database_url import describe, file_of, parse_url
 from monitor.storage.leases import read_lease
 from monitor.storage.partitions import is_no_partition, is_of_dialect
@@ -73,6 +74,34 @@ def current(url: SecretStr | str) -> str | None:
         return None
     with _opened(url) as database, database.read() as connection:
         return version_of(connection)
+
+
+def probe(url: SecretStr | str) -> str | None:
+    """Try the database as the daemon's start does, but change nothing.
+
+    Returns the schema's version; None if the daemon will create the file or the tables.
+    DatabaseError if the daemon could not use the database.
+    """
+    parsed = parse_url(url)
+    file = file_of(parsed)
+    if file is not None:
+        _require_access(file, describe(parsed))
+        if not file.exists():
+            return None
+    with _opened(url) as database, database.read() as connection:
+        version = version_of(connection)
+        if version is not None:
+            require_head(connection, describe(parsed))
+    return version
+
+
+def _require_access(file: Path, place: str) -> None:
+    """Raise DatabaseError if this account may not write the file, or create it in its directory."""
+    for path in (file.parent, file):
+        is_file_to_create = path == file and not file.exists()
+        if not is_file_to_create and not os.access(path, os.R_OK | os.W_OK):
+            problem, _, trouble = problem_of_opening(file)
+            raise DatabaseError(f"{place} {problem}", trouble=trouble)
 
 
 def check(url: SecretStr | str) -> list[str]:

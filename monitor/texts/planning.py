@@ -15,6 +15,13 @@ def write_checked(config: str, comparisons: int, receivers: int, unread: Sequenc
     return f"{valid}, but no lists could be compared for {', '.join(unread)}"
 
 
+def write_database(place: str, schema: str | None) -> str:
+    """Which database was reached, and whether it has tables."""
+    if schema is None:
+        return f"{place} has no tables yet: `rankwatch serve` and `rankwatch run-once` create them"
+    return f"{place} can be used (schema {schema})"
+
+
 def write_first_change(config: str, setting: str, line: int) -> str:
     """Say which setting to change first, because its source gave no lists."""
     return f"Change first: `{setting}` in {config}, line {line}"

@@ -139,6 +139,10 @@ def test_check_shows_both_lists_of_a_few_users_side_by_side(world):
     assert "new" in done.stdout
     (shown,) = read_json("check --users 2")
     assert [each["baseline"] for each in shown["evidence"]] == [["1", "2", "3", "4", "5"]] * 2
+    (world / "rankwatch.db").write_text("no database\n" * 99)
+    done = rankwatch("check --json")
+    problem = json.loads(done.stdout)["database"]["problem"]
+    assert (done.returncode, problem in done.stderr) == (4, True)
 
 
 @pytest.mark.usefixtures("world")
@@ -181,7 +185,7 @@ def test_the_configuration_is_found_by_option_then_environment(
 def test_every_mistake_is_told_with_its_exit_code():
     rules = (
         "--rules takes a YAML file with rules: [...] or false_alarm_every: or both, or a "
-        "whole configuration"
+        "complete configuration"
     )
     Path("empty.yaml").write_text("# nothing\n")
     Path("rankwatch.db").unlink()

@@ -96,6 +96,7 @@ from monitor.texts.model_versions import write_changes, write_model_changes, wri
 from monitor.texts.planning import (
     write_chance,
     write_checked,
+    write_database,
     write_early_stop,
     write_false_alerts,
     write_first_change,
@@ -427,6 +428,8 @@ EXAMPLES: Mapping[str, Iterable[partial[Any]]] = {
     "Checks, plans, proposed thresholds and backtests": [
         partial(write_checked, "rankwatch.yaml", 3, 1, ()),
         partial(write_checked, "rankwatch.yaml", 1, 0, ("home-feed",)),
+        partial(write_database, "PostgreSQL database rankwatch at db.internal:5432", "0001"),
+        partial(write_database, "SQLite database /var/lib/rankwatch/rankwatch.db", None),
         partial(write_first_change, "rankwatch.yaml", "baseline", 12),
         partial(write_too_few_healthy, 4, 5),
         partial(write_not_stored, "p90"),

@@ -151,6 +151,7 @@ class Daemon:
             "rankwatch started",
             version=__version__,
             url=self.url,
+            external_url=self._wiring.settings.external_url,
             comparisons=len(self._wiring.watched),
         )
 
