@@ -136,8 +136,8 @@ class Cron(Schedule):
     def longest(self) -> timedelta:
         return _gap(self.expression, max)
 
-    # Near a clock change cronsim can start up to a day too late. So both searches begin one day
-    # earlier in their direction, and skip slots.
+    # Near a clock change cronsim can start up to a day too late. So a search forwards starts one
+    # day earlier, and a search backwards one day later. Slots of this day are skipped.
 
     def latest(self, now: datetime) -> datetime:
         start = now.replace(microsecond=0) + _DAY + _SECOND

@@ -62,7 +62,7 @@ class Leadership:
 
     @property
     def is_sure(self) -> bool:
-        """Whether this daemon is still the leader for certain, because its lease has not expired.
+        """Whether this daemon is certainly the leader, because its lease has not expired.
 
         Check this before you send anything.
         """

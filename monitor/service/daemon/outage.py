@@ -207,7 +207,7 @@ class _ReceiverState:
 
 @dataclass(slots=True, kw_only=True)
 class OutageAlert:
-    """Notifies each receiver of an outage. Memory keeps what each receiver got.
+    """Notifies each receiver of an outage. It remembers in memory what each receiver got.
 
     Call ``notify`` every few seconds, from one thread for each receiver.
     """
