@@ -88,13 +88,13 @@ class ConditionsOptions(Options):
     """What happens while runs cannot be judged. Rules never learn from such runs."""
 
     error: ErrorOptions = Field(default_factory=ErrorOptions)
-    """A run failed. Its alert is `RunFailing`."""
+    """A run failed. The alert is `RunFailing`."""
     no_data: NoDataOptions = Field(default_factory=NoDataOptions)
-    """Too few users were compared, or a rule had no data. Its alert is `NoData`."""
+    """Too few users were compared, or a rule had no data. The alert is `NoData`."""
     too_few: TooFewOptions = Field(default_factory=TooFewOptions)
-    """A rule had fewer users than its `min_users`. Its alert is `TooFewUsers`."""
+    """A rule had fewer users than its `min_users`. The alert is `TooFewUsers`."""
     stale: StaleOptions = Field(default_factory=StaleOptions)
-    """No run succeeds. Its alert is `Stale`."""
+    """No run succeeds for some time. The alert is `Stale`."""
 
     def over(self, defaults: Self) -> Self:
         """Return a copy. A key that is not set here gets its value from ``defaults``."""

@@ -269,8 +269,8 @@ def _gap(expression: str, pick: Callable[[Iterable[int]], int]) -> timedelta:
 
 @lru_cache(maxsize=1024)
 def _longest_pause(schedule: OnlyBetween) -> timedelta:
-    # A period that does not divide a day has slots at other times each day. In 40 days nearly the
-    # longest pause occurs.
+    # A period that does not divide a day has slots at other times each day. The longest pause in 40
+    # days is close to the longest possible pause.
     ends = [EPOCH]
     for _ in range(40):
         ends.append(schedule.closes.next(ends[-1]))

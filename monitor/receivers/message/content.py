@@ -47,8 +47,7 @@ class SideBySide:
 
     user: str
     # A row has the rank, the baseline's item and the candidate's item. If one list is shorter, its
-    # items are empty. If not all items are shown, a last row without a rank counts the missing
-    # items.
+    # items are empty. If a list has more items, a last row without a rank says how many.
     rows: tuple[tuple[str, str, str], ...]
 
 

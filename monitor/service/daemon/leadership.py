@@ -77,7 +77,7 @@ class Leadership:
 
     @property
     def role(self) -> Role:
-        """The role of this daemon, to be shown to people."""
+        """The role of this daemon, as pages show it."""
         leader = None if self._leader is None else self._leader.holder
         if self.lease is None:
             kind = RoleKind.STANDBY
