@@ -180,8 +180,8 @@ def test_a_decision_that_the_missing_could_turn_is_none(missing, judged, becomes
 
 def test_it_is_told_how_many_are_missing_and_what_they_could_do():
     assert bounded(rule(**SCORES), 10).reason == (
-        "cannot be decided: 10 users without a score could make it anything from 0.26 to 0.46; "
-        "over the users with a score, said"
+        "cannot be decided: 10 users without a score could change the value to anything "
+        "from 0.26 to 0.46; over the users with a score, said"
     )
 
 
